@@ -91,6 +91,9 @@ class Array:
     def _is_contiguous(self) -> bool:
         """Whether the elements lie in C order."""
     @property
+    def _loans(self) -> int:
+        """How often others could write its memory, which is over; -1 while somebody can."""
+    @property
     def _storage(self) -> int:
         """Identity of the storage; equal for views of it."""
     @property

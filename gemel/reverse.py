@@ -22,7 +22,9 @@ def into_gradients(step: Step, targets: Sequence[Target | Leaf]) -> None:
     leaves = [target.leaf for target in targets if target.leaf is not None]
     plan = None if step.has_functions else met(step, targets, in_place=True)
     if plan is not None:
-        plan.run([*(leaf.gradient for leaf in leaves), *plan.arguments(step)])
+        found = plan.run([*(leaf.gradient for leaf in leaves), *plan.arguments(step)])
+        for position, blocks in plan.blocks(found):
+            leaves[position].blocks = leaves[position].state, blocks
         return
     # All are known before the first is written: an error changes none.
     found = recording(False, gradients, step, targets)

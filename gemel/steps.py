@@ -270,6 +270,8 @@ class Met:
         self.times = 0
         self.plan: Any = None
         self.order: list[int] = []
+        #: Which gradients the plan has made in how many blocks when it writes them in place.
+        self.early: list[tuple[int, int]] = []
         self.reads: list[tuple[int, Recipe]] = []
 
     def arguments(self, step: Step) -> list[Any]:
@@ -284,6 +286,13 @@ class Met:
     def run(self, values: list[Any]) -> Any:
         """The plan on what the graph takes: arrays first, then numbers."""
         return self.plan(*[values[position] for position in self.order])
+
+    def blocks(self, found: Sequence[Any]) -> Iterator[tuple[int, Sequence[Any]]]:
+        """Of what `run` gave in place: which gradients there are in blocks of rows, and these."""
+        start = 0
+        for target, count in self.early:
+            yield target, found[start : start + count]
+            start += count
 
 
 class Family:
@@ -321,6 +330,12 @@ def in_pieces(targets: Sequence[Target | Leaf]) -> bool:
     return any(target.leaf is not None and target.leaf.travels for target in targets)
 
 
+def blocks_wanted(targets: Sequence[Target | Leaf]) -> tuple[int, ...]:
+    """Into how many blocks of rows the gradients are to be cut."""
+    leaves = [target.leaf for target in targets]
+    return tuple([0 if leaf is None else leaf.travels for leaf in leaves])
+
+
 def worth_compiling(calls: int, times: int) -> bool:
     """Whether a step of so many calls is to be compiled that was met so many times before.
 
@@ -337,7 +352,7 @@ def met(step: Step, targets: Sequence[Target | Leaf], in_place: bool) -> Met | N
     if len(step.heads) > 1 and len({head.device.code for head in step.heads}) > 1:
         return None
     wanted = step.wanted(targets)
-    pieces = in_place and in_pieces(targets)
+    pieces = blocks_wanted(targets) if in_place and in_pieces(targets) else None
     backend = backend_for(step.heads)
     key = (step.structure(targets, wanted), in_place, pieces, backend)
     found: Met | None = _met.find(key)
@@ -370,7 +385,7 @@ def _compile(
     targets: Sequence[Target | Leaf],
     wanted: list[tuple[bool, ...]],
     in_place: bool,
-    pieces: bool,
+    pieces: tuple[int, ...] | None,
     backend: Backend,
 ) -> None:
     with Trace():
@@ -387,8 +402,11 @@ def _compile(
     order = Graph(ordered, graph.outputs, graph.updates, "backward")
     random = any(node.op is not None and node.op.random for node in order.walk())
     # A gradient that could not be computed must not pass for the one of the batch before.
-    cut = pieces and not random
-    found.plan = (Chain if cut else plan_of)(order, backend, keeps=False)
+    if pieces is not None and not random:
+        found.plan = Chain(order, backend, keeps=False, blocks=pieces)
+        found.early = found.plan.early
+    else:
+        found.plan = plan_of(order, backend, keeps=False)
 
 
 __all__ = ["Head", "Met", "Step", "Target", "arrive", "backwards", "met"]

@@ -7,6 +7,7 @@ offset map over them, and a write, through whichever array, is a function of wha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gemel import _core
@@ -26,19 +27,28 @@ from gemel.views import Apply, positions, repeats, window
 class Leaf:
     """A variable: where a gradient ends. `request` is "write" or "add".
 
-    A gradient that `travels` is wanted as early as can be, even if the others come later for it.
+    A gradient that `travels` is wanted as early as can be, even if the others come later for it,
+    and in so many blocks of rows, one after another; 0 for one that stays. `blocks` are those the
+    last backward has made, with the gradient's `state` then.
     """
 
-    __slots__ = ("gradient", "key", "request", "spec", "travels", "words")
+    __slots__ = ("blocks", "gradient", "key", "request", "spec", "travels", "words")
 
     def __init__(self, spec: Spec, gradient: Any, request: str) -> None:
         self.key = id(self)
         self.spec = spec
         self.gradient = gradient
         self.request = request
-        self.travels = gradient.device.linked
+        self.travels = int(gradient.device.linked)
+        self.blocks: tuple[Any, Sequence[Any]] = None, ()
         #: What of it decides a gradient graph.
         self.words = (1 + (request == "add"), spec.dtype.code, spec.ndim, *spec.shape)
+
+    @property
+    def state(self) -> Any:
+        """The same as long as nobody writes the gradient; None while somebody outside may."""
+        loans = self.gradient._loans
+        return None if loans < 0 else (self.gradient.version, loans)
 
     @property
     def source(self) -> Leaf:
@@ -261,11 +271,28 @@ def become_variable(array: Any, leaf: Leaf) -> None:
     array._history.variable = leaf
 
 
-def let_travel(array: Any) -> None:
-    """The gradient of a variable goes to other processes; no other array is changed by this."""
+def let_travel(array: Any, blocks: int = 1) -> None:
+    """The gradient of a variable goes to other processes, in so many blocks of rows.
+
+    No other array is changed by this.
+    """
     history = array._history
     if history is not None and history.variable is not None:
-        history.variable.travels = True
+        history.variable.travels = blocks
+
+
+def blocks_of(array: Any) -> Sequence[Any]:
+    """The gradient of a variable in blocks of rows, the first of which are there earlier.
+
+    Nothing where the last backward made none, or the gradient has been written since.
+    """
+    history = array._history
+    leaf = history.variable if history is not None else None
+    if leaf is None:
+        return ()
+    state, blocks = leaf.blocks
+    leaf.blocks = None, ()  # what has been asked for is on its way: nobody needs them twice
+    return blocks if state is not None and state == leaf.state else ()
 
 
 # --- writes ---------------------------------------------------------------------------------
@@ -343,4 +370,4 @@ def _with(target: Any, value: Any) -> Any:
     return taken_from(base, value, above.from_numpy(chosen, target.device))
 
 
-__all__ = ["Call", "Leaf", "overwrite", "source_of", "tracked", "write"]
+__all__ = ["Call", "Leaf", "blocks_of", "overwrite", "source_of", "tracked", "write"]

@@ -16,9 +16,12 @@ from typing import Any
 
 import numpy
 
-from gemel import autograd, cpu, gluon, init, kvstore, np, optimizer
+from gemel import autograd, cpu, gluon, init, kvstore, np, npx, optimizer
 from gemel.errors import GemelError
 from gemel.gluon import nn
+from gemel.kvstore import agreement, mpi
+from gemel.kvstore.ways import Table
+from gemel.kvstore.world import World
 
 #: Digits in a batch, steps.
 BATCH, STEPS = 64, 20
@@ -226,6 +229,87 @@ def compressed(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
     return {"apart": worst, "bytes": (store.statistics()["bytes"] - before) / 6}
 
 
+# ---- blocks of rows
+
+#: What would have been measured of wires on which these gradients take long.
+SLOW = {"gather": [(64.0, 1e-3), (4096.0, 1e-1)]}
+
+
+def in_blocks(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
+    """For gradients as wholes and in blocks: what the parameters are, how many sums that took."""
+    found = []
+    for measured in ({}, SLOW):
+        mpi.world().ways.table = Table(measured)
+        before = store.statistics()["requests"]
+        arrays = _few_steps(kvstore.create("dist_sync"), settings)
+        found.append([digest(arrays), store.statistics()["requests"] - before])
+    return found
+
+
+def _few_steps(store: Any, settings: dict[str, Any]) -> list[Any]:
+    """The parameters after some steps of layers with an odd number of rows, and with one."""
+    rank, how = store.rank, settings["how"]
+    places = [cpu(number) for number in range(2 if how == "devices" else 1)]
+    np.random.seed(3)
+    net = nn.HybridSequential()
+    net.add(nn.Dense(37, "tanh", in_units=65), nn.Dense(20, in_units=37), nn.Dense(1, in_units=20))
+    net.initialize(device=places)
+    if how != "imperative":
+        net.hybridize()
+    if how == "add":
+        net.setattr("grad_req", "add")
+    compression = {"type": how} if how in ("fp16", "2bit") else None
+    trainer = gluon.Trainer(
+        net.collect_params(), "sgd", {"learning_rate": 1e-3}, kvstore=store,
+        compression_params=compression, update_on_kvstore=how == "on store",
+    )  # fmt: skip
+    draw = numpy.random.default_rng(rank)
+    for _ in range(4):
+        rows = draw.normal(size=(48, 65)).astype("float32")
+        with autograd.record():
+            losses = [(net(x) ** 2).sum() for x in gluon.utils.split_and_load(rows, places)]
+        autograd.backward(losses)
+        own = [p.grad(places[0]) for p in net.collect_params().values()]
+        if how == "read":
+            kept = [g.asnumpy() for g in own]
+        if how == "touched" and rank == 0:
+            own[0][:] = own[0] * 2
+        if how == "shared" and rank == 0:
+            numpy.asarray(own[0])[:] *= 2
+        if how == "apart":
+            trainer.allreduce_grads()
+            own[0][:] = own[0].clip(-1, 1)
+            trainer.update(48)
+        else:
+            trainer.step(48)
+        if how == "read":
+            assert all((a == b.asnumpy()).all() for a, b in zip(kept, own, strict=True))
+        if how == "add":
+            net.zero_grad()
+    return [p.data(places[0]).asnumpy() for p in net.collect_params().values()]
+
+
+def torn(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
+    """Worker 1 dies when the first block is added up, and others are to come."""
+    mpi.world().ways.table = Table(SLOW)
+    agreement.BUCKET_BYTES = 1  # each block goes for itself
+    whole = World._do
+
+    def once(world: World, places: Any, way: str) -> None:
+        whole(world, places, way)
+        if any("rows" in place[2] for place in places):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if store.rank == 1:
+        World._do = once  # type: ignore[method-assign]
+    try:
+        _few_steps(kvstore.create("dist_sync"), {"how": "plain"})
+        npx.waitall()  # weights stay as they were, and do not tell
+    except GemelError as error:
+        return {"error": type(error).__name__, "text": str(error)}
+    return "done"
+
+
 # ---- what can go wrong
 
 
@@ -288,6 +372,8 @@ CASES = {
     "order": order,
     "ways": ways,
     "compressed": compressed,
+    "in_blocks": in_blocks,
+    "torn": torn,
     "wrong": wrong,
 }
 

@@ -166,6 +166,34 @@ def test_compressed_sums_are_those_of_numpy(kind, size, tmp_path):
         assert one == {"apart": 0.0, "bytes": size}
 
 
+# ---- blocks of rows
+
+BLOCKS = [
+    (2, "plain"), (4, "plain"), (2, "imperative"), (2, "add"), (2, "devices"), (3, "fp16"),
+    (2, "2bit"), (2, "read"), (2, "touched"), (2, "shared"), (2, "apart"), (2, "on store"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("workers", "how"), BLOCKS)
+def test_blocks_of_rows_have_the_bits_of_the_whole(workers, how, tmp_path):
+    """Whatever is done to a gradient, and whether backward has cut it or not."""
+    for whole, cut in (written := found(tmp_path, workers, "in_blocks", how=how)):
+        assert whole[0] == cut[0]
+        assert cut[1] > whole[1]
+        assert [whole, cut] == written[0]
+
+
+def test_a_worker_that_dies_between_two_blocks(tmp_path, monkeypatch):
+    if _is_mpich():
+        pytest.skip("only Open MPI's starter lets the others go on")
+    monkeypatch.setenv("PRTE_MCA_state_base_recoverable", "1")
+    job, written = launched(tmp_path, 3, "torn", "--timeout", "2")
+    assert job.returncode != 0 and sorted(written) == [0, 2]
+    for one in written.values():
+        assert one["error"] == "WorkersError"
+        assert "key 0, rows " in one["text"]
+
+
 # ---- what can go wrong
 
 PROBLEMS = [

@@ -13,7 +13,7 @@ from gemel import optimizer as optimizers
 from gemel.errors import DeviceError, GemelError, GradientError
 from gemel.gluon.parameter import Parameter
 from gemel.gluon.utils import split_data
-from gemel.tape import let_travel
+from gemel.tape import blocks_of, let_travel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -170,7 +170,8 @@ class Trainer:
     def _begin_alike(self, position: int, parameter: Parameter) -> None:
         """All workers begin with the values of the first; its gradients go to all of them."""
         for array in parameter._arrays:
-            let_travel(array)
+            ours = isinstance(self._store, stores.KVStore)
+            let_travel(array, self._store.blocks(array) if ours else 1)
         self._store.broadcast(position, parameter._arrays[0], out=list(parameter._arrays))
 
     def _refuse_on_store(self, name: str) -> None:
@@ -221,7 +222,7 @@ class Trainer:
             return _own(chosen, devices)
         values = [list(compress(grads, fresh)) for grads, fresh in whole.values()]
         if isinstance(self._store, stores.KVStore):
-            totals = self._store.totals(list(whole), values, devices)
+            totals = self._store.totals(list(whole), values, devices, self._blocks(whole))
         else:
             totals = self._pushed(list(whole), values, devices)
         if not cut:
@@ -232,6 +233,16 @@ class Trainer:
              for position in chosen]
             for place, row in enumerate(rows)
         ]  # fmt: skip
+
+    def _blocks(self, chosen: Chosen) -> list[list[Any]]:
+        """The gradients in blocks of rows, where backward has made such for other workers."""
+        if not self._together:
+            return []
+        arrays = {position: self._params[position]._arrays for position in chosen}
+        return [
+            [blocks_of(array) for array in compress(arrays[position], fresh)]
+            for position, (_, fresh) in chosen.items()
+        ]
 
     def _pushed(
         self, positions: list[int], values: list[list[Any]], devices: list[Device]

@@ -94,9 +94,21 @@ class KVStore(ABC):
 
     @abstractmethod
     def totals(
-        self, keys: Sequence[Any], values: Sequence[Sequence[Any]], devices: Sequence[Device]
+        self,
+        keys: Sequence[Any],
+        values: Sequence[Sequence[Any]],
+        devices: Sequence[Device],
+        blocks: Sequence[Sequence[Sequence[Any]]] = (),
     ) -> list[list[Any]]:
-        """For each device the sums of the arrays of each key: a `Trainer`'s gradients meet."""
+        """For each device the sums of the arrays of each key: a `Trainer`'s gradients meet.
+
+        `blocks` may have, for each array of each key, the same elements in blocks of rows of which
+        the first are there earlier; an empty list where there are none.
+        """
+
+    def blocks(self, value: Any) -> int:
+        """In how many blocks of rows a gradient like this array is best handed to `totals`."""
+        return 1
 
     def explain(self, topology: Topology | str | None = None, sizes: Sequence[int] = ()) -> str:
         """How gradients of `sizes` bytes (by default those of the keys) best meet over links.

@@ -18,10 +18,12 @@ from gemel.errors import unknown_name
 class Compression(ABC):
     """Turns gradients into what is sent, keeping for the next time what was lost.
 
-    `name` says it in full: stores of several workers compare it, as all must send alike.
+    `name` says it in full: stores of several workers compare it, as all must send alike. `share` is
+    what is sent of the bytes of a float32.
     """
 
     name: str
+    share: float
 
     def __init__(self) -> None:
         self._lost: dict[Any, Any] = {}
@@ -61,6 +63,8 @@ class Compression(ABC):
 class TwoBits(Compression):
     """Of each element threshold, -threshold or 0 is sent, in 2 bits."""
 
+    share = 1 / 16
+
     def __init__(self, threshold: float) -> None:
         super().__init__()
         self.name = f"2bit, threshold {threshold:g}"
@@ -87,6 +91,8 @@ class Halves(Compression):
 
     What float16 cannot hold, beyond 65504, is cut off there, and the rest sent the next time.
     """
+
+    share = 1 / 2
 
     def __init__(self, name: str, dtype: str, largest: float) -> None:
         super().__init__()

@@ -72,7 +72,11 @@ class LocalStore(KVStore):
         return [value.nbytes for value in reversed(self._values.values())]
 
     def totals(
-        self, keys: Sequence[Any], values: Sequence[Sequence[Any]], devices: Sequence[Device]
+        self,
+        keys: Sequence[Any],
+        values: Sequence[Sequence[Any]],
+        devices: Sequence[Device],
+        blocks: Sequence[Sequence[Sequence[Any]]] = (),
     ) -> list[list[Any]]:
         """For each device the sums of the arrays of each key: a `Trainer`'s gradients meet.
 
@@ -90,7 +94,11 @@ class LocalStore(KVStore):
         return self._one_by_one(keys, values, devices)
 
     def _one_by_one(
-        self, keys: Sequence[Any], values: Sequence[Sequence[Any]], devices: Sequence[Device]
+        self,
+        keys: Sequence[Any],
+        values: Sequence[Sequence[Any]],
+        devices: Sequence[Device],
+        blocks: Sequence[Sequence[Sequence[Any]]] = (),
     ) -> list[list[Any]]:
         found: list[list[Any]] = [[None] * len(keys) for _ in devices]
         for position in reversed(range(len(keys))):
@@ -104,7 +112,8 @@ class LocalStore(KVStore):
                     for row, total in zip(found, sums, strict=True):
                         row[position] = total
                     continue
-                total = self._total(keys[position], values[position], place, -position)
+                parts = blocks[position] if blocks else ()
+                total = self._total(keys[position], values[position], place, -position, parts)
                 for row, device in zip(found, devices, strict=True):
                     row[position] = total.as_in_ctx(device)
         return found
@@ -135,7 +144,14 @@ class LocalStore(KVStore):
         place: Device = values[number % len(values)].device
         return place if self._on_devices or not place.linked else CPUS[0]
 
-    def _total(self, key: Any, values: Sequence[Any], place: Device, priority: int) -> Any:
+    def _total(
+        self,
+        key: Any,
+        values: Sequence[Any],
+        place: Device,
+        priority: int,
+        blocks: Sequence[Sequence[Any]] = (),
+    ) -> Any:
         """The sum of the arrays of a key, at a place; `priority` is that of its operations."""
         check_alike(key, values)
         if self._compression is not None:

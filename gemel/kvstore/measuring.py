@@ -45,24 +45,26 @@ def measure(
 ) -> Table:
     """Seconds of each way for a few sizes, in about `limit` seconds; the same table on all workers.
 
-    A time is the slowest worker's, the best of a few. Ways that are first in the list are tried
-    first.
+    A time is the slowest worker's, the best of a few; how much of it was waiting, that of the
+    worker who has least to wait. Ways that are first in the list are tried first.
     """
     import numpy
 
     begin = clock()
     found: dict[str, list[tuple[float, float]]] = {}
+    waiting: dict[str, list[tuple[float, float]]] = {}
     for nbytes in SIZES:
         for name in names:
             say = _decision(found, name, nbytes, limit - (clock() - begin))
             say = int(wire.broadcast(numpy.array([say], "uint8"))[0])
             if say == _STOP:
-                return Table(found)
+                return Table(found, waiting)
             if say == _TRY:
                 mine = _best(wire, name, nbytes // 4, clock)
-                slowest = float(wire.gathered(numpy.array([mine])).max())
-                found.setdefault(name, []).append((float(nbytes), slowest))
-    return Table(found)
+                rows = wire.gathered(numpy.array(mine))
+                found.setdefault(name, []).append((float(nbytes), float(rows[:, 0].max())))
+                waiting.setdefault(name, []).append((float(nbytes), float(rows[:, 1].min())))
+    return Table(found, waiting)
 
 
 def _decision(
@@ -81,18 +83,23 @@ def _decision(
     return _TRY if mine * nbytes / size * (TIMES + 1) <= left else _LEAVE_OUT
 
 
-def _best(wire: Wire, name: str, count: int, clock: Callable[[], float]) -> float:
-    """The shortest time this worker took, after a first that made connections and memory."""
+def _best(wire: Wire, name: str, count: int, clock: Callable[[], float]) -> tuple[float, float]:
+    """The shortest time this worker took, after a first that made connections and memory.
+
+    And how much of it this thread left its core to others.
+    """
     import numpy
 
     times = []
     for _ in range(TIMES + 1):
         row = numpy.zeros(count, "float32")
         wire.gathered(numpy.zeros(1, "uint8"))  # begin together
-        start = clock()
+        start, worked = clock(), time.thread_time()
         wire.summed(row, name, [count])
-        times.append(clock() - start)
-    return min(times[1:])
+        worked = time.thread_time() - worked
+        times.append((clock() - start, worked))
+    seconds, worked = min(times[1:])
+    return seconds, max(seconds - worked, 0.0)
 
 
 __all__ = ["SIZES", "measure"]

@@ -12,6 +12,7 @@ import platform
 import threading
 import zlib
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from gemel import __version__, autograd, config, np
@@ -20,9 +21,10 @@ from gemel.errors import WorkersError
 from gemel.kvstore import compression
 from gemel.kvstore.base import pairs
 from gemel.kvstore.local import LocalStore, check_alike
-from gemel.kvstore.waiting import Scratch, wait_until
+from gemel.kvstore.waiting import LONGEST, Scratch, wait_until
 from gemel.kvstore.ways import ways_of
 from gemel.kvstore.world import World
+from gemel.passes.rows import bounds_of
 
 if TYPE_CHECKING:
     from gemel.kvstore.passing import Passing
@@ -128,39 +130,85 @@ class MpiStore(LocalStore):
                 self._values[one] = found.copyto(place)
 
     def totals(
-        self, keys: Sequence[Any], values: Sequence[Sequence[Any]], devices: Sequence[Device]
+        self,
+        keys: Sequence[Any],
+        values: Sequence[Sequence[Any]],
+        devices: Sequence[Device],
+        blocks: Sequence[Sequence[Sequence[Any]]] = (),
     ) -> list[list[Any]]:
         """For each device the sums over all workers of the arrays of each key.
 
         Each key's sum sets out when backward has written it, last keys first; where several could,
-        first keys go first: the next forward begins with them.
+        first keys go first: the next forward begins with them. A large one goes in blocks of its
+        rows, each when it is there, so that it is on its way while its end is computed.
         """
-        return self._one_by_one(keys, values, devices)
+        return self._one_by_one(keys, values, devices, blocks)
 
-    def _total(self, key: Any, values: Sequence[Any], place: Device, priority: int) -> Any:
+    def blocks(self, value: Any) -> int:
+        """In how many blocks of rows a gradient like this array goes to the other workers.
+
+        The same on all of them, whatever they have: `explain` says why.
+        """
+        if not value.ndim or not value.size:
+            return 1
+        rows: int = value.shape[0]
+        kept = value.dtype.name in NARROW or self._compresses(value)
+        nbytes = value.size * (4 if kept else value.dtype.itemsize)
+        method = self._world_compression
+        share = method.share if method is not None and self._compresses(value) else 1.0
+        ways = self._world.ways
+        return min(ways.blocks(ways.rule(self._number), nbytes * share), rows)
+
+    def _compresses(self, value: Any) -> bool:
+        return self._world_compression is not None and value.dtype.kind == "f"
+
+    def _total(
+        self,
+        key: Any,
+        values: Sequence[Any],
+        place: Device,
+        priority: int,
+        blocks: Sequence[Sequence[Any]] = (),
+    ) -> Any:
         check_alike(key, values)
+        count = self.blocks(values[0])
+        if count == 1:
+            return self._over_workers(_named(key), key, values, place, priority)
+        bounds = bounds_of(values[0].shape[0], count)
+        totals = []
+        for number, (start, end) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+            # All workers cut alike, whether backward has or not.
+            parts = [
+                early[number] if len(early) == count else value[start:end]
+                for value, early in zip_longest(values, blocks, fillvalue=())
+            ]
+            name = f"{_named(key)}, rows {start} to {end - 1}"
+            totals.append(self._over_workers(name, (key, number), parts, place, priority))
+        return np.concatenate(totals)
+
+    def _over_workers(
+        self, name: str, kept: Any, values: Sequence[Any], place: Device, priority: int
+    ) -> Any:
+        """The sum over all workers, in the order of ranks, of arrays that all have.
+
+        `kept` says whose losses are kept where that is compressed.
+        """
         own = values[0] if len(values) == 1 else self._sum(values, place)
         own = own.as_in_ctx(CPUS[0]) if own.device.linked else own
-        return self._over_workers(key, own, priority).as_in_ctx(place)
-
-    def _over_workers(self, key: Any, own: Any, priority: int) -> Any:
-        """The sum of what all workers have for a key, in the order of ranks."""
-        if self._world_compression is not None and own.dtype.kind == "f":
-            return self._compressed(key, own, priority)
+        if self._compresses(own):
+            return self._compressed(name, kept, own, priority).as_in_ctx(place)
         wide = own.astype("float32") if own.dtype.name in NARROW else own
-        total = self._world.issue(self._number, _named(key), "sum", [wide], priority=priority)
-        return total.astype(own.dtype, copy=False)
+        total = self._world.issue(self._number, name, "sum", [wide], priority=priority)
+        return total.astype(own.dtype, copy=False).as_in_ctx(place)
 
-    def _compressed(self, key: Any, own: Any, priority: int) -> Any:
+    def _compressed(self, name: str, kept: Any, own: Any, priority: int) -> Any:
         """The same in fewer bits: every worker gets the codes of all."""
         method = self._world_compression
         assert method is not None
-        codes = method.encode(key, own)
+        codes = method.encode(kept, own)
         result = codes._code, (self.num_workers, codes.size)
         note = f"{method.name}, of shape {tuple(own.shape)}"
-        rows = self._world.issue(
-            self._number, _named(key), "gather", [codes], result, priority, note
-        )
+        rows = self._world.issue(self._number, name, "gather", [codes], result, priority, note)
         total = method.decode(rows[0], own)
         for rank in range(1, self.num_workers):
             total = total + method.decode(rows[rank], own)
@@ -190,6 +238,8 @@ class MpiWire:
         self._mpi = library
         self._messages = communicator.Dup()
         self._sums = communicator.Dup()
+        #: The longest pause between two looks at what all do together.
+        self.pause = LONGEST
         self._sending: list[tuple[Any, bytes]] = []
         self._rows = Scratch()
         self._status = library.Status()
@@ -283,11 +333,11 @@ class MpiWire:
     def finish(self, begun: Sequence[Any]) -> None:
         """Wait for what has begun."""
         waiting = list(begun)
-        wait_until(lambda: bool(self._mpi.Request.Testall(waiting)))
+        wait_until(lambda: bool(self._mpi.Request.Testall(waiting)), longest=self.pause)
 
     def _finish(self, begun: Any) -> None:
         """Wait for what all workers do, leaving the core to who computes."""
-        wait_until(begun.Test)
+        wait_until(begun.Test, longest=self.pause)
 
     def broadcast(self, row: Any) -> Any:
         """The row of rank 0."""

@@ -13,13 +13,17 @@ from collections.abc import Callable
 from typing import Any
 
 #: Times that are asked at once, letting others run in between; seconds of the first and the longest
-#: pause, and by how much they grow.
+#: pause, and by how much they grow. The longest is another one where nobody computes meanwhile.
 AT_ONCE = 3
-FIRST, LONGEST, GROWTH = 2e-5, 3e-4, 1.5
+FIRST, LONGEST, ALONE, GROWTH = 2e-5, 5e-4, 4e-5, 1.5
 
 
-def wait_until(done: Callable[[], object], pause: Callable[[float], object] = time.sleep) -> None:
-    """Wait until `done` says so; it is what makes progress.
+def wait_until(
+    done: Callable[[], object],
+    pause: Callable[[float], object] = time.sleep,
+    longest: float = LONGEST,
+) -> None:
+    """Wait until `done` says so; it is what makes progress. Pauses grow up to the `longest`.
 
     >>> left = [False, False, True]
     >>> wait_until(lambda: left.pop(0))
@@ -33,7 +37,7 @@ def wait_until(done: Callable[[], object], pause: Callable[[float], object] = ti
     seconds = FIRST
     while not done():
         pause(seconds)
-        seconds = min(GROWTH * seconds, LONGEST)
+        seconds = min(GROWTH * seconds, longest)
 
 
 class Scratch:
@@ -51,4 +55,4 @@ class Scratch:
         return self._memory[:size]
 
 
-__all__ = ["Scratch", "wait_until"]
+__all__ = ["ALONE", "LONGEST", "Scratch", "wait_until"]

@@ -6,6 +6,7 @@ cost is measured when the workers join (`gemel.kvstore.measuring`), and is the s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +26,11 @@ ALIKE = 0.05
 MESSAGES = 1.2
 #: With more workers than this there is no schedule with a message for each pair of them.
 MOST_PAIRS = 64
+#: So many seconds of waiting are not worth being begun early: a group of its own takes as much of
+#: the core, which computes meanwhile.
+CHEAP = 1e-3
+#: Each block is a step of a plan and an operation of every worker; a ninth would cover 1.4 % more.
+MOST_BLOCKS = 8
 #: Rules that leave the choice to what was measured.
 IN_ORDER, ANY = "ranks", "any"
 
@@ -85,14 +91,32 @@ def links_of(machines: Sequence[int]) -> Topology:
 
 
 class Table:
-    """Seconds that ways took, by name: (bytes, seconds), the sizes growing."""
+    """Seconds that ways took, by name: (bytes, seconds), the sizes growing.
 
-    def __init__(self, measured: dict[str, list[tuple[float, float]]] | None = None) -> None:
+    `waiting`: how much of that the core was left to others; all, where nothing is said.
+    """
+
+    def __init__(
+        self,
+        measured: dict[str, list[tuple[float, float]]] | None = None,
+        waiting: dict[str, list[tuple[float, float]]] | None = None,
+    ) -> None:
         self.measured = measured or {}
+        self.waited = self.measured if waiting is None else waiting
 
     def seconds(self, name: str, nbytes: float) -> float | None:
         """What a way should take: straight lines between the sizes measured, and beyond them."""
-        points = self.measured.get(name)
+        return self._of(self.measured, name, nbytes)
+
+    def waiting(self, name: str, nbytes: float) -> float | None:
+        """How much of that can be covered by computation on the same core."""
+        return self._of(self.waited, name, nbytes)
+
+    @staticmethod
+    def _of(
+        measured: dict[str, list[tuple[float, float]]], name: str, nbytes: float
+    ) -> float | None:
+        points = measured.get(name)
         if not points:
             return None
         if nbytes <= points[0][0] or len(points) == 1:
@@ -171,6 +195,20 @@ class Ways:
         limit = min(seconds for _, seconds in costs) * (1 + ALIKE)
         return next(name for name, seconds in costs if seconds <= limit)
 
+    def blocks(self, rule: str, nbytes: float) -> int:
+        """In how many blocks so many bytes leave that are computed one after another.
+
+        All but the last are covered by the computation of those behind them, as far as they wait,
+        and each costs what a small message costs: with n blocks of t seconds of waiting and s
+        seconds for each that is t/n + n s, least for the square root of t/s. One where t is not
+        worth it, where nothing was measured, and where other cuts could change the bits.
+        """
+        way = self.choose(rule, nbytes)
+        whole, small = self.table.waiting(way, nbytes), self.table.seconds(way, 1)
+        if rule != IN_ORDER or whole is None or small is None or whole < CHEAP:
+            return 1
+        return max(1, min(MOST_BLOCKS, round(math.sqrt(whole / small))))
+
     def _steps(self, rule: str) -> list[tuple[float, str]]:
         """`gather:65536,ring` as up to how many bytes which way goes."""
         found = []
@@ -220,6 +258,8 @@ class Ways:
             rows.append((name, "kept" if way.in_order else "-", *cells, way.text))
         chosen = [self.choose(rule, size) for size in shown]
         rows.append((f"chosen by {rule!r}", "", *chosen, ""))
+        blocks = [str(self.blocks(rule, size)) for size in shown]
+        rows.append(("blocks of rows", "", *blocks, "of a gradient, where it is a product's"))
         count, places = len(self.machines), len(set(self.machines))
         plural = ["" if number == 1 else "s" for number in (count, places)]
         head = f"{count} worker{plural[0]} on {places} machine{plural[1]}"

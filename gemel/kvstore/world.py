@@ -24,19 +24,22 @@ from gemel import _core, config, npx
 from gemel.dtype import uint8
 from gemel.errors import GemelError, WorkersError
 from gemel.kvstore.agreement import GENERAL, Agreement, Request
-from gemel.kvstore.waiting import Scratch
-from gemel.kvstore.ways import Ways
+from gemel.kvstore.waiting import ALONE, LONGEST, Scratch
+from gemel.kvstore.ways import CHEAP, Ways
 
 #: Seconds between two looks at what others say: as long as something is waited for, doubling
-#: from the first to the second; else the third. A look costs backward some 50 us of its core.
+#: from the first to the second; else the third. A look costs backward some 50 us of its core. Where
+#: backward is over, and all wait for the sums, it costs nothing: for so long as the fifth the
+#: fourth.
 EAGER, PATIENT, IDLE = 1e-4, 1e-3, 2e-2
+KEEN, KEENNESS = 3e-5, 5e-3
 #: Seconds between two looks at the clock: whether somebody has been waited for too long.
 MINDING = 0.05
-#: What takes all workers so many seconds together is not worth being begun early: a group of its
-#: own takes as much of the core, which computes meanwhile. So the first sums of a step wait for the
-#: last ones, for so many seconds at most.
-CHEAP, HOLD = 1e-3, 5e-2
-#: Bytes from which a group tells how fast the workers' wires are, and how fast that is forgotten.
+#: Sums that are too cheap to be begun early (`gemel.kvstore.ways.CHEAP`) wait for others of their
+#: step, for so many seconds at most. So do those that take all workers less than the second, which
+#: is about what a group costs.
+HOLD, LITTLE = 5e-2, 3e-4
+#: Bytes from which a group tells how long is waited for the wires, and how fast that is forgotten.
 TELLING, FORGETTING = 64 << 10, 1.02
 #: The engine's priority of starting a request, which takes no time and lets others begin.
 URGENT = 1 << 20
@@ -48,6 +51,8 @@ class Wire(Protocol):
     """What connects the workers. All but `send` and `received` are called by all at once."""
 
     rank: int
+    #: The longest pause, in seconds, between two looks at what all do together.
+    pause: float
 
     @property
     def machines(self) -> Sequence[int]:
@@ -120,7 +125,7 @@ class World:
         self._mind_at = 0.0
         #: Started, and not told yet, since more will follow at once.
         self._held: list[Request] = []
-        #: Seconds a byte takes, at best, as far as that is known.
+        #: Seconds of waiting that a byte takes, at best, as far as that is known.
         self._pace = math.inf
         threads = [threading.Thread(target=f, daemon=True) for f in (self._run, self._watch)]
         self._thread = threads[0]
@@ -233,6 +238,9 @@ class World:
             return IDLE
         if len(self._held) == len(self._open):  # whatever starts here is noticed at once
             return IDLE
+        last = next(reversed(self._open.values()))
+        if time.monotonic() - last.since < KEENNESS and self._backward_is_over(last.request):
+            return KEEN
         return EAGER if busy else min(max(EAGER, 2 * self._patience), PATIENT)
 
     def _taken(self) -> list[Request]:
@@ -261,12 +269,15 @@ class World:
         if task is None or time.monotonic() - task.since > HOLD:
             return False  # it may be what the others wait for
         coming = self._rest_of_step(first.store)
-        total = sum(request.bytes for request in (*self._held, *coming))
-        return bool(coming) and total * self._pace < CHEAP
+        held = sum(request.bytes for request in self._held)
+        total = held + sum(request.bytes for request in coming)
+        return bool(coming) and (total * self._pace < CHEAP or held * self._pace < LITTLE)
 
     def _rest_of_step(self, store: int) -> list[Request]:
         """The sums that are issued and have not started, up to the first that comes once more."""
+        doing = self._doing
         names = {task.request.name for task in self._open.values()}
+        names.update(task.request.name for task in (doing.tasks if doing else ()))
         found = []
         with self._lock:
             for request in self._issued.values():
@@ -277,6 +288,10 @@ class World:
                 names.add(request.name)
                 found.append(request)
         return found
+
+    def _backward_is_over(self, request: Request) -> bool:
+        """Whether all sums of a step have started: what follows waits for them."""
+        return request.kind == "sum" and not self._rest_of_step(request.store)
 
     def _hear_of(self, rank: int, request: Request) -> None:
         if self.rank != 0:
@@ -313,12 +328,15 @@ class World:
 
         if self.broken:
             return
+        worked = time.thread_time()
         doing = self._doing = _Doing([self._open.pop(place) for place in places], time.monotonic())
         inputs = [numpy.asarray(part) for task in doing.tasks for part in task.errand.inputs]
         # A copy: what is on its way must not go when somebody gives up waiting.
         row = self._row.take(sum(part.size for part in inputs))
         if inputs:
             numpy.concatenate(inputs, out=row)
+        over = self._backward_is_over(doing.tasks[0].request)
+        self._wire.pause = ALONE if over else LONGEST
         found = self._exchanged([task.request for task in doing.tasks], row, way)
         if self._no_longer_doing() is None:
             return  # somebody has given up waiting for it
@@ -328,7 +346,8 @@ class World:
         seconds = time.monotonic() - doing.since
         self.done["seconds"] += seconds
         if doing.tasks[0].request.kind == "sum" and row.size >= TELLING:
-            self._pace = min(FORGETTING * self._pace, seconds / row.size)
+            waited = max(seconds - (time.thread_time() - worked), 1e-9)
+            self._pace = min(FORGETTING * self._pace, waited / row.size)
         start = 0
         for task in doing.tasks:
             size = task.request.bytes

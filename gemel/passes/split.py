@@ -7,10 +7,11 @@ others compute. And what NumPy does lies between plans.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, walk
-from gemel.passes.simplify import expand
+from gemel.passes.simplify import drop, expand
 
 
 class Piece(NamedTuple):
@@ -21,15 +22,16 @@ class Piece(NamedTuple):
     outputs: tuple[Entry, ...]
 
 
-def split(graph: Graph) -> tuple[Graph, list[Piece]]:
+def split(graph: Graph, alone: Collection[int] = ()) -> tuple[Graph, list[Piece]]:
     """The graph with composites written out, and pieces in order that compute its results.
 
     A piece ends with a contraction no other result needs: in a backward, with a layer's weight
     gradient. What later pieces need of it are outputs of its own; nothing is computed twice.
+    What becomes of the inputs in `alone` gets pieces of its own.
     """
-    whole = expand(graph)
+    whole = drop(expand(graph))
     nodes = [node for node in whole.walk() if node.op is not None]
-    groups = _groups(whole, nodes)
+    groups = _groups(whole, nodes, {entry for index, entry in whole.updates if index in alone})
     made = _made(groups)
     wanted: list[dict[Entry, None]] = [dict.fromkeys(group) for group in groups]
     for node in nodes:
@@ -73,7 +75,7 @@ def cut(graph: Graph) -> tuple[Graph, list[Piece | Node]]:
     return whole, parts
 
 
-def _groups(graph: Graph, nodes: list[Node]) -> list[list[Entry]]:
+def _groups(graph: Graph, nodes: list[Node], alone: set[Entry]) -> list[list[Entry]]:
     """The results in the order they can be there, cut behind contractions of their own."""
     start = (0, 0)
     when: dict[Node, tuple[int, int]] = {}  # contractions and steps one after the other up to it
@@ -83,8 +85,10 @@ def _groups(graph: Graph, nodes: list[Node]) -> list[list[Entry]]:
     own = _own(graph, nodes)
     groups: list[list[Entry]] = [[]]
     for entry in sorted(dict.fromkeys(graph.results), key=lambda e: when.get(e.node, start)):
+        if entry in alone:
+            groups.append([])
         groups[-1].append(entry)
-        if entry in own:
+        if entry in own or entry in alone:
             groups.append([])
     return [group for group in groups if group]
 

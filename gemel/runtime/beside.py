@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from gemel.codegen.nest import Kernel, Place
 from gemel.extent import seen
 from gemel.ir.graph import Node
+from gemel.runtime.image import OUTPUT
 
 #: What all lists but the longest must cost, in nanoseconds, to be worth another thread's coming.
 WORTH = 20_000
@@ -91,6 +92,19 @@ def side_by_side(items: Sequence[Any]) -> list[Any]:
     for end in _knots(search.needs):
         found += search.arranged(start, end)
         start = end
+    return found
+
+
+def behind(items: Sequence[Any], outputs: Collection[int]) -> list[list[int]]:
+    """Behind each item those of a plan's outputs that no item after it touches."""
+    last: dict[int, int] = {}
+    for position, item in enumerate(items if outputs else ()):
+        for buffer, _ in item.touches():
+            if buffer.space == OUTPUT and buffer.index in outputs:
+                last[buffer.index] = position
+    found: list[list[int]] = [[] for _ in items]
+    for output, position in last.items():
+        found[position].append(output)
     return found
 
 

@@ -2,33 +2,106 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from gemel.ir.graph import Entry, Graph, placeholder
+from gemel.ir.trace import Trace
+from gemel.ops.shape import concatenate
+from gemel.passes.rows import bounds_of, in_rows
 from gemel.passes.split import Piece, split
 from gemel.runtime.backend import Backend
 from gemel.runtime.plans import plan_of
 
 
-class Chain:
-    """The plans of a graph's pieces. Called like the graph's plan: arrays first, then numbers."""
+class Stage(NamedTuple):
+    """A plan, and from and to which slots its arguments and results go."""
 
-    def __init__(self, graph: Graph, backend: Backend, keeps: bool = True) -> None:
+    plan: Any
+    arguments: list[int]
+    results: list[int]
+
+
+class Chain:
+    """The plans of a graph's pieces. Called like the graph's plan: arrays first, then numbers.
+
+    `blocks` says of the first inputs, which are updated, into how many blocks of rows their new
+    values are cut; `early` of which it has been done, and the blocks are the last results, in that
+    order: each is there while the next is computed. The inputs themselves are written after that.
+    """
+
+    def __init__(
+        self, graph: Graph, backend: Backend, keeps: bool = True, blocks: Sequence[int] = ()
+    ) -> None:
         self.backend = backend
         self.keeps = keeps
-        whole, pieces = split(graph)
+        counts = {index: count for index, count in enumerate(blocks) if count > 1}
+        whole, pieces = split(graph, counts)
         self.slots = {entry: slot for slot, entry in enumerate(whole.inputs)}
+        self._slots = len(self.slots)
         self.updates: dict[Entry, list[Entry]] = {}
         for index, entry in whole.updates:
             self.updates.setdefault(entry, []).append(whole.inputs[index])
         self.targets = sorted({index for index, _ in whole.updates})
         #: What is needed beside where it is written: a gradient another one is computed from.
         self.read = {*whole.outputs, *(entry for piece in pieces for entry in piece.inputs)}
-        self.stages = [self._stage(piece) for piece in pieces]
-        self.outputs = [self.slots[entry] for entry in whole.outputs]
+        self.stages: list[Stage] = []
+        self.early: list[tuple[int, int]] = []
+        outputs: list[int] = []
+        for piece in pieces:
+            outputs += self._in_blocks(piece, counts) or self._as_one(piece)
+        self.outputs = [*(self.slots[entry] for entry in whole.outputs), *outputs]
 
-    def _stage(self, piece: Piece) -> tuple[Any, list[int], list[int]]:
-        """A plan, and from and to which slots its arguments and results go."""
+    def _as_one(self, piece: Piece) -> list[int]:
+        self.stages.append(self._stage(piece))
+        return []
+
+    def _in_blocks(self, piece: Piece, counts: dict[int, int]) -> list[int]:
+        """Stages that make an update in blocks; their slots, none where that is not to be."""
+        updated = [entry for entry in piece.outputs if entry in self.updates]
+        if len(updated) != 1 or len(self.updates[updated[0]]) > 1 or updated[0] in self.read:
+            return []
+        (entry,) = updated
+        (target,) = self.updates[entry]
+        count = counts.get(self.slots[target], 1)  # the inputs have the first slots
+        if count == 1 or not entry.ndim:
+            return []
+        results = dict(zip(piece.outputs, piece.graph.outputs, strict=True))
+        last = results.pop(entry)
+        whole = Graph(piece.graph.inputs, (*results.values(), last), (), "backward")
+        cut = in_rows(whole, bounds_of(entry.shape[0], count))
+        if cut is None:
+            return []
+        for other in results:
+            self.slots[other] = self._new_slot()
+        blocks = [self._new_slot() for _ in cut.outputs[len(results) :]]
+        self._add_blocks(piece, cut, [*(self.slots[other] for other in results), *blocks], blocks)
+        self._add_join(target, cut.outputs[len(results) :], blocks)
+        self.early.append((self.slots[target], len(blocks)))
+        return blocks
+
+    def _add_blocks(self, piece: Piece, cut: Graph, slots: list[int], blocks: list[int]) -> None:
+        """What makes the blocks, one after another."""
+        given = sorted(range(len(piece.inputs)), key=lambda i: piece.inputs[i].spec.weak)
+        graph = Graph((cut.inputs[i] for i in given), cut.outputs, (), "backward")
+        early = range(len(slots) - len(blocks), len(slots))
+        plan = plan_of(graph, self.backend, self.keeps, early=early)
+        self.stages.append(Stage(plan, [self.slots[piece.inputs[i]] for i in given], slots))
+
+    def _add_join(self, target: Entry, parts: Sequence[Entry], blocks: list[int]) -> None:
+        """What writes them to where the whole is wanted."""
+        given = [placeholder(part.spec) for part in parts]
+        with Trace():
+            whole = concatenate(*given, axis=0)
+        graph = Graph((placeholder(target.spec), *given), (), [(0, whole)], "gradient")
+        plan = plan_of(graph, self.backend, self.keeps)
+        self.stages.append(Stage(plan, [self.slots[target], *blocks], []))
+
+    def _new_slot(self) -> int:
+        self._slots += 1
+        return self._slots - 1
+
+    def _stage(self, piece: Piece) -> Stage:
         inner = dict(zip(piece.inputs, piece.graph.inputs, strict=True))
         updates, made, results = [], [], []
         for entry, result in zip(piece.outputs, piece.graph.outputs, strict=True):
@@ -48,8 +121,8 @@ class Chain:
         )
         arguments = [self.slots[entry] for entry in given]
         for entry in made:
-            self.slots[entry] = len(self.slots)
-        return (
+            self.slots[entry] = self._new_slot()
+        return Stage(
             plan_of(graph, self.backend, self.keeps),
             arguments,
             [self.slots[entry] for entry in made],
@@ -67,7 +140,7 @@ class Chain:
 
     def __call__(self, *values: Any) -> list[Any]:
         """Issue all of them; the results of the whole graph."""
-        known = [*self._apart(values), *[None] * (len(self.slots) - len(values))]
+        known = [*self._apart(values), *[None] * (self._slots - len(values))]
         for plan, arguments, slots in self.stages:
             found = plan(*[known[slot] for slot in arguments])
             for slot, value in zip(slots, found, strict=True):

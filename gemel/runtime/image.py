@@ -105,7 +105,13 @@ class Kept(NamedTuple):
     items: Sequence[Item]
 
 
-Item = Step | Choice | Together | Loop | Kept
+class Result(NamedTuple):
+    """An output no item behind it touches: who waits for it need not wait for the plan's end."""
+
+    output: int
+
+
+Item = Step | Choice | Together | Loop | Kept | Result
 
 
 class Image:
@@ -137,7 +143,7 @@ class Image:
 
     def count(self) -> int:
         """How many steps, choices and loops it has, but for those in choices and loops, or kept."""
-        items = [item for item in self.items if not isinstance(item, Kept)]
+        items = [item for item in self.items if not isinstance(item, (Kept, Result))]
         groups = [i.parts if isinstance(i, Together) else [[i]] for i in items]
         return sum(len(part) for parts in groups for part in parts)
 
@@ -304,6 +310,8 @@ class _Writer:
             if item.condition is None:
                 return [3, *head, *items]
             return [5, *head, *self._address(item.condition), *items, *after]
+        if isinstance(item, Result):
+            return [6, item.output]
         if isinstance(item, Kept):
             lists = [word for each in item[:3] for word in (len(each), *each)]
             return [4, *lists, *self._list(item.items, self._item)]
@@ -335,7 +343,18 @@ class _Writer:
         return [item, *(word for numbers in lists for word in (len(numbers), *numbers))]
 
 
-__all__ = ["Choice", "Image", "Input", "Kept", "Loop", "Output", "Step", "Temporary", "Together"]
+__all__ = [
+    "Choice",
+    "Image",
+    "Input",
+    "Kept",
+    "Loop",
+    "Output",
+    "Result",
+    "Step",
+    "Temporary",
+    "Together",
+]
 
 
 class Buffer:

@@ -21,7 +21,7 @@ from gemel.ir.op_kinds import Elementwise
 from gemel.passes.domain import is_product
 from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.backend import Backend
-from gemel.runtime.beside import Beside, Branch, Launch, flat, side_by_side
+from gemel.runtime.beside import Beside, Branch, Launch, behind, flat, side_by_side
 from gemel.runtime.cache import compile_together, kernel_for, kernel_name, object_for
 from gemel.runtime.image import (
     CAPTURED,
@@ -38,6 +38,7 @@ from gemel.runtime.image import (
     Kept,
     Loop,
     Output,
+    Result,
     Step,
     Temporary,
     Together,
@@ -58,7 +59,8 @@ class Lowering:
     `keeps`: what an update overwrites stays as it was when the new value could not be computed;
     otherwise it fails as results do. `still` are the positions of inputs that rarely change: what
     depends on them alone is kept from run to run; nothing is without it. `random` call numbers
-    are reserved at least: those of draws that nobody reads, too.
+    are reserved at least: those of draws that nobody reads, too. `early` are the outputs that are
+    wanted as soon as they are there, one after another.
     """
 
     def __init__(
@@ -70,8 +72,9 @@ class Lowering:
         keeps: bool = True,
         still: Sequence[int] | None = None,
         random: int = 0,
+        early: Sequence[int] = (),
     ) -> None:
-        self.graph = graph
+        self.graph, self.early = graph, frozenset(early)
         self.fixed = None if still is None else made_of(graph, still)
         self.guards = guards
         self.keeps = keeps
@@ -383,14 +386,15 @@ class Lowering:
         image.outputs = [Output(e.dtype.code, e.shape) for e in self.graph.outputs]
         image.scalars, image.random = self.scalars, self.random
         found = split(self.items, self.fixed, self.where)
-        items = self._beside(found.rest)
+        items = found.rest if self.early else self._beside(found.rest)
         self.temporaries = found.placed(self.temporaries)
         image.temporaries = [Temporary(b.size, b.first, b.last) for b in self.temporaries]
         image.captured = self.captured
         compile_together(programs([*found.first, *items]), self.backend)
         if found.values:
             image.items.append(Kept(*found.reads(), self._items(image, found.first)))
-        image.items += self._items(image, items)
+        for item, done in zip(items, behind(items, self.early), strict=True):
+            image.items += [self._item(image, item), *map(Result, done)]
         image.sites = self._sites(list(flat(items)))
         return image
 
@@ -491,8 +495,8 @@ class _Loop(Nest):
         return kernel
 
 
-def lowered(graph: Graph, backend: Backend, keeps: bool = True) -> Image:
+def lowered(graph: Graph, backend: Backend, keeps: bool = True, early: Sequence[int] = ()) -> Image:
     """The image of an optimised graph with known extents; see `Lowering`."""
-    lowering = Lowering(graph, backend, keeps=keeps)
+    lowering = Lowering(graph, backend, keeps=keeps, early=early)
     lowering.run()
     return lowering.image()

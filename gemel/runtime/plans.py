@@ -141,19 +141,27 @@ def _plan(keeper: _core.Keeper | None, kernels: list[Any], image: bytes) -> Any:
 
 
 def plan_of(
-    graph: Graph, backend: Backend, keeps: bool = True, passes: Sequence[Any] | None = None
+    graph: Graph,
+    backend: Backend,
+    keeps: bool = True,
+    passes: Sequence[Any] | None = None,
+    early: Sequence[int] = (),
 ) -> Any:
-    """The plan of a graph with known extents; `keeps`: see `Lowering`, `passes`: see `optimize`."""
+    """The plan of a graph with known extents.
+
+    `keeps`, `early`: see `Lowering`, `passes`: see `optimize`.
+    """
 
     def make() -> Any:
         from gemel.passes import PIPELINE, optimize
         from gemel.runtime.lower import lowered
 
-        return lowered(optimize(graph, passes or PIPELINE), backend, keeps)
+        return lowered(optimize(graph, passes or PIPELINE), backend, keeps, early)
 
     text = None if passes else signature(graph)
     try:
-        return plan_for(text and f"{text}keeps {keeps}", backend, make)
+        first = "".join(f", {output} early" for output in early)
+        return plan_for(text and f"{text}keeps {keeps}{first}", backend, make)
     except NoKernelError:
         return Relay(graph, partial(plan_of, backend=backend, keeps=keeps, passes=passes))
 

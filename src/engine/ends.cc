@@ -120,6 +120,7 @@ void EngineState::fail_pending() {
   auto& replaced = *new std::vector<FailurePointer>;
   for (Operation* operation : dropped) {
     for (Request& request : operation->requests()) {
+      if (request.over) continue;
       if (request.write) set_failure(request.storage, reason, replaced);
       leave(request);
     }

@@ -76,6 +76,7 @@ class Storage {
     all_exports_.fetch_sub(1, std::memory_order_relaxed);
   }
   bool exported() const noexcept { return exports_.load(std::memory_order_acquire) > 0; }
+  uint64_t exports_ended() const noexcept { return exports_ended_.load(std::memory_order_relaxed); }
   static uint32_t all_exports() noexcept { return all_exports_.load(std::memory_order_relaxed); }
   // A number no other storage of this process has or had.
   uint64_t identity() noexcept;
@@ -132,6 +133,7 @@ struct Request {
   bool write = false;
   bool granted = false;
   bool early = false;  // behind others that have been started on the same ordered lane
+  bool over = false;   // it has left the queue, before the operation's end
 };
 
 enum class Outcome : uint8_t { kRan, kInputFailed, kNoMemory };
@@ -261,6 +263,9 @@ class Engine {
   bool has_room() const noexcept;
   // The operation has ended; what a Completion does.
   void complete(Operation* operation, FailurePointer failure) noexcept;
+  // Called inside of start(): the operation will not touch this storage any more, which it writes.
+  // Who is behind it there need not wait for its end, and a failure it ends with does not reach it.
+  void wrote(Operation* operation, Storage* storage) noexcept;
   // Calls `done` at that time, holding no thread meanwhile.
   using Time = std::chrono::steady_clock::time_point;
   void complete_at(Time time, Completion done);

@@ -118,6 +118,29 @@ void Engine::complete(Operation* operation, FailurePointer failure) noexcept {
   state_->close(operation);
 }
 
+// A storage it writes passes on to those behind it before its end. On an ordered lane they may have
+// been started before.
+void EngineState::wrote(Operation* operation, Storage* storage,
+                        std::vector<FailurePointer>& replaced) {
+  if (lanes[operation->lane].options.ordered) return;
+  for (Request& request : operation->requests()) {
+    if (request.storage != storage || !request.write || request.over) continue;
+    if (storage->failure_ != nullptr) set_failure(storage, nullptr, replaced);
+    leave(request);
+    request.over = true;
+    request.previous = request.next = nullptr;
+    grant_followers(storage);
+  }
+}
+
+void Engine::wrote(Operation* operation, Storage* storage) noexcept {
+  std::vector<FailurePointer> replaced;  // dropped after the lock
+  Wakes wakes;
+  Guard guard(state_->lock);
+  state_->wrote(operation, storage, replaced);
+  state_->restore(wakes);
+}
+
 // Start() has returned, or its end has been told: the later of the two ends it.
 void EngineState::close(Operation* operation) {
   if (operation->open_.fetch_sub(1, std::memory_order_acq_rel) == 1) finish(operation);

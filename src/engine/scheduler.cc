@@ -439,6 +439,7 @@ void EngineState::unlink(Operation* operation, std::vector<FailurePointer>& repl
   }
   register_partial(*operation);
   for (Request& request : operation->requests()) {
+    if (request.over) continue;
     Storage* storage = request.storage;
     const bool untouched =
         !request.write || (outcome != Outcome::kRan && contains(operation->updates, storage));
@@ -450,6 +451,7 @@ void EngineState::unlink(Operation* operation, std::vector<FailurePointer>& repl
     leave(request);
   }
   for (const Request& request : operation->requests()) {
+    if (request.over) continue;
     Storage* storage = request.storage;
     // A reader who leaves others behind makes room for nobody.
     const bool room = storage->reading_ == 0 || operation->launched_;

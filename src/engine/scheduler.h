@@ -124,6 +124,7 @@ struct EngineState {
   bool take(Work& work, const Taker& taker);
   void start_now(Operation* operation) noexcept;
   void launch(Operation* operation);
+  void wrote(Operation* operation, Storage* storage, std::vector<FailurePointer>& replaced);
   Operation* end(Operation* operation, std::vector<FailurePointer>& replaced);
   void release_storages(StorageList reads, StorageList writes, const FailurePointer& failure,
                         std::vector<FailurePointer>& replaced);

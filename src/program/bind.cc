@@ -185,6 +185,7 @@ void Binder::bind_steps() {
 double Binder::bind_costs(const std::vector<Item>& items) {
   double total = 0;
   for (const Item& item : items) {
+    if (item.kind == Item::Kind::kResult) continue;
     if (item.kind == Item::Kind::kKept) {  // which is rarely made
       bind_costs(item.branches[0]);
       continue;

@@ -12,8 +12,8 @@ namespace {
 constexpr int64_t kMagic = 0x006E616C706D6567;  // "gemplan"
 constexpr int64_t kVersion = 2;
 constexpr int64_t kHeaderWords = 4;
-constexpr int kDeepest = 64;             // items inside items
-constexpr int64_t kConditionalLoop = 5;  // a kind of item, besides those of Item::Kind
+constexpr int kDeepest = 64;                          // items inside items
+constexpr int64_t kConditionalLoop = 5, kResult = 6;  // kinds of items
 
 [[noreturn]] void refuse(const std::string& what) {
   throw Error("ValueError", "the plan's image is damaged: " + what);
@@ -235,7 +235,8 @@ class Reader {
 
   Item item(int depth) {
     Item found;
-    const int64_t kind = number(0, kConditionalLoop + 1);
+    const int64_t kind = number(0, kResult + 1);
+    if (kind == kResult) return read_result();
     const bool conditional = kind == kConditionalLoop;
     found.kind = conditional ? Item::Kind::kLoop : static_cast<Item::Kind>(kind);
     if (found.kind == Item::Kind::kKept) return read_kept();
@@ -261,6 +262,18 @@ class Reader {
       found.branches.push_back(items(depth + 1));
     }
     --inside_;
+    return found;
+  }
+
+  Item read_result() {
+    Item found;
+    found.kind = Item::Kind::kResult;
+    found.number = -1;
+    found.step = static_cast<int>(number(0, static_cast<int64_t>(program_.outputs.size())));
+    if (inside_ > 0) refuse("a result is there inside a choice or a loop");
+    if (program_.outputs[static_cast<size_t>(found.step)].is_view) {
+      refuse("a result that is there is a view");
+    }
     return found;
   }
 

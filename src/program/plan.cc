@@ -13,7 +13,9 @@ constexpr size_t kInsideArrays = 24;
 
 class OnDevice final : public Environment {
  public:
-  explicit OnDevice(Device* device) : device_(device) {}
+  // `results`: where those of an operation lie, which is told of each that is there before its end.
+  explicit OnDevice(Device* device, Operation* operation = nullptr, const Place* results = nullptr)
+      : device_(device), operation_(operation), results_(results) {}
   int32_t launch(const KernelCall& call) const override { return device_->launch(call); }
   void side_by_side(int64_t count, TileFunction function, void* context) const override {
     Engine::get().parallel(count, function, context);
@@ -26,9 +28,14 @@ class OnDevice final : public Environment {
     return {block, [device = device_, bytes](char* held) { device->release(held, bytes); }};
   }
   const void* keeps_for() const override { return device_->on_host ? device_ : nullptr; }
+  void result_is_there(int output) const override {
+    if (operation_ != nullptr) Engine::get().wrote(operation_, results_[output].storage);
+  }
 
  private:
   Device* device_;
+  Operation* operation_;
+  const Place* results_;
 };
 
 class ThisThread final : public Environment {
@@ -72,15 +79,16 @@ void spread(const std::vector<SiteFailure>& sites, const Program& program, const
 }
 
 FailurePointer run_places(const Binding& binding, Device* device, const Place* places,
-                          const PlanScalar* scalars, RandomNumbers random,
-                          PartialFailures& partial) {
+                          const PlanScalar* scalars, RandomNumbers random, PartialFailures& partial,
+                          Operation* operation = nullptr) {
   const Program& program = *binding.program;
   const size_t count = program.inputs.size() + program.outputs.size();
   SmallArray<char*, kInsideBases> arrays(count);
   for (size_t i = 0; i < count; ++i) arrays[i] = static_cast<char*>(places[i].address());
   std::vector<SiteFailure> sites;
   FailurePointer failure = run_plan({binding, arrays.data(), places, scalars, random},
-                                    OnDevice(device), program.sites.empty() ? nullptr : &sites);
+                                    OnDevice(device, operation, places + program.inputs.size()),
+                                    program.sites.empty() ? nullptr : &sites);
   if (!sites.empty()) spread(sites, program, places, partial);
   return failure;
 }
@@ -115,7 +123,7 @@ class PlanOperation final : public Operation {
   void start(Completion done) override {
     Device* where = Engine::device(device);
     FailurePointer failure =
-        run_places(*binding, where, places.data(), scalars.data(), random, partial);
+        run_places(*binding, where, places.data(), scalars.data(), random, partial, this);
     locate(partial, origin);
     if (failure != nullptr) return done(located(failure, origin));
     where->finish(std::move(done));

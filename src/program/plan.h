@@ -87,6 +87,8 @@ class Environment {
   virtual void release(void* block, size_t bytes) const = 0;
   // Memory that stays as long as somebody holds it; null when out of memory.
   virtual Keeper::Memory hold(size_t bytes) const = 0;
+  // A result of the program is written for good, while the run goes on.
+  virtual void result_is_there(int /*output*/) const {}
   // For whom values can be kept; null where a run cannot tell what it reads.
   virtual const void* keeps_for() const = 0;
 };

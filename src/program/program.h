@@ -111,11 +111,11 @@ struct KeptSpec {
 };
 
 struct Item {
-  enum class Kind { kStep, kChoice, kTogether, kLoop, kKept };
+  enum class Kind { kStep, kChoice, kTogether, kLoop, kKept, kResult };
   Kind kind = Kind::kStep;
-  int step = 0;  // of the program's; of a choice: its predicate; of a loop: which
-  // Among the items sites speak of, -1 inside a choice or loop and of what is kept; of branches
-  // side by side: among such.
+  int step = 0;  // of the program's; of a choice: its predicate; of a loop: which; an output
+  // Among the items sites speak of, -1 inside a choice or loop, of what is kept and of results
+  // that are there; of branches side by side: among such.
   int number = 0;
   // Then and otherwise, what runs side by side, what is done in each round and, of a loop with a
   // condition, at the end, or what makes the values that are kept.

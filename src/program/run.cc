@@ -123,6 +123,7 @@ class Runner {
   FailurePointer run_together(const Item& item);
   FailurePointer run_loop(const Item& item);
   bool reached(const Item& item, const FailurePointer& failure);
+  void tell_result(int output);
   static bool has_number(const Item& item) {
     return item.kind != Item::Kind::kTogether && item.number >= 0;
   }
@@ -256,7 +257,23 @@ FailurePointer Runner::run_loop(const Item& item) {
   return run_items(item.branches[1]);
 }
 
+// Unless it has failed, which is told at the end.
+void Runner::tell_result(int output) {
+  if (partial_ != nullptr) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    for (const SiteFailure& failed : *partial_) {
+      const std::vector<int>& reached = failed.site->outputs;
+      if (std::find(reached.begin(), reached.end(), output) != reached.end()) return;
+    }
+  }
+  environment_.result_is_there(output);
+}
+
 FailurePointer Runner::run_item(const Item& item) {
+  if (item.kind == Item::Kind::kResult) {
+    tell_result(item.step);
+    return nullptr;
+  }
   if (item.kind == Item::Kind::kStep) {
     const auto index = static_cast<size_t>(item.step);
     return traced_ == 0 ? run_step(index) : run_traced(index);

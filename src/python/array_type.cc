@@ -58,6 +58,11 @@ PyObject* get_code(PyObject* self, void*) { return PyLong_FromLong(tensor_of(sel
 PyObject* get_contiguous(PyObject* self, void*) {
   return PyBool_FromLong(tensor_of(self).contiguous);
 }
+PyObject* get_loans(PyObject* self, void*) {
+  const Storage* storage = tensor_of(self).storage;
+  return PyLong_FromLongLong(storage->exported() ? -1
+                                                 : static_cast<int64_t>(storage->exports_ended()));
+}
 PyObject* get_storage(PyObject* self, void*) { return PyLong_FromVoidPtr(tensor_of(self).storage); }
 
 // None for an array that is all of its storage, else all of that in one row.
@@ -105,6 +110,8 @@ PyGetSetDef attributes[] = {
     {"version", get_version, nullptr, "How many in-place writes have been issued.", nullptr},
     {"_code", get_code, nullptr, "Number of the dtype.", nullptr},
     {"_is_contiguous", get_contiguous, nullptr, "Whether the elements lie in C order.", nullptr},
+    {"_loans", get_loans, nullptr,
+     "How often others could write its memory, which is over; -1 while somebody can.", nullptr},
     {"_storage", get_storage, nullptr, "Identity of the storage; equal for views of it.", nullptr},
     {"_history", get_history, reinterpret_cast<setter>(slot<set_history>()),
      "Where the contents come from; shared by the views of them.", nullptr},

@@ -243,6 +243,57 @@ void some_writes_fail(int workers, bool serial) {
   check(message_of(first).empty(), "overwriting heals what failed alone");
 }
 
+// Tells of its first write, and ends when it is let go.
+class EarlyWriter : public gemel::Operation {
+ public:
+  EarlyWriter(std::atomic<bool>& begun, std::atomic<bool>& go, FailurePointer failure)
+      : begun_(begun), go_(go), failure_(std::move(failure)) {}
+  void start(Completion done) override {
+    begun_ = true;
+    Engine::get().wrote(this, writes[0]);
+    Engine::get().wrote(this, writes[0]);  // once more is nothing
+    while (!go_) std::this_thread::yield();
+    done(failure_);
+  }
+
+ private:
+  std::atomic<bool>& begun_;
+  std::atomic<bool>& go_;
+  FailurePointer failure_;
+};
+
+// engine.md 44
+void what_is_written_early_is_there(bool serial) {
+  Engine::get().configure(2, serial, 0, 0);
+  for (const bool fails : {false, true}) {
+    Handle early, late, result;
+    issue({}, {early.storage}, failing("before"));  // which the early write heals
+    std::atomic<bool> begun{false}, go{serial};
+    auto writer =
+        std::make_unique<EarlyWriter>(begun, go, fails ? failing("at its end")() : nullptr);
+    writer->writes = {early.storage, late.storage};
+    writer->microseconds = 100;
+    Engine::get().issue(std::move(writer));
+    while (!begun) std::this_thread::yield();  // who waits could begin it, and would not go on
+    std::atomic<int> read{0};
+    const auto count = [&]() -> FailurePointer {
+      ++read;
+      return nullptr;
+    };
+    issue({early.storage}, {result.storage}, count);
+    issue({early.storage}, {early.storage}, count);
+    Engine::get().wait(early.storage);
+    check(read == 2 && !early.storage->failed(), "what is written early can be read and written");
+    check(serial || !Engine::ready(late.storage), "the rest is not there yet");
+    go = true;
+    Engine::get().wait(late.storage);
+    check(late.storage->failed() == fails, "the rest is as the operation ends");
+    check(!early.storage->failed() && !result.storage->failed(), "the early write is not");
+    Engine::get().wait_all();
+    Engine::get().take_unseen();
+  }
+}
+
 void memory_failures_stick() {
   Engine::get().configure(1, false, 0, 0);
   Handle huge((size_t{1} << 46) + 64), derived;
@@ -656,6 +707,8 @@ int main() {
   failures_stick(0, true);
   some_writes_fail(0, true);
   tiles_all_run(0, true);
+  for (const bool serial : {false, true}) what_is_written_early_is_there(serial);
+  Engine::get().configure(2, false, 0, 0);
   memory_failures_stick();
   memory_stays_flat();
   waits_can_be_interrupted();

@@ -304,7 +304,11 @@ class ServerStore(KVStore):
         return self._errands.issue(f"pull of {key}", ask, before, spec)
 
     def totals(
-        self, keys: Sequence[Any], values: Sequence[Sequence[Any]], devices: Sequence[Device]
+        self,
+        keys: Sequence[Any],
+        values: Sequence[Sequence[Any]],
+        devices: Sequence[Device],
+        blocks: Sequence[Sequence[Sequence[Any]]] = (),
     ) -> list[list[Any]]:
         """For each device the sums, over all workers' devices, of the arrays of each key."""
         if not self._rounds:
