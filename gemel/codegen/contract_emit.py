@@ -125,9 +125,9 @@ class Emitter(Frame):
         """Writes a value, of as many lanes as it has."""
         memory.store(self.builder, value, pointer, self.dtype, value.type.lanes, mask)
 
-    def prefetch(self, pointer: Value) -> None:
-        """Asks for a line of memory, which need not exist."""
-        arguments = [pointer, *(Constant(I32, flag) for flag in (0, 3, 1))]  # read, near, data
+    def prefetch(self, pointer: Value, near: int = 3) -> None:
+        """Asks for a line of memory, which need not exist; 3 for the first cache, 2 the second."""
+        arguments = [pointer, *(Constant(I32, flag) for flag in (0, near, 1))]  # read, data
         self.builder.writing("llvm.prefetch.p0", arguments)
 
     def mask(self, count: Value) -> Value:

@@ -299,6 +299,10 @@ class _Gemm:
             skip = u * self.columns if self.b_form == "packed" else 0
             right = [self._right(line, skip, v, masks, columns) for v in range(self.vectors)]
             self._multiply([left(i, u) for i in range(self.rows)], right, total)
+            if self.b_form == "n" and self.rows > self.vectors:
+                ahead = self.right.at(line, builder.mul(b_stride, i64(AHEAD)))
+                for v in range(self.vectors):
+                    emitter.prefetch(self.right.at(ahead, (v + 1) * emitter.lanes - 1), 2)
             if self.a_form == "packed":
                 # A panel of b stays in the first cache; that of a changes with every micro-tile.
                 emitter.prefetch(left(0, u + AHEAD))
