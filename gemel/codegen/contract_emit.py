@@ -13,7 +13,7 @@ from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site
 from gemel.codegen.assembly import I32, Constant, Module, Value
 from gemel.codegen.frame import Body, Frame, i64
-from gemel.codegen.program import ROWS, Program
+from gemel.codegen.program import CONTIGUOUS, INPUT, ROWS, Program
 from gemel.codegen.registers import register_type, shuffle_mask, splat
 from gemel.codegen.target import Target
 from gemel.dtype import DType
@@ -253,6 +253,20 @@ class Epilogue:
     def enter(self, bases: Bases) -> None:
         """Where the operands are from now on; the product's own two are not looked at."""
         self.bases = [None, None, *bases[2:]]
+
+    def ask(self, where: tuple[Value, Value], rows: int, vectors: int) -> None:
+        """Asks early for what a micro-tile reads at its end."""
+        emitter, builder = self.emitter, self.emitter.builder
+        code, operands = emitter.program.code, emitter.program.operands
+        loads = (code[p].attribute for p in self.steps if code[p].name == "load")
+        wanted = [n for n in loads if (operands[n].role, operands[n].stride) == (INPUT, CONTIGUOUS)]
+        for i in range(rows if wanted else 0):
+            bases = emitter.advance(self.bases, ROWS, builder.add(where[0], i64(i)))
+            for n in wanted:
+                start = memory.element(builder, bases[n], where[1], operands[n].dtype)
+                for v in range(vectors):
+                    offset = i64(v * emitter.lanes)
+                    emitter.prefetch(memory.element(builder, start, offset, operands[n].dtype))
 
     def is_short(self, count: int) -> bool:
         """Whether the code is worth repeating for `count` vectors."""

@@ -156,6 +156,7 @@ class _Gemm:
         emitter, builder, tiles = self.emitter, self.emitter.builder, self.tiles
         left_rows = tiles.left(tiles.m, where[0], self.rows)
         left_columns = tiles.left(tiles.n, where[1], self.columns)
+        self.epilogue.ask(where, self.rows, self.vectors)
         rows = self._row_pointers(bases[0], where[0], depth[0])
         panel = self._panel_pointer(bases[1], where[1], depth[0])
         block = _Block(sums, where, depth, left_rows, left_columns)

@@ -350,7 +350,8 @@ class Nest(Frame):
             index: Value, now: int, lanes: int, mask: Value | None, held: list[Value]
         ) -> list[Value]:
             current = self._unflatten(held, states + tail)
-            for copy in range(now):
+
+            def one(copy: int) -> None:
                 place = builder.add(index, i64(copy * lanes)) if copy else index
                 found = self.access.print_pass(work, Site(bases, place, lanes, mask), row)
                 where = builder.add(start, place)
@@ -361,6 +362,11 @@ class Nest(Frame):
                     kind = self.reductions[position]
                     state = kind.value(builder, value, where, mask, 1)
                     current[slot + offset] = kind.step(builder, current[slot + offset], state)
+
+            with builder.taking_turns() as part:
+                for copy in range(now):
+                    part()
+                    one(copy)
             return [value for state in current for value in state]
 
         def blocked(begin: Value, end: Value, step: Value, held: list[Value]) -> list[Value]:
