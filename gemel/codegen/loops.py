@@ -53,10 +53,10 @@ class Nest(Frame):
         begin, end = self.begin, self.end
         if program.lanes != OUTER:
             self._walk(0, program.outer, begin, end, bases, self._point_inner)
-        elif program.outer == 1:
-            self._row(begin, end, bases)
         elif any(operand.stride == ACROSS for operand in program.operands):
             Panels(self).run(begin, end, bases)
+        elif program.outer == 1:
+            self._row(begin, end, bases)
         else:
             last = self.extents[program.outer - 1]
             body = lambda inside: self._row(i64(0), last, inside)  # noqa: E731

@@ -22,6 +22,7 @@ from gemel.codegen.program import (
     OUTER,
     OUTPUT,
     PAIRED,
+    SHORT,
     STRIDED,
     Operand,
     Program,
@@ -300,12 +301,16 @@ class Nest:
             and (product(row[0] for row in rows) == 1 or max(self.reduced) == max([*outer, *inner]))
         )
         loops = rows + columns
+        plain = not self._has("gather", "scatter_add", "scan")
+        short = plain and along_inner and self._short(rows, columns)
+        along_inner = along_inner and not short
         vector = len(loops) - 1 if along_inner else len(rows) - 1
-        turns = len(rows) > 1 and not columns and not self._has("gather", "scatter_add")
-        above = rows[-2] if turns else None
+        turns = len(rows) > 1 and not columns and plain
+        above = columns[0] if short else rows[-2] if turns else None
         interleaved = self._interleaved(loops[vector][1])
+        turned = (INPUT, OUTPUT) if short else (INPUT,)
         classes = [
-            interleaved.get(i, place_class(place, role, i, loops[vector], above))
+            interleaved.get(i, place_class(place, role, i, loops[vector], above, turned))
             for i, (place, role, _, _) in enumerate(self.operands)
         ]
         operands = tuple(
@@ -323,6 +328,18 @@ class Nest:
             integers += [strides[i] for _, strides in loops]
         integers += self.extras
         return self._kernel(program, rows, columns, integers)
+
+    def _short(self, rows: list[Any], columns: list[Any]) -> bool:
+        """Whether what is reduced are rows so short that many side by side make better vectors."""
+        if len(rows) > 1 or len(columns) > 1:
+            return False
+        ((count, along),), ((extent, inside),) = rows, columns
+        moved = [i for i, (place, *_) in enumerate(self.operands) if place is not None]
+        if not any(inside[i] == 1 and along[i] not in (0, 1) for i in moved):
+            return False
+        if any(inside[i] not in (0, 1) and along[i] not in (0, 1) for i in moved):
+            return False
+        return bool(count >= TURNED_ROWS and extent <= SHORT)
 
     def _interleaved(self, strides: list[int]) -> dict[int, int]:
         """The classes of all outputs, if they take turns in memory along the vector."""
@@ -397,18 +414,22 @@ class Nest:
         return loops
 
 
-def place_class(place: Any, role: str, number: int, along: Any, above: Any) -> int:
-    """The class of an operand along the vector's loop, where `above` is the loop around that.
+def place_class(
+    place: Any, role: str, number: int, along: Any, above: Any, turned: tuple[str, ...] = (INPUT,)
+) -> int:
+    """The class of an operand along the vector's loop; those of the roles `turned` may be turned
+    whose elements along the loop `above` lie side by side.
 
     It says nothing of extents, nor of strides that an array happens to have: one kernel serves all.
     """
     found = stride_class(along[1][number])
-    turned = role == INPUT and above is not None and above[1][number] == 1
+    if found is STRIDED and role in turned and above is not None and above[1][number] == 1:
+        return ACROSS
     if found is not STRIDED or role != INPUT:
         return found
     stride = along[1][number]
     paired = type(stride) is int and stride == 2 and not getattr(place.buffer, "strided", False)
-    return ACROSS if turned else PAIRED if paired else STRIDED
+    return PAIRED if paired else STRIDED
 
 
 def stride_class(stride: int) -> int:
