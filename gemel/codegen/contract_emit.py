@@ -150,21 +150,11 @@ class Emitter(Frame):
 
     def each(self, stop: Value | int, step: int, body: Callable[[Value], object]) -> None:
         """Runs `body` for 0, step, ... below stop; carries nothing."""
-
-        def turn(position: Value, _: list[Value]) -> list[Value]:
-            body(position)
-            return []
-
-        self.repeat(0, stop, step, [], turn)
+        self.over(i64(0), i64(stop) if isinstance(stop, int) else stop, step, body)
 
     def finish(self, tile: Callable[[Value], object]) -> Module:
         """Does each tile of the range, and closes the function."""
-
-        def turn(position: Value, _: list[Value]) -> list[Value]:
-            tile(position)
-            return []
-
-        self.loop(self.begin, self.end, i64(1), [], turn)
+        self.over(self.begin, self.end, 1, tile)
         self.builder.ret(self.access.result())
         return self.module
 
@@ -257,16 +247,14 @@ class Epilogue:
     def ask(self, where: tuple[Value, Value], rows: int, vectors: int) -> None:
         """Asks early for what a micro-tile reads at its end."""
         emitter, builder = self.emitter, self.emitter.builder
-        code, operands = emitter.program.code, emitter.program.operands
-        loads = (code[p].attribute for p in self.steps if code[p].name == "load")
-        wanted = [n for n in loads if (operands[n].role, operands[n].stride) == (INPUT, CONTIGUOUS)]
-        for i in range(rows if wanted else 0):
-            bases = emitter.advance(self.bases, ROWS, builder.add(where[0], i64(i)))
-            for n in wanted:
-                start = memory.element(builder, bases[n], where[1], operands[n].dtype)
+        code = emitter.program.code
+        loads: list[Any] = [code[p].attribute for p in self.steps if code[p].name == "load"]
+        for n, operand in ((n, emitter.program.operands[n]) for n in loads):
+            for i in range(rows if (operand.role, operand.stride) == (INPUT, CONTIGUOUS) else 0):
+                bases = emitter.advance(self.bases, ROWS, builder.add(where[0], i64(i)))
                 for v in range(vectors):
-                    offset = i64(v * emitter.lanes)
-                    emitter.prefetch(memory.element(builder, start, offset, operands[n].dtype))
+                    place = builder.add(where[1], i64(v * emitter.lanes))
+                    emitter.prefetch(memory.element(builder, bases[n], place, operand.dtype))
 
     def is_short(self, count: int) -> bool:
         """Whether the code is worth repeating for `count` vectors."""

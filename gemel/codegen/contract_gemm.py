@@ -272,8 +272,6 @@ class _Gemm:
 
             return body
 
-        if self.unroll == 1:
-            return emitter.repeat(0, depth[1], 1, start, steps(1))
         bulk = emitter.builder.and_(depth[1], i64(-self.unroll))
         final = emitter.repeat(0, bulk, self.unroll, start, steps(self.unroll))
         return emitter.repeat(bulk, depth[1], 1, final, steps(1))

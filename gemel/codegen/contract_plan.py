@@ -107,22 +107,6 @@ class Choice:
     made. `extension`: what of the machine is used besides the target's.
     """
 
-    __slots__ = (
-        "a_form",
-        "b_form",
-        "chunk",
-        "columns",
-        "direct",
-        "extension",
-        "k_block",
-        "kind",
-        "m_block",
-        "n_block",
-        "rows",
-        "split",
-        "unroll",
-    )
-
     def __init__(self, kind: str, rows: int, columns: int, a_form: str, b_form: str) -> None:
         self.kind = kind
         self.rows = rows
@@ -151,9 +135,7 @@ class Choice:
         return f"Choice({self.schedule!r}, tile {tile}, {self.chunk} a call)"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Choice) and all(
-            getattr(self, name) == getattr(other, name) for name in self.__slots__
-        )
+        return isinstance(other, Choice) and vars(self) == vars(other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -424,18 +406,6 @@ class StepPlan:
     operand and the panels are unchanged. `scratch` is how many bytes the blocks of scratch have
     which the product needs, each aligned to 64.
     """
-
-    __slots__ = (
-        "buffers",
-        "chunk",
-        "cost",
-        "extent",
-        "integers",
-        "packs",
-        "program",
-        "scalars",
-        "scratch",
-    )
 
     def __init__(
         self,

@@ -8,7 +8,6 @@ them side by side are one vector for each place along them, and what comes of th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from gemel.codegen import memory
@@ -63,11 +62,9 @@ class Panels:
             last = self.builder.minimum(self.builder.add(first, i64(self.rows)), end)
             self._columns(i64(0), self.nest.extents[self.vector], (first, last), bases)
 
-        self._each(begin, end, self.rows, rows)
+        self.nest.over(begin, end, self.rows, rows)
 
-    def _columns(
-        self, begin: Value, end: Value, rows: tuple[Value, Value], bases: Bases
-    ) -> None:
+    def _columns(self, begin: Value, end: Value, rows: tuple[Value, Value], bases: Bases) -> None:
         """Fills the panels with some columns of some rows, then runs over these; and so on."""
         nest, builder = self.nest, self.builder
 
@@ -78,23 +75,14 @@ class Panels:
                 nest._row(left, right, self._inside(bases, builder.sub(i64(0), left)))
                 self._turned(OUTPUT, rows, (left, right), bases)
             else:
-                self._each(*rows, 1, lambda index: row(index, left, right))
+                self.nest.over(*rows, 1, lambda index: row(index, left, right))
 
         def row(index: Value, left: Value, right: Value) -> None:
             inside = nest.advance(bases, self.above, index)
             before = builder.mul(builder.sub(index, rows[0]), i64(COLUMNS))
             nest._row(left, right, self._inside(inside, builder.sub(before, left)))
 
-        self._each(begin, end, COLUMNS, part)
-
-    def _each(
-        self, begin: Value, end: Value, step: int, body: Callable[[Value], object]
-    ) -> None:
-        def turn(index: Value, _: list[Value]) -> list[Value]:
-            body(index)
-            return []
-
-        self.nest.loop(begin, end, i64(step), [], turn)
+        self.nest.over(begin, end, COLUMNS, part)
 
     def _inside(self, bases: Bases, offset: Value) -> Bases:
         """The bases, but those of what is in panels: so far behind the panels' starts."""
@@ -117,7 +105,7 @@ class Panels:
                     down = builder.mul(builder.sub(first, rows[0]), i64(COLUMNS))
                     self._squares(n, first, last, columns, (bases[n], down))
 
-                self._each(*rows, self.rows, squares)
+                self.nest.over(*rows, self.rows, squares)
 
     def _squares(
         self,
@@ -147,7 +135,7 @@ class Panels:
                     else:
                         self._singly(n, source, column, goal, count, wide)
 
-        self._each(*columns, self.rows, square)
+        self.nest.over(*columns, self.rows, square)
 
     def _turn(
         self,
@@ -192,16 +180,17 @@ class Panels:
 
             def one(r: Value) -> None:
                 place = builder.add(builder.mul(r, i64(COLUMNS)), i)
-                ends = memory.element(builder, start, r, dtype), memory.element(
-                    builder, goal, place, dtype
+                ends = (
+                    memory.element(builder, start, r, dtype),
+                    memory.element(builder, goal, place, dtype),
                 )
                 source_, target = reversed(ends) if operand.role == OUTPUT else ends
                 value = memory.load(builder, source_, dtype, 1)
                 memory.store(builder, value, target, dtype, 1)
 
-            self._each(i64(0), count, 1, one)
+            self.nest.over(i64(0), count, 1, one)
 
-        self._each(i64(0), self.builder.minimum(wide, i64(self.rows)), 1, line)
+        self.nest.over(i64(0), self.builder.minimum(wide, i64(self.rows)), 1, line)
 
 
 def transposed(builder: Builder, rows: list[Value]) -> list[Value]:
