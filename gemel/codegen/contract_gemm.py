@@ -8,7 +8,7 @@ Panels are either packed beforehand (`contract_pack`) or read where they lie.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Constant, Module, Value
@@ -27,22 +27,14 @@ def emit(program: Program, target: Target) -> Module:
     return _Gemm(program, target).emit()
 
 
-class _Block:
+class _Block(NamedTuple):
     """One micro-tile over one block of k: where it is and how much of it there is."""
 
-    def __init__(
-        self,
-        sums: Value,
-        where: tuple[Value, Value],
-        depth: tuple[Value, Value],
-        rows: Value,
-        columns: Value,
-    ) -> None:
-        self.sums = sums
-        self.where = where
-        self.depth = depth
-        self.rows = rows
-        self.columns = columns
+    sums: Value
+    where: tuple[Value, Value]
+    depth: tuple[Value, Value]
+    rows: Value
+    columns: Value
 
 
 class _Gemm:

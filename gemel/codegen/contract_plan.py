@@ -318,13 +318,13 @@ def _gemm(
 def _micro_tile(target: Target, m: int, vectors: int, k: int, most: int) -> tuple[int, int]:
     """Rows and vectors of a micro-tile: as square as the registers allow, little waste in m."""
     if target.width == 64:
-        limits = {8: 2, 4: 6, 2: 14, 1: 14}
+        limits = {8: 2, 3: 9, 4: 6, 2: 14, 1: 14}
     elif target.fma:
-        limits = {8: 1, 4: 2, 2: 6, 1: 8}
+        limits = {8: 1, 3: 4, 4: 2, 2: 6, 1: 8}
     else:
         limits = {8: 1, 4: 2, 2: 4, 1: 8}
     fitting = [count for count in limits if _fits(count, vectors)]
-    wide = next(count for count in fitting if m <= limits[count] or count <= 2)
+    wide = next(count for count in fitting if m <= limits[count] or count <= 3)
     # An estimate of cycles per k: two multiply-adds a cycle, at least the latency, and what
     # starting and ending a micro-tile takes.
     fixed = 0.4 + 100 / max(k, 1)
@@ -337,6 +337,8 @@ def _micro_tile(target: Target, m: int, vectors: int, k: int, most: int) -> tupl
 
 def _fits(count: int, vectors: int) -> bool:
     """Whether micro-tiles of `count` vectors waste little on a result of `vectors`."""
+    if count == 3:
+        return vectors == 3
     return count <= vectors or count == 1 or (count < 2 * vectors and count <= 4)
 
 

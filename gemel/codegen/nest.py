@@ -121,19 +121,6 @@ class Number:
 class Kernel:
     """One kernel launch: the program, and everything it is given."""
 
-    __slots__ = (
-        "chunk",
-        "cost",
-        "extent",
-        "failure",
-        "integers",
-        "packs",
-        "places",
-        "program",
-        "scalars",
-        "written",
-    )
-
     def __init__(
         self,
         program: Any,
@@ -334,12 +321,13 @@ class Nest:
         if len(rows) > 1 or len(columns) > 1:
             return False
         ((count, along),), ((extent, inside),) = rows, columns
-        moved = [i for i, (place, *_) in enumerate(self.operands) if place is not None]
-        if not any(inside[i] == 1 and along[i] not in (0, 1) for i in moved):
-            return False
-        if any(inside[i] not in (0, 1) and along[i] not in (0, 1) for i in moved):
-            return False
-        return bool(count >= TURNED_ROWS and extent <= SHORT)
+        moved = [
+            inside[i]
+            for i, (place, *_) in enumerate(self.operands)
+            if place is not None and along[i] not in (0, 1)
+        ]
+        plain = all(stride in (0, 1) for stride in moved) and 1 in moved
+        return bool(plain and count >= TURNED_ROWS and extent <= SHORT)
 
     def _interleaved(self, strides: list[int]) -> dict[int, int]:
         """The classes of all outputs, if they take turns in memory along the vector."""

@@ -8,7 +8,8 @@ them side by side are one vector for each place along them, and what comes of th
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases
@@ -19,6 +20,9 @@ from gemel.codegen.registers import shuffle_mask, splat
 
 #: Columns of a panel: long enough for the loop over a row, short enough to stay in the first cache.
 COLUMNS = 64
+
+#: Where something begins and ends, or one number for rows and one for columns.
+Span: TypeAlias = tuple[Value, Value]
 
 
 class Panels:
@@ -32,165 +36,143 @@ class Panels:
         self.vector = program.outer - 1
         self.short = program.inner > 0
         self.above = program.rank - 1 if self.short else self.vector - 1
-        operands = program.operands
-        self.numbers = [n for n in sorted(nest._used()) if operands[n].stride == ACROSS]
+        self.operands = program.operands
+        numbers = [n for n in sorted(nest._used()) if self.operands[n].stride == ACROSS]
         #: Rows that are turned at a time, which are the sides of the squares, too.
-        widest = max((operands[n].dtype.itemsize for n in self.numbers), default=4)
+        widest = max((self.operands[n].dtype.itemsize for n in numbers), default=4)
         self.rows = max(2, min(16, nest.target.width // widest))
         self.places: dict[int, Value] = {}
-        for n in self.numbers:
+        for n in numbers:
             room = (SHORT if self.short else self.rows) * COLUMNS
-            self.places[n] = memory.room(self.builder, operands[n].dtype, room)
+            self.places[n] = memory.room(self.builder, self.operands[n].dtype, room)
             if self.short:  # all of the loop lies in the panel
                 nest.access.strides[n, self.above] = i64(COLUMNS)
 
     def run(self, begin: Value, end: Value, bases: Bases) -> None:
         """All loops, the outermost from `begin` to `end`."""
-        extents = self.nest.extents
+        nest, extents = self.nest, self.nest.extents
+
+        def rows(start: Value, stop: Value, inside: Bases) -> None:
+            def some(first: Value) -> None:
+                last = self.builder.minimum(self.builder.add(first, i64(self.rows)), stop)
+                self._columns(i64(0), extents[self.vector], (first, last), inside)
+
+            nest.over(start, stop, self.rows, some)
+
         if self.short:
             self._columns(begin, end, (i64(0), extents[self.above]), bases)
         elif self.above == 0:
-            self._walk(begin, end, bases)
+            rows(begin, end, bases)
         else:
-            body = lambda inside: self._walk(i64(0), extents[self.above], inside)  # noqa: E731
-            self.nest._walk(0, self.above, begin, end, bases, body)
+            body = lambda inside: rows(i64(0), extents[self.above], inside)  # noqa: E731
+            nest._walk(0, self.above, begin, end, bases, body)
 
-    def _walk(self, begin: Value, end: Value, bases: Bases) -> None:
-        """The rows from `begin` to `end`, all columns of each."""
-
-        def rows(first: Value) -> None:
-            last = self.builder.minimum(self.builder.add(first, i64(self.rows)), end)
-            self._columns(i64(0), self.nest.extents[self.vector], (first, last), bases)
-
-        self.nest.over(begin, end, self.rows, rows)
-
-    def _columns(self, begin: Value, end: Value, rows: tuple[Value, Value], bases: Bases) -> None:
+    def _columns(self, begin: Value, end: Value, rows: Span, bases: Bases) -> None:
         """Fills the panels with some columns of some rows, then runs over these; and so on."""
         nest, builder = self.nest, self.builder
 
         def part(left: Value) -> None:
-            right = builder.minimum(builder.add(left, i64(COLUMNS)), end)
-            self._turned(INPUT, rows, (left, right), bases)
+            columns = left, builder.minimum(builder.add(left, i64(COLUMNS)), end)
+            self._turned(INPUT, rows, columns, bases)
             if self.short:
-                nest._row(left, right, self._inside(bases, builder.sub(i64(0), left)))
-                self._turned(OUTPUT, rows, (left, right), bases)
+                nest._row(*columns, self._inside(bases, builder.sub(i64(0), left)))
+                self._turned(OUTPUT, rows, columns, bases)
             else:
-                self.nest.over(*rows, 1, lambda index: row(index, left, right))
+                nest.over(*rows, 1, lambda index: row(index, columns))
 
-        def row(index: Value, left: Value, right: Value) -> None:
+        def row(index: Value, columns: Span) -> None:
             inside = nest.advance(bases, self.above, index)
             before = builder.mul(builder.sub(index, rows[0]), i64(COLUMNS))
-            nest._row(left, right, self._inside(inside, builder.sub(before, left)))
+            nest._row(*columns, self._inside(inside, builder.sub(before, columns[0])))
 
-        self.nest.over(begin, end, COLUMNS, part)
+        nest.over(begin, end, COLUMNS, part)
 
     def _inside(self, bases: Bases, offset: Value) -> Bases:
         """The bases, but those of what is in panels: so far behind the panels' starts."""
-        inside = list(bases)
-        for n, place in self.places.items():
-            dtype = self.nest.program.operands[n].dtype
-            inside[n] = memory.element(self.builder, place, offset, dtype)
-        return inside
+        return [
+            memory.element(self.builder, self.places[n], offset, self.operands[n].dtype)
+            if n in self.places
+            else base
+            for n, base in enumerate(bases)
+        ]
 
-    def _turned(
-        self, role: str, rows: tuple[Value, Value], columns: tuple[Value, Value], bases: Bases
-    ) -> None:
+    def _turned(self, role: str, rows: Span, columns: Span, bases: Bases) -> None:
         """Brings all operands of a role into their panels, or outputs from there."""
-        builder = self.builder
-        for n in self.numbers:
-            if self.nest.program.operands[n].role == role:
+        over = self.nest.over
+        for n in (n for n in self.places if self.operands[n].role == role):
 
-                def squares(first: Value, n: int = n) -> None:
-                    last = builder.minimum(builder.add(first, i64(self.rows)), rows[1])
-                    down = builder.mul(builder.sub(first, rows[0]), i64(COLUMNS))
-                    self._squares(n, first, last, columns, (bases[n], down))
+            def some(first: Value, n: int = n) -> None:
+                over(
+                    *columns, self.rows, lambda c: self._square(n, (first, c), rows, columns, bases)
+                )
 
-                self.nest.over(*rows, self.rows, squares)
+            over(*rows, self.rows, some)
 
-    def _squares(
-        self,
-        n: int,
-        first: Value,
-        last: Value,
-        columns: tuple[Value, Value],
-        where: tuple[Value, Value],
-    ) -> None:
-        """Some rows of one operand, which lies at `where[0]`, so far down in its panel."""
-        nest, builder = self.nest, self.builder
-        dtype = nest.program.operands[n].dtype
-        source = memory.element(builder, where[0], first, dtype)
-        count = builder.sub(last, first)
+    def _square(self, n: int, corner: Span, rows: Span, columns: Span, bases: Bases) -> None:
+        """As many rows and columns as there are in a square from this corner on."""
+        builder, dtype = self.builder, self.operands[n].dtype
+        down, right = (
+            builder.sub(at, start[0]) for at, start in zip(corner, (rows, columns), strict=True)
+        )
+        count, wide = (
+            builder.sub(end[1], at) for at, end in zip(corner, (rows, columns), strict=True)
+        )
+        source = memory.element(builder, bases[n], corner[0], dtype)
+        offset = builder.add(builder.mul(down, i64(COLUMNS)), right)
+        goal = memory.element(builder, self.places[n], offset, dtype)
 
-        def square(column: Value) -> None:
-            wide = builder.sub(columns[1], column)
-            enough = builder.icmp_signed(">=", builder.minimum(count, wide), i64(self.rows))
-            offset = builder.add(where[1], builder.sub(column, columns[0]))
-            goal = memory.element(builder, self.places[n], offset, dtype)
-            with builder.if_else(enough) as (whole, part):
-                with whole:
-                    self._turn(n, source, column, goal, None, None)
-                with part:
-                    if nest.masks:
-                        self._turn(n, source, column, goal, count, wide)
-                    else:
-                        self._singly(n, source, column, goal, count, wide)
+        def outside(i: Value) -> Value:
+            stride = self.nest.access.strides[n, self.vector]
+            place = builder.mul(builder.add(corner[1], i), stride)
+            return memory.element(builder, source, place, dtype)
 
-        self.nest.over(*columns, self.rows, square)
+        enough = builder.icmp_signed(">=", builder.minimum(count, wide), i64(self.rows))
+        with builder.if_else(enough) as (whole, part):
+            with whole:
+                self._turn(n, outside, goal, None)
+            with part:
+                (self._turn if self.nest.masks else self._singly)(n, outside, goal, (count, wide))
 
     def _turn(
-        self,
-        n: int,
-        source: Value,
-        column: Value,
-        goal: Value,
-        count: Value | None,
-        wide: Value | None,
+        self, n: int, outside: Callable[[Value], Value], goal: Value, sizes: Span | None
     ) -> None:
-        """One square; of `count` rows and `wide` columns where these are given."""
-        builder, nest, lanes = self.builder, self.nest, self.rows
-        operand = nest.program.operands[n]
-        dtype, stride = operand.dtype, nest.access.strides[n, self.vector]
-        mask = None if count is None else memory.first(builder, count, lanes)
-        outside, inside = [], []
+        """One square; of so many rows and columns where these are given."""
+        builder, operand, lanes = self.builder, self.operands[n], self.rows
+        far: list[tuple[Value, Value | None]] = []
         for i in range(lanes):
-            there = mask
-            if wide is not None:
-                exists = builder.icmp_signed(">", wide, i64(i))
-                there = builder.and_(mask, splat(builder, exists, lanes))
-            offset = builder.mul(builder.add(column, i64(i)), stride)
-            outside.append((memory.element(builder, source, offset, dtype), there))
-            inside.append((memory.element(builder, goal, i64(i * COLUMNS), dtype), None))
-        ends = (inside, outside) if operand.role == OUTPUT else (outside, inside)
-        lines = [memory.load(builder, where, dtype, lanes, there) for where, there in ends[0]]
-        for line, (where, there) in zip(transposed(builder, lines), ends[1], strict=True):
-            memory.store(builder, line, where, dtype, lanes, there)
+            there = None
+            if sizes:
+                exists = splat(builder, builder.icmp_signed(">", sizes[1], i64(i)), lanes)
+                there = builder.and_(memory.first(builder, sizes[0], lanes), exists)
+            far.append((outside(i64(i)), there))
+        steps = (i64(i * COLUMNS) for i in range(lanes))
+        near = [(memory.element(builder, goal, step, operand.dtype), None) for step in steps]
+        begin, end = (near, far) if operand.role == OUTPUT else (far, near)
+        lines = [memory.load(builder, p, operand.dtype, lanes, there) for p, there in begin]
+        for line, (p, there) in zip(transposed(builder, lines), end, strict=True):
+            memory.store(builder, line, p, operand.dtype, lanes, there)
 
-    def _singly(
-        self, n: int, source: Value, column: Value, goal: Value, count: Value, wide: Value
-    ) -> None:
+    def _singly(self, n: int, outside: Callable[[Value], Value], goal: Value, sizes: Span) -> None:
         """A part of a square, one element after the other, where there are no masks."""
-        builder, nest = self.builder, self.nest
-        operand = nest.program.operands[n]
-        dtype, stride = operand.dtype, nest.access.strides[n, self.vector]
+        builder, operand = self.builder, self.operands[n]
+        count, wide = (builder.minimum(size, i64(self.rows)) for size in sizes)
 
         def line(i: Value) -> None:
-            start = memory.element(
-                builder, source, builder.mul(builder.add(column, i), stride), dtype
-            )
+            far = outside(i)
 
             def one(r: Value) -> None:
                 place = builder.add(builder.mul(r, i64(COLUMNS)), i)
-                ends = (
-                    memory.element(builder, start, r, dtype),
-                    memory.element(builder, goal, place, dtype),
-                )
-                source_, target = reversed(ends) if operand.role == OUTPUT else ends
-                value = memory.load(builder, source_, dtype, 1)
-                memory.store(builder, value, target, dtype, 1)
+                ends = [
+                    memory.element(builder, far, r, operand.dtype),
+                    memory.element(builder, goal, place, operand.dtype),
+                ]
+                begin, end = reversed(ends) if operand.role == OUTPUT else ends
+                value = memory.load(builder, begin, operand.dtype, 1)
+                memory.store(builder, value, end, operand.dtype, 1)
 
             self.nest.over(i64(0), count, 1, one)
 
-        self.nest.over(i64(0), self.builder.minimum(wide, i64(self.rows)), 1, line)
+        self.nest.over(i64(0), wide, 1, line)
 
 
 def transposed(builder: Builder, rows: list[Value]) -> list[Value]:
