@@ -98,40 +98,41 @@ class Panels:
 
     def _turned(self, role: str, rows: Span, columns: Span, bases: Bases) -> None:
         """Brings all operands of a role into their panels, or outputs from there."""
-        over = self.nest.over
+        builder = self.builder
         for n in (n for n in self.places if self.operands[n].role == role):
 
             def some(first: Value, n: int = n) -> None:
-                over(
-                    *columns, self.rows, lambda c: self._square(n, (first, c), rows, columns, bases)
+                dtype, count = self.operands[n].dtype, builder.sub(rows[1], first)
+                down = builder.mul(builder.sub(first, rows[0]), i64(COLUMNS))
+                panel = builder.sub(down, columns[0])
+                ends = (
+                    memory.element(builder, bases[n], first, dtype),
+                    memory.element(builder, self.places[n], panel, dtype),
                 )
 
-            over(*rows, self.rows, some)
+                def square(column: Value) -> None:
+                    self._square(n, ends, column, (count, builder.sub(columns[1], column)))
 
-    def _square(self, n: int, corner: Span, rows: Span, columns: Span, bases: Bases) -> None:
-        """As many rows and columns as there are in a square from this corner on."""
+                self.nest.over(*columns, self.rows, square)
+
+            self.nest.over(*rows, self.rows, some)
+
+    def _square(self, n: int, ends: Span, column: Value, sizes: Span) -> None:
+        """As many rows and columns of these as there are in a square."""
         builder, dtype = self.builder, self.operands[n].dtype
-        down, right = (
-            builder.sub(at, start[0]) for at, start in zip(corner, (rows, columns), strict=True)
-        )
-        count, wide = (
-            builder.sub(end[1], at) for at, end in zip(corner, (rows, columns), strict=True)
-        )
-        source = memory.element(builder, bases[n], corner[0], dtype)
-        offset = builder.add(builder.mul(down, i64(COLUMNS)), right)
-        goal = memory.element(builder, self.places[n], offset, dtype)
+        goal = memory.element(builder, ends[1], column, dtype)
 
         def outside(i: Value) -> Value:
             stride = self.nest.access.strides[n, self.vector]
-            place = builder.mul(builder.add(corner[1], i), stride)
-            return memory.element(builder, source, place, dtype)
+            place = builder.mul(builder.add(column, i), stride)
+            return memory.element(builder, ends[0], place, dtype)
 
-        enough = builder.icmp_signed(">=", builder.minimum(count, wide), i64(self.rows))
+        enough = builder.icmp_signed(">=", builder.minimum(*sizes), i64(self.rows))
         with builder.if_else(enough) as (whole, part):
             with whole:
                 self._turn(n, outside, goal, None)
             with part:
-                (self._turn if self.nest.masks else self._singly)(n, outside, goal, (count, wide))
+                (self._turn if self.nest.masks else self._singly)(n, outside, goal, sizes)
 
     def _turn(
         self, n: int, outside: Callable[[Value], Value], goal: Value, sizes: Span | None
