@@ -320,14 +320,14 @@ class Nest:
         """Whether what is reduced are rows so short that many side by side make better vectors."""
         if len(rows) > 1 or len(columns) > 1:
             return False
-        ((count, along),), ((extent, inside),) = rows, columns
+        ((_, along),), ((extent, inside),) = rows, columns
         moved = [
             inside[i]
             for i, (place, *_) in enumerate(self.operands)
             if place is not None and along[i] not in (0, 1)
         ]
         plain = all(stride in (0, 1) for stride in moved) and 1 in moved
-        return bool(plain and count >= TURNED_ROWS and extent <= SHORT)
+        return bool(plain and extent <= SHORT)
 
     def _interleaved(self, strides: list[int]) -> dict[int, int]:
         """The classes of all outputs, if they take turns in memory along the vector."""
