@@ -34,7 +34,6 @@ from gemel.codegen.program import (
     OUTER,
     OUTPUT,
     PAIRED,
-    SHORT,
     STRIDED,
     Operand,
     Program,
@@ -348,16 +347,15 @@ def dense(extents: Sequence[int], order: Sequence[int], last: int = 1) -> list[i
     return strides
 
 
-def programs(functions: Sequence[str] = (), flat: bool = False) -> st.SearchStrategy[Case]:
-    """Loop programs, what they are given, and how their first loop is cut; `flat`: of one loop
-    around one that is reduced over."""
-    return SEEDS.map(lambda seed: _Drawing(random.Random(seed), functions, flat).case())
+def programs(functions: Sequence[str] = ()) -> st.SearchStrategy[Case]:
+    """Loop programs, what they are given, and how their first loop is cut."""
+    return SEEDS.map(lambda seed: _Drawing(random.Random(seed), functions).case())
 
 
 class _Drawing:
-    def __init__(self, draw: random.Random, functions: Sequence[str], flat: bool = False) -> None:
+    def __init__(self, draw: random.Random, functions: Sequence[str]) -> None:
         self.draw = draw
-        self.outer, self.inner = (1, 1) if flat else (draw.randint(1, 3), draw.randint(0, 2))
+        self.outer, self.inner = draw.randint(1, 3), draw.randint(0, 2)
         self.scans = self.inner > 0 and draw.randint(0, 4) == 0
         self.lanes = INNER if self.inner and not self.scans and draw.random() < 0.5 else OUTER
         self.rank = self.outer + self.inner
@@ -375,9 +373,6 @@ class _Drawing:
         self.recorder = Recorder()
         self.make = Expressions(draw, self.recorder, functions)
         self.gathers = draw.randint(0, 3) == 0
-        #: Whether rows that are reduced may be turned.
-        self.short = (self.outer, self.inner, self.lanes) == (1, 1, OUTER)
-        self.short &= not self.scans and not self.gathers and self.extents[-1] <= SHORT
 
     def case(self) -> Case:
         draw, make = self.draw, self.make
@@ -421,15 +416,13 @@ class _Drawing:
         kinds = [STRIDED, STRIDED, CONTIGUOUS, BROADCAST]
         if self.outer > 1 and not self.inner and role == INPUT and not self.gathers:
             kinds += [ACROSS, ACROSS]
-        if self.short and role == INPUT and varies:
-            kinds += [ACROSS, ACROSS]
         if role == INPUT:
             kinds += [PAIRED]
         kind = make.pick(kinds) if varies or self.lanes == OUTER else BROADCAST
         known = {BROADCAST: 0, CONTIGUOUS: 1, PAIRED: 2}
         strides[self.vector] = known.get(kind, make.pick((2, 3, -1, 17)))
         if kind == ACROSS:
-            strides[self.vector - 1] = 1  # under a reduction that is the last one's
+            strides[self.vector - 1] = 1
         if role == INPUT:
             self.memory.room(dtype, *self._reached(strides, varies))
         self._operand(Operand(dtype, role, kind, varies), strides)
@@ -480,8 +473,6 @@ class _Drawing:
             elif self.vector not in dimensions:
                 kind = BROADCAST
             strides = dense(self.extents, order, 1 if kind == CONTIGUOUS else make.pick((1, 2, -1)))
-            if self.short and varies and kind == STRIDED and strides[-1] == 1:
-                kind = ACROSS
             self._store(value, Operand(value.dtype, OUTPUT, kind, varies), strides)
 
     def _in_turns(self, count: int) -> None:

@@ -40,16 +40,6 @@ def test_programs(target: str, case: Case) -> None:
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
-@examples(20)
-@given(case=programs(flat=True))
-def test_programs_that_reduce_rows(target: str, case: Case) -> None:
-    status, wanted = outcome(case, meant)
-    found, got = outcome(case, partial(compiled, target))
-    assert found == status
-    same_bytes(case, got, wanted)
-
-
-@pytest.mark.parametrize("target", RUNNABLE)
 @examples(6)
 @given(product=products())
 def test_products(target: str, product: Product) -> None:

@@ -158,7 +158,7 @@ class Access:
             if lanes > 1:
                 value = builder.extract_element(value, Constant(I64, 0))
             memory.store(builder, value, base, operand.dtype, 1)
-        elif operand.stride in (CONTIGUOUS, ACROSS):
+        elif operand.stride == CONTIGUOUS:
             pointer = memory.element(builder, base, site.index, operand.dtype)
             memory.store(builder, value, pointer, operand.dtype, lanes, site.mask)
         elif operand.stride >= INTERLEAVED and lanes > 1:

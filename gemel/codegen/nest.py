@@ -22,7 +22,6 @@ from gemel.codegen.program import (
     OUTER,
     OUTPUT,
     PAIRED,
-    SHORT,
     STRIDED,
     Operand,
     Program,
@@ -288,16 +287,12 @@ class Nest:
             and (product(row[0] for row in rows) == 1 or max(self.reduced) == max([*outer, *inner]))
         )
         loops = rows + columns
-        plain = not self._has("gather", "scatter_add", "scan")
-        short = plain and along_inner and self._short(rows, columns)
-        along_inner = along_inner and not short
         vector = len(loops) - 1 if along_inner else len(rows) - 1
-        turns = len(rows) > 1 and not columns and plain
-        above = columns[0] if short else rows[-2] if turns else None
+        turns = len(rows) > 1 and not columns and not self._has("gather", "scatter_add")
+        above = rows[-2] if turns else None
         interleaved = self._interleaved(loops[vector][1])
-        turned = (INPUT, OUTPUT) if short else (INPUT,)
         classes = [
-            interleaved.get(i, place_class(place, role, i, loops[vector], above, turned))
+            interleaved.get(i, place_class(place, role, i, loops[vector], above))
             for i, (place, role, _, _) in enumerate(self.operands)
         ]
         operands = tuple(
@@ -315,19 +310,6 @@ class Nest:
             integers += [strides[i] for _, strides in loops]
         integers += self.extras
         return self._kernel(program, rows, columns, integers)
-
-    def _short(self, rows: list[Any], columns: list[Any]) -> bool:
-        """Whether what is reduced are rows so short that many side by side make better vectors."""
-        if len(rows) > 1 or len(columns) > 1:
-            return False
-        ((_, along),), ((extent, inside),) = rows, columns
-        moved = [
-            inside[i]
-            for i, (place, *_) in enumerate(self.operands)
-            if place is not None and along[i] not in (0, 1)
-        ]
-        plain = all(stride in (0, 1) for stride in moved) and 1 in moved
-        return bool(plain and extent <= SHORT)
 
     def _interleaved(self, strides: list[int]) -> dict[int, int]:
         """The classes of all outputs, if they take turns in memory along the vector."""
@@ -402,22 +384,18 @@ class Nest:
         return loops
 
 
-def place_class(
-    place: Any, role: str, number: int, along: Any, above: Any, turned: tuple[str, ...] = (INPUT,)
-) -> int:
-    """The class of an operand along the vector's loop; those of the roles `turned` may be turned
-    whose elements along the loop `above` lie side by side.
+def place_class(place: Any, role: str, number: int, along: Any, above: Any) -> int:
+    """The class of an operand along the vector's loop, where `above` is the loop around that.
 
     It says nothing of extents, nor of strides that an array happens to have: one kernel serves all.
     """
     found = stride_class(along[1][number])
-    if found is STRIDED and role in turned and above is not None and above[1][number] == 1:
-        return ACROSS
+    turned = role == INPUT and above is not None and above[1][number] == 1
     if found is not STRIDED or role != INPUT:
         return found
     stride = along[1][number]
     paired = type(stride) is int and stride == 2 and not getattr(place.buffer, "strided", False)
-    return PAIRED if paired else STRIDED
+    return ACROSS if turned else PAIRED if paired else STRIDED
 
 
 def stride_class(stride: int) -> int:

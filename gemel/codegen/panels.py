@@ -2,27 +2,22 @@
 
 An operand of stride 1 along the loop above the vector's (a transposed array) would be read one
 element at a time. Some rows of it are read as vectors, transposed in registers and kept in a panel,
-where the loops then find them one after the other. So it is where short rows are reduced: many of
-them side by side are one vector for each place along them, and what comes of them is turned back.
+where the loops then find them one after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Builder, Value
 from gemel.codegen.frame import i64
-from gemel.codegen.program import ACROSS, INPUT, OUTPUT, SHORT
+from gemel.codegen.program import ACROSS
 from gemel.codegen.registers import shuffle_mask, splat
 
 #: Columns of a panel: long enough for the loop over a row, short enough to stay in the first cache.
 COLUMNS = 64
-
-#: Where something begins and ends, or one number for rows and one for columns.
-Span: TypeAlias = tuple[Value, Value]
 
 
 class Panels:
@@ -31,149 +26,135 @@ class Panels:
     def __init__(self, nest: Any) -> None:
         self.nest = nest
         self.builder = nest.builder
-        program = nest.program
-        #: The vector's loop, and the one whose neighbours lie side by side.
-        self.vector = program.outer - 1
-        self.short = program.inner > 0
-        self.above = program.rank - 1 if self.short else self.vector - 1
-        self.operands = program.operands
-        numbers = [n for n in sorted(nest._used()) if self.operands[n].stride == ACROSS]
-        #: Rows that are turned at a time, which are the sides of the squares, too.
-        widest = max((self.operands[n].dtype.itemsize for n in numbers), default=4)
-        self.rows = max(2, min(16, nest.target.width // widest))
+        self.dimension = nest.program.outer - 2
+        operands = nest.program.operands
+        self.numbers = [n for n in sorted(nest._used()) if operands[n].stride == ACROSS]
+        #: Rows of a panel, which are the sides of the squares, too.
+        self.rows = 16
         self.places: dict[int, Value] = {}
-        for n in numbers:
-            room = (SHORT if self.short else self.rows) * COLUMNS
-            self.places[n] = memory.room(self.builder, self.operands[n].dtype, room)
-            if self.short:  # all of the loop lies in the panel
-                nest.access.strides[n, self.above] = i64(COLUMNS)
+        if self.numbers:
+            widest = max(operands[n].dtype.itemsize for n in self.numbers)
+            self.rows = max(2, min(16, nest.target.width // widest))
+        for n in self.numbers:
+            self.places[n] = memory.room(self.builder, operands[n].dtype, self.rows * COLUMNS)
 
     def run(self, begin: Value, end: Value, bases: Bases) -> None:
         """All loops, the outermost from `begin` to `end`."""
-        nest, extents = self.nest, self.nest.extents
+        if self.dimension == 0:
+            self._walk(begin, end, bases)
+            return
+        rows = self.nest.extents[self.dimension]
+        body = lambda inside: self._walk(i64(0), rows, inside)  # noqa: E731
+        self.nest._walk(0, self.dimension, begin, end, bases, body)
 
-        def rows(start: Value, stop: Value, inside: Bases) -> None:
-            def some(first: Value) -> None:
-                last = self.builder.minimum(self.builder.add(first, i64(self.rows)), stop)
-                self._columns(i64(0), extents[self.vector], (first, last), inside)
+    def _walk(self, begin: Value, end: Value, bases: Bases) -> None:
+        """The rows from `begin` to `end`, all columns of each."""
+        nest, columns = self.nest, self.nest.extents[self.dimension + 1]
 
-            nest.over(start, stop, self.rows, some)
+        def rows(first: Value, _: list[Value]) -> list[Value]:
+            last = self.builder.minimum(self.builder.add(first, i64(self.rows)), end)
 
-        if self.short:
-            self._columns(begin, end, (i64(0), extents[self.above]), bases)
-        elif self.above == 0:
-            rows(begin, end, bases)
-        else:
-            body = lambda inside: rows(i64(0), extents[self.above], inside)  # noqa: E731
-            nest._walk(0, self.above, begin, end, bases, body)
+            def part(left: Value, _: list[Value]) -> list[Value]:
+                right = self.builder.minimum(self.builder.add(left, i64(COLUMNS)), columns)
+                self._part(first, last, left, right, bases)
+                return []
 
-    def _columns(self, begin: Value, end: Value, rows: Span, bases: Bases) -> None:
-        """Fills the panels with some columns of some rows, then runs over these; and so on."""
+            nest.loop(i64(0), columns, i64(COLUMNS), [], part)
+            return []
+
+        nest.loop(begin, end, i64(self.rows), [], rows)
+
+    def _part(self, first: Value, last: Value, left: Value, right: Value, bases: Bases) -> None:
+        """Fills the panels with some columns of some rows, then runs over these."""
         nest, builder = self.nest, self.builder
+        for n in self.numbers:
+            self._fill(n, first, last, left, right, bases)
 
-        def part(left: Value) -> None:
-            columns = left, builder.minimum(builder.add(left, i64(COLUMNS)), end)
-            self._turned(INPUT, rows, columns, bases)
-            if self.short:
-                nest._row(*columns, self._inside(bases, builder.sub(i64(0), left)))
-                self._turned(OUTPUT, rows, columns, bases)
-            else:
-                nest.over(*rows, 1, lambda index: row(index, columns))
+        def row(index: Value, _: list[Value]) -> list[Value]:
+            inside = nest.advance(bases, self.dimension, index)
+            before = builder.mul(builder.sub(index, first), i64(COLUMNS))
+            for n in self.numbers:
+                dtype = nest.program.operands[n].dtype
+                offset = builder.sub(before, left)
+                inside[n] = memory.element(builder, self.places[n], offset, dtype)
+            nest._row(left, right, inside)
+            return []
 
-        def row(index: Value, columns: Span) -> None:
-            inside = nest.advance(bases, self.above, index)
-            before = builder.mul(builder.sub(index, rows[0]), i64(COLUMNS))
-            nest._row(*columns, self._inside(inside, builder.sub(before, columns[0])))
+        nest.loop(first, last, i64(1), [], row)
 
-        nest.over(begin, end, COLUMNS, part)
+    def _fill(
+        self, n: int, first: Value, last: Value, left: Value, right: Value, bases: Bases
+    ) -> None:
+        nest, builder = self.nest, self.builder
+        dtype = nest.program.operands[n].dtype
+        source = memory.element(builder, bases[n], first, dtype)
+        count = builder.sub(last, first)
 
-    def _inside(self, bases: Bases, offset: Value) -> Bases:
-        """The bases, but those of what is in panels: so far behind the panels' starts."""
-        return [
-            memory.element(self.builder, self.places[n], offset, self.operands[n].dtype)
-            if n in self.places
-            else base
-            for n, base in enumerate(bases)
-        ]
+        def square(column: Value, _: list[Value]) -> list[Value]:
+            wide = builder.sub(right, column)
+            enough = builder.icmp_signed(">=", self.builder.minimum(count, wide), i64(self.rows))
+            goal = memory.element(builder, self.places[n], builder.sub(column, left), dtype)
+            with builder.if_else(enough) as (whole, part):
+                with whole:
+                    self._turn(n, source, column, goal, None, None)
+                with part:
+                    if nest.masks:
+                        self._turn(n, source, column, goal, count, wide)
+                    else:
+                        self._singly(n, source, column, goal, count, wide)
+            return []
 
-    def _turned(self, role: str, rows: Span, columns: Span, bases: Bases) -> None:
-        """Brings all operands of a role into their panels, or outputs from there."""
-        builder = self.builder
-        for n in (n for n in self.places if self.operands[n].role == role):
-
-            def some(first: Value, n: int = n) -> None:
-                dtype, count = self.operands[n].dtype, builder.sub(rows[1], first)
-                down = builder.mul(builder.sub(first, rows[0]), i64(COLUMNS))
-                panel = builder.sub(down, columns[0])
-                ends = (
-                    memory.element(builder, bases[n], first, dtype),
-                    memory.element(builder, self.places[n], panel, dtype),
-                )
-
-                def square(column: Value) -> None:
-                    self._square(n, ends, column, (count, builder.sub(columns[1], column)))
-
-                self.nest.over(*columns, self.rows, square)
-
-            self.nest.over(*rows, self.rows, some)
-
-    def _square(self, n: int, ends: Span, column: Value, sizes: Span) -> None:
-        """As many rows and columns of these as there are in a square."""
-        builder, dtype = self.builder, self.operands[n].dtype
-        goal = memory.element(builder, ends[1], column, dtype)
-
-        def outside(i: Value) -> Value:
-            stride = self.nest.access.strides[n, self.vector]
-            place = builder.mul(builder.add(column, i), stride)
-            return memory.element(builder, ends[0], place, dtype)
-
-        enough = builder.icmp_signed(">=", builder.minimum(*sizes), i64(self.rows))
-        with builder.if_else(enough) as (whole, part):
-            with whole:
-                self._turn(n, outside, goal, None)
-            with part:
-                (self._turn if self.nest.masks else self._singly)(n, outside, goal, sizes)
+        nest.loop(left, right, i64(self.rows), [], square)
 
     def _turn(
-        self, n: int, outside: Callable[[Value], Value], goal: Value, sizes: Span | None
+        self,
+        n: int,
+        source: Value,
+        column: Value,
+        goal: Value,
+        count: Value | None,
+        wide: Value | None,
     ) -> None:
-        """One square; of so many rows and columns where these are given."""
-        builder, operand, lanes = self.builder, self.operands[n], self.rows
-        far: list[tuple[Value, Value | None]] = []
+        """One square; of `count` rows and `wide` columns where these are given."""
+        builder, nest, lanes = self.builder, self.nest, self.rows
+        dtype = nest.program.operands[n].dtype
+        stride = nest.access.strides[n, self.dimension + 1]
+        mask = None if count is None else memory.first(builder, count, lanes)
+        lines = []
         for i in range(lanes):
-            there = None
-            if sizes:
-                exists = splat(builder, builder.icmp_signed(">", sizes[1], i64(i)), lanes)
-                there = builder.and_(memory.first(builder, sizes[0], lanes), exists)
-            far.append((outside(i64(i)), there))
-        steps = (i64(i * COLUMNS) for i in range(lanes))
-        near = [(memory.element(builder, goal, step, operand.dtype), None) for step in steps]
-        begin, end = (near, far) if operand.role == OUTPUT else (far, near)
-        lines = [memory.load(builder, p, operand.dtype, lanes, there) for p, there in begin]
-        for line, (p, there) in zip(transposed(builder, lines), end, strict=True):
-            memory.store(builder, line, p, operand.dtype, lanes, there)
+            place = builder.add(column, i64(i))
+            there = mask
+            if wide is not None:
+                inside = builder.icmp_signed(">", wide, i64(i))
+                there = builder.and_(mask, splat(builder, inside, lanes))
+            pointer = memory.element(builder, source, builder.mul(place, stride), dtype)
+            lines.append(memory.load(builder, pointer, dtype, lanes, there))
+        for i, line in enumerate(transposed(builder, lines)):
+            pointer = memory.element(builder, goal, i64(i * COLUMNS), dtype)
+            memory.store(builder, line, pointer, dtype, lanes)
 
-    def _singly(self, n: int, outside: Callable[[Value], Value], goal: Value, sizes: Span) -> None:
+    def _singly(
+        self, n: int, source: Value, column: Value, goal: Value, count: Value, wide: Value
+    ) -> None:
         """A part of a square, one element after the other, where there are no masks."""
-        builder, operand = self.builder, self.operands[n]
-        count, wide = (builder.minimum(size, i64(self.rows)) for size in sizes)
+        builder, nest = self.builder, self.nest
+        dtype = nest.program.operands[n].dtype
+        stride = nest.access.strides[n, self.dimension + 1]
 
-        def line(i: Value) -> None:
-            far = outside(i)
+        def line(i: Value, _: list[Value]) -> list[Value]:
+            offset = builder.mul(builder.add(column, i), stride)
+            start = memory.element(builder, source, offset, dtype)
 
-            def one(r: Value) -> None:
+            def one(r: Value, _: list[Value]) -> list[Value]:
+                value = memory.load(builder, memory.element(builder, start, r, dtype), dtype, 1)
                 place = builder.add(builder.mul(r, i64(COLUMNS)), i)
-                ends = [
-                    memory.element(builder, far, r, operand.dtype),
-                    memory.element(builder, goal, place, operand.dtype),
-                ]
-                begin, end = reversed(ends) if operand.role == OUTPUT else ends
-                value = memory.load(builder, begin, operand.dtype, 1)
-                memory.store(builder, value, end, operand.dtype, 1)
+                memory.store(builder, value, memory.element(builder, goal, place, dtype), dtype, 1)
+                return []
 
-            self.nest.over(i64(0), count, 1, one)
+            nest.loop(i64(0), count, i64(1), [], one)
+            return []
 
-        self.nest.over(i64(0), wide, 1, line)
+        nest.loop(i64(0), self.builder.minimum(wide, i64(self.rows)), i64(1), [], line)
 
 
 def transposed(builder: Builder, rows: list[Value]) -> list[Value]:

@@ -48,8 +48,6 @@ ROWS = 2
 #: Stride classes along the vector dimension; what lies across has stride 1 along the one before,
 #: and of pairs only the first elements are read.
 BROADCAST, CONTIGUOUS, STRIDED, ACROSS, PAIRED = 0, 1, 2, 3, 4
-#: As long is an inner loop at most along which something is `ACROSS`.
-SHORT = 32
 #: Of `count` outputs that take turns in memory, the class of the one `number`th in turn is
 #: INTERLEAVED * count + number: together they fill whole vectors.
 INTERLEAVED = 16
