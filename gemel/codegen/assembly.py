@@ -1,17 +1,22 @@
 """LLVM's assembly, written as text: types, values, and a `Builder` of one function.
 
 Every instruction is a line, made at once; an object for each, which llvmlite would make, takes four
-times as long. Values are numbered as they come, so a block's lines must come together.
+times as long. Lines may be put in another order afterwards (`Builder.taking_turns`).
 """
 
 from __future__ import annotations
 
+import re
 import struct
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeAlias
 
 from gemel.errors import CompileError
+
+#: Names of values.
+_VALUE = re.compile(r"%v[0-9]+")
 
 #: What is written inside it belongs to one side of a choice.
 Side: TypeAlias = "AbstractContextManager[None]"
@@ -186,7 +191,7 @@ class Builder:
         """The value of an instruction that is done here."""
         number = self._values
         self._values = number + 1
-        name = f"%{number}"
+        name = f"%v{number}"
         self._lines.append(f"{name} = {text}")
         return Value(kind, name)
 
@@ -196,6 +201,29 @@ class Builder:
         if found is None:
             found = self._known[text] = self._new(kind, text)
         return found
+
+    @contextmanager
+    def taking_turns(self) -> Iterator[Callable[[], None]]:
+        """What is written inside is in parts, each begun by calling what this gives: their lines
+        take turns, unless they are more than a block, so that while a processor waits for what
+        one has begun the others' is near. A part reads nothing of later parts."""
+        starts: list[int] = []
+        block = self.block
+        yield lambda: starts.append(len(self._lines))
+        ends = [*starts[1:], len(self._lines)]
+        if len(starts) < 2 or self.block != block:
+            return
+        parts = [
+            deque(map(str, self._lines[begin:end])) for begin, end in zip(starts, ends, strict=True)
+        ]
+        del self._lines[starts[0] :]
+        waiting = {line.split(" ", 1)[0] for part in parts for line in part}
+        while any(parts):
+            for part in filter(None, parts):
+                if waiting.isdisjoint(_VALUE.findall(part[0], 1 + part[0].find("="))):
+                    line = part.popleft()
+                    waiting.discard(line.split(" ", 1)[0])
+                    self._lines.append(line)
 
     # -- blocks -----------------------------------------------------------------------------
 
@@ -223,7 +251,7 @@ class Builder:
 
     def phi(self, kind: Type, *ways: tuple[Value, str]) -> Phi:
         """What each of these blocks gives; more may be added."""
-        found = Phi(kind, f"%{self._values}")
+        found = Phi(kind, f"%v{self._values}")
         self._values += 1
         for value, block in ways:
             found.add_incoming(value, block)

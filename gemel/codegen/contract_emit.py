@@ -13,7 +13,7 @@ from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site
 from gemel.codegen.assembly import I32, Constant, Module, Value
 from gemel.codegen.frame import Body, Frame, i64
-from gemel.codegen.program import ROWS, Program
+from gemel.codegen.program import CONTIGUOUS, INPUT, ROWS, Program
 from gemel.codegen.registers import register_type, shuffle_mask, splat
 from gemel.codegen.target import Target
 from gemel.dtype import DType
@@ -125,9 +125,9 @@ class Emitter(Frame):
         """Writes a value, of as many lanes as it has."""
         memory.store(self.builder, value, pointer, self.dtype, value.type.lanes, mask)
 
-    def prefetch(self, pointer: Value) -> None:
-        """Asks for a line of memory, which need not exist."""
-        arguments = [pointer, *(Constant(I32, flag) for flag in (0, 3, 1))]  # read, near, data
+    def prefetch(self, pointer: Value, near: int = 3) -> None:
+        """Asks for a line of memory, which need not exist; 3 for the first cache, 2 the second."""
+        arguments = [pointer, *(Constant(I32, flag) for flag in (0, near, 1))]  # read, data
         self.builder.writing("llvm.prefetch.p0", arguments)
 
     def mask(self, count: Value) -> Value:
@@ -150,21 +150,11 @@ class Emitter(Frame):
 
     def each(self, stop: Value | int, step: int, body: Callable[[Value], object]) -> None:
         """Runs `body` for 0, step, ... below stop; carries nothing."""
-
-        def turn(position: Value, _: list[Value]) -> list[Value]:
-            body(position)
-            return []
-
-        self.repeat(0, stop, step, [], turn)
+        self.over(i64(0), i64(stop) if isinstance(stop, int) else stop, step, body)
 
     def finish(self, tile: Callable[[Value], object]) -> Module:
         """Does each tile of the range, and closes the function."""
-
-        def turn(position: Value, _: list[Value]) -> list[Value]:
-            tile(position)
-            return []
-
-        self.loop(self.begin, self.end, i64(1), [], turn)
+        self.over(self.begin, self.end, 1, tile)
         self.builder.ret(self.access.result())
         return self.module
 
@@ -253,6 +243,18 @@ class Epilogue:
     def enter(self, bases: Bases) -> None:
         """Where the operands are from now on; the product's own two are not looked at."""
         self.bases = [None, None, *bases[2:]]
+
+    def ask(self, where: tuple[Value, Value], rows: int, vectors: int) -> None:
+        """Asks early for what a micro-tile reads at its end."""
+        emitter, builder = self.emitter, self.emitter.builder
+        code = emitter.program.code
+        loads: list[Any] = [code[p].attribute for p in self.steps if code[p].name == "load"]
+        for n, operand in ((n, emitter.program.operands[n]) for n in loads):
+            for i in range(rows if (operand.role, operand.stride) == (INPUT, CONTIGUOUS) else 0):
+                bases = emitter.advance(self.bases, ROWS, builder.add(where[0], i64(i)))
+                for v in range(vectors):
+                    place = builder.add(where[1], i64(v * emitter.lanes))
+                    emitter.prefetch(memory.element(builder, bases[n], place, operand.dtype))
 
     def is_short(self, count: int) -> bool:
         """Whether the code is worth repeating for `count` vectors."""

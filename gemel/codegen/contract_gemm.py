@@ -8,7 +8,7 @@ Panels are either packed beforehand (`contract_pack`) or read where they lie.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Constant, Module, Value
@@ -27,22 +27,14 @@ def emit(program: Program, target: Target) -> Module:
     return _Gemm(program, target).emit()
 
 
-class _Block:
+class _Block(NamedTuple):
     """One micro-tile over one block of k: where it is and how much of it there is."""
 
-    def __init__(
-        self,
-        sums: Value,
-        where: tuple[Value, Value],
-        depth: tuple[Value, Value],
-        rows: Value,
-        columns: Value,
-    ) -> None:
-        self.sums = sums
-        self.where = where
-        self.depth = depth
-        self.rows = rows
-        self.columns = columns
+    sums: Value
+    where: tuple[Value, Value]
+    depth: tuple[Value, Value]
+    rows: Value
+    columns: Value
 
 
 class _Gemm:
@@ -156,6 +148,7 @@ class _Gemm:
         emitter, builder, tiles = self.emitter, self.emitter.builder, self.tiles
         left_rows = tiles.left(tiles.m, where[0], self.rows)
         left_columns = tiles.left(tiles.n, where[1], self.columns)
+        self.epilogue.ask(where, self.rows, self.vectors)
         rows = self._row_pointers(bases[0], where[0], depth[0])
         panel = self._panel_pointer(bases[1], where[1], depth[0])
         block = _Block(sums, where, depth, left_rows, left_columns)
@@ -271,8 +264,6 @@ class _Gemm:
 
             return body
 
-        if self.unroll == 1:
-            return emitter.repeat(0, depth[1], 1, start, steps(1))
         bulk = emitter.builder.and_(depth[1], i64(-self.unroll))
         final = emitter.repeat(0, bulk, self.unroll, start, steps(self.unroll))
         return emitter.repeat(bulk, depth[1], 1, final, steps(1))
@@ -299,6 +290,10 @@ class _Gemm:
             skip = u * self.columns if self.b_form == "packed" else 0
             right = [self._right(line, skip, v, masks, columns) for v in range(self.vectors)]
             self._multiply([left(i, u) for i in range(self.rows)], right, total)
+            if self.b_form == "n" and self.rows > self.vectors:
+                ahead = self.right.at(line, builder.mul(b_stride, i64(AHEAD)))
+                for v in range(self.vectors):
+                    emitter.prefetch(self.right.at(ahead, (v + 1) * emitter.lanes - 1), 2)
             if self.a_form == "packed":
                 # A panel of b stays in the first cache; that of a changes with every micro-tile.
                 emitter.prefetch(left(0, u + AHEAD))

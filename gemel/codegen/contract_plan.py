@@ -107,22 +107,6 @@ class Choice:
     made. `extension`: what of the machine is used besides the target's.
     """
 
-    __slots__ = (
-        "a_form",
-        "b_form",
-        "chunk",
-        "columns",
-        "direct",
-        "extension",
-        "k_block",
-        "kind",
-        "m_block",
-        "n_block",
-        "rows",
-        "split",
-        "unroll",
-    )
-
     def __init__(self, kind: str, rows: int, columns: int, a_form: str, b_form: str) -> None:
         self.kind = kind
         self.rows = rows
@@ -151,9 +135,7 @@ class Choice:
         return f"Choice({self.schedule!r}, tile {tile}, {self.chunk} a call)"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Choice) and all(
-            getattr(self, name) == getattr(other, name) for name in self.__slots__
-        )
+        return isinstance(other, Choice) and vars(self) == vars(other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -336,13 +318,13 @@ def _gemm(
 def _micro_tile(target: Target, m: int, vectors: int, k: int, most: int) -> tuple[int, int]:
     """Rows and vectors of a micro-tile: as square as the registers allow, little waste in m."""
     if target.width == 64:
-        limits = {8: 2, 4: 6, 2: 14, 1: 14}
+        limits = {8: 2, 3: 9, 4: 6, 2: 14, 1: 14}
     elif target.fma:
-        limits = {8: 1, 4: 2, 2: 6, 1: 8}
+        limits = {8: 1, 3: 4, 4: 2, 2: 6, 1: 8}
     else:
         limits = {8: 1, 4: 2, 2: 4, 1: 8}
     fitting = [count for count in limits if _fits(count, vectors)]
-    wide = next(count for count in fitting if m <= limits[count] or count <= 2)
+    wide = next(count for count in fitting if m <= limits[count] or count <= 3)
     # An estimate of cycles per k: two multiply-adds a cycle, at least the latency, and what
     # starting and ending a micro-tile takes.
     fixed = 0.4 + 100 / max(k, 1)
@@ -355,6 +337,8 @@ def _micro_tile(target: Target, m: int, vectors: int, k: int, most: int) -> tupl
 
 def _fits(count: int, vectors: int) -> bool:
     """Whether micro-tiles of `count` vectors waste little on a result of `vectors`."""
+    if count == 3:
+        return vectors == 3
     return count <= vectors or count == 1 or (count < 2 * vectors and count <= 4)
 
 
@@ -424,18 +408,6 @@ class StepPlan:
     operand and the panels are unchanged. `scratch` is how many bytes the blocks of scratch have
     which the product needs, each aligned to 64.
     """
-
-    __slots__ = (
-        "buffers",
-        "chunk",
-        "cost",
-        "extent",
-        "integers",
-        "packs",
-        "program",
-        "scalars",
-        "scratch",
-    )
 
     def __init__(
         self,

@@ -150,3 +150,12 @@ class Frame:
             builder.phi(value.type, (value, before), (result, latch))
             for value, result in zip(carried, results, strict=True)
         ]
+
+    def over(self, start: Value, stop: Value, step: int, body: Callable[[Value], object]) -> None:
+        """As `loop`, but nothing is carried."""
+
+        def turn(index: Value, _: list[Value]) -> list[Value]:
+            body(index)
+            return []
+
+        self.loop(start, stop, i64(step), [], turn)

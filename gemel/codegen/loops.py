@@ -53,10 +53,10 @@ class Nest(Frame):
         begin, end = self.begin, self.end
         if program.lanes != OUTER:
             self._walk(0, program.outer, begin, end, bases, self._point_inner)
-        elif program.outer == 1:
-            self._row(begin, end, bases)
         elif any(operand.stride == ACROSS for operand in program.operands):
             Panels(self).run(begin, end, bases)
+        elif program.outer == 1:
+            self._row(begin, end, bases)
         else:
             last = self.extents[program.outer - 1]
             body = lambda inside: self._row(i64(0), last, inside)  # noqa: E731
@@ -80,16 +80,12 @@ class Nest(Frame):
             body(bases)
             return
 
-        def turn(index: Value, carried: list[Value]) -> list[Value]:
+        def turn(index: Value) -> None:
             inside = self.advance(bases, dimension, index)
-            if dimension + 1 == stop:
-                body(inside)
-            else:
-                extent = self.extents[dimension + 1]
-                self._walk(dimension + 1, stop, i64(0), extent, inside, body)
-            return []
+            extent = self.extents[dimension + 1]
+            self._walk(dimension + 1, stop, i64(0), extent, inside, body)
 
-        self.loop(begin, end, i64(1), [], turn)
+        self.over(begin, end, 1, turn)
 
     def _mask(self, index: Value, stop: Value, lanes: int) -> Value:
         """The lanes of a vector at `index` that lie before `stop`."""
@@ -350,7 +346,8 @@ class Nest(Frame):
             index: Value, now: int, lanes: int, mask: Value | None, held: list[Value]
         ) -> list[Value]:
             current = self._unflatten(held, states + tail)
-            for copy in range(now):
+
+            def one(copy: int) -> None:
                 place = builder.add(index, i64(copy * lanes)) if copy else index
                 found = self.access.print_pass(work, Site(bases, place, lanes, mask), row)
                 where = builder.add(start, place)
@@ -361,6 +358,11 @@ class Nest(Frame):
                     kind = self.reductions[position]
                     state = kind.value(builder, value, where, mask, 1)
                     current[slot + offset] = kind.step(builder, current[slot + offset], state)
+
+            with builder.taking_turns() as part:
+                for copy in range(now):
+                    part()
+                    one(copy)
             return [value for state in current for value in state]
 
         def blocked(begin: Value, end: Value, step: Value, held: list[Value]) -> list[Value]:

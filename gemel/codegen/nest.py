@@ -120,19 +120,6 @@ class Number:
 class Kernel:
     """One kernel launch: the program, and everything it is given."""
 
-    __slots__ = (
-        "chunk",
-        "cost",
-        "extent",
-        "failure",
-        "integers",
-        "packs",
-        "places",
-        "program",
-        "scalars",
-        "written",
-    )
-
     def __init__(
         self,
         program: Any,

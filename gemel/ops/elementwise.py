@@ -358,7 +358,7 @@ def _(g: Any, y: Any, *inputs: Any) -> Any:
 def sigmoid(xp: Any, x: Any) -> Any:
     """1 / (1 + exp(-x)), without overflow on either side."""
     small = xp.exp(-xp.absolute(x))
-    return xp.where(x >= 0, 1 / (1 + small), small / (1 + small))
+    return xp.where(x >= 0, 1.0, small) / (1 + small)
 
 
 @sigmoid.gradient
