@@ -15,8 +15,17 @@ from gemel.ops.linalg import matmul
 from gemel.ops.reduction import sum
 from gemel.ops.shape import reshape, stack, swapaxes, transpose
 from gemel.ops.windows import Moves, added, bordered, taking_turns, windows, within
-from gemel.ops.winograd import ALWAYS, KERNEL, NEVER, Sizes, by_tiles, possible
-from gemel.spec import Spec, product
+from gemel.ops.winograd import (
+    ALWAYS,
+    KERNEL,
+    NEVER,
+    PLANES,
+    Sizes,
+    by_tiles,
+    in_rounds,
+    possible,
+)
+from gemel.spec import Spec, extents, product, promote_specs
 
 #: A whole axis, and from its end to its start.
 FORWARDS, BACKWARDS = slice(None), slice(None, None, -1)
@@ -125,14 +134,51 @@ class Movement(NamedTuple):
         """Its transpose: each element becomes a window of an image of the size `space`."""
         if self.moves.stride == self.moves.ones and min(self.rest) >= 0:
             return self.backwards.times(weight, y, turned=True)
-        if self.moves.dilate == self.moves.ones and min(self.rest) >= 0:
+        if self.in_phases(y, weight):
             return self.phases(y, weight, space)
-        columns = matmul(swapaxes(self.matrix(weight), -1, -2), self.rows(y))
-        kernel = self.moves.kernel
-        lead = (y.shape[0], weight.shape[1] * self.groups)
-        columns = reshape(columns, shape=(*lead, *kernel, *y.shape[2:]))
-        whole = tuple(n + 2 * p for n, p in zip(space, self.pad, strict=True))
-        return within(added(columns, self.moves, whole), self.pad, space)
+        settings = {"pad": self.pad, "groups": self.groups, "space": tuple(space)}
+        return summed_windows(y, weight, **self.moves._asdict(), **settings)
+
+    def in_phases(self, y: Any, weight: Any) -> bool:
+        """Whether `grown`, by steps of more than one, goes by `phases`: by sizes and dtypes only.
+
+        Windows made by one product, and added up, read the weights where they lie, but are written
+        and read once more. Reckoned in multiply-adds for each place of the kernel.
+        """
+        kernel, stride = self.moves.kernel, self.moves.stride
+        if self.moves.dilate != self.moves.ones or min(self.rest) < 0:
+            return False
+        plain = y.dtype is weight.dtype is y.dtype.compute and self.groups == 1
+        if not plain or any(k < s for k, s in zip(kernel, stride, strict=True)):
+            return True
+        (given, taken), places = weight.shape[:2], product((y.shape[0], *y.shape[2:]))
+        weights = MOVED_WEIGHT * taken * given
+        by_phases = places * given * max(taken, ROWS) * 6 // 5 + weights
+        return kernel != stride and bool(by_phases < places * taken * (given + MOVED))
+
+    def windows_of(self, y: Any, weight: Any) -> Any:
+        """What each element of y is in the windows of its transpose: (N, C, *kernel, *places)."""
+        groups, axes = len(self.split), len(self.pad)
+        rows = self.rows(y)
+        rows = transpose(rows, axes=(*range(1, groups + 2), 0, groups + 2))
+        rows = reshape(rows, shape=(*rows.shape[:-2], rows.shape[-2] * rows.shape[-1]))
+        found = matmul(swapaxes(self.matrix(weight), -1, -2), rows)
+        lead = (weight.shape[1] * self.groups, *self.moves.kernel)
+        found = reshape(found, shape=(*lead, y.shape[0], *y.shape[2:]))
+        last = len(lead)
+        return transpose(found, axes=(last, *range(last), *range(last + 1, last + 1 + axes)))
+
+    def together(self, y: Any, weight: Any) -> int | None:
+        """Of how many images windows are added up at a time: those that the caches hold.
+
+        A divisor of all; None where these are all.
+        """
+        each = product((weight.shape[1] * self.groups, *self.moves.kernel, *y.shape[2:]))
+        each = each * y.dtype.itemsize
+        if y.shape[0] == 1 or each * y.shape[0] <= PLANES:
+            return None
+        images, most = int(y.shape[0]), PLANES // int(each)
+        return max(n for n in range(1, max(most, 1) + 1) if images % n == 0)
 
     @property
     def rest(self) -> tuple[int, ...]:
@@ -244,6 +290,71 @@ def square(pad: tuple[int, ...], scheme: str) -> Movement:
     return Movement(Moves((KERNEL, KERNEL), ones, ones), tuple(pad), 1, scheme)
 
 
+# --- added up -------------------------------------------------------------------------------
+
+
+@composite(contracts=True)
+def summed_windows(
+    y: Any,
+    weight: Any,
+    *,
+    kernel: Any,
+    stride: Any,
+    dilate: Any,
+    pad: Any,
+    groups: int,
+    space: Any,
+) -> Any:
+    """The transpose of a convolution: each element becomes a window; they are added where they lie,
+    in an image of the size `space`."""
+    how = Movement(Moves(kernel, stride, dilate), pad, groups)
+    whole = tuple(n + 2 * p for n, p in zip(space, pad, strict=True))
+
+    def image(part: Any, factors: Any) -> Any:
+        return within(added(how.windows_of(part, factors), how.moves, whole), pad, space)
+
+    count = how.together(y, weight)
+    if count is None:
+        return image(y, weight)
+    parts = reshape(y, shape=(y.shape[0] // count, count, *y.shape[1:]))
+    found = in_rounds(lambda part, given: image(part, given[0]), parts, [weight])
+    return reshape(found, shape=(y.shape[0], *found.shape[2:]))
+
+
+@summed_windows.spec
+def _(
+    y: Spec,
+    weight: Spec,
+    *,
+    kernel: Any,
+    stride: Any,
+    dilate: Any,
+    pad: Any,
+    groups: int,
+    space: Any,
+) -> Spec:
+    channels = weight.shape[1] * groups
+    return Spec((y.shape[0], channels, *extents("convolution", space)), promote_specs(y, weight))
+
+
+@summed_windows.gradient
+def _(
+    g: Any,
+    x: Any,
+    y: Any,
+    weight: Any,
+    *,
+    kernel: Any,
+    stride: Any,
+    dilate: Any,
+    pad: Any,
+    groups: int,
+    space: Any,
+) -> Any:
+    how = Movement(Moves(kernel, stride, dilate), pad, groups)
+    return how.shrunk(g, weight), how.weights(g, y, weight.shape)
+
+
 def few(places: Any, images: Any, axes: int) -> bool:
     """Whether so few places an image may leave much of the vectors of a product empty."""
     return bool(axes < 3 and images != 1 and places < SMALL)
@@ -253,3 +364,8 @@ def few(places: Any, images: Any, axes: int) -> bool:
 PLACES = 25
 #: The places of one image that are a product's columns by themselves.
 SMALL = 256
+#: Rows of a product that take as long as fewer do.
+ROWS = 8
+#: An element of a window that is added up, and one of the weights that is moved first, take as
+#: long as so many multiply-adds.
+MOVED, MOVED_WEIGHT = 24, 150
