@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 from gemel.dtype import DType, promote
 from gemel.errors import DTypeError
 from gemel.ir.declare import composite
-from gemel.ops.elementwise import add, full
+from gemel.ops.elementwise import add, cast, copy, full
 from gemel.ops.linalg import matmul
 from gemel.ops.reduction import sum
+from gemel.ops.rounds import repeated
 from gemel.ops.shape import reshape, stack, swapaxes, transpose
 from gemel.ops.windows import Moves, added, bordered, taking_turns, windows, within
 from gemel.ops.winograd import (
@@ -69,21 +70,51 @@ class Movement(NamedTuple):
             )
             return winograd(x, weight, pad=self.pad, scheme=self.scheme)
         matrix = self.turned(weight) if turned else self.matrix(weight)
-        seen, counts = self.seen(x, turned), self.counts(x.shape[2:])
-        places, depth, images = product(counts), matrix.shape[-1], x.shape[0]
+        counts, images = self.counts(x.shape[2:]), x.shape[0]
         result = (images, self.groups * matrix.shape[-2], *counts)
+        places = product(counts)
         if not few(places, images, len(counts)):
-            columns = reshape(seen, shape=(images, *self.split, depth, places))
-            return reshape(matmul(matrix, columns), shape=result)
+            return reshape(matmul(matrix, self.columns(x, False, turned)), shape=result)
         # The places of one image fill few vectors: those of all go into one product.
         groups = len(self.split)
-        last = len(seen.shape) - len(counts)
-        order = (*range(1, last), 0, *range(last, len(seen.shape)))
-        columns = reshape(transpose(seen, axes=order), shape=(*self.split, depth, images * places))
-        found = matmul(matrix, columns)
+        found = matmul(matrix, self.columns(x, True, turned))
         found = reshape(found, shape=(*found.shape[:-1], images, places))
         found = transpose(found, axes=(groups + 1, *range(groups + 1), groups + 2))
         return reshape(found, shape=result)
+
+    def columns(self, x: Any, together: bool, turned: bool = False) -> Any:
+        """The windows of x as (N, [groups], C / groups * kernel, places); with all images
+        `together` as ([groups], C / groups * kernel, N * places).
+        """
+        seen, counts = self.seen(x, turned), self.counts(x.shape[2:])
+        last, places = len(seen.shape) - len(counts), product(counts)
+        lead = (x.shape[0], *self.split)
+        if together:
+            order = (*range(1, last), 0, *range(last, len(seen.shape)))
+            seen, lead, places = transpose(seen, axes=order), self.split, x.shape[0] * places
+            last -= 1
+        depth = product(seen.shape[len(lead) : last])
+        found = reshape(seen, shape=(*lead, depth, places))
+        return copy(found) if self.written(x) else found
+
+    def written(self, x: Any) -> bool:
+        """Whether windows are written out before a product: by longer steps few of them overlap,
+        and where they lie their elements would be picked out again for each block of rows.
+
+        Only where the caches hold them.
+        """
+        return self.overlap_little and bool(self.bytes_of(x.shape, x.dtype) <= WRITTEN)
+
+    @property
+    def overlap_little(self) -> bool:
+        """Whether steps are longer than one, and few windows have an element in common."""
+        stride = product(self.moves.stride)
+        return stride > 1 and product(self.moves.kernel) <= OVERLAP * stride
+
+    def bytes_of(self, shape: Any, dtype: DType) -> Any:
+        """The bytes of all windows of images."""
+        counts = self.counts(shape[2:])
+        return product((*shape[:2], *self.moves.kernel, *counts)) * dtype.itemsize
 
     def alone(self, shape: Any, dtype: DType) -> bool:
         """Whether weights of this shape see each channel alone: a product would have one row."""
@@ -237,28 +268,21 @@ class Movement(NamedTuple):
             axes = (0, *range(2, 2 + len(self.pad)))
             found = [sum(part * y, axis=axes) for part in self.each(x)]
             return reshape(stack(found, axis=1), shape=shape)
+        if self.overlap_little and not self.written(x):
+            return weights_in_rounds(x, y, **self.moves._asdict(), pad=self.pad, groups=self.groups)
+        return self.product_of_windows(x, y, shape)
+
+    def product_of_windows(self, x: Any, y: Any, shape: Any) -> Any:
+        """`weights`, of all images at once."""
         rows = self.rows(y)
         together = rows.shape[-2] > rows.shape[-1]
-        columns = self.places(x, together)
+        columns = swapaxes(self.columns(x, together), -1, -2)
         if not together:
             return reshape(sum(matmul(rows, columns), axis=0), shape=shape)
         last = len(rows.shape) - 1
         rows = transpose(rows, axes=(*range(1, last), 0, last))
         rows = reshape(rows, shape=(*rows.shape[:-2], rows.shape[-2] * rows.shape[-1]))
         return reshape(matmul(rows, columns), shape=shape)
-
-    def places(self, x: Any, together: bool) -> Any:
-        """The windows of x as (N, [groups], places, C / groups * kernel); with all images
-        `together` as ([groups], N * places, C / groups * kernel).
-        """
-        seen, counts = self.seen(x), self.counts(x.shape[2:])
-        first, last = 1 + len(self.split), len(seen.shape) - len(counts)
-        order = (*range(1, first), 0) if together else range(first)
-        axes = (*order, *range(last, len(seen.shape)), *range(first, last))
-        every = (x.shape[0] * product(counts),) if together else (product(counts),)
-        lead = self.split if together else (x.shape[0], *self.split)
-        depth = product(seen.shape[first:last])
-        return reshape(transpose(seen, axes=axes), shape=(*lead, *every, depth))
 
 
 # --- in tiles -------------------------------------------------------------------------------
@@ -355,6 +379,44 @@ def _(
     return how.shrunk(g, weight), how.weights(g, y, weight.shape)
 
 
+# --- some images at a time ------------------------------------------------------------------
+
+
+@composite(contracts=True)
+def weights_in_rounds(
+    x: Any, y: Any, *, kernel: Any, stride: Any, dilate: Any, pad: Any, groups: int
+) -> Any:
+    """The gradient of weights, from so many images at a time as the caches hold windows of."""
+    how = Movement(Moves(kernel, stride, dilate), pad, groups)
+    shape = (y.shape[1], x.shape[1] // groups, *kernel)
+    images = int(x.shape[0])
+    most = images * ROUND // max(int(how.bytes_of(x.shape, x.dtype)), 1)
+    count = max(n for n in range(1, max(most, 1) + 1) if images % n == 0)
+    pairs = [reshape(part, shape=(images // count, count, *part.shape[1:])) for part in (x, y)]
+
+    def further(parts: Any, sums: Any, _: Any) -> Any:
+        own = how.product_of_windows(parts[0], parts[1], shape)
+        return [], [sums[0] + cast(own, dtype=sums[0].dtype)]
+
+    wide = promote(x.dtype, y.dtype)
+    start = full(0, shape=shape, dtype=wide.accumulate.name)
+    _, (found,) = repeated(further, pairs, [start])
+    return cast(found, dtype=wide)
+
+
+@weights_in_rounds.spec
+def _(x: Spec, y: Spec, *, kernel: Any, stride: Any, dilate: Any, pad: Any, groups: int) -> Spec:
+    return Spec((y.shape[1], x.shape[1] // groups, *kernel), promote_specs(x, y))
+
+
+@weights_in_rounds.gradient
+def _(
+    g: Any, w: Any, x: Any, y: Any, *, kernel: Any, stride: Any, dilate: Any, pad: Any, groups: int
+) -> Any:
+    how = Movement(Moves(kernel, stride, dilate), pad, groups)
+    return how.grown(y, g, tuple(x.shape[2:])), how.shrunk(x, g)
+
+
 def few(places: Any, images: Any, axes: int) -> bool:
     """Whether so few places an image may leave much of the vectors of a product empty."""
     return bool(axes < 3 and images != 1 and places < SMALL)
@@ -364,6 +426,9 @@ def few(places: Any, images: Any, axes: int) -> bool:
 PLACES = 25
 #: The places of one image that are a product's columns by themselves.
 SMALL = 256
+#: Of how many windows an element may be for these to be written out; and bytes of windows that the
+#: caches hold, and that a round makes where there are more.
+OVERLAP, WRITTEN, ROUND = 3, 8 << 20, 2 << 20
 #: Rows of a product that take as long as fewer do.
 ROWS = 8
 #: An element of a window that is added up, and one of the weights that is moved first, take as
