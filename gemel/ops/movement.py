@@ -276,13 +276,28 @@ class Movement(NamedTuple):
         """`weights`, of all images at once."""
         rows = self.rows(y)
         together = rows.shape[-2] > rows.shape[-1]
-        columns = swapaxes(self.columns(x, together), -1, -2)
+        columns = self.places(x, together)
         if not together:
             return reshape(sum(matmul(rows, columns), axis=0), shape=shape)
         last = len(rows.shape) - 1
         rows = transpose(rows, axes=(*range(1, last), 0, last))
         rows = reshape(rows, shape=(*rows.shape[:-2], rows.shape[-2] * rows.shape[-1]))
         return reshape(matmul(rows, columns), shape=shape)
+
+    def places(self, x: Any, together: bool) -> Any:
+        """The windows of x as (N, [groups], places, C / groups * kernel); with all images
+        `together` as ([groups], N * places, C / groups * kernel).
+        """
+        seen, counts = self.seen(x), self.counts(x.shape[2:])
+        if self.written(x) and product((x.shape[0], *counts)) >= SMALL:
+            return swapaxes(self.columns(x, together), -1, -2)
+        first, last = 1 + len(self.split), len(seen.shape) - len(counts)
+        order = (*range(1, first), 0) if together else range(first)
+        axes = (*order, *range(last, len(seen.shape)), *range(first, last))
+        every = (x.shape[0] * product(counts),) if together else (product(counts),)
+        lead = self.split if together else (x.shape[0], *self.split)
+        depth = product(seen.shape[first:last])
+        return reshape(transpose(seen, axes=axes), shape=(*lead, *every, depth))
 
 
 # --- in tiles -------------------------------------------------------------------------------
