@@ -161,7 +161,9 @@ def _(
         padded=count_include_pad is None or bool(count_include_pad),
         p=p_value,
     )
-    return found[:, 0] if every else channels_last(found, last)
+    if every:
+        return reshape(found, shape=(found.shape[0], *found.shape[2:]))
+    return channels_last(found, last)
 
 
 def beside(x: Any) -> Any:
