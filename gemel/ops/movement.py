@@ -372,8 +372,9 @@ def _(
     groups: int,
     space: Any,
 ) -> Spec:
-    channels = weight.shape[1] * groups
-    return Spec((y.shape[0], channels, *extents("convolution", space)), promote_specs(y, weight))
+    dtype = floating("summed_windows", y, weight)
+    shape = (y.shape[0], weight.shape[1] * groups, *extents("summed_windows", space))
+    return Spec(shape, dtype)
 
 
 @summed_windows.gradient
@@ -421,7 +422,8 @@ def weights_in_rounds(
 
 @weights_in_rounds.spec
 def _(x: Spec, y: Spec, *, kernel: Any, stride: Any, dilate: Any, pad: Any, groups: int) -> Spec:
-    return Spec((y.shape[1], x.shape[1] // groups, *kernel), promote_specs(x, y))
+    dtype = floating("weights_in_rounds", x, y)
+    return Spec((y.shape[1], x.shape[1] // groups, *kernel), dtype)
 
 
 @weights_in_rounds.gradient
@@ -430,6 +432,14 @@ def _(
 ) -> Any:
     how = Movement(Moves(kernel, stride, dilate), pad, groups)
     return how.grown(y, g, tuple(x.shape[2:])), how.shrunk(x, g)
+
+
+def floating(name: str, x: Spec, y: Spec) -> DType:
+    """What both are computed in. Raises `DTypeError` unless that is floating."""
+    dtype = promote_specs(x, y)
+    if not dtype.is_floating:
+        raise DTypeError(f"{name}: {x} and {y} must be floating; use astype('float32')")
+    return dtype
 
 
 def few(places: Any, images: Any, axes: int) -> bool:
