@@ -22,6 +22,9 @@ struct History {
   std::vector<uint64_t> readers;
 };
 
+// Taken by what it starts, before it starts anything else.
+constinit thread_local uint64_t last_started = 0;
+
 // A loop may read a weight for ever; its readers are only needed until the next write.
 constexpr size_t kMostReaders = 4096;
 
@@ -176,6 +179,7 @@ void started(uint64_t record, bool inlined) {
   State& all = state();
   Guard guard(all.lock);
   OperationRecord* found = find(all, record);
+  last_started = found == nullptr ? 0 : found->number;
   if (found == nullptr) return;
   found->thread = thread;
   found->inlined = inlined;
@@ -191,6 +195,20 @@ void finished(uint64_t record, bool failed, int64_t pending) {
   found->failed = failed;
   found->finished = time;
   count(all, time, pending);
+}
+
+uint64_t running() noexcept { return active() ? last_started : 0; }
+
+void stepped(StepRecord record) {
+  record.thread = this_thread();
+  State& all = state();
+  Guard guard(all.lock);
+  if (!all.active.load(std::memory_order_relaxed)) return;
+  if (all.recording.steps.size() < all.capacity) {
+    all.recording.steps.push_back(std::move(record));
+  } else {
+    ++all.recording.dropped;
+  }
 }
 
 void forget(uint64_t token) noexcept {
