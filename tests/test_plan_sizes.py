@@ -170,6 +170,7 @@ PARTICULAR = {"split", "place", "matmul", "matvec", "vecmat", "einsum", "cross"}
 KEYED = {"basic_index", "narrow", "assign"}
 #: Those that are made of products, of groups of channels, or whose parameter is a size.
 PARTICULAR |= {"convolution", "deconvolution", "fold", "group_norm", "winograd"}
+PARTICULAR |= {"summed_windows", "weights_in_rounds"}
 PARTICULAR |= {"rnn_step", "lstm_step", "gru_step"}
 PARTICULAR |= {"blocked_attention", "blocked_attention_backward"}
 

@@ -10,13 +10,23 @@ from typing import Any, NamedTuple
 from gemel.dtype import DType, promote
 from gemel.errors import DTypeError
 from gemel.ir.declare import composite
-from gemel.ops.elementwise import add, full
+from gemel.ops.elementwise import add, cast, copy, full
 from gemel.ops.linalg import matmul, wide_matmul
 from gemel.ops.reduction import sum
+from gemel.ops.rounds import repeated
 from gemel.ops.shape import reshape, stack, swapaxes, transpose
 from gemel.ops.windows import Moves, added, bordered, taking_turns, windows, within
-from gemel.ops.winograd import ALWAYS, KERNEL, NEVER, Sizes, by_tiles, possible
-from gemel.spec import Spec, product
+from gemel.ops.winograd import (
+    ALWAYS,
+    KERNEL,
+    NEVER,
+    PLANES,
+    Sizes,
+    by_tiles,
+    in_rounds,
+    possible,
+)
+from gemel.spec import Spec, extents, product, promote_specs
 
 #: A whole axis, and from its end to its start.
 FORWARDS, BACKWARDS = slice(None), slice(None, None, -1)
@@ -67,21 +77,51 @@ class Movement(NamedTuple):
             )
             return winograd(x, weight, pad=self.pad, scheme=self.scheme)
         matrix = self.turned(weight) if turned else self.matrix(weight)
-        seen, counts = self.seen(x, turned), self.counts(x.shape[2:])
-        places, depth, images = product(counts), matrix.shape[-1], x.shape[0]
+        counts, images = self.counts(x.shape[2:]), x.shape[0]
         result = (images, self.groups * matrix.shape[-2], *counts)
+        places = product(counts)
         if not few(places, images, len(counts)):
-            columns = reshape(seen, shape=(images, *self.split, depth, places))
-            return reshape(self.product(matrix, columns), shape=result)
+            return reshape(self.product(matrix, self.columns(x, False, turned)), shape=result)
         # The places of one image fill few vectors: those of all go into one product.
         groups = len(self.split)
-        last = len(seen.shape) - len(counts)
-        order = (*range(1, last), 0, *range(last, len(seen.shape)))
-        columns = reshape(transpose(seen, axes=order), shape=(*self.split, depth, images * places))
-        found = self.product(matrix, columns)
+        found = self.product(matrix, self.columns(x, True, turned))
         found = reshape(found, shape=(*found.shape[:-1], images, places))
         found = transpose(found, axes=(groups + 1, *range(groups + 1), groups + 2))
         return reshape(found, shape=result)
+
+    def columns(self, x: Any, together: bool, turned: bool = False) -> Any:
+        """The windows of x as (N, [groups], C / groups * kernel, places); with all images
+        `together` as ([groups], C / groups * kernel, N * places).
+        """
+        seen, counts = self.seen(x, turned), self.counts(x.shape[2:])
+        last, places = len(seen.shape) - len(counts), product(counts)
+        lead = (x.shape[0], *self.split)
+        if together:
+            order = (*range(1, last), 0, *range(last, len(seen.shape)))
+            seen, lead, places = transpose(seen, axes=order), self.split, x.shape[0] * places
+            last -= 1
+        depth = product(seen.shape[len(lead) : last])
+        found = reshape(seen, shape=(*lead, depth, places))
+        return copy(found) if self.written(x) else found
+
+    def written(self, x: Any) -> bool:
+        """Whether windows are written out before a product: by longer steps few of them overlap,
+        and where they lie their elements would be picked out again for each block of rows.
+
+        Only where the caches hold them.
+        """
+        return self.overlap_little and bool(self.bytes_of(x.shape, x.dtype) <= WRITTEN)
+
+    @property
+    def overlap_little(self) -> bool:
+        """Whether steps are longer than one, and few windows have an element in common."""
+        stride = product(self.moves.stride)
+        return stride > 1 and product(self.moves.kernel) <= OVERLAP * stride
+
+    def bytes_of(self, shape: Any, dtype: DType) -> Any:
+        """The bytes of all windows of images."""
+        counts = self.counts(shape[2:])
+        return product((*shape[:2], *self.moves.kernel, *counts)) * dtype.itemsize
 
     def alone(self, shape: Any, dtype: DType) -> bool:
         """Whether weights of this shape see each channel alone: a product would have one row."""
@@ -132,14 +172,52 @@ class Movement(NamedTuple):
         """Its transpose: each element becomes a window of an image of the size `space`."""
         if self.moves.stride == self.moves.ones and min(self.rest) >= 0:
             return self.backwards.times(weight, y, turned=True)
-        if self.moves.dilate == self.moves.ones and min(self.rest) >= 0:
+        if self.in_phases(y, weight):
             return self.phases(y, weight, space)
-        columns = self.product(swapaxes(self.matrix(weight), -1, -2), self.rows(y))
-        kernel = self.moves.kernel
-        lead = (y.shape[0], weight.shape[1] * self.groups)
-        columns = reshape(columns, shape=(*lead, *kernel, *y.shape[2:]))
-        whole = tuple(n + 2 * p for n, p in zip(space, self.pad, strict=True))
-        return within(added(columns, self.moves, whole), self.pad, space)
+        settings = {"pad": self.pad, "groups": self.groups, "wide": self.wide}
+        settings["space"] = tuple(space)
+        return summed_windows(y, weight, **self.moves._asdict(), **settings)
+
+    def in_phases(self, y: Any, weight: Any) -> bool:
+        """Whether `grown`, by steps of more than one, goes by `phases`: by sizes and dtypes only.
+
+        Windows made by one product, and added up, read the weights where they lie, but are written
+        and read once more. Reckoned in multiply-adds for each place of the kernel.
+        """
+        kernel, stride = self.moves.kernel, self.moves.stride
+        if self.moves.dilate != self.moves.ones or min(self.rest) < 0:
+            return False
+        plain = y.dtype is weight.dtype is y.dtype.compute and self.groups == 1
+        if not plain or any(k < s for k, s in zip(kernel, stride, strict=True)):
+            return True
+        (given, taken), places = weight.shape[:2], product((y.shape[0], *y.shape[2:]))
+        weights = MOVED_WEIGHT * taken * given
+        by_phases = places * given * max(taken, ROWS) * 6 // 5 + weights
+        return kernel != stride and bool(by_phases < places * taken * (given + MOVED))
+
+    def windows_of(self, y: Any, weight: Any) -> Any:
+        """What each element of y is in the windows of its transpose: (N, C, *kernel, *places)."""
+        groups, axes = len(self.split), len(self.pad)
+        rows = self.rows(y)
+        rows = transpose(rows, axes=(*range(1, groups + 2), 0, groups + 2))
+        rows = reshape(rows, shape=(*rows.shape[:-2], rows.shape[-2] * rows.shape[-1]))
+        found = self.product(swapaxes(self.matrix(weight), -1, -2), rows)
+        lead = (weight.shape[1] * self.groups, *self.moves.kernel)
+        found = reshape(found, shape=(*lead, y.shape[0], *y.shape[2:]))
+        last = len(lead)
+        return transpose(found, axes=(last, *range(last), *range(last + 1, last + 1 + axes)))
+
+    def together(self, y: Any, weight: Any) -> int | None:
+        """Of how many images windows are added up at a time: those that the caches hold.
+
+        A divisor of all; None where these are all.
+        """
+        each = product((weight.shape[1] * self.groups, *self.moves.kernel, *y.shape[2:]))
+        each = each * y.dtype.itemsize
+        if y.shape[0] == 1 or each * y.shape[0] <= PLANES:
+            return None
+        images, most = int(y.shape[0]), PLANES // int(each)
+        return max(n for n in range(1, max(most, 1) + 1) if images % n == 0)
 
     @property
     def rest(self) -> tuple[int, ...]:
@@ -199,6 +277,12 @@ class Movement(NamedTuple):
             axes = (0, *range(2, 2 + len(self.pad)))
             found = [sum(part * y, axis=axes) for part in self.each(x)]
             return reshape(stack(found, axis=1), shape=shape)
+        if self.overlap_little and not self.written(x):
+            return weights_in_rounds(x, y, **self.moves._asdict(), pad=self.pad, groups=self.groups)
+        return self.product_of_windows(x, y, shape)
+
+    def product_of_windows(self, x: Any, y: Any, shape: Any) -> Any:
+        """`weights`, of all images at once."""
         rows = self.rows(y)
         together = rows.shape[-2] > rows.shape[-1]
         columns = self.places(x, together)
@@ -214,6 +298,8 @@ class Movement(NamedTuple):
         `together` as ([groups], N * places, C / groups * kernel).
         """
         seen, counts = self.seen(x), self.counts(x.shape[2:])
+        if self.written(x) and product((x.shape[0], *counts)) >= SMALL:
+            return swapaxes(self.columns(x, together), -1, -2)
         first, last = 1 + len(self.split), len(seen.shape) - len(counts)
         order = (*range(1, first), 0) if together else range(first)
         axes = (*order, *range(last, len(seen.shape)), *range(first, last))
@@ -252,6 +338,124 @@ def square(pad: tuple[int, ...], scheme: str) -> Movement:
     return Movement(Moves((KERNEL, KERNEL), ones, ones), tuple(pad), 1, scheme)
 
 
+# --- added up -------------------------------------------------------------------------------
+
+
+@composite(contracts=True)
+def summed_windows(
+    y: Any,
+    weight: Any,
+    *,
+    kernel: Any,
+    stride: Any,
+    dilate: Any,
+    pad: Any,
+    groups: int,
+    space: Any,
+    wide: bool = False,
+) -> Any:
+    """The transpose of a convolution: each element becomes a window; they are added where they lie,
+    in an image of the size `space`."""
+    how = Movement(Moves(kernel, stride, dilate), pad, groups, wide=wide)
+    whole = tuple(n + 2 * p for n, p in zip(space, pad, strict=True))
+
+    def image(part: Any, factors: Any) -> Any:
+        return within(added(how.windows_of(part, factors), how.moves, whole), pad, space)
+
+    count = how.together(y, weight)
+    if count is None:
+        return image(y, weight)
+    parts = reshape(y, shape=(y.shape[0] // count, count, *y.shape[1:]))
+    found = in_rounds(lambda part, given: image(part, given[0]), parts, [weight])
+    return reshape(found, shape=(y.shape[0], *found.shape[2:]))
+
+
+@summed_windows.spec
+def _(
+    y: Spec,
+    weight: Spec,
+    *,
+    kernel: Any,
+    stride: Any,
+    dilate: Any,
+    pad: Any,
+    groups: int,
+    space: Any,
+    wide: bool = False,
+) -> Spec:
+    dtype = floating("summed_windows", y, weight)
+    dtype = dtype.accumulate if wide else dtype
+    shape = (y.shape[0], weight.shape[1] * groups, *extents("summed_windows", space))
+    return Spec(shape, dtype)
+
+
+@summed_windows.gradient
+def _(
+    g: Any,
+    x: Any,
+    y: Any,
+    weight: Any,
+    *,
+    kernel: Any,
+    stride: Any,
+    dilate: Any,
+    pad: Any,
+    groups: int,
+    space: Any,
+    wide: bool = False,
+) -> Any:
+    how = Movement(Moves(kernel, stride, dilate), pad, groups)
+    g = cast(g, dtype=promote(y.dtype, weight.dtype)) if wide else g  # what is behind it is rounded
+    return how.shrunk(g, weight), how.weights(g, y, weight.shape)
+
+
+# --- some images at a time ------------------------------------------------------------------
+
+
+@composite(contracts=True)
+def weights_in_rounds(
+    x: Any, y: Any, *, kernel: Any, stride: Any, dilate: Any, pad: Any, groups: int
+) -> Any:
+    """The gradient of weights, from so many images at a time as the caches hold windows of."""
+    how = Movement(Moves(kernel, stride, dilate), pad, groups)
+    shape = (y.shape[1], x.shape[1] // groups, *kernel)
+    images = int(x.shape[0])
+    most = images * ROUND // max(int(how.bytes_of(x.shape, x.dtype)), 1)
+    count = max(n for n in range(1, max(most, 1) + 1) if images % n == 0)
+    pairs = [reshape(part, shape=(images // count, count, *part.shape[1:])) for part in (x, y)]
+
+    def further(parts: Any, sums: Any, _: Any) -> Any:
+        own = how.product_of_windows(parts[0], parts[1], shape)
+        return [], [sums[0] + cast(own, dtype=sums[0].dtype)]
+
+    wide = promote(x.dtype, y.dtype)
+    start = full(0, shape=shape, dtype=wide.accumulate.name)
+    _, (found,) = repeated(further, pairs, [start])
+    return cast(found, dtype=wide)
+
+
+@weights_in_rounds.spec
+def _(x: Spec, y: Spec, *, kernel: Any, stride: Any, dilate: Any, pad: Any, groups: int) -> Spec:
+    dtype = floating("weights_in_rounds", x, y)
+    return Spec((y.shape[1], x.shape[1] // groups, *kernel), dtype)
+
+
+@weights_in_rounds.gradient
+def _(
+    g: Any, w: Any, x: Any, y: Any, *, kernel: Any, stride: Any, dilate: Any, pad: Any, groups: int
+) -> Any:
+    how = Movement(Moves(kernel, stride, dilate), pad, groups)
+    return how.grown(y, g, tuple(x.shape[2:])), how.shrunk(x, g)
+
+
+def floating(name: str, x: Spec, y: Spec) -> DType:
+    """What both are computed in. Raises `DTypeError` unless that is floating."""
+    dtype = promote_specs(x, y)
+    if not dtype.is_floating:
+        raise DTypeError(f"{name}: {x} and {y} must be floating; use astype('float32')")
+    return dtype
+
+
 def few(places: Any, images: Any, axes: int) -> bool:
     """Whether so few places an image may leave much of the vectors of a product empty."""
     return bool(axes < 3 and images != 1 and places < SMALL)
@@ -261,3 +465,11 @@ def few(places: Any, images: Any, axes: int) -> bool:
 PLACES = 25
 #: The places of one image that are a product's columns by themselves.
 SMALL = 256
+#: Of how many windows an element may be for these to be written out; and bytes of windows that the
+#: caches hold, and that a round makes where there are more.
+OVERLAP, WRITTEN, ROUND = 3, 8 << 20, 2 << 20
+#: Rows of a product that take as long as fewer do.
+ROWS = 8
+#: An element of a window that is added up, and one of the weights that is moved first, take as
+#: long as so many multiply-adds.
+MOVED, MOVED_WEIGHT = 24, 150

@@ -142,17 +142,35 @@ def _(
             raise unknown_name(f"{what} of pooling", value, known)
     if not global_pool and kernel in (None, ()):
         raise ShapeError("pooling: needs a kernel, or global_pool=True")
+    every = last and not global_pool
+    data = beside(data) if every else channels_first(data, last)
+
+    def setting(what: str, value: Any, alone: int) -> tuple[int, ...]:
+        if global_pool:
+            return ()
+        found = per_axis("pooling", what, value, axes, alone)
+        return (*found, alone) if every else found
+
     found = pooling(
-        channels_first(data, last),
-        kernel=() if global_pool else per_axis("pooling", "kernel", kernel, axes, 1),
-        stride=() if global_pool else per_axis("pooling", "stride", stride, axes, 1),
-        pad=() if global_pool else per_axis("pooling", "pad", pad, axes, 0),
+        data,
+        kernel=setting("kernel", kernel, 1),
+        stride=setting("stride", stride, 1),
+        pad=setting("pad", pad, 0),
         kind=pool_type,
         convention=pooling_convention,
         padded=count_include_pad is None or bool(count_include_pad),
         p=p_value,
     )
+    if every:
+        return reshape(found, shape=(found.shape[0], *found.shape[2:]))
     return channels_last(found, last)
+
+
+def beside(x: Any) -> Any:
+    """(N, 1, *space, C) of (N, *space, C): the channels are one more axis of space, along which a
+    window has one element, so that they are never moved.
+    """
+    return reshape(x, shape=(x.shape[0], 1, *x.shape[1:]))
 
 
 @pooling.spec
