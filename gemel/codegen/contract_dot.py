@@ -43,12 +43,13 @@ class _Dot:
             first = builder.add(column, j)
             right = self._pointers(bases, 1, first, tiles.n, self.columns)
             emitter.each(
+                0,
                 rows,
                 self.rows,
                 lambda i: self._block(bases, right, builder.add(row, i), first),
             )
 
-        emitter.each(columns, self.columns, across)
+        emitter.each(0, columns, self.columns, across)
 
     def _pointers(
         self, bases: Bases, operand: int, first: Value, total: Value, count: int
@@ -59,7 +60,7 @@ class _Dot:
         last = builder.sub(total, i64(1))
         pointers = []
         for i in range(count):
-            index = emitter.minimum(builder.add(first, i64(i)), last) if i else first
+            index = builder.minimum(builder.add(first, i64(i)), last) if i else first
             pointers.append(self.readers[operand].at(bases[operand], builder.mul(index, stride)))
         return pointers
 
@@ -96,13 +97,13 @@ class _Dot:
                 total[part] = self._step(left, right, here, total[part], whole_vector)
             return total
 
-        sums = emitter.repeat(0, bulk, lanes * self.unroll, [zero] * count * self.unroll, step)
+        sums = emitter.loop(0, bulk, lanes * self.unroll, [zero] * count * self.unroll, step)
         totals = sums[:count]
         for u in range(1, self.unroll):
             part = sums[u * count : (u + 1) * count]
             totals = [builder.fadd(x, y) for x, y in zip(totals, part, strict=True)]
         if self.unroll > 1:
-            totals = emitter.repeat(
+            totals = emitter.loop(
                 bulk,
                 whole,
                 lanes,
@@ -122,7 +123,7 @@ class _Dot:
             def vector(reader: Reader, pointer: Value, k: Value) -> Value:
                 return reader.load(reader.at(pointer, k), mask=mask)
 
-            return emitter.repeat(
+            return emitter.loop(
                 whole,
                 depth,
                 emitter.lanes,
@@ -133,7 +134,7 @@ class _Dot:
         def single(reader: Reader, pointer: Value, k: Value) -> Value:
             return emitter.insert(None, reader.load(reader.at(pointer, k), 1), 0)
 
-        return emitter.repeat(
+        return emitter.loop(
             whole, depth, 1, totals, lambda k, total: self._step(left, right, k, total, single)
         )
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site
-from gemel.codegen.assembly import I32, Constant, Module, Value
-from gemel.codegen.frame import Body, Frame, i64
+from gemel.codegen.assembly import I32, Builder, Constant, Module, Value
+from gemel.codegen.frame import Frame, i64
 from gemel.codegen.program import ROWS, Program
 from gemel.codegen.registers import register_type, shuffle_mask, splat
 from gemel.codegen.target import Target
@@ -29,9 +29,36 @@ CHEAP = frozenset(
 )
 
 
-class Emitter(Frame):
-    """A kernel under construction; all is about the dtype its first operand is computed in,
-    `lanes` at a time."""
+class Elements:
+    """Elements of one dtype in memory, `lanes` of which are a vector."""
+
+    builder: Builder
+    dtype: DType
+    lanes: int
+
+    def at(self, pointer: Value, index: Value | int) -> Value:
+        """Address of element `index` of what `pointer` points to."""
+        where = i64(index) if isinstance(index, int) else index
+        return memory.element(self.builder, pointer, where, self.dtype)
+
+    def load(
+        self,
+        pointer: Value,
+        lanes: int | None = None,
+        mask: Value | None = None,
+        other: Value | None = None,
+    ) -> Value:
+        """`lanes` elements, a whole vector by default; `other` or 0 where the mask says no."""
+        return memory.load(self.builder, pointer, self.dtype, lanes or self.lanes, mask, other)
+
+    def store(self, value: Value, pointer: Value, mask: Value | None = None) -> None:
+        """Writes a value, of as many lanes as it has."""
+        memory.store(self.builder, value, pointer, self.dtype, value.type.lanes, mask)
+
+
+class Emitter(Frame, Elements):
+    """A kernel under construction, and memory of its own; all is about the dtype its first operand
+    is computed in, `lanes` at a time."""
 
     def __init__(
         self, program: Program, target: Target, stack: int = 0, dtype: DType | None = None
@@ -74,10 +101,6 @@ class Emitter(Frame):
         quotient = self.builder.udiv(a, b)
         return quotient, self.builder.sub(a, self.builder.mul(quotient, b))
 
-    def minimum(self, a: Value, b: Value) -> Value:
-        """The smaller of two signed integers."""
-        return self.builder.minimum(a, b)
-
     def maximum(self, a: Value, b: Value) -> Value:
         """The larger of two signed integers."""
         return self.builder.select(self.builder.icmp_signed(">", a, b), a, b)
@@ -106,25 +129,6 @@ class Emitter(Frame):
 
     # -- memory -----------------------------------------------------------------------------
 
-    def at(self, pointer: Value, index: Value | int) -> Value:
-        """Address of element `index` of what `pointer` points to."""
-        where = i64(index) if isinstance(index, int) else index
-        return memory.element(self.builder, pointer, where, self.dtype)
-
-    def load(
-        self,
-        pointer: Value,
-        lanes: int | None = None,
-        mask: Value | None = None,
-        other: Value | None = None,
-    ) -> Value:
-        """`lanes` elements, a whole vector by default; `other` or 0 where the mask says no."""
-        return memory.load(self.builder, pointer, self.dtype, lanes or self.lanes, mask, other)
-
-    def store(self, value: Value, pointer: Value, mask: Value | None = None) -> None:
-        """Writes a value, of as many lanes as it has."""
-        memory.store(self.builder, value, pointer, self.dtype, value.type.lanes, mask)
-
     def prefetch(self, pointer: Value) -> None:
         """Asks for a line of memory, which need not exist."""
         arguments = [pointer, *(Constant(I32, flag) for flag in (0, 3, 1))]  # read, near, data
@@ -134,68 +138,33 @@ class Emitter(Frame):
         """True in the first `count` lanes."""
         return memory.first(self.builder, count, self.lanes)
 
-    # -- control ----------------------------------------------------------------------------
-
-    def repeat(
-        self,
-        start: Value | int,
-        stop: Value | int,
-        step: Value | int,
-        carried: Sequence[Value],
-        body: Body,
-    ) -> list[Value]:
-        """As `loop`, but numbers may be given as such."""
-        first, last, width = (i64(n) if isinstance(n, int) else n for n in (start, stop, step))
-        return self.loop(first, last, width, carried, body)
-
-    def each(self, stop: Value | int, step: int, body: Callable[[Value], object]) -> None:
-        """Runs `body` for 0, step, ... below stop; carries nothing."""
-
-        def turn(position: Value, _: list[Value]) -> list[Value]:
-            body(position)
-            return []
-
-        self.repeat(0, stop, step, [], turn)
-
     def finish(self, tile: Callable[[Value], object]) -> Module:
         """Does each tile of the range, and closes the function."""
-
-        def turn(position: Value, _: list[Value]) -> list[Value]:
-            tile(position)
-            return []
-
-        self.loop(self.begin, self.end, i64(1), [], turn)
+        self.each(self.begin, self.end, 1, tile)
         self.builder.ret(self.access.result())
         return self.module
 
 
-class Reader:
+class Reader(Elements):
     """One of a product's two operands where it lies: read as the dtype that is computed in."""
 
     def __init__(self, emitter: Emitter, number: int) -> None:
         self.emitter = emitter
+        self.builder, self.lanes = emitter.builder, emitter.lanes
         self.dtype = emitter.program.operands[number].dtype
 
-    def at(self, pointer: Value, index: Value | int) -> Value:
-        """Address of element `index` of what `pointer` points to."""
-        where = i64(index) if isinstance(index, int) else index
-        return memory.element(self.emitter.builder, pointer, where, self.dtype)
+    #: As `load`, but as it is kept.
+    kept = Elements.load
 
-    def load(self, pointer: Value, lanes: int | None = None, mask: Value | None = None) -> Value:
-        """`lanes` elements, a whole vector by default; 0 where the mask says no."""
-        return self.converted(self.kept(pointer, lanes, mask))
-
-    def kept(
+    def load(
         self,
         pointer: Value,
         lanes: int | None = None,
         mask: Value | None = None,
         other: Value | None = None,
     ) -> Value:
-        """The same as it is kept; `other` or 0 where the mask says no."""
-        emitter = self.emitter
-        lanes = lanes or emitter.lanes
-        return memory.load(emitter.builder, pointer, self.dtype, lanes, mask, other)
+        """As of any elements, but as what is computed in."""
+        return self.converted(self.kept(pointer, lanes, mask, other))
 
     def gather(self, pointer: Value, offsets: Value) -> Value:
         """A vector of the elements so many elements after `pointer`, from anywhere."""
@@ -235,7 +204,7 @@ class Tiles:
     def left(self, total: Value, first: Value, most: Value | int) -> Value:
         """How many of at most `most` remain of `total` from `first` on."""
         bound = i64(most) if isinstance(most, int) else most
-        return self.emitter.minimum(self.emitter.builder.sub(total, first), bound)
+        return self.emitter.builder.minimum(self.emitter.builder.sub(total, first), bound)
 
 
 class Epilogue:
@@ -313,17 +282,17 @@ class Epilogue:
                 value = emitter.load(emitter.at(line, column), 1)
                 self._finish(value, Site(bases, place, 1, None))
 
-            emitter.each(columns[1], 1, element)
+            emitter.each(0, columns[1], 1, element)
 
         if emitter.has_masks:
-            emitter.each(rows[1], 1, whole_row)
+            emitter.each(0, rows[1], 1, whole_row)
             return
         whole = builder.icmp_signed("==", columns[1], i64(width))
         with builder.if_else(whole) as (then, otherwise):
             with then:
-                emitter.each(rows[1], 1, whole_row)
+                emitter.each(0, rows[1], 1, whole_row)
             with otherwise:
-                emitter.each(rows[1], 1, short_row)
+                emitter.each(0, rows[1], 1, short_row)
 
     def _finish(self, value: Value, site: Site) -> None:
         """What follows, for the sums of one site."""

@@ -80,9 +80,9 @@ class _Dot:
                 left = self._panel(bases[0], 0, line, self.rows)
                 self._micro(left, right, (line, first))
 
-            emitter.each(rows, self.rows, micro)
+            emitter.each(0, rows, self.rows, micro)
 
-        emitter.each(columns, self.columns, panel)
+        emitter.each(0, columns, self.columns, panel)
 
     def _panel(self, base: Value, number: int, line: Value, width: int) -> Value:
         """Where the panel that begins with a line is."""
@@ -116,7 +116,7 @@ class _Dot:
             return held
 
         start = [zero] * (count + self.vectors * shifted)
-        held = emitter.repeat(0, fours, 1, start, step)
+        held = emitter.loop(0, fours, 1, start, step)
         for slot in range(count):
             value = held[slot]
             if shifted:
@@ -207,9 +207,9 @@ class _Pack:
                     with otherwise:
                         self._singly(source, (line, there), (k, left), goal)
 
-            emitter.each(fours, 1, four)
+            emitter.each(0, fours, 1, four)
 
-        emitter.each(count, self.width, panel)
+        emitter.each(0, count, self.width, panel)
 
     def _at(self, source: Value, line: Value, k: Value) -> Value:
         builder = self.emitter.builder
@@ -225,7 +225,7 @@ class _Pack:
             value = builder.load(place, I32, 1)
             emitter.store(value, emitter.at(goal, i))
 
-        emitter.each(self.width, 1, single)
+        emitter.each(0, self.width, 1, single)
 
     def _woven(self, source: Value, line: Value, k: Value, goal: Value) -> None:
         """Lines lie side by side: four vectors of them take turns."""
@@ -263,10 +263,10 @@ class _Pack:
                 where = self._at(source, builder.add(lines[0], i), builder.add(depth[0], j))
                 builder.store(builder.load(where, I8, 1), _byte(emitter, place, j), 1)
 
-            emitter.each(emitter.minimum(depth[1], i64(TOGETHER)), 1, byte)
+            emitter.each(0, builder.minimum(depth[1], i64(TOGETHER)), 1, byte)
 
-        emitter.each(self.width, 1, blank)
-        emitter.each(lines[1], 1, single)
+        emitter.each(0, self.width, 1, blank)
+        emitter.each(0, lines[1], 1, single)
 
 
 __all__ = ["TOGETHER", "emit"]

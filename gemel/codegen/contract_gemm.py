@@ -97,16 +97,16 @@ class _Gemm:
                 self._micro((bases[0], b), where, (start, depth), sums)
 
             def panel(j: Value) -> None:
-                emitter.each(rows, self.rows, lambda i: micro(i, j, bases[1]))
+                emitter.each(0, rows, self.rows, lambda i: micro(i, j, bases[1]))
 
             if self.windows and not self.direct:
                 self._by_panels(self.windows, bases, (column, columns), (start, depth), rows, micro)
             else:
-                emitter.each(columns, self.columns, panel)
+                emitter.each(0, columns, self.columns, panel)
             return []
 
         if self.split:
-            emitter.repeat(0, self.tiles.k, values["k_block"], [], block)
+            emitter.loop(0, self.tiles.k, values["k_block"], [], block)
         else:
             block(i64(0), [])
 
@@ -124,7 +124,7 @@ class _Gemm:
         together = windows.together * self.columns
 
         def group(j: Value) -> None:
-            count = emitter.minimum(builder.sub(columns[1], j), i64(together))
+            count = builder.minimum(builder.sub(columns[1], j), i64(together))
             first = builder.add(columns[0], j)
 
             def fill(w: Value) -> None:
@@ -133,13 +133,13 @@ class _Gemm:
 
             def row(i: Value) -> None:
                 emitter.each(
-                    count, self.columns, lambda w: micro(i, builder.add(j, w), windows.at(w))
+                    0, count, self.columns, lambda w: micro(i, builder.add(j, w), windows.at(w))
                 )
 
-            emitter.each(count, self.columns, fill)
-            emitter.each(rows, self.rows, row)
+            emitter.each(0, count, self.columns, fill)
+            emitter.each(0, rows, self.rows, row)
 
-        emitter.each(columns[1], together, group)
+        emitter.each(0, columns[1], together, group)
 
     @property
     def _width(self) -> Value:
@@ -224,7 +224,7 @@ class _Gemm:
 
     def _row_pointers(self, a: Value, row: Value, start: Value) -> list[Value]:
         """Where each row of the micro-tile starts; rows past the end repeat the last one."""
-        emitter, builder, stride = self.emitter, self.emitter.builder, self.a_stride
+        builder, stride = self.emitter.builder, self.a_stride
         if self.a_form == "packed":
             number = builder.udiv(row, i64(self.rows))
             begin = builder.mul(start, i64(self.rows))
@@ -235,7 +235,7 @@ class _Gemm:
         base = self.left.at(a, along)
         pointers = []
         for i in range(self.rows):
-            index = emitter.minimum(builder.add(row, i64(i)), last) if i else row
+            index = builder.minimum(builder.add(row, i64(i)), last) if i else row
             offset = builder.mul(index, stride) if self.a_form == "k" else index
             pointers.append(self.left.at(base, offset))
         return pointers
@@ -272,10 +272,10 @@ class _Gemm:
             return body
 
         if self.unroll == 1:
-            return emitter.repeat(0, depth[1], 1, start, steps(1))
+            return emitter.loop(0, depth[1], 1, start, steps(1))
         bulk = emitter.builder.and_(depth[1], i64(-self.unroll))
-        final = emitter.repeat(0, bulk, self.unroll, start, steps(self.unroll))
-        return emitter.repeat(bulk, depth[1], 1, final, steps(1))
+        final = emitter.loop(0, bulk, self.unroll, start, steps(self.unroll))
+        return emitter.loop(bulk, depth[1], 1, final, steps(1))
 
     def _steps(
         self,
@@ -390,6 +390,6 @@ class _Gemm:
         last = builder.sub(columns, i64(1))
         vector: Value = Constant(emitter.vector, "zeroinitializer")
         for lane in range(lanes):
-            index = emitter.minimum(i64(v * lanes + lane), last)
+            index = builder.minimum(i64(v * lanes + lane), last)
             vector = emitter.insert(vector, right.load(right.at(line, index), 1), lane)
         return vector

@@ -49,7 +49,7 @@ class _Pack:
                     self.reader.at(source, line), place, tiles.left(tiles.m, line, self.width)
                 )
 
-        emitter.each(count, self.width, panel)
+        emitter.each(0, count, self.width, panel)
 
     # -- lines side by side: every k is a short copy ----------------------------------------
 
@@ -58,9 +58,9 @@ class _Pack:
         whole = builder.icmp_signed("==", count, i64(self.width))
         with builder.if_else(whole) as (then, otherwise):
             with then:
-                emitter.repeat(0, self.tiles.k, 1, [], self._whole_line(source, place))
+                emitter.loop(0, self.tiles.k, 1, [], self._whole_line(source, place))
             with otherwise:
-                emitter.repeat(0, self.tiles.k, 1, [], self._short_line(source, place, count))
+                emitter.loop(0, self.tiles.k, 1, [], self._short_line(source, place, count))
 
     def _ends(self, source: Value, place: Value, k: Value) -> tuple[Value, Value]:
         emitter, builder = self.emitter, self.emitter.builder
@@ -91,14 +91,14 @@ class _Pack:
                 value = self.reader.load(self.reader.at(line, i), 1)
                 emitter.store(value, emitter.at(goal, i))
 
-            emitter.each(count, 1, element)
+            emitter.each(0, count, 1, element)
             zero = constant(emitter.dtype, 0)
 
             def blank(i: Value, _: list[Value]) -> list[Value]:
                 emitter.store(zero, emitter.at(goal, i))
                 return []
 
-            emitter.repeat(count, self.width, 1, [], blank)
+            emitter.loop(count, self.width, 1, [], blank)
             return []
 
         return body
@@ -114,7 +114,7 @@ class _Pack:
 
         whole = self.width // lanes * lanes
         if whole:
-            emitter.each(whole, lanes, group)
+            emitter.each(0, whole, lanes, group)
         if whole < self.width:
             start = builder.add(line, i64(whole))
             self._group(source, start, emitter.at(place, whole), self.width - whole)
@@ -126,10 +126,10 @@ class _Pack:
         last = builder.sub(self.tiles.m, i64(1))
         pointers = []
         for i in range(count):
-            bounded = emitter.minimum(builder.add(line, i64(i)), last)
+            bounded = builder.minimum(builder.add(line, i64(i)), last)
             pointers.append(self.reader.at(source, builder.mul(bounded, self.stride)))
-        emitter.repeat(0, whole, emitter.lanes, [], self._square(pointers, goal))
-        emitter.repeat(whole, self.tiles.k, 1, [], self._single(pointers, goal))
+        emitter.loop(0, whole, emitter.lanes, [], self._square(pointers, goal))
+        emitter.loop(whole, self.tiles.k, 1, [], self._single(pointers, goal))
 
     def _square(self, pointers: list[Value], goal: Value) -> Body:
         emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes

@@ -126,11 +126,17 @@ class Frame:
         return moved
 
     def loop(
-        self, start: Value, stop: Value, step: Value, carried: Sequence[Value], body: Body
+        self,
+        start: Value | int,
+        stop: Value | int,
+        step: Value | int,
+        carried: Sequence[Value],
+        body: Body,
     ) -> list[Value]:
         """Runs `body(index, carried)` for start, start + step, ... below stop; what it returns is
         carried to the next turn, and returned after the last."""
         builder = self.builder
+        start, stop, step = (i64(n) if isinstance(n, int) else n for n in (start, stop, step))
         before = builder.block
         inside = builder.append_basic_block()
         after = builder.append_basic_block()
@@ -150,3 +156,18 @@ class Frame:
             builder.phi(value.type, (value, before), (result, latch))
             for value, result in zip(carried, results, strict=True)
         ]
+
+    def each(
+        self,
+        start: Value | int,
+        stop: Value | int,
+        step: Value | int,
+        body: Callable[[Value], object],
+    ) -> None:
+        """Runs `body(index)` for start, start + step, ... below stop; carries nothing."""
+
+        def turn(index: Value, _: list[Value]) -> list[Value]:
+            body(index)
+            return []
+
+        self.loop(start, stop, step, [], turn)

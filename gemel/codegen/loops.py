@@ -80,16 +80,15 @@ class Nest(Frame):
             body(bases)
             return
 
-        def turn(index: Value, carried: list[Value]) -> list[Value]:
+        def turn(index: Value) -> None:
             inside = self.advance(bases, dimension, index)
             if dimension + 1 == stop:
                 body(inside)
             else:
                 extent = self.extents[dimension + 1]
                 self._walk(dimension + 1, stop, i64(0), extent, inside, body)
-            return []
 
-        self.loop(begin, end, i64(1), [], turn)
+        self.each(begin, end, 1, turn)
 
     def _mask(self, index: Value, stop: Value, lanes: int) -> Value:
         """The lanes of a vector at `index` that lie before `stop`."""
