@@ -60,22 +60,16 @@ class Emitter(Frame, Elements):
     """A kernel under construction, and memory of its own; all is about the dtype its first operand
     is computed in, `lanes` at a time."""
 
-    def __init__(
-        self, program: Program, target: Target, stack: int = 0, dtype: DType | None = None
-    ) -> None:
-        """`stack` elements are set aside, aligned to a vector. Raises `CompileError`.
-
-        `dtype`: what is computed in, if the first operand does not say so.
-        """
+    def __init__(self, program: Program, target: Target, dtype: DType) -> None:
+        """`dtype`: what is computed in. Raises `CompileError`."""
         super().__init__(program, target)
-        self.dtype = dtype or program.operands[0].dtype.compute
-        if dtype is None and not self.dtype.is_floating or self.dtype.compute is not self.dtype:
-            raise CompileError(f"no tiles are of {self.dtype}\n{program.text}")
-        self.lanes = target.width // self.dtype.itemsize
-        self.vector = register_type(self.dtype, self.lanes)
+        if dtype.kind not in "fiu" or dtype.compute is not dtype:
+            raise CompileError(f"no tiles are of {dtype}\n{program.text}")
+        self.dtype = dtype
+        self.lanes = target.width // dtype.itemsize
+        self.vector = register_type(dtype, self.lanes)
         #: Where the operands are.
         self.bases = self.enter()
-        self.stack: Any = self.reserve(stack) if stack else None
 
     def reserve(self, elements: int) -> Value:
         """So many elements on the stack, aligned to a vector; to be asked for at the start."""
@@ -134,9 +128,17 @@ class Emitter(Frame, Elements):
         arguments = [pointer, *(Constant(I32, flag) for flag in (0, 3, 1))]  # read, near, data
         self.builder.writing("llvm.prefetch.p0", arguments)
 
-    def mask(self, count: Value) -> Value:
-        """True in the first `count` lanes."""
-        return memory.first(self.builder, count, self.lanes)
+    def mask(self, count: Value, lanes: int | None = None) -> Value:
+        """True in the first `count` lanes, of as many as a vector has by default."""
+        return memory.first(self.builder, count, lanes or self.lanes)
+
+    def masks(self, count: Value, vectors: int, lanes: int) -> list[Value | None]:
+        """Which lanes of each of some vectors are among the first `count`; None for all of them,
+        where the machine has no masks."""
+        if not self.has_masks:
+            return [None] * vectors
+        starts = (self.builder.sub(count, i64(v * lanes)) for v in range(vectors))
+        return [self.mask(start, lanes) for start in starts]
 
     def finish(self, tile: Callable[[Value], object]) -> Module:
         """Does each tile of the range, and closes the function."""
@@ -146,12 +148,18 @@ class Emitter(Frame, Elements):
 
 
 class Reader(Elements):
-    """One of a product's two operands where it lies: read as the dtype that is computed in."""
+    """An operand where it lies; of each element that is read the value at `made` is computed."""
 
-    def __init__(self, emitter: Emitter, number: int) -> None:
+    def __init__(self, emitter: Emitter, number: int, made: int) -> None:
+        code = emitter.program.code
         self.emitter = emitter
         self.builder, self.lanes = emitter.builder, emitter.lanes
         self.dtype = emitter.program.operands[number].dtype
+        self.made = made
+        self.read = next(
+            p for p, step in enumerate(code) if step.name == "load" and step.attribute == number
+        )
+        self.steps = sorted(emitter.analysis.closure([made], known=self.read))
 
     #: As `load`, but as it is kept.
     kept = Elements.load
@@ -163,7 +171,7 @@ class Reader(Elements):
         mask: Value | None = None,
         other: Value | None = None,
     ) -> Value:
-        """As of any elements, but as what is computed in."""
+        """As of any elements, but what is made of them."""
         return self.converted(self.kept(pointer, lanes, mask, other))
 
     def gather(self, pointer: Value, offsets: Value) -> Value:
@@ -174,9 +182,21 @@ class Reader(Elements):
         return self.converted(found)
 
     def converted(self, value: Value) -> Value:
-        """What is kept as what is computed in."""
+        """What is made of what was read."""
+        if not self.steps:
+            return value
         emitter = self.emitter
-        return emitter.access.printer(value.type.lanes).cast(value, self.dtype, emitter.dtype)
+        given = {**emitter.fixed, self.read: value}
+        printer = emitter.access.printer(value.type.lanes)
+        return printer.emit(emitter.program.code, given=given, only=self.steps)[self.made]
+
+
+def sum_position(program: Program) -> int:
+    """Where the sum of a program in tiles stands. Raises `CompileError` where there is none."""
+    for position, step in enumerate(program.code):
+        if step.name == "reduce" and step.attribute == "sum":
+            return position
+    raise CompileError(f"only sums are done in tiles\n{program.text}")
 
 
 class Tiles:
@@ -212,9 +232,8 @@ class Epilogue:
 
     def __init__(self, emitter: Emitter) -> None:
         analysis = emitter.analysis
-        code = emitter.program.code
         self.emitter = emitter
-        self.sum = next(i for i, step in enumerate(code) if step.name == "reduce")
+        self.sum = sum_position(emitter.program)
         made = {*analysis.closure([self.sum]), *analysis.fixed()}
         self.steps = [p for p in sorted(analysis.live) if p not in made]
         self.bases: Bases = []
@@ -234,21 +253,13 @@ class Epilogue:
         """Finishes whole rows held in registers, `vectors` to a row."""
         emitter, builder = self.emitter, self.emitter.builder
         lanes = emitter.lanes
-        masks = self._masks(columns, vectors, lanes)
+        masks = emitter.masks(columns, vectors, lanes)
         for first in range(0, len(values), vectors):
             row = builder.add(where[0], i64(first // vectors))
             bases = emitter.advance(self.bases, ROWS, row)
             for v, mask in enumerate(masks):
                 place = builder.add(where[1], i64(v * lanes))
                 self._finish(values[first + v], Site(bases, place, lanes, mask))
-
-    def _masks(self, columns: Value, vectors: int, lanes: int) -> list[Value | None]:
-        """Which lanes of each vector of a row exist."""
-        emitter = self.emitter
-        if not emitter.has_masks:
-            return [None] * vectors
-        starts = (emitter.builder.sub(columns, i64(v * lanes)) for v in range(vectors))
-        return [memory.first(emitter.builder, start, lanes) for start in starts]
 
     def apply(
         self,
@@ -261,7 +272,7 @@ class Epilogue:
         """Finishes a block of sums, `width` a row; `rows`, `columns` are (first, how many)."""
         emitter, builder = self.emitter, self.emitter.builder
         lanes = min(lanes, width)
-        masks = self._masks(columns[1], width // lanes, lanes)
+        masks = emitter.masks(columns[1], width // lanes, lanes)
 
         def row(index: Value) -> tuple[Value, Bases]:
             line = emitter.at(sums, builder.mul(index, i64(width)))

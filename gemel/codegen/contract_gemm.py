@@ -8,11 +8,14 @@ Panels are either packed beforehand (`contract_pack`) or read where they lie.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from itertools import chain
+from typing import NamedTuple
 
+from gemel.codegen import memory
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Constant, Module, Value
-from gemel.codegen.contract_emit import Emitter, Epilogue, Reader, Tiles
+from gemel.codegen.contract_emit import Reader
+from gemel.codegen.contract_tile import Range, Tile
 from gemel.codegen.contract_windows import Windows
 from gemel.codegen.frame import Body, i64
 from gemel.codegen.program import INDEX, ROWS, Program
@@ -23,99 +26,84 @@ AHEAD = 16
 
 
 def emit(program: Program, target: Target) -> Module:
-    """The kernel of the schedule ``gemm ROWSxCOLUMNS a:FORM b:FORM [split|direct]``."""
+    """The kernel of the schedule ``gemm ROWSxCOLUMNS a:FORM b:FORM [split|direct|vnni]``."""
     return _Gemm(program, target).emit()
 
 
-class _Block:
-    """One micro-tile over one block of k: where it is and how much of it there is."""
+class _Block(NamedTuple):
+    """One micro-tile over one block of k: where its sums are kept, where it is, and how much of
+    `depth`, `rows` and `columns` there is."""
 
-    def __init__(
-        self,
-        sums: Value,
-        where: tuple[Value, Value],
-        depth: tuple[Value, Value],
-        rows: Value,
-        columns: Value,
-    ) -> None:
-        self.sums = sums
-        self.where = where
-        self.depth = depth
-        self.rows = rows
-        self.columns = columns
+    sums: Value
+    where: tuple[Value, Value]
+    depth: Range
+    rows: Value
+    columns: Value
 
 
-class _Gemm:
+class _Gemm(Tile):
     def __init__(self, program: Program, target: Target) -> None:
         words = program.schedule.split()
-        self.rows, self.columns = (int(word) for word in words[1].split("x"))
+        rows, columns = (int(word) for word in words[1].split("x"))
+        super().__init__(program, target, rows, columns)
         self.a_form, self.b_form = words[2][2:], words[3][2:].replace("-", " ")
         self.split = "split" in words
-        stack = 0 if self.split else self.rows * self.columns
-        self.emitter = emitter = Emitter(program, target, stack)
-        self.tiles, self.epilogue = Tiles(emitter), Epilogue(emitter)
-        self.left = Reader(emitter, 0)
-        self.vectors = self.columns // emitter.lanes
-        self.unroll = 2 if self.rows * self.vectors > 12 else 4
+        emitter = self.emitter
+        self.vectors = columns // emitter.lanes
+        self.unroll = 2 if rows * self.vectors > 12 else 4
         k = program.rank - 1
         #: From line to line, or from panel to panel; and along the other axis.
         self.a_stride = emitter.stride(0, k if self.a_form == "m" else ROWS)
         self.b_stride = emitter.stride(1, k if self.b_form == "n" else ROWS + 1)
+        #: Where sums are kept: for all tiles, or for one of them.
+        buffers = sum(operand.role != INDEX for operand in program.operands)
+        self.scratch = emitter.buffer(buffers) if self.split else emitter.reserve(rows * columns)
         #: What makes panels of b here; else they are made already, or not wanted.
         self.windows: Windows | None = None
         if self.b_form not in ("n", "packed"):
             #: Whether they are read where they lie: there are no more rows to read them for.
             self.direct = "direct" in words
-            self.windows = Windows(emitter, self.b_form, self.columns, self.direct)
+            reader = Reader(emitter, 1, self.sum.factors[1])
+            self.windows = Windows(emitter, reader, self.b_form, columns, self.direct)
+            #: What lies where panels of b were made here are the factors.
+            self.right = emitter
             self.b_form = "packed"
-        #: What lies where panels of b were made here is as it is computed in.
-        self.right: Emitter | Reader = emitter if self.windows else Reader(emitter, 1)
-        buffers = sum(operand.role != INDEX for operand in program.operands)
-        self.scratch: Any = emitter.buffer(buffers) if self.split else None
         #: Whether the columns past the end must not be read where b lies.
         self.guarded = self.b_form != "packed"
 
-    def emit(self) -> Module:
-        return self.emitter.finish(self._tile)
-
-    def _tile(self, tile: Value) -> None:
+    def fill(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
         emitter, builder, values = self.emitter, self.emitter.builder, self.tiles.values
-        bases, row, column = self.tiles.enter(tile)
-        self.epilogue.enter(bases)
-        rows = self.tiles.left(self.tiles.m, row, values["m_block"])
-        columns = self.tiles.left(self.tiles.n, column, values["n_block"])
         area = builder.mul(values["m_block"], values["n_block"])
-        home = emitter.at(self.scratch, builder.mul(tile, area)) if self.split else emitter.stack
+        home = emitter.at(self.scratch, builder.mul(tile, area)) if self.split else self.scratch
 
-        def block(start: Value, _: list[Value]) -> list[Value]:
-            depth = self.tiles.left(self.tiles.k, start, values["k_block"])
+        def block(start: Value) -> None:
+            depth = start, self.tiles.left(self.depth, start, values["k_block"])
 
             def micro(i: Value, j: Value, b: Value) -> None:
                 place = builder.add(builder.mul(j, values["m_block"]), builder.mul(i, self._width))
                 sums = emitter.at(home, place) if self.split else home
-                where = (builder.add(row, i), builder.add(column, j))
-                self._micro((bases[0], b), where, (start, depth), sums)
+                where = builder.add(rows[0], i), builder.add(columns[0], j)
+                self._micro((bases[0], b), where, depth, sums)
 
             def panel(j: Value) -> None:
-                emitter.each(0, rows, self.rows, lambda i: micro(i, j, bases[1]))
+                emitter.each(0, rows[1], self.rows, lambda i: micro(i, j, bases[1]))
 
             if self.windows and not self.direct:
-                self._by_panels(self.windows, bases, (column, columns), (start, depth), rows, micro)
+                self._by_panels(self.windows, bases, columns, depth, rows[1], micro)
             else:
-                emitter.each(0, columns, self.columns, panel)
-            return []
+                emitter.each(0, columns[1], self.columns, panel)
 
         if self.split:
-            emitter.loop(0, self.tiles.k, values["k_block"], [], block)
+            emitter.each(0, self.depth, values["k_block"], block)
         else:
-            block(i64(0), [])
+            block(i64(0))
 
     def _by_panels(
         self,
         windows: Windows,
         bases: Bases,
-        columns: tuple[Value, Value],
-        depth: tuple[Value, Value],
+        columns: Range,
+        depth: Range,
         rows: Value,
         micro: Callable[[Value, Value, Value], None],
     ) -> None:
@@ -149,7 +137,7 @@ class _Gemm:
         self,
         bases: tuple[Value, Value],
         where: tuple[Value, Value],
-        depth: tuple[Value, Value],
+        depth: Range,
         sums: Value,
     ) -> None:
         """One micro-tile over one block of k, then its epilogue if that was the last block."""
@@ -193,11 +181,12 @@ class _Gemm:
     def _is_last(self, block: _Block) -> Value:
         """Whether no further block of k follows."""
         builder = self.emitter.builder
-        return builder.icmp_signed("==", builder.add(*block.depth), self.tiles.k)
+        return builder.icmp_signed("==", builder.add(*block.depth), self.depth)
 
     def _from_memory(self, total: list[Value], block: _Block) -> None:
         """Stores the sums; then, if these are all, the epilogue."""
-        self._keep(total, block)
+        for place, value in zip(self._places(block.sums), total, strict=True):
+            self.emitter.store(value, place)
         if not self.split:
             return self._apply(block)
         with self.emitter.builder.if_then(self._is_last(block)):
@@ -205,14 +194,8 @@ class _Gemm:
 
     def _apply(self, block: _Block) -> None:
         """The epilogue, of sums that are kept."""
-        rows = (block.where[0], block.rows)
-        columns = (block.where[1], block.columns)
+        rows, columns = zip(block.where, (block.rows, block.columns), strict=True)
         self.epilogue.apply(block.sums, self.columns, rows, columns, self.emitter.lanes)
-
-    def _keep(self, total: list[Value], block: _Block) -> None:
-        """Stores the sums."""
-        for place, value in zip(self._places(block.sums), total, strict=True):
-            self.emitter.store(value, place)
 
     def _places(self, sums: Value) -> list[Value]:
         """Addresses of a micro-tile's vectors."""
@@ -222,34 +205,35 @@ class _Gemm:
             for v in range(self.vectors)
         ]
 
+    def _panel(self, number: int, base: Value, line: Value, start: Value) -> Value:
+        """Where the panel that begins with a line is, from a step on."""
+        builder, width = self.emitter.builder, i64((self.rows, self.columns)[number])
+        stride = self.emitter.stride(number, ROWS + number)
+        dtype = self.emitter.program.operands[number].dtype
+        far = builder.mul(builder.udiv(line, width), stride)
+        panel = memory.element(builder, base, far, dtype)
+        return (self.left, self.right)[number].at(panel, builder.mul(start, width))
+
     def _row_pointers(self, a: Value, row: Value, start: Value) -> list[Value]:
         """Where each row of the micro-tile starts; rows past the end repeat the last one."""
         builder, stride = self.emitter.builder, self.a_stride
         if self.a_form == "packed":
-            number = builder.udiv(row, i64(self.rows))
-            begin = builder.mul(start, i64(self.rows))
-            base = self.left.at(a, builder.add(builder.mul(number, stride), begin))
-            return [base]
+            return [self._panel(0, a, row, start)]
+        if self.a_form == "k":
+            return self.lines(0, self.left.at(a, start), row, self.rows)
+        base = self.left.at(a, builder.mul(start, stride))
         last = builder.sub(self.tiles.m, i64(1))
-        along = start if self.a_form == "k" else builder.mul(start, stride)
-        base = self.left.at(a, along)
-        pointers = []
-        for i in range(self.rows):
-            index = builder.minimum(builder.add(row, i64(i)), last) if i else row
-            offset = builder.mul(index, stride) if self.a_form == "k" else index
-            pointers.append(self.left.at(base, offset))
-        return pointers
+        further = (builder.minimum(builder.add(row, i64(i)), last) for i in range(1, self.rows))
+        return [self.left.at(base, index) for index in (row, *further)]
 
     def _panel_pointer(self, b: Value, column: Value, start: Value) -> Value:
         """Where the micro-tile's columns of b start."""
-        builder, stride = self.emitter.builder, self.b_stride
+        builder = self.emitter.builder
         if self.windows:
             return b
         if self.b_form == "packed":
-            number = builder.udiv(column, self._width)
-            begin = builder.mul(start, self._width)
-            return self.right.at(b, builder.add(builder.mul(number, stride), begin))
-        return self.right.at(b, builder.add(builder.mul(start, stride), column))
+            return self._panel(1, b, column, start)
+        return self.right.at(b, builder.add(builder.mul(start, self.b_stride), column))
 
     def _accumulate(
         self,
@@ -263,7 +247,7 @@ class _Gemm:
         start = self._initial(self._places(block.sums), depth[0])
         if self.windows and self.direct:
             return self._walked(self.windows, rows, panel, block, start)
-        masks = self._masks(columns)
+        masks = emitter.masks(columns, self.vectors, emitter.lanes) if columns else []
 
         def steps(count: int) -> Body:
             def body(k: Value, total: list[Value]) -> list[Value]:
@@ -271,11 +255,11 @@ class _Gemm:
 
             return body
 
-        if self.unroll == 1:
-            return emitter.loop(0, depth[1], 1, start, steps(1))
+        start += [Constant(emitter.vector, "zeroinitializer")] * len(self.sum.more) * self.vectors
         bulk = emitter.builder.and_(depth[1], i64(-self.unroll))
-        final = emitter.loop(0, bulk, self.unroll, start, steps(self.unroll))
-        return emitter.loop(bulk, depth[1], 1, final, steps(1))
+        middle = emitter.loop(0, bulk, self.unroll, start, steps(self.unroll))
+        final = emitter.loop(bulk, depth[1], 1, middle, steps(1))
+        return self.sum.settled(final, self.vectors)
 
     def _steps(
         self,
@@ -284,7 +268,7 @@ class _Gemm:
         k: Value,
         count: int,
         total: list[Value],
-        masks: list[Value],
+        masks: list[Value | None],
         columns: Value | None,
     ) -> list[Value]:
         """`count` lines of b, each times one column of a."""
@@ -306,12 +290,11 @@ class _Gemm:
 
     def _multiply(self, left: list[Value], right: list[Value], total: list[Value]) -> None:
         """One column of a times one line of b, added up."""
-        emitter = self.emitter
-        for i, place in enumerate(left):
-            value = emitter.splat(self.left.load(place, 1))
-            for v in range(self.vectors):
+        rows = (self.sum.row(self.left.load(place, 1)) for place in left)
+        for i, value in enumerate(chain(rows, self.sum.more)):
+            for v, other in enumerate(right):
                 slot = i * self.vectors + v
-                total[slot] = emitter.multiply_add(value, right[v], total[slot])
+                total[slot] = self.sum.added(total[slot], value, other)
 
     def _walked(
         self,
@@ -362,22 +345,12 @@ class _Gemm:
             inside = builder.block
         return [builder.phi(emitter.vector, (zero, before), (value, inside)) for value in loaded]
 
-    def _masks(self, columns: Value | None) -> list[Value]:
-        """One mask per vector where the machine has them."""
-        emitter = self.emitter
-        if columns is None or not emitter.has_masks:
-            return []
-        return [
-            emitter.mask(emitter.builder.sub(columns, i64(v * emitter.lanes)))
-            for v in range(self.vectors)
-        ]
-
     def _right(
         self,
         line: Value,
         skip: int,
         v: int,
-        masks: list[Value],
+        masks: list[Value | None],
         columns: Value | None,
     ) -> Value:
         """Vector `v` of the line of b `skip` elements after `line`."""
@@ -385,7 +358,7 @@ class _Gemm:
         right = self.right
         if columns is None:
             return right.load(right.at(line, skip + v * lanes))
-        if masks:
+        if masks[v]:
             return right.load(right.at(line, v * lanes), mask=masks[v])
         last = builder.sub(columns, i64(1))
         vector: Value = Constant(emitter.vector, "zeroinitializer")

@@ -100,7 +100,7 @@ def _form(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> str
 class Choice:
     """The kernels of one product and their tiling.
 
-    `kind` is ``"dot"``, ``"gemm"`` or ``"dot4"``; `rows` x `columns` is the micro-tile; `a_form`
+    `kind` is ``"dot"`` or ``"gemm"``; `rows` x `columns` is the micro-tile; `a_form`
     and `b_form` say whether the operand is read packed or where it lies (``"k"``, ``"m"``,
     ``"n"``); a tile is `m_block` x `n_block` of the result, `chunk` tiles are one call, k is cut
     every `k_block` (0: it is not cut). `direct`: windows are read where they lie, and no panels
@@ -139,11 +139,9 @@ class Choice:
     @property
     def schedule(self) -> str:
         """The main kernel's: `Program.schedule`."""
-        if self.kind == "dot4":
-            return f"dot4 {self.rows}x{self.columns} {self.extension}".rstrip()
         if self.kind == "dot":
             return f"dot {self.rows}x{self.columns}x{self.unroll}"
-        end = " split" if self.split else " direct" if self.direct else ""
+        end = " split" if self.split else " direct" if self.direct else self.extension
         return f"gemm {self.rows}x{self.columns} a:{self.a_form} b:{self.b_form}{end}"
 
     def __repr__(self) -> str:
@@ -251,8 +249,8 @@ def for_fours(target: Target, native: bool, m: int, n: int, k: int, batch: int) 
     lanes = target.width // 4
     vectors = min(2 if target.width == 64 else 1, -(-n // lanes))
     rows, vectors = _micro_tile(target, m, vectors, -(-depth // 4), 12 if native else 4)
-    choice = Choice("dot4", rows, vectors * lanes, "packed", "packed")
-    choice.extension = "vnni" if native else ""
+    choice = Choice("gemm", rows, vectors * lanes, "packed", "packed")
+    choice.extension = " vnni" if native else ""
     _tile(choice, m, n, batch, cost(m, n, depth, batch, None, target.width) / 4000)
     return choice
 

@@ -34,11 +34,13 @@ PAST = 16
 class Windows:
     """Where the elements of b lie, and how a panel of it is made."""
 
-    def __init__(self, emitter: Emitter, form: str, columns: int, direct: bool) -> None:
+    def __init__(
+        self, emitter: Emitter, reader: Reader, form: str, columns: int, direct: bool
+    ) -> None:
         """`direct`: no panels are wanted, but what `walk` gives."""
         way, *numbers = form.split()
         ways = {"rows": self._rows, "turned": self._turned, "gathered": self._gathered}
-        self.emitter, self.reader = emitter, Reader(emitter, 1)
+        self.emitter, self.reader = emitter, reader
         self.columns = columns
         self.runs, self.step = map(int, numbers or (0, 1))
         self.together = max(1, WIDE * emitter.lanes // columns)

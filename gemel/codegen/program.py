@@ -24,8 +24,6 @@ gemm ROWSxCOLUMNS a:F b:F   tiles of a sum of products kept in registers (`contr
                             how an operand lies
 dot ROWSxCOLUMNSxUNROLL     the same for few rows, vectors along k (`contract_dot`)
 pack WIDTH copy|turn        a copy into panels (`contract_pack`)
-dot4 ROWSxCOLUMNS           tiles of a sum of products of bytes in int32, four k at a time; the same
-pack4 WIDTH copy|turn       with panels of fours (`contract_fours`)
 =========================== ========================================================================
 
 A word behind the first two is a recipe from elsewhere (`schedules`).

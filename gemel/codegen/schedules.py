@@ -20,8 +20,6 @@ EMITTERS = {
     "gemm": "gemel.codegen.contract_gemm",
     "dot": "gemel.codegen.contract_dot",
     "pack": "gemel.codegen.contract_pack",
-    "dot4": "gemel.codegen.contract_fours",
-    "pack4": "gemel.codegen.contract_fours",
 }
 
 
