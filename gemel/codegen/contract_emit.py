@@ -259,7 +259,7 @@ class Epilogue:
             bases = emitter.advance(self.bases, ROWS, row)
             for v, mask in enumerate(masks):
                 place = builder.add(where[1], i64(v * lanes))
-                self._finish(values[first + v], Site(bases, place, lanes, mask))
+                self._finish(values[first + v], Site(emitter.access, bases, place, lanes, mask))
 
     def apply(
         self,
@@ -283,7 +283,7 @@ class Epilogue:
             for v, mask in enumerate(masks):
                 value = emitter.load(emitter.at(line, v * lanes), lanes)
                 place = builder.add(columns[0], i64(v * lanes))
-                self._finish(value, Site(bases, place, lanes, mask))
+                self._finish(value, Site(emitter.access, bases, place, lanes, mask))
 
         def short_row(index: Value) -> None:
             line, bases = row(index)
@@ -291,7 +291,7 @@ class Epilogue:
             def element(column: Value) -> None:
                 place = builder.add(columns[0], column)
                 value = emitter.load(emitter.at(line, column), 1)
-                self._finish(value, Site(bases, place, 1, None))
+                self._finish(value, Site(emitter.access, bases, place, 1, None))
 
             emitter.each(0, columns[1], 1, element)
 

@@ -5,7 +5,7 @@ A dtype computed in another one is only loaded, selected, gathered, cast and sto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gemel import dtype as dtypes
@@ -39,6 +39,9 @@ _COMPARISONS = {
     "greater": ">",
     "greater_equal": ">=",
 }
+#: What reaches beyond values, and what of that writes.
+BEYOND = frozenset(("load", "scalar", "gather", "scan", "check"))
+WRITES = frozenset(("store", "scatter_add"))
 _FLOATING = {"add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv"}
 _INTEGER = {"add": "add", "subtract": "sub", "multiply": "mul"}
 _BOOLEAN = {"add": "or", "multiply": "and", "subtract": "xor", "maximum": "or", "minimum": "and"}
@@ -64,25 +67,18 @@ class Printer:
     def emit(
         self,
         instructions: Sequence[Instruction],
-        load: Callable[[int], Value] | None = None,
-        scalar: Callable[[int], Value] | None = None,
-        store: Callable[[int, Value], None] | None = None,
+        place: Any = None,
         given: dict[int, Value] | None = None,
-        *,
-        gather: Callable[[int, int, Value], Value] | None = None,
-        scatter: Callable[[int, int, Value, Value], None] | None = None,
-        check: Callable[[Value], None] | None = None,
-        scan: Callable[[int, Value], Value] | None = None,
         only: Iterable[int] | None = None,
     ) -> list[Value]:
         """Values of the instructions, by position (None for those not computed).
 
-        `load(operand)` and `scalar(number)` give values in register form, of one lane or all;
-        `store(operand, value)` takes one with all lanes. `gather(operand, extra, index)`,
-        `scatter(operand, extra, index, value)`, `check(value)` and `scan(position, value)` serve
-        the instructions of these names. `given` holds values known beforehand, which are not
-        computed again. `only` names the positions to compute (default all). Whatever writes is done
-        last, in program order, so that an output may be the same memory as an input.
+        What reaches beyond values is asked of `place`, by the method of the instruction's name,
+        with its attribute (of a scan: its position) and arguments: `load`, `scalar` and `gather`
+        give values in register form, of one lane or all, `scan` one of all, `store`, `scatter_add`
+        and `check` nothing. `given` holds values known beforehand, which are not computed again.
+        `only` names the positions to compute (default all). Whatever writes is done last, in
+        program order, so that an output may be the same memory as an input.
         """
         values: list[Any] = [None] * len(instructions)
         for position, value in (given or {}).items():
@@ -94,32 +90,21 @@ class Printer:
             if values[position] is not None:
                 continue
             step = instructions[position]
-            name = step.name
-            attribute: Any = step.attribute
-            if name in ("store", "scatter_add"):
+            if step.name in WRITES:
                 last.append(step)
-            elif name == "load":
-                values[position] = load(attribute)  # type: ignore[misc]
-            elif name == "scalar":
-                values[position] = scalar(attribute)  # type: ignore[misc]
-            elif name == "gather":
-                index = self._values[step.arguments[0]]  # one for all lanes may stay one
-                values[position] = gather(*attribute, index)  # type: ignore[misc, call-arg]
-            elif name == "scan":
-                values[position] = scan(position, self._wide(step, 0))  # type: ignore[misc]
-            elif name == "check":
-                check(self._wide(step, 0))  # type: ignore[misc]
+            elif step.name in BEYOND:
+                attribute = position if step.name == "scan" else step.attribute
+                values[position] = self._asked(place, step, attribute)
             else:
                 values[position] = self._compute(step)
         for step in last:
-            attribute = step.attribute
-            if step.name == "store":
-                store(attribute, self._wide(step, 0))  # type: ignore[misc]
-            else:
-                index, value = self._wide(step, 0), self._wide(step, 1)
-                scatter(*attribute, index, value)  # type: ignore[misc, call-arg]
+            self._asked(place, step, step.attribute)
         self._code, self._values = outer
         return values
+
+    def _asked(self, place: Any, step: Instruction, attribute: object) -> Any:
+        """What `place` has to say."""
+        return getattr(place, step.name)(attribute, *(self._values[a] for a in step.arguments))
 
     # -- one instruction ------------------------------------------------------------------------
 

@@ -55,10 +55,9 @@ class Frame:
                     self.access.strides[operand, dimension] = self.integer(place)
         start = program.integers - program.extra
         self.access.extra = [self.integer(start + number) for number in range(program.extra)]
-        values = self.access.printer(1).emit(
-            program.code, scalar=self._scalar, only=analysis.fixed()
-        )
-        self.fixed = {p: values[p] for p in analysis.fixed()}
+        fixed = analysis.fixed()
+        values = self.access.printer(1).emit(program.code, self, only=fixed)
+        self.fixed = {p: values[p] for p in fixed}
         return [self._base(i) if i in used else None for i in range(len(program.operands))]
 
     def _used(self) -> set[int]:
@@ -96,7 +95,8 @@ class Frame:
         pointer = self.builder.gep(Value(POINTER, "%buffers"), i64(place), POINTER)
         return self.builder.load(pointer, POINTER, 8)
 
-    def _scalar(self, place: int) -> Value:
+    def scalar(self, place: int) -> Value:
+        """A run-time scalar."""
         dtype = self.program.scalars[place]
         value = self.integer(self.program.integers + place)
         if dtype.kind == "f":
