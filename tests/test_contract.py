@@ -383,7 +383,8 @@ def test_unknown_schedules_are_refused() -> None:
         product, _ = in_loops(plain(dtype), (1, 1, 1), (1, 0, 0), (1, 0, 0), [(1, 1, 0, 0)])
         schedule = "guess 6" if dtype is float32 else "gemm 1x4 a:k b:n"
         with pytest.raises(GemelError, match=told):
-            compile_program(product.scheduled(schedule, extra=5), targets.TARGETS["generic"])
+            bad = product._replace(schedule=schedule, extra=5)
+            compile_program(bad, targets.TARGETS["generic"])
 
 
 def test_cost_grows_with_work() -> None:
@@ -442,7 +443,7 @@ def test_other_terms_in_tiles(name: str, dtype: DType) -> None:
         for m, n, k in ((3, 7, 5), (20, 33, 40), (70, 65, 9)):
             strides = (k if lasts[0] == "k" else m, 0, 0), (n if lasts[1] == "n" else k, 0, 0)
             product, integers = in_loops(plain(dtype, *lasts), (m, n, k), *strides, [(n, 1, 0, 0)])
-            program = product.scheduled(product.schedule, code=other_terms(name, dtype))
+            program = product._replace(code=other_terms(name, dtype))
             generator = numpy.random.default_rng(k)
             a, b = (generator.integers(-9, 9, size).astype(dtype.name) for size in ((m, k), (k, n)))
             pairs = a[:, :, None], b[None]
@@ -462,6 +463,6 @@ def test_other_terms_in_tiles(name: str, dtype: DType) -> None:
 
 def test_dot_products_are_of_products() -> None:
     product, _ = in_loops(plain(float32, "k", "k"), (1, 1, 1), (1, 0, 0), (1, 0, 0), [(1, 1, 0, 0)])
-    bad = product.scheduled("dot 1x4x1", extra=5, code=other_terms("larger", float32))
+    bad = product._replace(schedule="dot 1x4x1", extra=5, code=other_terms("larger", float32))
     with pytest.raises(CompileError, match="products"):
         compile_program(bad, targets.TARGETS["generic"])

@@ -179,6 +179,6 @@ def test_what_is_no_byte_is_refused() -> None:
         Operand(float32, o.role, o.stride, o.varies, (2 + i, 4), 4)
         for i, o in enumerate(program.operands)
     )
-    bad = program.scheduled("gemm 4x16 a:packed b:packed", operands, 5)
+    bad = program._replace(schedule="gemm 4x16 a:packed b:packed", operands=operands, extra=5)
     with pytest.raises(CompileError, match="only bytes"):
         compile_program(bad, targets.TARGETS[NAMES[0]])

@@ -207,8 +207,12 @@ class _Planner:
         if choice.split:
             partial = extent * choice.m_block * choice.n_block
             buffers = [*buffers, (self._reserve(partial), 0)]
-        extra = self.program.extra + len(TILES)
-        made = self.program.scheduled(choice.schedule, operands, extra, self.code)
+        made = self.program._replace(
+            schedule=choice.schedule,
+            operands=operands,
+            extra=self.program.extra + len(TILES),
+            code=self.code,
+        )
         step = StepPlan(made, buffers, integers, extent, choice.chunk)
         if made.scalars:
             step.scalars = len(integers)
