@@ -30,18 +30,11 @@ _EXACT = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "rint": "rint", "tru
 #: Whole numbers, where C leaves something undefined. T is the type, U an unsigned one, N its bits.
 _WHOLE = {
     "divide": "return b == 0 ? 0 : b == -1 ? (T)(0 - (U)a) : (T)(a / b);",
-    "remainder": """const T rest = b == 0 || b == -1 ? 0 : (T)(a % b);
-    return rest != 0 && (rest < 0) != (b < 0) ? (T)(rest + b) : rest;""",
-    "floor_divide": """const T quotient = divide_D(a, b);
-    const bool below = b != 0 && (T)((U)quotient * (U)b) != a && (a < 0) != (b < 0);
-    return below ? (T)(quotient - 1) : quotient;""",
     "shift_left": "return (U)b < N ? (T)((U)a << b) : 0;",
     "shift_right": "return (U)b < N ? (T)(a >> b) : a < 0 ? -1 : 0;",
 }
 _NATURAL = {
     "divide": "return b == 0 ? 0 : a / b;",
-    "remainder": "return b == 0 ? 0 : a % b;",
-    "floor_divide": "return b == 0 ? 0 : a / b;",
     "shift_left": _WHOLE["shift_left"],
     "shift_right": "return (U)b < N ? (T)(a >> b) : 0;",
 }
@@ -109,11 +102,9 @@ class Unit:
         full = f"{name}_{dtype}"
         if full not in self.functions:
             signed = dtype.kind == "i"
-            if name == "floor_divide" and signed:
-                self.whole("divide", dtype)
             made = kind(dtype)
             meant = {"T": made, "U": _unsigned(dtype), "N": str(8 * dtype.itemsize)}
-            body = (_WHOLE if signed else _NATURAL)[name].replace("_D", f"_{dtype}")
+            body = (_WHOLE if signed else _NATURAL)[name]
             body = re.sub(r"\b[TUN]\b", lambda found: meant[found.group()], body)
             self.functions[full] = f"static {made} {full}({made} a, {made} b) {{\n    {body}\n}}\n"
         return full
@@ -255,7 +246,9 @@ class Values:
             return (
                 f"({made})(({wide}){a} << {b})" if name == "shift_left" else f"({made})({a} >> {b})"
             )
-        return f"{self.unit.whole(name, dtype)}({a}, {b})"
+        known = name in _WHOLE
+        function = self.unit.whole(name, dtype) if known else self.unit.expanded(name, dtype, dtype)
+        return f"{function}({a}, {b})"
 
     def cast(self, a: str, given: DType, found: DType) -> str:
         """As NumPy's astype; two bytes are rounded to once."""

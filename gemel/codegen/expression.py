@@ -47,6 +47,13 @@ _INTEGER = {"add": "add", "subtract": "sub", "multiply": "mul"}
 _BOOLEAN = {"add": "or", "multiply": "and", "subtract": "xor", "maximum": "or", "minimum": "and"}
 _BITS = {"bit_and": "and", "bit_or": "or", "bit_xor": "xor"}
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "rint": "roundeven", "trunc": "trunc"}
+#: The methods of instructions that are printed alike.
+_FAMILIES = {
+    **dict.fromkeys(("add", "subtract", "multiply"), "_arithmetic"),
+    **dict.fromkeys(_ROUNDING, "_rounding"),
+    **dict.fromkeys(("maximum", "minimum"), "_extreme"),
+    **dict.fromkeys(("shift_left", "shift_right"), "_shift"),
+}
 
 
 class Printer:
@@ -122,7 +129,7 @@ class Printer:
         if step.name == "constant":
             return constant(step.dtype, step.attribute)
         arguments = [self._wide(step, number) for number in range(len(step.arguments))]
-        method = getattr(self, "_" + step.name, None)
+        method = getattr(self, _FAMILIES.get(step.name, "_" + step.name), None)
         if method is not None:
             found: Value = method(step, *arguments)
             return found
@@ -130,10 +137,6 @@ class Printer:
             return self._compare(step.name, self._dtype(step), *arguments)
         if step.name in _BITS:
             return self.builder.binary(_BITS[step.name], *arguments)
-        if step.name in _ROUNDING:
-            return self._rounding(step, arguments[0])
-        if step.name in ("add", "subtract", "multiply"):
-            return self._arithmetic(step, *arguments)
         return self._expanded(step, arguments)
 
     def _expanded(self, step: Instruction, arguments: list[Value]) -> Value:
@@ -239,15 +242,10 @@ class Printer:
             return self._expanded(step, [a, b, c])
         return self.builder.intrinsic(f"llvm.fma.{a.type.suffix}", a.type, [a, b, c])
 
-    def _maximum(self, step: Instruction, a: Value, b: Value) -> Value:
-        return self._extreme(step, "greater", a, b)
-
-    def _minimum(self, step: Instruction, a: Value, b: Value) -> Value:
-        return self._extreme(step, "less", a, b)
-
-    def _extreme(self, step: Instruction, name: str, a: Value, b: Value) -> Value:
+    def _extreme(self, step: Instruction, a: Value, b: Value) -> Value:
         if step.dtype.kind == "b":
             return self.builder.binary(_BOOLEAN[step.name], a, b)
+        name = "greater" if step.name == "maximum" else "less"
         return extreme(self.builder, step.dtype, name, a, b)
 
     def _isnan(self, step: Instruction, a: Value) -> Value:
@@ -309,43 +307,10 @@ class Printer:
             return builder.trunc(builder.fptosi(quotient, widened(I32, self.lanes)), a.type)
         return (builder.fptosi if signed else builder.fptoui)(quotient, a.type)
 
-    def _floor_divide(self, step: Instruction, a: Value, b: Value) -> Value:
-        if step.dtype.kind == "f":
-            return self._expanded(step, [a, b])
-        quotient = self._quotient(step.dtype, a, b)
-        if step.dtype.kind != "i":
-            return quotient
-        wrong = self._wrong_sign(step.dtype, self._rest(step.dtype, a, b, quotient), b)
-        less = self.builder.sub(quotient, self._constant(step.dtype, 1))
-        return self.builder.select(wrong, less, quotient)
-
-    def _remainder(self, step: Instruction, a: Value, b: Value) -> Value:
-        if step.dtype.kind == "f":
-            return self._expanded(step, [a, b])
-        rest = self._rest(step.dtype, a, b, self._quotient(step.dtype, a, b))
-        if step.dtype.kind != "i":
-            return rest
-        wrong = self._wrong_sign(step.dtype, rest, b)
-        return self.builder.select(wrong, self.builder.add(rest, b), rest)
-
-    def _rest(self, dtype: DType, a: Value, b: Value, quotient: Value) -> Value:
-        zero = self._constant(dtype, 0)
-        rest = self.builder.sub(a, self.builder.mul(quotient, b))
-        return self.builder.select(self.builder.icmp_signed("==", b, zero), zero, rest)
-
-    def _wrong_sign(self, dtype: DType, rest: Value, b: Value) -> Value:
-        zero = self._constant(dtype, 0)
-        opposite = self.builder.icmp_signed("<", self.builder.xor(rest, b), zero)
-        return self.builder.and_(opposite, self.builder.icmp_signed("!=", rest, zero))
-
-    def _shift_left(self, step: Instruction, a: Value, b: Value) -> Value:
-        return self._shift(step, a, b, "shl")
-
-    def _shift_right(self, step: Instruction, a: Value, b: Value) -> Value:
-        return self._shift(step, a, b, "ashr" if step.dtype.kind == "i" else "lshr")
-
-    def _shift(self, step: Instruction, a: Value, b: Value, name: str) -> Value:
+    def _shift(self, step: Instruction, a: Value, b: Value) -> Value:
         """Shifts by the width or more give 0, or the sign; LLVM leaves them undefined."""
+        right = "ashr" if step.dtype.kind == "i" else "lshr"
+        name = "shl" if step.name == "shift_left" else right
         amount = self._code[step.arguments[1]]
         bits = 8 * step.dtype.itemsize
         if amount.name == "constant" and 0 <= amount.attribute < bits:  # type: ignore[operator]
