@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Constant, Module, Value
-from gemel.codegen.contract_emit import Elements
-from gemel.codegen.contract_tile import Range, Tile
+from gemel.codegen.contract_emit import Elements, Range
+from gemel.codegen.contract_tile import Tile
 from gemel.codegen.frame import i64
 from gemel.codegen.program import Program
 from gemel.codegen.target import Target

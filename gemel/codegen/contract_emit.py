@@ -5,9 +5,8 @@ Nothing here knows how a product is tiled; `contract_gemm`, `contract_dot` and `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from typing import Any
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site
@@ -18,6 +17,9 @@ from gemel.codegen.registers import register_type, shuffle_mask, splat
 from gemel.codegen.target import Target
 from gemel.dtype import DType
 from gemel.errors import CompileError
+
+#: The first of some rows or columns, and how many there are.
+Range = tuple[Value, Value]
 
 #: What follows is written out for every vector of a micro-tile up to this many instructions.
 MOST_REPEATED = 200
@@ -251,53 +253,36 @@ class Epilogue:
         self, values: list[Value], vectors: int, where: tuple[Value, Value], columns: Value
     ) -> None:
         """Finishes whole rows held in registers, `vectors` to a row."""
-        emitter, builder = self.emitter, self.emitter.builder
-        lanes = emitter.lanes
-        masks = emitter.masks(columns, vectors, lanes)
+        lanes = self.emitter.lanes
+        masks = self.emitter.masks(columns, vectors, lanes)
         for first in range(0, len(values), vectors):
-            row = builder.add(where[0], i64(first // vectors))
-            bases = emitter.advance(self.bases, ROWS, row)
-            for v, mask in enumerate(masks):
-                place = builder.add(where[1], i64(v * lanes))
-                self._finish(values[first + v], Site(emitter.access, bases, place, lanes, mask))
+            bases = self._bases(self.emitter.builder.add(where[0], i64(first // vectors)))
+            self._row(iter(values[first : first + vectors]), bases, where[1], masks, lanes)
 
-    def apply(
-        self,
-        sums: Value,
-        width: int,
-        rows: tuple[Value, Value],
-        columns: tuple[Value, Value],
-        lanes: int,
-    ) -> None:
-        """Finishes a block of sums, `width` a row; `rows`, `columns` are (first, how many)."""
+    def apply(self, sums: Value, width: int, rows: Range, columns: Range, lanes: int) -> None:
+        """Finishes a block of sums, `width` a row."""
         emitter, builder = self.emitter, self.emitter.builder
         lanes = min(lanes, width)
         masks = emitter.masks(columns[1], width // lanes, lanes)
 
-        def row(index: Value) -> tuple[Value, Bases]:
-            line = emitter.at(sums, builder.mul(index, i64(width)))
-            return line, emitter.advance(self.bases, ROWS, builder.add(rows[0], index))
-
         def whole_row(index: Value) -> None:
-            line, bases = row(index)
-            for v, mask in enumerate(masks):
-                value = emitter.load(emitter.at(line, v * lanes), lanes)
-                place = builder.add(columns[0], i64(v * lanes))
-                self._finish(value, Site(emitter.access, bases, place, lanes, mask))
+            line = emitter.at(sums, builder.mul(index, i64(width)))
+            values = (emitter.load(emitter.at(line, at), lanes) for at in range(0, width, lanes))
+            bases = self._bases(builder.add(rows[0], index))
+            self._row(values, bases, columns[0], masks, lanes)
 
         def short_row(index: Value) -> None:
-            line, bases = row(index)
+            line = emitter.at(sums, builder.mul(index, i64(width)))
+            bases = self._bases(builder.add(rows[0], index))
 
             def element(column: Value) -> None:
-                place = builder.add(columns[0], column)
                 value = emitter.load(emitter.at(line, column), 1)
-                self._finish(value, Site(emitter.access, bases, place, 1, None))
+                self._row(iter([value]), bases, builder.add(columns[0], column), [None], 1)
 
             emitter.each(0, columns[1], 1, element)
 
         if emitter.has_masks:
-            emitter.each(0, rows[1], 1, whole_row)
-            return
+            return emitter.each(0, rows[1], 1, whole_row)
         whole = builder.icmp_signed("==", columns[1], i64(width))
         with builder.if_else(whole) as (then, otherwise):
             with then:
@@ -305,7 +290,21 @@ class Epilogue:
             with otherwise:
                 emitter.each(0, rows[1], 1, short_row)
 
-    def _finish(self, value: Value, site: Site) -> None:
-        """What follows, for the sums of one site."""
-        given: dict[int, Any] = {**self.emitter.fixed, self.sum: value}
-        self.emitter.access.print(self.steps, site, given)
+    def _bases(self, row: Value) -> Bases:
+        """Where the operands are in a row."""
+        return self.emitter.advance(self.bases, ROWS, row)
+
+    def _row(
+        self,
+        values: Iterator[Value],
+        bases: Bases,
+        column: Value,
+        masks: list[Value | None],
+        lanes: int,
+    ) -> None:
+        """What follows, for the sums of a row from a column on."""
+        emitter = self.emitter
+        for v, (value, mask) in enumerate(zip(values, masks, strict=True)):
+            place = emitter.builder.add(column, i64(v * lanes))
+            site = Site(emitter.access, bases, place, lanes, mask)
+            emitter.access.print(self.steps, site, {**emitter.fixed, self.sum: value})

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Module, Value
-from gemel.codegen.contract_emit import Elements, Emitter, Epilogue, Tiles, sum_position
+from gemel.codegen.contract_emit import (
+    Elements,
+    Emitter,
+    Epilogue,
+    Range,
+    Tiles,
+    sum_position,
+)
 from gemel.codegen.contract_sum import sum_of
 from gemel.codegen.frame import i64
 from gemel.codegen.program import ROWS, Program
 from gemel.codegen.target import Target
-
-#: The first of some rows or columns, and how many there are.
-Range = tuple[Value, Value]
 
 
 class Tile:
