@@ -117,10 +117,8 @@ class _Planner:
                 dtype = self._packed(number)
                 operands[number] = Operand(dtype, INPUT, kind, True, panel, self.together)
                 self.code = _loads(self.code, number, dtype)
-        self._product(choice, tuple(operands), buffers)
-        self.found[-1].cost = cost(*sizes, self.dtype, self.target.width)
-        for each in self.found:
-            each.scratch = self.scratch
+        estimate = cost(*sizes, self.dtype, self.target.width)
+        self._product(choice, tuple(operands), buffers, estimate)
         return self.found
 
     def _choice(self, sizes: tuple[int, int, int, int]) -> Choice:
@@ -181,10 +179,10 @@ class _Planner:
         chunk = maximum(1, extent * PACKED_TILE // maximum(whole, 1))
         kept = self.program.operands[number].dtype
         copies = _copies(kept, self._packed(number), width, turn, self.together)
-        step = StepPlan(copies, [(number, 0), (panels_of, 0)], integers, extent, chunk)
-        step.packs = number
-        step.cost = 100 + whole // 10
         if self.k:
+            buffers = [(number, 0), (panels_of, 0)]
+            step = StepPlan(copies, buffers, integers, extent, chunk)
+            step = step._replace(packs=number, scratch=self.scratch, cost=100 + whole // 10)
             self.found.append(step)
         inner = self.extents[k:]
         along = [width * self.together * product(inner[i + 1 :]) for i in range(len(inner))]
@@ -194,7 +192,11 @@ class _Planner:
         return panels_of
 
     def _product(
-        self, choice: Choice, operands: tuple[Operand, ...], buffers: list[tuple[int, int]]
+        self,
+        choice: Choice,
+        operands: tuple[Operand, ...],
+        buffers: list[tuple[int, int]],
+        estimate: int,
     ) -> None:
         """The main step."""
         m_tiles = -(-self.m // choice.m_block)
@@ -213,11 +215,10 @@ class _Planner:
             extra=self.program.extra + len(TILES),
             code=self.code,
         )
-        step = StepPlan(made, buffers, integers, extent, choice.chunk)
-        if made.scalars:
-            step.scalars = len(integers)
-            integers += [0] * len(made.scalars)
-        self.found.append(step)
+        scalars = len(integers) if made.scalars else -1
+        integers += [0] * len(made.scalars)
+        step = StepPlan(made, buffers, integers, extent, choice.chunk, scalars)
+        self.found.append(step._replace(scratch=self.scratch, cost=estimate))
 
 
 def _loads(code: tuple[Instruction, ...], number: int, dtype: DType) -> tuple[Instruction, ...]:

@@ -107,34 +107,13 @@ class Choice:
     made. `extension`: what of the machine is used besides the target's.
     """
 
-    __slots__ = (
-        "a_form",
-        "b_form",
-        "chunk",
-        "columns",
-        "direct",
-        "extension",
-        "k_block",
-        "kind",
-        "m_block",
-        "n_block",
-        "rows",
-        "split",
-        "unroll",
-    )
-
     def __init__(self, kind: str, rows: int, columns: int, a_form: str, b_form: str) -> None:
         self.kind = kind
-        self.rows = rows
-        self.columns = columns
-        self.a_form = a_form
-        self.b_form = b_form
-        self.unroll = 1
-        self.split = False
-        self.direct = False
-        self.extension = ""
-        self.k_block = 0
-        self.m_block = self.n_block = self.chunk = 1
+        self.rows, self.columns = rows, columns
+        self.a_form, self.b_form = a_form, b_form
+        self.unroll = self.m_block = self.n_block = self.chunk = 1
+        self.split = self.direct = False
+        self.extension, self.k_block = "", 0
 
     @property
     def schedule(self) -> str:
@@ -149,9 +128,7 @@ class Choice:
         return f"Choice({self.schedule!r}, tile {tile}, {self.chunk} a call)"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Choice) and all(
-            getattr(self, name) == getattr(other, name) for name in self.__slots__
-        )
+        return isinstance(other, Choice) and vars(self) == vars(other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -411,7 +388,7 @@ def _up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
-class StepPlan:
+class StepPlan(NamedTuple):
     """One step of a product: a kernel and what it is called with.
 
     `buffers` are (whose, byte offset) pairs: the number of one of the product's operands (index
@@ -423,35 +400,15 @@ class StepPlan:
     which the product needs, each aligned to 64.
     """
 
-    __slots__ = (
-        "buffers",
-        "chunk",
-        "cost",
-        "extent",
-        "integers",
-        "packs",
-        "program",
-        "scalars",
-        "scratch",
-    )
-
-    def __init__(
-        self,
-        program: Program,
-        buffers: list[tuple[int, int]],
-        integers: list[int],
-        extent: int,
-        chunk: int,
-    ) -> None:
-        self.program = program
-        self.buffers = buffers
-        self.integers = integers
-        self.extent = extent
-        self.chunk = chunk
-        self.scalars = -1
-        self.packs = -1
-        self.scratch: Sequence[int] = ()
-        self.cost = 0  # nanoseconds on one core
+    program: Program
+    buffers: list[tuple[int, int]]
+    integers: list[int]
+    extent: int
+    chunk: int
+    scalars: int = -1
+    packs: int = -1
+    scratch: Sequence[int] = ()
+    cost: int = 0  # nanoseconds on one core
 
     def __repr__(self) -> str:
         return f"StepPlan({self.program.schedule!r}, {self.extent} tiles by {self.chunk})"

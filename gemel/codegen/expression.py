@@ -26,32 +26,21 @@ from gemel.codegen.assembly import (
 )
 from gemel.codegen.program import Instruction
 from gemel.codegen.registers import constant, register_type, splat
+from gemel.codegen.spelling import ARITHMETIC, COMPARISONS, EXTREMES, ROUNDING
 from gemel.codegen.target import PORTABLE, Target
 from gemel.dtype import DType
 
 __all__ = ["Printer", "extreme"]
 
-_COMPARISONS = {
-    "equal": "==",
-    "not_equal": "!=",
-    "less": "<",
-    "less_equal": "<=",
-    "greater": ">",
-    "greater_equal": ">=",
-}
 #: What reaches beyond values, and what of that writes.
 BEYOND = frozenset(("load", "scalar", "gather", "scan", "check"))
 WRITES = frozenset(("store", "scatter_add"))
-_FLOATING = {"add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv"}
-_INTEGER = {"add": "add", "subtract": "sub", "multiply": "mul"}
-_BOOLEAN = {"add": "or", "multiply": "and", "subtract": "xor", "maximum": "or", "minimum": "and"}
-_BITS = {"bit_and": "and", "bit_or": "or", "bit_xor": "xor"}
-_ROUNDING = {"floor": "floor", "ceil": "ceil", "rint": "roundeven", "trunc": "trunc"}
 #: The methods of instructions that are printed alike.
 _FAMILIES = {
-    **dict.fromkeys(("add", "subtract", "multiply"), "_arithmetic"),
-    **dict.fromkeys(_ROUNDING, "_rounding"),
-    **dict.fromkeys(("maximum", "minimum"), "_extreme"),
+    **dict.fromkeys(ARITHMETIC, "_arithmetic"),
+    **dict.fromkeys(COMPARISONS, "_compared"),
+    **dict.fromkeys(ROUNDING, "_rounding"),
+    **dict.fromkeys(EXTREMES, "_extreme"),
     **dict.fromkeys(("shift_left", "shift_right"), "_shift"),
 }
 
@@ -133,10 +122,6 @@ class Printer:
         if method is not None:
             found: Value = method(step, *arguments)
             return found
-        if step.name in _COMPARISONS:
-            return self._compare(step.name, self._dtype(step), *arguments)
-        if step.name in _BITS:
-            return self.builder.binary(_BITS[step.name], *arguments)
         return self._expanded(step, arguments)
 
     def _expanded(self, step: Instruction, arguments: list[Value]) -> Value:
@@ -194,12 +179,15 @@ class Printer:
         return builder.phi(a.type, *results)
 
     def _arithmetic(self, step: Instruction, a: Value, b: Value) -> Value:
-        kind = step.dtype.kind
-        names = _FLOATING if kind == "f" else _BOOLEAN if kind == "b" else _INTEGER
-        return self.builder.binary(names[step.name], a, b)
+        kind, spelled = step.dtype.kind, ARITHMETIC[step.name]
+        name = {"f": spelled.floating, "b": spelled.boolean}.get(kind, spelled.whole)
+        return self.builder.binary(name, a, b)
+
+    def _compared(self, step: Instruction, a: Value, b: Value) -> Value:
+        return self._compare(step.name, self._dtype(step), a, b)
 
     def _compare(self, name: str, dtype: DType, a: Value, b: Value) -> Value:
-        sign = _COMPARISONS[name]
+        sign = COMPARISONS[name]
         if dtype.kind == "f":
             unordered = sign == "!="
             builder = self.builder
@@ -234,7 +222,7 @@ class Printer:
             return a
         if not self.target.rounds:
             return self._expanded(step, [a])
-        name = f"llvm.{_ROUNDING[step.name]}.{a.type.suffix}"
+        name = f"llvm.{ROUNDING[step.name]}.{a.type.suffix}"
         return self.builder.intrinsic(name, a.type, [a])
 
     def _multiply_add(self, step: Instruction, a: Value, b: Value, c: Value) -> Value:
@@ -244,7 +232,7 @@ class Printer:
 
     def _extreme(self, step: Instruction, a: Value, b: Value) -> Value:
         if step.dtype.kind == "b":
-            return self.builder.binary(_BOOLEAN[step.name], a, b)
+            return self.builder.binary(ARITHMETIC[EXTREMES[step.name]].boolean, a, b)
         name = "greater" if step.name == "maximum" else "less"
         return extreme(self.builder, step.dtype, name, a, b)
 
@@ -403,7 +391,7 @@ class Printer:
 
 def extreme(builder: Builder, dtype: DType, name: str, a: Value, b: Value) -> Value:
     """The greater (or less) of two values of one register type; NaN wins."""
-    sign = _COMPARISONS[name]
+    sign = COMPARISONS[name]
     if dtype.kind == "f":
         # This order of operands is one native instruction; b's NaN passes, a's is put back.
         better = builder.select(builder.fcmp_ordered(sign, a, b), a, b)
