@@ -43,14 +43,22 @@ class Elements:
         where = i64(index) if isinstance(index, int) else index
         return memory.element(self.builder, pointer, where, self.dtype)
 
-    def load(
+    def load(self, pointer: Value, lanes: int | None = None, mask: Value | None = None) -> Value:
+        """`lanes` elements, a whole vector by default; of 0 where the mask says no."""
+        return self.converted(self.kept(pointer, lanes, mask))
+
+    def converted(self, value: Value) -> Value:
+        """What is made of elements that have been read: nothing but these."""
+        return value
+
+    def kept(
         self,
         pointer: Value,
         lanes: int | None = None,
         mask: Value | None = None,
         other: Value | None = None,
     ) -> Value:
-        """`lanes` elements, a whole vector by default; `other` or 0 where the mask says no."""
+        """As `load`, but as they are kept; `other` where the mask says no."""
         return memory.load(self.builder, pointer, self.dtype, lanes or self.lanes, mask, other)
 
     def store(self, value: Value, pointer: Value, mask: Value | None = None) -> None:
@@ -162,19 +170,6 @@ class Reader(Elements):
             p for p, step in enumerate(code) if step.name == "load" and step.attribute == number
         )
         self.steps = sorted(emitter.analysis.closure([made], known=self.read))
-
-    #: As `load`, but as it is kept.
-    kept = Elements.load
-
-    def load(
-        self,
-        pointer: Value,
-        lanes: int | None = None,
-        mask: Value | None = None,
-        other: Value | None = None,
-    ) -> Value:
-        """As of any elements, but what is made of them."""
-        return self.converted(self.kept(pointer, lanes, mask, other))
 
     def gather(self, pointer: Value, offsets: Value) -> Value:
         """A vector of the elements so many elements after `pointer`, from anywhere."""
