@@ -29,7 +29,7 @@ DIRECT_ROWS = 32
 #: Up to this many elements, an a that runs along k is read where it lies.
 DIRECT_A = 1 << 18
 #: Row counts a micro-tile may have: few, since each is a kernel of its own.
-ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
+HEIGHTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
 #: Estimated multiply-adds per nanosecond and byte of vector width, for one core.
 RATE = 1
 
@@ -322,7 +322,7 @@ def _micro_tile(target: Target, m: int, vectors: int, k: int, most: int) -> tupl
     # starting and ending a micro-tile takes.
     fixed = 0.4 + 100 / max(k, 1)
     best = min(
-        (count for count in ROWS if count <= min(most, limits[wide])),
+        (count for count in HEIGHTS if count <= min(most, limits[wide])),
         key=lambda rows: -(-m // rows) * (max(rows * wide / 2, 4.0) + fixed),
     )
     return best, wide

@@ -27,10 +27,10 @@ BLOCK = 48
 
 def emit(program: Program, target: Target) -> Module:
     """The kernel of the schedules ``outer`` and ``inner``."""
-    return Nest(program, target).build()
+    return Loops(program, target).build()
 
 
-class Nest(Frame):
+class Loops(Frame):
     """Builds one kernel."""
 
     def __init__(self, program: Program, target: Target) -> None:
