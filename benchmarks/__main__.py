@@ -14,6 +14,7 @@ from benchmarks import (
     instructions,
     kernels,
     parallel,
+    residual,
     startup,
     sweep,
     ufuncs,
@@ -162,6 +163,17 @@ def run_lstm(session: Session) -> None:
         print_results(title, results, "ms per call", 1e-3, floor)
 
 
+def run_resnet(session: Session) -> None:
+    """ResNet-18 as a whole: a picture alone on one core, several on two, and training."""
+    for workload in (residual.INFERENCE, residual.TOGETHER, residual.TRAINING):
+        floor = session.floor(residual.floor, workload)
+        results = session.measure(workload, repeats=4, seconds=0.0, rounds=3)
+        kind = "training" if workload.kind == "resnet_train" else "inference"
+        threads = "1 thread" if workload.threads == 1 else f"{workload.threads} threads"
+        title = f"ResNet-18, 224 x 224, batch {workload.batch}, {threads}: {kind}"
+        print_results(title, results, "ms per batch", 1e-3, floor)
+
+
 def run_engine(session: Session) -> None:
     """What the engine promises; how far ahead of the peers it issues; instructions of a call."""
     options = session.options
@@ -236,6 +248,7 @@ RUNNERS = {
     "issue": run_issue,
     "train": run_train,
     "lstm": run_lstm,
+    "resnet": run_resnet,
     "cold": run_cold,
     "compile": run_compile,
     "devices": run_devices,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -97,11 +98,19 @@ def environment_of(threads: int) -> dict[str, str]:
     return environment
 
 
+def held(command: list[str], threads: int) -> list[str]:
+    """A command kept to one core where one thread is measured: variables do not stop helpers."""
+    tool = shutil.which("taskset") if threads == 1 else None
+    if tool is None:
+        return command
+    return [tool, "--cpu-list", str(max(os.sched_getaffinity(0))), *command]
+
+
 def run_once(name: str, workload: Workload, repeats: int, seconds: float) -> Answer | str:
     """One process; its answer, or why there is none."""
     options = {**workload._asdict(), "repeats": repeats, "seconds": seconds}
     command = [interpreter_of(name), "-m", "benchmarks.worker", name, json.dumps(options)]
-    return answer_of(command, environment_of(workload.threads))
+    return answer_of(held(command, workload.threads), environment_of(workload.threads))
 
 
 def answer_of(command: list[str], environment: dict[str, str]) -> Answer | str:

@@ -18,6 +18,7 @@ from benchmarks.driver import (
     add_answer,
     compare,
     environment_of,
+    held,
     importable,
     interpreter_of,
 )
@@ -54,7 +55,7 @@ class Process:
     def start(self) -> subprocess.Popen[str]:
         command = [interpreter_of(self.library), "-m", "benchmarks.turns_worker", self.library]
         return subprocess.Popen(
-            command,
+            held(command, self.threads),
             cwd=ROOT,
             env=environment_of(self.threads),
             stdin=subprocess.PIPE,

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from benchmarks.driver import agree, answer_of, environment_of, importable, interpreter_of
+from benchmarks.driver import agree, answer_of, environment_of, held, importable, interpreter_of
 from benchmarks.table import print_rows
 
 LIST = Path(__file__).with_name("ufuncs.txt")
@@ -45,7 +45,8 @@ def measure(size: int, threads: int, libraries: list[str], rounds: int, seconds:
     for _ in range(rounds):
         for library in libraries:
             command = [interpreter_of(library), "-m", "benchmarks.ufuncs_worker"]
-            answer = answer_of([*command, library, str(size), str(seconds)], environment)
+            command += [library, str(size), str(seconds)]
+            answer = answer_of(held(command, threads), environment)
             if isinstance(answer, str):
                 print(f"{library} FAILED: {answer}\n")
                 continue

@@ -439,7 +439,7 @@ def _large_number(value: int, beside: Iterable[Any]) -> Any:
 
 def index_item(item: Any, x: Any) -> Any:
     """One item of an index of x: lists and bools become arrays beside it, NumPy's ints Python's."""
-    if item is None or item is Ellipsis or isinstance(item, slice):
+    if item is None or item is Ellipsis or type(item) is slice:
         return item
     if isinstance(item, (ndarray, Entry)):
         floating = item.dtype.is_floating and MANNERS["floating positions"]

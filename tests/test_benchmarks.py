@@ -13,8 +13,8 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import kernels, sweep, turns
-from benchmarks.contenders import gemel_kernels, numpy_kernels
+from benchmarks import kernels, residual, sweep, turns
+from benchmarks.contenders import gemel_kernels, gemel_residual, numpy_kernels
 from benchmarks.driver import Result, agree
 from benchmarks.machine import Machine
 from benchmarks.shapes import KINDS, Shape, digest, shape_from
@@ -158,3 +158,22 @@ def test_processes_answer_in_turn_and_go_on_after_a_failure() -> None:
         2,
     ]
     assert found[1]["numpy"].failure.startswith("ValueError")
+
+
+def test_the_residual_network_has_the_products_of_its_paper() -> None:
+    products = residual.floor(residual.INFERENCE, 2.0)
+    assert products == pytest.approx(1.8e9, rel=0.02)
+    training = residual.INFERENCE._replace(kind="resnet_train")
+    assert residual.floor(training, 2.0) == 3 * products
+
+
+@pytest.mark.parametrize("kind", ["resnet", "resnet_train"])
+def test_the_residual_network_is_the_same_hybridized(kind: str) -> None:
+    workload = residual.TRAINING._replace(kind=kind, sizes=(3, 64, 64), batch=2)
+    found = []
+    for name in ("gemel", "gemel hybridized"):
+        case = getattr(gemel_residual, kind)(name, workload)
+        case.reset()
+        found.append(case.values(case.finish(case.issue())))
+    assert len(found[0]) == (3 if kind == "resnet_train" else 3 * 2 * residual.CLASSES)
+    assert agree(found[0], found[1], 1e-3)

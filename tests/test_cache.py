@@ -379,10 +379,10 @@ def undefined_symbols(code: bytes) -> set[str]:
 
 
 def test_portable_objects_need_only_what_the_loader_has(tmp_path: Path) -> None:
-    from gemel.runtime.files import DIGEST, MAGIC
+    from gemel.runtime.files import HEADER
 
     assert run(EVERYTHING, GEMEL_CACHE=str(tmp_path), GEMEL_TARGET="generic")["done"]
-    objects = [path.read_bytes()[len(MAGIC) + DIGEST :] for path in kernels(tmp_path)]
+    objects = [path.read_bytes()[HEADER:] for path in kernels(tmp_path)]
     assert len(objects) > 100
     assert all(code[:4] == b"\x7fELF" for code in objects)
     needed = set().union(*(undefined_symbols(code) for code in objects))

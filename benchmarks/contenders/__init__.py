@@ -42,6 +42,16 @@ TAKING_PART = {
     "train": ("gemel", "gemel hybridized", "torch", "torch compile", "jax"),
     "lstm": ("gemel", "gemel hybridized", "torch", "onnxruntime"),
     "lstm_train": ("gemel", "gemel hybridized", "torch"),
+    "resnet": (
+        "gemel",
+        "gemel hybridized",
+        "torch",
+        "torch script",
+        "torch compile",
+        "onnxruntime",
+        "jax",
+    ),
+    "resnet_train": ("gemel", "gemel hybridized", "torch", "torch compile", "jax"),
     "op": ("gemel", "torch", "torch compile", "jax"),
     "net": ("gemel", "gemel hybridized", "torch", "torch compile", "jax"),
     "chain": ("gemel", "torch", "jax"),
@@ -53,6 +63,9 @@ TAKING_PART = {
 
 def build(name: str, workload: Workload) -> Case:
     """Return the case of contender `name` on `workload` (imports its library)."""
-    module = importlib.import_module(f"benchmarks.contenders.{BY_NAME[name].module}")
+    contender = BY_NAME[name]
+    residual = workload.kind.startswith("resnet")
+    file = f"{contender.requires[0]}_residual" if residual else contender.module
+    module = importlib.import_module(f"benchmarks.contenders.{file}")
     case: Case = getattr(module, workload.kind)(name, workload)
     return case

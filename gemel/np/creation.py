@@ -26,6 +26,7 @@ from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ndarray import array_like, default_dtype, ndarray
 from gemel.ops.elementwise import cast, distance, floor, iota, where
+from gemel.ops.elementwise import copy as copied
 from gemel.ops.elementwise import full as filled
 from gemel.ops.shape import broadcast_to, listed, operand, reshape, transpose
 from gemel.spec import normalize_axis, whole
@@ -51,7 +52,7 @@ def array(
     whatever `order` says.
     """
     if type(object) is ndarray and dtype is device is ctx is None and copy and not ndmin:
-        return object.copy()
+        return copied(object)
     if ndmin > 0 or not copy:
         found = (array if copy else asarray)(object, dtype, device, ctx, copy=copy)
         lead = (1,) * (ndmin - found.ndim)

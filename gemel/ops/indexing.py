@@ -238,8 +238,9 @@ def take(a: Any, indices: Any, axis: Any = None, mode: str = "raise", out: Any =
 def _taken(x: Any, indices: Any, axis: Any, mode: str) -> Any:
     indices = above.index_item(indices, x)
     if axis is None:
-        x, axis = reshape(x, shape=(-1,)), 0
-    axis = normalize_axis("take", axis, len(x.shape))
+        x, axis = (x if x.ndim == 1 else reshape(x, shape=(-1,))), 0
+    else:
+        axis = normalize_axis("take", axis, x.ndim)
     if isinstance(indices, WHOLE):
         return basic_index(x, key=canonical(x.shape, (slice(None),) * axis + (indices,)))
     if mode != "raise":

@@ -8,7 +8,9 @@ warning.
 from __future__ import annotations
 
 import os
+import struct
 import sys
+import zlib
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -19,8 +21,11 @@ try:  # Python's own module: hashlib would load OpenSSL first
 except ImportError:  # before Python 3.12
     from _sha256 import sha256  # type: ignore[import-not-found,no-redef,unused-ignore]
 
-MAGIC = b"gemel-cache-1\n\0\0"
-DIGEST = 32
+MAGIC = b"gemel-cache-2\n\0\0"
+#: Behind it: a checksum of the name and the content. It finds damage; against people there are the
+#: owner and the permissions, so that it need not be a slow one.
+CHECKSUM = struct.Struct("<I")
+HEADER = len(MAGIC) + CHECKSUM.size
 
 Made = TypeVar("Made")
 
@@ -63,7 +68,7 @@ def fingerprint(*folders: str) -> str:
         sources = [e for place in places for e in os.scandir(place) if e.name.endswith(".py")]
         stamps = [_stamp(entry.path) for entry in sorted(sources, key=lambda e: e.path)]
         core = sys.modules["gemel._core"].__file__ or ""
-        _fingerprints[folders] = f"{stamps} {_stamp(core)} {_stamp(_compiler_file())}"
+        _fingerprints[folders] = name_of(f"{stamps} {_stamp(core)} {_stamp(_compiler_file())}")
     return _fingerprints[folders]
 
 
@@ -94,26 +99,31 @@ def load(name: str, kind: str, read: Callable[[bytes], Made | None]) -> Made | N
     """
     path = _path(name, kind)
     try:
-        with open(path, "rb") as file:
-            status = os.fstat(file.fileno())
-            data = file.read()
+        status, data = _contents(path)
     except OSError:
         return None
     problem = _problem(status, data, name)
     if problem is None:
         try:
-            return read(data[len(MAGIC) + DIGEST :])
+            return read(data[HEADER:])
         except ValueError as error:
             problem = str(error)
     _warn(f"gemel: the cached {kind} {path} is not used and will be rebuilt: {problem}")
     return None
 
 
+def _contents(path: str) -> tuple[os.stat_result, bytes]:
+    """A file's status and bytes, in half the time `open` takes. Raises `OSError`."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        status = os.fstat(descriptor)
+        return status, os.read(descriptor, status.st_size)
+    finally:
+        os.close(descriptor)
+
+
 def _seal(name: str, content: bytes | memoryview) -> bytes:
-    found = sha256(name.encode())
-    found.update(content)
-    seal: bytes = found.digest()
-    return seal
+    return CHECKSUM.pack(zlib.crc32(content, zlib.crc32(name.encode())))
 
 
 def sealed(name: str, content: bytes) -> bytes:
@@ -127,12 +137,9 @@ def _problem(status: os.stat_result, data: bytes, name: str) -> str | None:
         return "it belongs to another user"
     if status.st_mode & 0o022:
         return "others may write it"
-    if data[: len(MAGIC)] != MAGIC or len(data) <= len(MAGIC) + DIGEST:
+    if data[: len(MAGIC)] != MAGIC or len(data) <= HEADER:
         return "it is not a file of the cache"
-    if (
-        _seal(name, memoryview(data)[len(MAGIC) + DIGEST :])
-        != data[len(MAGIC) : len(MAGIC) + DIGEST]
-    ):
+    if _seal(name, memoryview(data)[HEADER:]) != data[len(MAGIC) : HEADER]:
         return "its checksum is wrong"
     return None
 

@@ -144,28 +144,30 @@ class ElementwiseLaunch final : public Launch {
 
 }  // namespace
 
-// Whether every array is dense and of the first one's shape.
+// Whether every array is dense and of the first one's shape, the target too.
 bool ElementwiseCall::find_even() {
+  if (operands->first == nullptr) return false;  // only numbers, for a target
   const Tensor& first = *operands->first;
-  if (!first.contiguous) return false;
+  const auto like_first = [&first](const Tensor& tensor) {
+    return tensor.contiguous && tensor.ndim == first.ndim &&
+           std::equal(first.extents(), first.extents() + first.ndim, tensor.extents());
+  };
+  if (!first.contiguous || (target != nullptr && !like_first(*target))) return false;
   for (int i = 0; i < operands->count; ++i) {
     const Tensor* tensor = operands->tensors[i];
     if (tensor == nullptr || tensor == &first) continue;
-    if (!tensor->contiguous || tensor->ndim != first.ndim ||
-        !std::equal(first.extents(), first.extents() + first.ndim, tensor->extents())) {
-      return false;
-    }
+    if (!like_first(*tensor)) return false;
   }
   return true;
 }
 
 bool ElementwiseCall::prepare() {
-  even = target == nullptr && find_even();
+  even = find_even();
   if (even) {
     ndim = operands->first->ndim;
     std::copy_n(operands->first->extents(), ndim, shape);
     loop.rank = 1;
-    loop.operands = operands->array_count;
+    loop.operands = operands->array_count + (target != nullptr);
     loop.size = loop.extents[0] = operands->first->size;
     for (int i = 0; i < loop.operands; ++i) loop.strides[i][0] = 1;
     return true;

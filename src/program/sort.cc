@@ -129,12 +129,35 @@ Element* sort_by_digits(Element* elements, Element* spare, int64_t count) {
   return elements;
 }
 
+// The pairs of elements that share a bucket, each twice and with itself.
+int64_t pairs_in(const uint16_t* counts, int64_t buckets) {
+  uint32_t pairs = 0;  // kSome squared at the most
+  for (int64_t b = 0; b < buckets; ++b) pairs += uint32_t{counts[b]} * counts[b];
+  return pairs;
+}
+
+// From counts, whose number is a multiple of four, to where each bucket begins. A product with ones
+// in all parts of a word adds up what is in its parts.
+void add_up(uint16_t* counts, int64_t buckets) {
+  constexpr uint64_t kOnes = 0x0001000100010001;
+  uint64_t before = 0;
+  for (int64_t b = 0; b < buckets; b += 4) {
+    uint64_t word = 0;
+    for (int part = 0; part < 4; ++part) word |= uint64_t{counts[b + part]} << 16 * part;
+    const uint64_t sums = word * kOnes;
+    const uint64_t begins = (sums << 16) + before * kOnes;
+    for (int part = 0; part < 4; ++part) {
+      counts[b + part] = static_cast<uint16_t>(begins >> 16 * part);
+    }
+    before += sums >> 48;
+  }
+}
+
 // The same for some elements whose numbers lie evenly enough: each goes to the bucket of its
 // number, which leaves few to shift. Null if many would share a bucket, or if there is no bucket
 // for one (infinity, NaN).
 template <typename Order, typename Element, typename Bits>
 Element* sort_by_buckets(Element* elements, Element* spare, int64_t count, Bits turned) {
-  constexpr int64_t kBuckets = 2 * kSome;
   Bits least = key_of(elements[0]), greatest = least;
   for (int64_t i = 1; i < count; ++i) {
     least = std::min(least, key_of(elements[i]));
@@ -142,7 +165,7 @@ Element* sort_by_buckets(Element* elements, Element* spare, int64_t count, Bits 
   }
   const auto number = [turned](Bits key) { return Order::number(static_cast<Bits>(key ^ turned)); };
   const auto first = number(least);
-  const auto buckets = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(2 * count)));
+  const auto buckets = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count)));
   const auto scale = static_cast<decltype(number(least))>(buckets - 1) / (number(greatest) - first);
   if (!std::isfinite(scale)) return nullptr;
 
@@ -151,17 +174,11 @@ Element* sort_by_buckets(Element* elements, Element* spare, int64_t count, Bits 
     bucket[i] =
         static_cast<uint16_t>(static_cast<int32_t>((number(key_of(elements[i])) - first) * scale));
   }
-  uint16_t places[kBuckets];
+  uint16_t places[kSome];
   std::fill_n(places, buckets, uint16_t{0});
   for (int64_t i = 0; i < count; ++i) ++places[bucket[i]];
-  int64_t pairs = 0;  // of elements in one bucket, each twice and with itself
-  uint16_t place = 0;
-  for (int64_t b = 0; b < buckets; ++b) {
-    const uint16_t here = std::exchange(places[b], place);
-    pairs += int64_t{here} * here;
-    place = static_cast<uint16_t>(place + here);
-  }
-  if (pairs > 4 * count) return nullptr;
+  if (pairs_in(places, buckets) > 4 * count) return nullptr;
+  add_up(places, buckets);
   for (int64_t i = 0; i < count; ++i) spare[places[bucket[i]]++] = elements[i];
   shift_into_place(spare, count);
   return spare;
