@@ -39,6 +39,16 @@ class _Lanes(Elements):
         self.builder = emitter.builder
         self.lanes = emitter.target.width // self.dtype.itemsize
 
+    def kept(
+        self,
+        pointer: Value,
+        lanes: int | None = None,
+        mask: Value | None = None,
+        other: Value | None = None,
+    ) -> Value:
+        """Lines of bytes begin anywhere."""
+        return self.builder.load(pointer, register_type(self.dtype, lanes or self.lanes), 1)
+
 
 class _Pack:
     def __init__(self, program: Program, target: Target) -> None:
