@@ -149,7 +149,8 @@ class Read:
         scalars, cost = self.many(lambda: self.take(3)), self.word()
         failure = (self.text(), self.text())
         found = failure if failure[0] else None
-        return Step(kernel, buffers, integers, extent, chunk, scalars, cost, found)
+        label = self.text(), self.many(self.word)
+        return Step(kernel, buffers, integers, extent, chunk, scalars, cost, found, label)
 
     def site(self) -> tuple[int, list[int], list[int], list[int]]:
         return self.word(), self.many(self.word), self.many(self.word), self.many(self.word)
@@ -234,6 +235,7 @@ def bound_item(item: Item, values: Sequence[int]) -> Item:
         for position, value in enumerate(integers):
             text = text.replace(f"{{{position}}}", str(value))
         failure = (failure[0], text)
+    label, sizes = item.label
     return item._replace(
         buffers=[address(buffer) for buffer in item.buffers],
         integers=integers,
@@ -241,6 +243,7 @@ def bound_item(item: Item, values: Sequence[int]) -> Item:
         chunk=values[item.chunk],
         cost=values[item.cost],
         failure=failure,
+        label=(label, [values[slot] for slot in sizes]),
     )
 
 

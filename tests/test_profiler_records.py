@@ -48,6 +48,7 @@ def trace(operations: list[Any], edges: Any = (), waits: Any = (), counters: Any
     found.add(
         {
             "operations": operations,
+            "steps": [],
             "edges": list(edges),
             "waits": list(waits),
             "counters": list(counters),

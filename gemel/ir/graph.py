@@ -27,7 +27,8 @@ class Node:
 
     `value` holds a constant: a Python number, or an array the traced function closed over (read
     anew at every run). `specs` has one Spec per output. `origin` is the line of the program it was
-    traced at ("file:line"), when it was.
+    traced at ("file:line"), when it was; `part` the operation it was written out from, or whose
+    gradient it belongs to.
     """
 
     __slots__ = (
@@ -38,6 +39,7 @@ class Node:
         "op",
         "origin",
         "params",
+        "part",
         "place",
         "specs",
         "value",
@@ -52,11 +54,13 @@ class Node:
         value: Any = None,
         name: str = "",
         origin: str = "",
+        part: str = "",
     ) -> None:
         #: How many nodes there had been before it.
         self.place = next(_places)
         self.op = op
         self.origin = origin
+        self.part = part
         self.inputs = inputs
         self.params = params
         self.specs = specs
@@ -362,7 +366,8 @@ def substitute_results(graph: Graph, replaced: dict[Entry, Entry]) -> Graph:
 
 def copy_node(node: Node, inputs: tuple[Entry, ...]) -> Node:
     """The same operation on other inputs of the same specs."""
-    return Node(node.op, inputs, node.params, node.specs, node.value, node.name, node.origin)
+    own = node.params, node.specs, node.value, node.name, node.origin, node.part
+    return Node(node.op, inputs, *own)
 
 
 def inline(graph: Graph, arguments: Iterable[Entry]) -> tuple[Entry, ...]:

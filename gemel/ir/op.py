@@ -350,7 +350,7 @@ class Op(_core.OpBase):
         found = node.entries
         trace = current_trace()
         if trace:
-            node.origin = trace.origin()
+            node.origin, node.part = trace.origin(), trace.part
             if trace.scopes:
                 node.name = trace.named(self.name)
             for position, index in self.updates.items():

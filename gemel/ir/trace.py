@@ -31,7 +31,7 @@ class Trace:
     """What a function being traced has asked for so far.
 
     `of_program`: it is the user's function, so nodes remember the line that made them; the nodes
-    gemel makes itself come from `line`.
+    gemel makes itself come from `line` and are parts of the operation `part`.
     """
 
     #: Whether all rounds of loops are written out.
@@ -39,7 +39,7 @@ class Trace:
 
     def __init__(self, of_program: bool = False) -> None:
         self.of_program = of_program
-        self.line = ""
+        self.line = self.part = ""
         self.guards: list[Guard] = []
         self.random_calls = 0
         self.parameters: dict[int, tuple[Any, Entry]] = {}

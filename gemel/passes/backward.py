@@ -160,7 +160,7 @@ def _opened(graph: Graph) -> Graph:
         if not isinstance(op, Composite) or "gradient" in op.rules:
             return None
         with Trace() as trace:
-            trace.line = node.origin
+            trace.line, trace.part = node.origin, node.part or op.name
             return _opened(Graph(inputs, op.written_out(inputs, node.params))).outputs
 
     return rewrite(graph, rule)

@@ -36,7 +36,8 @@ def concrete_graph(graph: Graph, values: Mapping[str, int]) -> Graph:
         value = concrete(node.value, values) if node.is_number else node.value
         inputs = tuple(replaced[entry] for entry in node.inputs)
         params = _parameters(node.params, values)
-        new = Node(node.op, inputs, params, specs, value, node.name, node.origin)
+        own = params, specs, value, node.name, node.origin, node.part
+        new = Node(node.op, inputs, *own)
         replaced.update(zip(node.entries, new.entries, strict=True))
     return _with(graph, replaced)
 

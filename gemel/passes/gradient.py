@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from gemel.ir.graph import Entry, Node, walk
 from gemel.ir.methods import call
 from gemel.ir.op import find, stop_gradient_error
 from gemel.ir.op_kinds import Composite
+from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import add, cast, full
 from gemel.ops.reduction import sum
 from gemel.ops.shape import reshape
@@ -49,9 +51,24 @@ def pass_back(node: Node, arrived: dict[Entry, Entry], needed: set[Entry]) -> No
     gs = tuple(arrived.get(entry) for entry in node.entries)
     if all(g is None for g in gs):
         return
-    for entry, g in zip(node.inputs, rule(node, gs, needed), strict=True):
-        if g is not None and entry in needed:
-            accumulate(arrived, entry, like(g, entry))
+    with _part_of(node):
+        for entry, g in zip(node.inputs, rule(node, gs, needed), strict=True):
+            if g is not None and entry in needed:
+                accumulate(arrived, entry, like(g, entry))
+
+
+@contextmanager
+def _part_of(node: Node) -> Iterator[None]:
+    """A block whose nodes are parts of the gradient of a node's operation."""
+    trace = current_trace()
+    if trace is None or trace.part or node.op is None:
+        yield
+        return
+    trace.part = f"{node.part or node.op.name} backward"
+    try:
+        yield
+    finally:
+        trace.part = ""
 
 
 def rule(

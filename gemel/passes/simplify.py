@@ -23,7 +23,7 @@ def expand(graph: Graph) -> Graph:
 def _expanded(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
     if isinstance(node.op, Composite):
         with Trace() as trace:
-            trace.line = node.origin
+            trace.line, trace.part = node.origin, node.part or node.op.name
             # The body alone, which may use composites in turn.
             return expand(Graph(inputs, node.op.in_plan(inputs, node.params))).outputs
     if node.op is linalg.matmul:

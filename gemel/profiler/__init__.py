@@ -3,6 +3,7 @@
     profiler.set_state("run")
     ...
     print(profiler.dumps())          # operations by time
+    print(profiler.steps())          # inside compiled programs: their steps by time
     print(profiler.sync_points())    # lines that made the program wait
     print(profiler.report())         # where the time went, the bottleneck, and a remedy
     profiler.dump()                  # a trace for Perfetto
@@ -40,6 +41,8 @@ from gemel.profiler.report import Report
 from gemel.profiler.report import report as _report
 from gemel.profiler.sampling import Sampler
 from gemel.profiler.session import Recorder, Recording
+from gemel.profiler.steps import StepReport, StepRow
+from gemel.profiler.steps import steps as _steps
 from gemel.profiler.sync import SyncPoint, SyncReport
 from gemel.profiler.sync import sync_points as _sync_points
 
@@ -159,6 +162,15 @@ def dumps(reset: bool = False, format: str = "table", sort_by: str = "total") ->
     return found
 
 
+def steps() -> StepReport:
+    """What compiled programs did inside: each step's operations, how often and how long it ran.
+
+    Operations outside of programs that are plans of their own (a product, a sum) are there, too.
+    Times are those of the clock. A step is a kernel; one that several threads share counts once.
+    """
+    return _steps(_profiler.collect())
+
+
 def sync_points() -> SyncReport:
     """Which lines made the program wait for the engine, how long, and for what."""
     return _sync_points(_profiler.collect())
@@ -205,6 +217,8 @@ __all__ = [
     "Operation",
     "Report",
     "StepGraph",
+    "StepReport",
+    "StepRow",
     "SyncPoint",
     "SyncReport",
     "Task",
@@ -220,5 +234,6 @@ __all__ = [
     "scope",
     "set_config",
     "set_state",
+    "steps",
     "sync_points",
 ]

@@ -31,6 +31,7 @@ def trace_events(
     events = [
         *writer.names(),
         *writer.operations(),
+        *writer.steps(),
         *writer.issues(),
         *writer.arrows(),
         *writer.spans(),
@@ -143,6 +144,21 @@ class _Writer:
             cat="copy" if operation.copies else "operation",
             args=told,
         )
+
+    def steps(self) -> Events:
+        """Slices within those of compiled programs, on the tracks of the threads that ran them."""
+        return [
+            self.event(
+                "X",
+                step.label,
+                step.thread,
+                step.started,
+                dur=step.duration / 1000,
+                cat="step",
+                args={"operation": step.operation},
+            )
+            for step in self.trace.steps
+        ]
 
     def issues(self) -> Events:
         """The moments of issue, on a track of the thread that issued."""

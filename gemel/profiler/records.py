@@ -48,6 +48,21 @@ class Operation(NamedTuple):
         return f"{self.file}:{self.line}" if self.file else "?"
 
 
+class Step(NamedTuple):
+    """A step of a compiled program, run by an operation. Times as there."""
+
+    operation: int
+    label: str  # what it computes: operations, and the specs of the results
+    thread: int
+    started: int
+    finished: int
+
+    @property
+    def duration(self) -> int:
+        """Nanoseconds it ran."""
+        return self.finished - self.started
+
+
 class Edge(NamedTuple):
     """`after` had to come after `before`, and why: "read after write", ..."""
 
@@ -86,6 +101,7 @@ class Trace:
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
+        self.steps: list[Step] = []
         self.edges: list[Edge] = []
         self.waits: list[Wait] = []
         self.samples: list[Sample] = []
@@ -95,6 +111,7 @@ class Trace:
     def add(self, taken: dict[str, Any]) -> None:
         """Append what the core's `trace_take` gave."""
         self.operations += [Operation(*row) for row in taken["operations"]]
+        self.steps += map(Step._make, taken["steps"])
         self.edges += map(Edge._make, taken["edges"])
         self.waits += map(Wait._make, taken["waits"])
         self.samples += map(Sample._make, taken["counters"])
@@ -106,6 +123,7 @@ class Trace:
         kept = [operation for operation in other.operations if operation.issued >= since]
         inside = {operation.number for operation in kept}
         self.operations += kept
+        self.steps += [step for step in other.steps if step.operation in inside]
         self.edges += [edge for edge in other.edges if edge.after in inside]
         self.waits += [wait for wait in other.waits if wait.started >= since]
         self.samples += [sample for sample in other.samples if sample.time >= since]
@@ -159,6 +177,7 @@ __all__ = [
     "Edge",
     "Operation",
     "Sample",
+    "Step",
     "Trace",
     "Wait",
     "device_name",

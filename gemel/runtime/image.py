@@ -11,7 +11,7 @@ from gemel.errors import CompileError
 from gemel.extent import Dim, Guard, name_of
 from gemel.forms import Atom, Form
 
-MAGIC, VERSION = 0x006E616C706D6567, 1
+MAGIC, VERSION = 0x006E616C706D6567, 2
 OPERATIONS = ("+", "-", "*", "//", "%", "minimum", "maximum")
 RELATIONS = ("==", "<", "<=")
 #: Flags of an input: its layout is its own; it is overwritten; it fails with what it is computed
@@ -52,7 +52,10 @@ class Temporary(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One kernel and what it is given. Scalars: (position among the integers, source, is float)."""
+    """One kernel and what it is given. Scalars: (position among the integers, source, is float).
+
+    `label` says what it computes, for people, with sizes where it says {0}, {1}...
+    """
 
     kernel: int
     buffers: Sequence[Address]
@@ -62,6 +65,7 @@ class Step(NamedTuple):
     scalars: Sequence[tuple[int, int, bool]] = ()
     cost: int = 0
     failure: tuple[str, str] | None = None
+    label: tuple[str, Sequence[int]] = ("", ())
 
 
 class Choice(NamedTuple):
@@ -321,6 +325,9 @@ class _Writer:
             self.slots.of(step.cost),
             *self._text(failure),
             *self._text(message),
+            *self._text(step.label[0]),
+            len(step.label[1]),
+            *self._sizes(step.label[1]),
         ]
 
     def _site(self, site: tuple[int, list[int], list[int], list[int]]) -> list[int]:

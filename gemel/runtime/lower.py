@@ -46,7 +46,7 @@ from gemel.runtime.image import (
 )
 from gemel.runtime.kept import made_of, split
 from gemel.runtime.rounds import Repeat, Rounds, lower_branch, lower_rounds, programs
-from gemel.runtime.sites import Site, find_sites, located
+from gemel.runtime.sites import Site, find_sites, label_of, located
 from gemel.spec import product
 
 
@@ -458,6 +458,7 @@ class Lowering:
             scalars,
             kernel.cost,
             located(kernel.failure, item.node),
+            label_of(item.node),
         )
 
     def _address(self, place: Any, offset: int) -> tuple[int, int, int]:

@@ -8,8 +8,9 @@ from typing import Any
 
 from gemel.codegen.print_c import source
 from gemel.extent import seen
-from gemel.ir.graph import Graph, Node
+from gemel.ir.graph import Node
 from gemel.runtime.beside import Branch, Launch
+from gemel.runtime.sites import operations_of
 
 
 def as_c(name: str, items: Iterable[Any]) -> str:
@@ -48,7 +49,5 @@ def _steps(items: Iterable[Any], programs: dict[str, Any], depth: int) -> Iterat
 
 def _told(node: Node) -> str:
     """The operations of a step, and the line they were traced at."""
-    body = node.params.get("body")
-    nodes = list(body.walk()) if isinstance(body, Graph) else [node]
-    names = [each.op.name for each in nodes if each.op is not None] or ["copy"]
+    names = [each.op.name for each in operations_of(node) if each.op is not None] or ["copy"]
     return " ".join(names) + (f" ({node.origin})" if node.origin else "")

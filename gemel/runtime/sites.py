@@ -6,6 +6,7 @@ skipped, so what they would have overwritten in place stays as it was.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -69,6 +70,30 @@ def _chosen(sites: Sequence[Site], bits: int) -> Iterator[Site]:
         bits ^= 1 << last
 
 
+def operations_of(node: Node) -> list[Node]:
+    """The operations of a step: those in a fused one's body."""
+    body = node.params.get("body")
+    nodes = body.walk() if isinstance(body, Graph) else [node]
+    return [each for each in nodes if each.op is not None]
+
+
+def label_of(node: Node) -> tuple[str, list[Any]]:
+    """What a step computes: the operations in users' words, and the specs of its results.
+
+    Extents are {0}, {1} and so on, numbers of what is beside the text: plans are for many sizes.
+    """
+    parts = [node.part or node.op.name for node in operations_of(node) if node.op is not None]
+    told = " + ".join(dict.fromkeys(parts)) or "copy"
+    sizes: list[Any] = []
+    specs = Counter((spec.dtype.name, spec.shape) for spec in node.specs)
+    results = []
+    for (dtype, shape), count in specs.items():
+        places = (f"{{{number}}}" for number in range(len(sizes), len(sizes) + len(shape)))
+        results.append(f"{f'{count} x ' if count > 1 else ''}{dtype}[{', '.join(places)}]")
+        sizes += shape
+    return f"{told} -> {', '.join(results)}" if results else told, sizes
+
+
 def located(failure: tuple[str, str] | None, node: Node) -> tuple[str, str] | None:
     """The failure of a step, naming the line of the program it comes from when that is known."""
     if failure is None or not node.origin:
@@ -76,4 +101,4 @@ def located(failure: tuple[str, str] | None, node: Node) -> tuple[str, str] | No
     return failure[0], f"{failure[1]} (traced at {node.origin})"
 
 
-__all__ = ["Site", "find_sites", "located"]
+__all__ = ["Site", "find_sites", "label_of", "located", "operations_of"]

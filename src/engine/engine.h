@@ -271,6 +271,8 @@ class Engine {
   // Until nothing at all is pending on it: before content is changed or shared behind the engine's
   // back.
   bool wait_idle(Storage* storage, InterruptedFunction interrupted = nullptr);
+  // The number of the operation this thread is inside of, if that is recorded; else 0.
+  static uint64_t traced_operation() noexcept;
   static bool ready(const Storage* storage) noexcept {  // no writer pending or running
     return storage->writes_finished_.load(std::memory_order_acquire) ==
            storage->writes_issued_.load(std::memory_order_acquire);

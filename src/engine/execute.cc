@@ -108,6 +108,11 @@ void EngineState::execute(Operation* operation) {
   close(operation);
 }
 
+uint64_t Engine::traced_operation() noexcept {
+  const Operation* running = current_operation;
+  return running == nullptr || running->traced_ == 0 ? 0 : running->sequence_;
+}
+
 void Engine::complete(Operation* operation, FailurePointer failure) noexcept {
   operation->failure_ = std::move(failure);
   state_->close(operation);

@@ -193,6 +193,14 @@ void finished(uint64_t record, bool failed, int64_t pending) {
   count(all, time, pending);
 }
 
+void stepped(StepRecord record) {
+  record.thread = this_thread();
+  State& all = state();
+  Guard guard(all.lock);
+  if (!all.active.load(std::memory_order_relaxed)) return;
+  if (all.recording.steps.size() < all.capacity) all.recording.steps.push_back(std::move(record));
+}
+
 void forget(uint64_t token) noexcept {
   State& all = state();
   Guard guard(all.lock);

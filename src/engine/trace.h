@@ -62,8 +62,18 @@ struct CounterRecord {
   int64_t bytes = 0;
 };
 
+// A step of a compiled program that was run by an operation.
+struct StepRecord {
+  uint64_t operation = 0;
+  std::string label;
+  int thread = 0;
+  int64_t started = 0;
+  int64_t finished = 0;
+};
+
 struct Recording {
   std::vector<OperationRecord> operations;
+  std::vector<StepRecord> steps;
   std::vector<Edge> edges;
   std::vector<WaitRecord> waits;
   std::vector<CounterRecord> counters;
@@ -89,6 +99,9 @@ uint64_t issued(OperationRecord record, const std::vector<Storage*>& reads,
                 const std::vector<Storage*>& writes, int64_t pending);
 void started(uint64_t record, bool inlined);
 void finished(uint64_t record, bool failed, int64_t pending);
+
+// A step of an operation that is recorded. What is over the capacity is left out.
+void stepped(StepRecord record);
 
 // The storage with this token is gone.
 void forget(uint64_t token) noexcept;

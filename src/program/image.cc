@@ -10,7 +10,7 @@ namespace gemel {
 namespace {
 
 constexpr int64_t kMagic = 0x006E616C706D6567;  // "gemplan"
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 constexpr int64_t kHeaderWords = 4;
 constexpr int kDeepest = 64;             // items inside items
 constexpr int64_t kConditionalLoop = 5;  // a kind of item, besides those of Item::Kind
@@ -360,6 +360,8 @@ class Reader {
     found.cost = slot();
     found.failure.type = text();
     found.failure.message = text();
+    found.label = text();
+    found.label_sizes = slots(count());
     return found;
   }
 

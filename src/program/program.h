@@ -82,6 +82,8 @@ struct Step {
   std::vector<ScalarPatch> patches;
   Slot cost = 0;  // nanoseconds on one core
   FailureText failure;
+  std::string label;  // what it computes, for people; {n} stands for the n-th of these sizes
+  std::vector<Slot> label_sizes;
 };
 
 // What a loop's items see elsewhere in each of its rounds: round r at `source` plus r times `step`

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <span>
 
+#include "engine/trace.h"
 #include "program/plan.h"
 #include "program/small_array.h"
 
@@ -100,6 +101,7 @@ class Runner {
         bases_(bases),
         kept_known_(kept_known),
         partial_(partial),
+        traced_(Engine::traced_operation()),
         skipped_(program_.sites.empty() ? 0 : static_cast<size_t>(program_.item_count)) {}
 
   FailurePointer run_all() {
@@ -117,6 +119,7 @@ class Runner {
   FailurePointer run_items(const std::vector<Item>& items);
   FailurePointer run_item(const Item& item);
   FailurePointer run_step(size_t index);
+  FailurePointer run_traced(size_t index);
   FailurePointer run_together(const Item& item);
   FailurePointer run_loop(const Item& item);
   bool reached(const Item& item, const FailurePointer& failure);
@@ -136,6 +139,7 @@ class Runner {
   char** bases_;  // those of windows change from round to round
   const bool kept_known_;
   std::vector<SiteFailure>* partial_;
+  const uint64_t traced_;      // the operation whose steps are recorded; 0: they are not
   std::vector<char> skipped_;  // by item; each is written before who reads it is run
   std::mutex mutex_;           // of partial_, and of writing skipped_
 };
@@ -174,6 +178,20 @@ FailurePointer Runner::run_step(size_t index) {
   if (call(whole, step) == 0) return nullptr;
   return make_failure(
       {step.failure.type, filled(step.failure.message, {whole.integers, step.integers.size()})});
+}
+
+FailurePointer Runner::run_traced(size_t index) {
+  const int64_t started = trace::now();
+  FailurePointer failure = run_step(index);
+  const int64_t finished = trace::now();
+  const Step& step = program_.steps[index];
+  std::vector<int64_t> sizes;
+  for (Slot slot : step.label_sizes) sizes.push_back(binding_.at(slot));
+  trace::stepped({.operation = traced_,
+                  .label = filled(step.label, sizes),
+                  .started = started,
+                  .finished = finished});
+  return failure;
 }
 
 FailurePointer Runner::run_together(const Item& item) {
@@ -239,7 +257,10 @@ FailurePointer Runner::run_loop(const Item& item) {
 }
 
 FailurePointer Runner::run_item(const Item& item) {
-  if (item.kind == Item::Kind::kStep) return run_step(static_cast<size_t>(item.step));
+  if (item.kind == Item::Kind::kStep) {
+    const auto index = static_cast<size_t>(item.step);
+    return traced_ == 0 ? run_step(index) : run_traced(index);
+  }
   if (item.kind == Item::Kind::kTogether) return run_together(item);
   if (item.kind == Item::Kind::kLoop) return run_loop(item);
   if (item.kind == Item::Kind::kKept) return kept_known_ ? nullptr : run_items(item.branches[0]);

@@ -20,6 +20,12 @@ PyObject* describe(const trace::OperationRecord& record) {
       file_of(record.origin), line_of(record.origin));
 }
 
+PyObject* describe(const trace::StepRecord& record) {
+  return Py_BuildValue("(KsiLL)", static_cast<unsigned long long>(record.operation),
+                       record.label.c_str(), record.thread, static_cast<long long>(record.started),
+                       static_cast<long long>(record.finished));
+}
+
 PyObject* describe(const trace::Edge& edge) {
   return Py_BuildValue("(KKs)", static_cast<unsigned long long>(edge.before),
                        static_cast<unsigned long long>(edge.after),
@@ -80,7 +86,8 @@ PyObject* take_trace() {
   Reference dropped(PyLong_FromUnsignedLongLong(recording.dropped));
   const bool complete =
       found && dropped && put(found.get(), "operations", recording.operations) &&
-      put(found.get(), "edges", recording.edges) && put(found.get(), "waits", recording.waits) &&
+      put(found.get(), "steps", recording.steps) && put(found.get(), "edges", recording.edges) &&
+      put(found.get(), "waits", recording.waits) &&
       put(found.get(), "counters", recording.counters) && put_threads(found.get()) &&
       PyDict_SetItemString(found.get(), "dropped", dropped.get()) == 0;
   return complete ? found.take() : nullptr;
