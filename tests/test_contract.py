@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import random
 from typing import Any
 
@@ -25,8 +26,8 @@ from gemel.codegen.program import (
     Program,
 )
 from gemel.codegen.schedules import compile_program
-from gemel.dtype import DType, bfloat16, bool_, float16, float32, float64, int64
-from gemel.errors import GemelError
+from gemel.dtype import DType, bfloat16, bool_, float16, float32, float64, int32, int64
+from gemel.errors import CompileError, GemelError
 
 llvm = pytest.importorskip("llvmlite.binding")
 
@@ -378,11 +379,12 @@ def test_large_products_are_cut_for_several_cores() -> None:
 
 
 def test_unknown_schedules_are_refused() -> None:
-    for dtype, told in ((float32, "guess"), (int64, "int64")):
+    for dtype, told in ((float32, "guess"), (bool_, "of bool")):
         product, _ = in_loops(plain(dtype), (1, 1, 1), (1, 0, 0), (1, 0, 0), [(1, 1, 0, 0)])
         schedule = "guess 6" if dtype is float32 else "gemm 1x4 a:k b:n"
         with pytest.raises(GemelError, match=told):
-            compile_program(product.scheduled(schedule, extra=5), targets.TARGETS["generic"])
+            bad = product._replace(schedule=schedule, extra=5)
+            compile_program(bad, targets.TARGETS["generic"])
 
 
 def test_cost_grows_with_work() -> None:
@@ -418,3 +420,49 @@ def test_panels_of_one_factor_are_made_once(monkeypatch: pytest.MonkeyPatch) -> 
     numpy.testing.assert_allclose(found, h, rtol=1e-5)
     assert sum(name.startswith("pack") for name in launched) == 1
     assert sum(name.startswith("gemm") for name in launched) == 5
+
+
+def other_terms(name: str, dtype: DType) -> tuple[Instruction, ...]:
+    """A sum of what is computed of two factors, and its store."""
+    made = {
+        "product": [("multiply", (0, 1))],
+        "distance": [("subtract", (0, 1)), ("multiply", (2, 2))],
+        "larger": [("negative", (1,)), ("maximum", (0, 2))],
+    }[name]
+    code = [Instruction("load", dtype, (), 0), Instruction("load", dtype, (), 1)]
+    code += [Instruction(each, dtype, arguments) for each, arguments in made]
+    code.append(Instruction("reduce", dtype, (len(code) - 1,), "sum"))
+    return (*code, Instruction("store", dtype, (len(code) - 1,), 2))
+
+
+@pytest.mark.parametrize("dtype", [float32, float64, int32, int64], ids=str)
+@pytest.mark.parametrize("name", ["product", "distance", "larger"])
+def test_other_terms_in_tiles(name: str, dtype: DType) -> None:
+    """A tile's printer asks the list what is added up."""
+    for target, lasts in itertools.product(NAMES, (("k", "n"), ("m", "k"), ("m", "n"))):
+        for m, n, k in ((3, 7, 5), (20, 33, 40), (70, 65, 9)):
+            strides = (k if lasts[0] == "k" else m, 0, 0), (n if lasts[1] == "n" else k, 0, 0)
+            product, integers = in_loops(plain(dtype, *lasts), (m, n, k), *strides, [(n, 1, 0, 0)])
+            program = product._replace(code=other_terms(name, dtype))
+            generator = numpy.random.default_rng(k)
+            a, b = (generator.integers(-9, 9, size).astype(dtype.name) for size in ((m, k), (k, n)))
+            pairs = a[:, :, None], b[None]
+            terms = {
+                "product": lambda x, y: x * y,
+                "distance": lambda x, y: (x - y) ** 2,
+                "larger": lambda x, y: numpy.maximum(x, -y),
+            }
+            out = numpy.zeros((m, n), dtype.name)
+            stored = [x.T.copy() if turn else x for x, turn in
+                      ((a, lasts[0] == "m"), (b, lasts[1] == "k"))]  # fmt: skip
+            arrays = {"a": stored[0], "b": stored[1], "operand 0": out}
+            run(contract.steps(program, integers, lasts, targets.TARGETS[target]),
+                targets.TARGETS[target], arrays)  # fmt: skip
+            numpy.testing.assert_array_equal(out, terms[name](*pairs).sum(1))
+
+
+def test_dot_products_are_of_products() -> None:
+    product, _ = in_loops(plain(float32, "k", "k"), (1, 1, 1), (1, 0, 0), (1, 0, 0), [(1, 1, 0, 0)])
+    bad = product._replace(schedule="dot 1x4x1", extra=5, code=other_terms("larger", float32))
+    with pytest.raises(CompileError, match="products"):
+        compile_program(bad, targets.TARGETS["generic"])

@@ -178,9 +178,9 @@ def recipe(made: list[str], copies: int) -> Recipe:
     """Loops with so many vectors at a time; it tells what it has made."""
 
     def emit(program: Program, target: Target) -> Any:
-        from gemel.codegen.loops import Nest
+        from gemel.codegen.loops import Loops
 
-        class Other(Nest):
+        class Other(Loops):
             def _copies_outer(self) -> int:
                 return copies
 

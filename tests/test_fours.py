@@ -75,7 +75,7 @@ def check(
     ]  # fmt: skip
     assert a_size and b_size
     program, integers = in_loops(described(kept, lasts, True), sizes, *strides, batch)
-    plan = contract.fours(program, integers, lasts, target)
+    plan = contract.steps(program, integers, lasts, target)
     arrays = {"a": a_stored, "b": b_stored, "operand 0": out, "operand 1": bias}
     run(plan, target, {**arrays, "operand 2": scaled}, seed=seed)
     wanted = numpy.matmul(a.astype("int64"), b.astype("int64"))
@@ -101,7 +101,7 @@ def test_sizes(kept: tuple[DType, DType], lasts: tuple[str, str], target: target
     sizes = [tuple(draw.randint(1, 70) for _ in range(3)) for _ in range(6)]
     for seed, each in enumerate([*sizes, (1, 1, 1), (3, 40, 4), (90, 130, 515)]):
         plan = check(kept, lasts, each, target, seed)
-        assert [step.program.schedule.split()[0] for step in plan] == ["pack4", "pack4", "dot4"]
+        assert [step.program.schedule.split()[0] for step in plan] == ["pack", "pack", "gemm"]
 
 
 @pytest.mark.parametrize("kept", SIGNS, ids=str)
@@ -118,7 +118,7 @@ def test_the_instruction_is_used_where_there_is_one(monkeypatch: pytest.MonkeyPa
             program, integers = in_loops(
                 described(kept, ("k", "n")), (8, 64, 64), (64, 0, 0), (64, 0, 0), [(64, 1, 0, 0)]
             )
-            *_, step = contract.fours(program, integers, ("k", "n"), target)
+            *_, step = contract.steps(program, integers, ("k", "n"), target)
             used = there and int8 in kept
             assert step.program.schedule.endswith("vnni") == used
             code = compile_program(step.program, target)
@@ -134,20 +134,20 @@ def test_sums_wrap_and_empty_ones_are_zero(target: targets.Target) -> None:
     program, integers = in_loops(
         described(kept, ("k", "n")), (1, 1, k), (k, 0, 0), (1, 0, 0), [(1, 1, 0, 0)]
     )
-    plan = contract.fours(program, integers, ("k", "n"), target)
+    plan = contract.steps(program, integers, ("k", "n"), target)
     run(plan, target, {"a": a, "b": b, "operand 0": out})
     assert out.item() == numpy.array(255 * 255 * k).astype("int32").item()
     program, integers = in_loops(
         described(kept, ("k", "n")), (2, 3, 0), (0, 0, 0), (3, 0, 0), [(3, 1, 0, 0)]
     )
     out = numpy.full((2, 3), 5, "int32")
-    run(contract.fours(program, integers, ("k", "n"), target), target,
+    run(contract.steps(program, integers, ("k", "n"), target), target,
         {"a": a, "b": b, "operand 0": out})  # fmt: skip
     assert not out.any()
     program, integers = in_loops(
         described(kept, ("k", "n")), (0, 3, 2), (2, 0, 0), (3, 0, 0), [(3, 1, 0, 0)]
     )
-    assert contract.fours(program, integers, ("k", "n"), target) == []
+    assert contract.steps(program, integers, ("k", "n"), target) == []
 
 
 @pytest.mark.parametrize("kept", SIGNS, ids=str)
@@ -160,7 +160,7 @@ def test_what_it_means(kept: tuple[DType, DType]) -> None:
     program, integers = in_loops(
         described(kept, ("k", "n")), (m, n, k), (k, 0, 0), (n, 0, 0), [(n, 1, 0, 0)]
     )
-    plan = contract.fours(program, integers, ("k", "n"), target)
+    plan = contract.steps(program, integers, ("k", "n"), target)
     room = [numpy.zeros(size + 64, "uint8") for size in plan[0].scratch]
     known = {0: a, 1: b, 2: out, **{-1 - i: each for i, each in enumerate(room)}}
     for step in plan:
@@ -175,7 +175,10 @@ def test_what_is_no_byte_is_refused() -> None:
     program, _ = in_loops(
         described((int8, int8), ("k", "n")), (4, 4, 4), (4, 0, 0), (4, 0, 0), [(4, 1, 0, 0)]
     )
-    operands = tuple(Operand(float32, o.role, o.stride, o.varies) for o in program.operands)
-    bad = program.scheduled("dot4 4x16", operands, 5)
+    operands = tuple(
+        Operand(float32, o.role, o.stride, o.varies, (2 + i, 4), 4)
+        for i, o in enumerate(program.operands)
+    )
+    bad = program._replace(schedule="gemm 4x16 a:packed b:packed", operands=operands, extra=5)
     with pytest.raises(CompileError, match="only bytes"):
         compile_program(bad, targets.TARGETS[NAMES[0]])

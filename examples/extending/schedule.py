@@ -14,9 +14,9 @@ def suits(program):
 
 def emit(program, target):
     """The module of the kernel."""
-    from gemel.codegen.loops import Nest  # needs LLVM, which a cached kernel does not
+    from gemel.codegen.loops import Loops  # needs LLVM, which a cached kernel does not
 
-    class Wide(Nest):
+    class Wide(Loops):
         def _copies_outer(self):
             return 8
 

@@ -7,6 +7,8 @@ needed in a later pass again is computed again there, from its loads.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from gemel.codegen import mathlib
 from gemel.codegen.program import (
     BROADCAST,
@@ -24,7 +26,7 @@ _WRITES = ("store", "scatter_add")
 _ROOTS = ("store", "scatter_add", "check")
 
 
-class Pass:
+class Pass(NamedTuple):
     """One walk over the inner dimensions.
 
     `uniform` and `varying` are the positions to compute at each step: those which do not change
@@ -33,17 +35,12 @@ class Pass:
     `keeps` and `finds` name a value and the output which holds it from this pass to the last one.
     """
 
-    __slots__ = ("finds", "keeps", "reductions", "scans", "uniform", "varying")
-
-    def __init__(
-        self, uniform: list[int], varying: list[int], reductions: list[int], scans: list[int]
-    ) -> None:
-        self.uniform = uniform
-        self.varying = varying
-        self.reductions = reductions
-        self.scans = scans
-        self.keeps: tuple[int, int] | None = None
-        self.finds: tuple[int, int] | None = None
+    uniform: list[int]
+    varying: list[int]
+    reductions: list[int]
+    scans: list[int]
+    keeps: tuple[int, int] | None = None
+    finds: tuple[int, int] | None = None
 
 
 class Analysis:
@@ -70,10 +67,9 @@ class Analysis:
         if kept is not None:
             number = self.last - 1
             self.passes[number:] = [
-                self._pass(number, also=kept[0]),
-                self._pass(self.last, kept[0]),
+                self._pass(number, also=kept[0])._replace(keeps=kept),
+                self._pass(self.last, kept[0])._replace(finds=kept),
             ]
-            self.passes[number].keeps = self.passes[self.last].finds = kept
 
     def _operand(self, number: int) -> tuple[bool, bool]:
         """Whether an operand changes along the vector, and along the inner dimensions."""

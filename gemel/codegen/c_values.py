@@ -13,35 +13,23 @@ from typing import Any
 from gemel import dtype as dtypes
 from gemel.codegen import halves, mathlib, powers
 from gemel.codegen.program import Instruction
+from gemel.codegen.spelling import ARITHMETIC, COMPARISONS, EXACT, EXTREMES
 from gemel.dtype import DType
 
-_COMPARISONS = {
-    **{"equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<="},
-    **{"greater": ">", "greater_equal": ">="},
-}
-_OPERATORS = {"add": "+", "subtract": "-", "multiply": "*"}
-_BITS = {"bit_and": "&", "bit_or": "|", "bit_xor": "^"}
+#: C's operators of bools, by LLVM's instruction.
+_SIGNS = {"or": "|", "and": "&", "xor": "^"}
 _BOOLEAN = {
-    **{"add": "|", "multiply": "&", "subtract": "^", "maximum": "|", "minimum": "&"},
-    **{"sum": "^", "prod": "&", "max": "|", "min": "&", "any": "|", "all": "&"},
+    **{name: _SIGNS[spelled.boolean] for name, spelled in ARITHMETIC.items()},
+    **{name: ARITHMETIC[other].sign for name, other in EXTREMES.items()},
 }
-#: Functions of <math.h> that are exact.
-_EXACT = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc"}
 #: Whole numbers, where C leaves something undefined. T is the type, U an unsigned one, N its bits.
 _WHOLE = {
     "divide": "return b == 0 ? 0 : b == -1 ? (T)(0 - (U)a) : (T)(a / b);",
-    "remainder": """const T rest = b == 0 || b == -1 ? 0 : (T)(a % b);
-    return rest != 0 && (rest < 0) != (b < 0) ? (T)(rest + b) : rest;""",
-    "floor_divide": """const T quotient = divide_D(a, b);
-    const bool below = b != 0 && (T)((U)quotient * (U)b) != a && (a < 0) != (b < 0);
-    return below ? (T)(quotient - 1) : quotient;""",
     "shift_left": "return (U)b < N ? (T)((U)a << b) : 0;",
     "shift_right": "return (U)b < N ? (T)(a >> b) : a < 0 ? -1 : 0;",
 }
 _NATURAL = {
     "divide": "return b == 0 ? 0 : a / b;",
-    "remainder": "return b == 0 ? 0 : a % b;",
-    "floor_divide": "return b == 0 ? 0 : a / b;",
     "shift_left": _WHOLE["shift_left"],
     "shift_right": "return (U)b < N ? (T)(a >> b) : 0;",
 }
@@ -109,11 +97,9 @@ class Unit:
         full = f"{name}_{dtype}"
         if full not in self.functions:
             signed = dtype.kind == "i"
-            if name == "floor_divide" and signed:
-                self.whole("divide", dtype)
             made = kind(dtype)
             meant = {"T": made, "U": _unsigned(dtype), "N": str(8 * dtype.itemsize)}
-            body = (_WHOLE if signed else _NATURAL)[name].replace("_D", f"_{dtype}")
+            body = (_WHOLE if signed else _NATURAL)[name]
             body = re.sub(r"\b[TUN]\b", lambda found: meant[found.group()], body)
             self.functions[full] = f"static {made} {full}({made} a, {made} b) {{\n    {body}\n}}\n"
         return full
@@ -193,8 +179,8 @@ class Values:
     ) -> str:
         """The instruction `name` of these arguments."""
         a, b, c = (*arguments, "", "", "")[:3]
-        if name in _COMPARISONS:
-            return f"{a} {_COMPARISONS[name]} {b}"
+        if name in COMPARISONS:
+            return f"{a} {COMPARISONS[name]} {b}"
         if name == "select":
             return f"{a} ? {b} : {c}"
         if name == "isnan":
@@ -206,7 +192,7 @@ class Values:
                 return f"({kind(dtype)}){a}"
             return f"{self.unit.bits(kinds[0], dtype)}({a})"
         if dtype.kind == "b":
-            return f"!{a}" if name == "bit_not" else f"{a} {(_BITS | _BOOLEAN)[name]} {b}"
+            return f"!{a}" if name == "bit_not" else f"{a} {_BOOLEAN[name]} {b}"
         if name in ("maximum", "minimum"):
             sign = ">" if name == "maximum" else "<"
             first = f"{a} {sign} {b}" + (f" || {a} != {a}" if dtype.kind == "f" else "")
@@ -215,14 +201,16 @@ class Values:
 
     def _floating(self, name: str, dtype: DType, a: str, b: str, c: str) -> str:
         f = "f" if dtype is dtypes.float32 else ""
-        if name in _OPERATORS or name == "divide":
-            return f"{a} {_OPERATORS.get(name, '/')} {b}"
+        if name in ARITHMETIC:
+            return f"{a} {ARITHMETIC[name].sign} {b}"
+        if name == "divide":
+            return f"{a} / {b}"
         if name == "negative":
             return f"-{a}"
         if name == "absolute":
             return f"fabs{f}({a})"
-        if name in _EXACT:
-            return f"{_EXACT[name]}{f}({a})"
+        if name in EXACT:
+            return f"{name}{f}({a})"
         if name == "multiply_add":
             return f"fma{f}({a}, {b}, {c})"
         if name == "power":
@@ -233,10 +221,10 @@ class Values:
     def _whole(self, name: str, dtype: DType, a: str, b: str, c: str) -> str:
         """Whole numbers wrap around."""
         made, wide = kind(dtype), _unsigned(dtype)
-        if name in _OPERATORS:
-            return f"({made})(({wide}){a} {_OPERATORS[name]} ({wide}){b})"
-        if name in _BITS:
-            return f"({made})({a} {_BITS[name]} {b})"
+        if name.startswith("bit_") and b:
+            return f"({made})({a} {ARITHMETIC[name].sign} {b})"
+        if name in ARITHMETIC:
+            return f"({made})(({wide}){a} {ARITHMETIC[name].sign} ({wide}){b})"
         if name == "bit_not":
             return f"({made})~{a}"
         if name == "negative":
@@ -245,7 +233,7 @@ class Values:
             return f"{a} < 0 ? ({made})(0 - ({wide}){a}) : {a}" if dtype.kind == "i" else a
         if name == "multiply_high":
             return f"(uint32_t)((uint64_t){a} * {b} >> 32)"
-        if name in _EXACT:
+        if name in EXACT:
             return a
         if (
             name.startswith("shift")
@@ -255,7 +243,9 @@ class Values:
             return (
                 f"({made})(({wide}){a} << {b})" if name == "shift_left" else f"({made})({a} >> {b})"
             )
-        return f"{self.unit.whole(name, dtype)}({a}, {b})"
+        known = name in _WHOLE
+        function = self.unit.whole(name, dtype) if known else self.unit.expanded(name, dtype, dtype)
+        return f"{function}({a}, {b})"
 
     def cast(self, a: str, given: DType, found: DType) -> str:
         """As NumPy's astype; two bytes are rounded to once."""

@@ -3,7 +3,8 @@
 A product is a program whose loops are two of a batch, the rows m, the columns n and, reduced, k
 (n and k may be three loops each): the sum of the products of its first two operands, float32 or
 float64, and what follows. Operands that are only kept (float16, bfloat16) are read as float32,
-where they lie or while panels of them are made. Sums run along k in an order fixed by shape and
+where they lie or while panels of them are made; of bytes that are added up in int32 four along k
+are one lane. Sums run along k in an order fixed by shape and
 target, so the result has the same bits however the tiles are spread over cores.
 """
 
@@ -35,15 +36,15 @@ from gemel.codegen.program import (
     Program,
 )
 from gemel.codegen.target import Target, has_fours
-from gemel.dtype import DType, int8
+from gemel.dtype import DType, int8, uint8
 from gemel.extent import maximum, minimum
 from gemel.spec import product
 
-__all__ = ["Choice", "Several", "StepPlan", "cost", "fours", "steps", "variants"]
+__all__ = ["Choice", "Several", "StepPlan", "cost", "steps", "variants"]
 
 #: A packing step's tile copies about this many bytes.
 PACKED_TILE = 1 << 18
-#: So many bytes along k are one lane of `contract_fours`.
+#: So many bytes along k are one lane of a product in int32.
 FOURS = 4
 
 
@@ -97,18 +98,13 @@ class _Planner:
         self.scratch: list[int] = []
         self.found: list[StepPlan] = []
         self.often, self.several, self.target = often, several, target
+        #: How many k of a line lie side by side in panels.
+        self.together = FOURS if self.dtype in (int8, uint8) else 1
 
     def steps(self) -> list[StepPlan]:
         """All steps."""
         sizes = self.m, self.n, self.k, product(self.batch)
-        if self.several:
-            several, plain = self.several, self._is_plain(0)
-            choice = for_several(self.dtype, self.lasts[0], several, self.target, *sizes, plain)
-            if not self._is_plain(1) and not self.target.small_masks:
-                choice.b_form, choice.direct = "gathered", False
-        else:
-            plain = self._is_plain(0)
-            choice = decided(self.dtype, *self.lasts, self.target, *sizes, self.often, plain)
+        choice = self._choice(sizes)
         operands = list(self.program.operands)
         buffers = [(i, 0) for i, each in enumerate(operands) if each.role != INDEX]
         contiguous = CONTIGUOUS if choice.b_form == "n" else STRIDED
@@ -118,13 +114,30 @@ class _Planner:
             if form == "packed":
                 buffers[number] = self._pack(number, widths[number]), 0
                 kind, panel = operands[number].stride, (ROWS + number, widths[number])
-                operands[number] = Operand(self.dtype, INPUT, kind, True, panel)
-                self.code = _loads(self.code, number, self.dtype)
-        self._product(choice, tuple(operands), buffers)
-        self.found[-1].cost = cost(*sizes, self.dtype, self.target.width)
-        for each in self.found:
-            each.scratch = self.scratch
+                dtype = self._packed(number)
+                operands[number] = Operand(dtype, INPUT, kind, True, panel, self.together)
+                self.code = _loads(self.code, number, dtype)
+        estimate = cost(*sizes, self.dtype, self.target.width)
+        self._product(choice, tuple(operands), buffers, estimate)
         return self.found
+
+    def _choice(self, sizes: tuple[int, int, int, int]) -> Choice:
+        """The kernels, and their tiling."""
+        kinds, target = [operand.dtype for operand in self.program.operands[:2]], self.target
+        if self.together > 1:
+            # One of the two it multiplies must be signed.
+            return for_fours(target, has_fours(target) and int8 in kinds, *sizes)
+        plain, several = self._is_plain(0), self.several
+        if several is None:
+            return decided(self.dtype, *self.lasts, target, *sizes, self.often, plain)
+        choice = for_several(self.dtype, self.lasts[0], several, target, *sizes, plain)
+        if not self._is_plain(1) and not target.small_masks:
+            choice.b_form, choice.direct = "gathered", False
+        return choice
+
+    def _packed(self, number: int) -> DType:
+        """What panels of an operand are of: what is computed in, or bytes."""
+        return self.dtype if self.together == 1 else self.program.operands[number].dtype
 
     def _is_plain(self, number: int) -> bool:
         """Whether an operand is kept as what is computed in."""
@@ -135,13 +148,10 @@ class _Planner:
         self.scratch.append(elements * self.dtype.itemsize)
         return SCRATCH - len(self.scratch) + 1
 
-    def _pack(self, number: int, width: int, fours: int = 1) -> int:
-        """Which scratch has an operand in panels of so many lines; its strides are those then.
-
-        So many k of a line lie side by side.
-        """
+    def _pack(self, number: int, width: int) -> int:
+        """Which scratch has an operand in panels of so many lines; its strides are those then."""
         strides, k = self.strides[number], self.program.outer
-        depth = -(-self.k // fours) * fours
+        depth = -(-self.k // self.together) * self.together
         lines, line = self.extents[ROWS + number], strides[ROWS + number]
         # An axis the operand broadcasts over is packed once.
         batch = [n if stride else 1 for n, stride in zip(self.batch, strides, strict=False)]
@@ -154,26 +164,39 @@ class _Planner:
         tiles = -(-panels // together)
         turn = self.lasts[number] == "k"
         integers = [*batch, lines, self.k, *strides[:ROWS], line, strides[-1]]
-        integers += [*packed, width * depth, width * fours, together * width, self.k, tiles, 1, 1]
+        integers += [
+            *packed,
+            width * depth,
+            width * self.together,
+            together * width,
+            self.k,
+            tiles,
+            1,
+            1,
+        ]
         extent = product(batch) * tiles
         whole = extent * minimum(panels, together) * width * depth * itemsize
         chunk = maximum(1, extent * PACKED_TILE // maximum(whole, 1))
         kept = self.program.operands[number].dtype
-        copies = _copies(kept, self.dtype if fours == 1 else kept, width, turn, fours)
-        step = StepPlan(copies, [(number, 0), (panels_of, 0)], integers, extent, chunk)
-        step.packs = number
-        step.cost = 100 + whole // 10
+        copies = _copies(kept, self._packed(number), width, turn, self.together)
         if self.k:
+            buffers = [(number, 0), (panels_of, 0)]
+            step = StepPlan(copies, buffers, integers, extent, chunk)
+            step = step._replace(packs=number, scratch=self.scratch, cost=100 + whole // 10)
             self.found.append(step)
         inner = self.extents[k:]
-        along = [width * fours * product(inner[i + 1 :]) for i in range(len(inner))]
+        along = [width * self.together * product(inner[i + 1 :]) for i in range(len(inner))]
         others = [0] * (k - ROWS)
         others[number] = width * depth
         self.strides[number] = [*packed, *others, *along]
         return panels_of
 
     def _product(
-        self, choice: Choice, operands: tuple[Operand, ...], buffers: list[tuple[int, int]]
+        self,
+        choice: Choice,
+        operands: tuple[Operand, ...],
+        buffers: list[tuple[int, int]],
+        estimate: int,
     ) -> None:
         """The main step."""
         m_tiles = -(-self.m // choice.m_block)
@@ -186,43 +209,16 @@ class _Planner:
         if choice.split:
             partial = extent * choice.m_block * choice.n_block
             buffers = [*buffers, (self._reserve(partial), 0)]
-        extra = self.program.extra + len(TILES)
-        made = self.program.scheduled(choice.schedule, operands, extra, self.code)
-        step = StepPlan(made, buffers, integers, extent, choice.chunk)
-        if made.scalars:
-            step.scalars = len(integers)
-            integers += [0] * len(made.scalars)
-        self.found.append(step)
-
-
-class _Fours(_Planner):
-    """The product of bytes in int32, both in panels of fours along k (`contract_fours`)."""
-
-    def steps(self) -> list[StepPlan]:
-        """All steps."""
-        sizes = self.m, self.n, self.k, product(self.batch)
-        operands = list(self.program.operands)
-        # One of the two it multiplies must be signed.
-        native = has_fours(self.target) and int8 in (operands[0].dtype, operands[1].dtype)
-        choice = for_fours(self.target, native, *sizes)
-        buffers = [(i, 0) for i, each in enumerate(operands) if each.role != INDEX]
-        for number, width in enumerate((choice.rows, choice.columns)):
-            buffers[number] = self._pack(number, width, FOURS), 0
-            own, panel = operands[number], (ROWS + number, width)
-            operands[number] = Operand(own.dtype, INPUT, STRIDED, True, panel, FOURS)
-        self._product(choice, tuple(operands), buffers)
-        self.found[-1].cost = cost(*sizes, int8, self.target.width)
-        for each in self.found:
-            each.scratch = self.scratch
-        return self.found
-
-
-def fours(
-    program: Program, integers: Sequence[int], lasts: tuple[str, str], target: Target
-) -> list[StepPlan]:
-    """As `steps`, of int8 or uint8 operands that are cast to int32, multiplied and added up."""
-    plan = _Fours(program, integers, lasts, False, None, target)
-    return [] if 0 in plan.extents[: program.outer] else plan.steps()
+        made = self.program._replace(
+            schedule=choice.schedule,
+            operands=operands,
+            extra=self.program.extra + len(TILES),
+            code=self.code,
+        )
+        scalars = len(integers) if made.scalars else -1
+        integers += [0] * len(made.scalars)
+        step = StepPlan(made, buffers, integers, extent, choice.chunk, scalars)
+        self.found.append(step._replace(scratch=self.scratch, cost=estimate))
 
 
 def _loads(code: tuple[Instruction, ...], number: int, dtype: DType) -> tuple[Instruction, ...]:
@@ -235,15 +231,15 @@ def _loads(code: tuple[Instruction, ...], number: int, dtype: DType) -> tuple[In
     )
 
 
-def _copies(source: DType, dtype: DType, width: int, turn: bool, fours: int) -> Program:
+def _copies(source: DType, dtype: DType, width: int, turn: bool, together: int) -> Program:
     """What makes panels: lines and k are its loops, besides those of the batch."""
     operands = (
         Operand(source, INPUT, CONTIGUOUS if turn else STRIDED),
-        Operand(dtype, OUTPUT, STRIDED, panel=(ROWS, width), together=fours),
+        Operand(dtype, OUTPUT, STRIDED, panel=(ROWS, width), together=together),
     )
     code: tuple[Instruction, ...] = (Instruction("load", source, (), 0),)
     if source is not dtype:
         code += (Instruction("cast", dtype, (0,)),)
     code += (Instruction("store", dtype, (len(code) - 1,), 1),)
-    schedule = f"pack{fours if fours > 1 else ''} {width} {'turn' if turn else 'copy'}"
+    schedule = f"pack {width} {'turn' if turn else 'copy'}"
     return Program(ROWS + 2, 0, schedule, operands, (), len(TILES), code)

@@ -10,82 +10,68 @@ from collections.abc import Callable
 
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Constant, Module, Value
-from gemel.codegen.contract_emit import Emitter, Epilogue, Reader, Tiles
+from gemel.codegen.contract_emit import Elements, Range
+from gemel.codegen.contract_tile import Tile
 from gemel.codegen.frame import i64
-from gemel.codegen.program import ROWS, Program
+from gemel.codegen.program import Program
 from gemel.codegen.target import Target
+from gemel.errors import CompileError
+
+#: What reads some k from there on.
+Fetch = Callable[[Elements, Value, Value], Value]
 
 
 def emit(program: Program, target: Target) -> Module:
-    """The kernel of the schedule ``dot ROWSxCOLUMNSxUNROLL``."""
+    """The kernel of the schedule ``dot ROWSxCOLUMNSxUNROLL``.
+
+    Raises `CompileError` for a sum of anything but products of floating values.
+    """
     return _Dot(program, target).emit()
 
 
-class _Dot:
+class _Dot(Tile):
     def __init__(self, program: Program, target: Target) -> None:
         shape = program.schedule.split()[1]
-        self.rows, self.columns, self.unroll = (int(word) for word in shape.split("x"))
-        self.emitter = Emitter(program, target, self.rows * self.columns)
-        self.tiles, self.epilogue = Tiles(self.emitter), Epilogue(self.emitter)
-        self.readers = Reader(self.emitter, 0), Reader(self.emitter, 1)
+        rows, columns, self.unroll = (int(word) for word in shape.split("x"))
+        super().__init__(program, target, rows, columns)
+        self.stack = self.emitter.reserve(rows * columns)
+        # What a vector has behind the last k is zero.
+        if not self.sum.is_of_products or self.sum.dtype.kind != "f":
+            raise CompileError(f"dot products are floating\n{program.text}")
 
-    def emit(self) -> Module:
-        return self.emitter.finish(self._tile)
-
-    def _tile(self, tile: Value) -> None:
-        emitter, builder, tiles = self.emitter, self.emitter.builder, self.tiles
-        bases, row, column = tiles.enter(tile)
-        self.epilogue.enter(bases)
-        rows = tiles.left(tiles.m, row, tiles.values["m_block"])
-        columns = tiles.left(tiles.n, column, tiles.values["n_block"])
+    def fill(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
+        emitter, add = self.emitter, self.emitter.builder.add
 
         def across(j: Value) -> None:
-            first = builder.add(column, j)
-            right = self._pointers(bases, 1, first, tiles.n, self.columns)
+            first = add(columns[0], j)
+            right = self.lines(1, bases[1], first, self.columns)
             emitter.each(
-                rows,
-                self.rows,
-                lambda i: self._block(bases, right, builder.add(row, i), first),
+                0, rows[1], self.rows, lambda i: self._block(bases, right, add(rows[0], i), first)
             )
 
-        emitter.each(columns, self.columns, across)
-
-    def _pointers(
-        self, bases: Bases, operand: int, first: Value, total: Value, count: int
-    ) -> list[Value]:
-        """Starts of `count` lines from `first` on; those past the end repeat the last one."""
-        emitter, builder = self.emitter, self.emitter.builder
-        stride = emitter.stride(operand, ROWS + operand)
-        last = builder.sub(total, i64(1))
-        pointers = []
-        for i in range(count):
-            index = emitter.minimum(builder.add(first, i64(i)), last) if i else first
-            pointers.append(self.readers[operand].at(bases[operand], builder.mul(index, stride)))
-        return pointers
+        emitter.each(0, columns[1], self.columns, across)
 
     def _block(self, bases: Bases, right: list[Value], row: Value, column: Value) -> None:
         """rows x columns dot products, reduced and finished."""
         emitter, tiles = self.emitter, self.tiles
-        left = self._pointers(bases, 0, row, tiles.m, self.rows)
+        left = self.lines(0, bases[0], row, self.rows)
         sums = self._partial_sums(left, right)
         for i in range(self.rows):
             own = sums[i * self.columns : (i + 1) * self.columns]
-            emitter.store(self._reduce(own), emitter.at(emitter.stack, i * self.columns))
+            emitter.store(self._reduce(own), emitter.at(self.stack, i * self.columns))
         rows = tiles.left(tiles.m, row, self.rows)
         columns = tiles.left(tiles.n, column, self.columns)
-        self.epilogue.apply(
-            emitter.stack, self.columns, (row, rows), (column, columns), self.columns
-        )
+        self.epilogue.apply(self.stack, self.columns, (row, rows), (column, columns), self.columns)
 
     def _partial_sums(self, left: list[Value], right: list[Value]) -> list[Value]:
         """One vector per dot product, whose lanes are still to be added up."""
-        emitter, builder, depth = self.emitter, self.emitter.builder, self.tiles.k
+        emitter, builder = self.emitter, self.emitter.builder
         count, lanes = self.rows * self.columns, emitter.lanes
         zero = Constant(emitter.vector, "zeroinitializer")
-        bulk = builder.and_(depth, i64(-lanes * self.unroll))
-        whole = builder.and_(depth, i64(-lanes))
+        bulk = builder.and_(self.depth, i64(-lanes * self.unroll))
+        whole = builder.and_(self.depth, i64(-lanes))
 
-        def whole_vector(reader: Reader, pointer: Value, k: Value) -> Value:
+        def vector(reader: Elements, pointer: Value, k: Value) -> Value:
             return reader.load(reader.at(pointer, k))
 
         def step(k: Value, total: list[Value]) -> list[Value]:
@@ -93,65 +79,59 @@ class _Dot:
             for u in range(self.unroll):
                 here = builder.add(k, i64(u * lanes))
                 part = slice(u * count, (u + 1) * count)
-                total[part] = self._step(left, right, here, total[part], whole_vector)
+                total[part] = self._step(left, right, here, total[part], vector)
             return total
 
-        sums = emitter.repeat(0, bulk, lanes * self.unroll, [zero] * count * self.unroll, step)
+        sums = emitter.loop(0, bulk, lanes * self.unroll, [zero] * count * self.unroll, step)
         totals = sums[:count]
         for u in range(1, self.unroll):
             part = sums[u * count : (u + 1) * count]
             totals = [builder.fadd(x, y) for x, y in zip(totals, part, strict=True)]
         if self.unroll > 1:
-            totals = emitter.repeat(
-                bulk,
-                whole,
-                lanes,
-                totals,
-                lambda k, total: self._step(left, right, k, total, whole_vector),
-            )
+            totals = self._along(left, right, (bulk, whole, lanes), totals, vector)
         return self._rest(left, right, whole, totals)
 
     def _rest(
         self, left: list[Value], right: list[Value], whole: Value, totals: list[Value]
     ) -> list[Value]:
         """The last k, fewer than a vector."""
-        emitter, builder, depth = self.emitter, self.emitter.builder, self.tiles.k
+        emitter = self.emitter
         if emitter.has_masks:
-            mask = emitter.mask(builder.sub(depth, whole))
+            mask = emitter.mask(emitter.builder.sub(self.depth, whole))
 
-            def vector(reader: Reader, pointer: Value, k: Value) -> Value:
+            def masked(reader: Elements, pointer: Value, k: Value) -> Value:
                 return reader.load(reader.at(pointer, k), mask=mask)
 
-            return emitter.repeat(
-                whole,
-                depth,
-                emitter.lanes,
-                totals,
-                lambda k, total: self._step(left, right, k, total, vector),
-            )
+            return self._along(left, right, (whole, self.depth, emitter.lanes), totals, masked)
 
-        def single(reader: Reader, pointer: Value, k: Value) -> Value:
+        def single(reader: Elements, pointer: Value, k: Value) -> Value:
             return emitter.insert(None, reader.load(reader.at(pointer, k), 1), 0)
 
-        return emitter.repeat(
-            whole, depth, 1, totals, lambda k, total: self._step(left, right, k, total, single)
-        )
+        return self._along(left, right, (whole, self.depth, 1), totals, single)
 
-    def _step(
+    def _along(
         self,
         left: list[Value],
         right: list[Value],
-        k: Value,
-        total: list[Value],
-        fetch: Callable[[Reader, Value, Value], Value],
+        steps: tuple[Value, Value, int],
+        totals: list[Value],
+        fetch: Fetch,
+    ) -> list[Value]:
+        """`steps` along k: from where, up to where, how wide."""
+        return self.emitter.loop(
+            *steps, totals, lambda k, total: self._step(left, right, k, total, fetch)
+        )
+
+    def _step(
+        self, left: list[Value], right: list[Value], k: Value, total: list[Value], fetch: Fetch
     ) -> list[Value]:
         """One vector of k for every pair."""
-        b = [fetch(self.readers[1], pointer, k) for pointer in right]
+        b = [fetch(self.right, pointer, k) for pointer in right]
         result: list[Value] = []
         for pointer in left:
-            x = fetch(self.readers[0], pointer, k)
+            x = fetch(self.left, pointer, k)
             for y in b:
-                result.append(self.emitter.multiply_add(y, x, total[len(result)]))
+                result.append(self.sum.added(total[len(result)], y, x))
         return result
 
     def _reduce(self, vectors: list[Value]) -> Value:

@@ -5,19 +5,21 @@ Nothing here knows how a product is tiled; `contract_gemm`, `contract_dot` and `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from typing import Any
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site
-from gemel.codegen.assembly import I32, Constant, Module, Value
-from gemel.codegen.frame import Body, Frame, i64
+from gemel.codegen.assembly import I32, Builder, Constant, Module, Value
+from gemel.codegen.frame import Frame, i64
 from gemel.codegen.program import CONTIGUOUS, INPUT, ROWS, Program
 from gemel.codegen.registers import register_type, shuffle_mask, splat
 from gemel.codegen.target import Target
 from gemel.dtype import DType
 from gemel.errors import CompileError
+
+#: The first of some rows or columns, and how many there are.
+Range = tuple[Value, Value]
 
 #: What follows is written out for every vector of a micro-tile up to this many instructions.
 MOST_REPEATED = 200
@@ -29,26 +31,55 @@ CHEAP = frozenset(
 )
 
 
-class Emitter(Frame):
-    """A kernel under construction; all is about the dtype its first operand is computed in,
-    `lanes` at a time."""
+class Elements:
+    """Elements of one dtype in memory, `lanes` of which are a vector."""
 
-    def __init__(
-        self, program: Program, target: Target, stack: int = 0, dtype: DType | None = None
-    ) -> None:
-        """`stack` elements are set aside, aligned to a vector. Raises `CompileError`.
+    builder: Builder
+    dtype: DType
+    lanes: int
 
-        `dtype`: what is computed in, if the first operand does not say so.
-        """
+    def at(self, pointer: Value, index: Value | int) -> Value:
+        """Address of element `index` of what `pointer` points to."""
+        where = i64(index) if isinstance(index, int) else index
+        return memory.element(self.builder, pointer, where, self.dtype)
+
+    def load(self, pointer: Value, lanes: int | None = None, mask: Value | None = None) -> Value:
+        """`lanes` elements, a whole vector by default; of 0 where the mask says no."""
+        return self.converted(self.kept(pointer, lanes, mask))
+
+    def converted(self, value: Value) -> Value:
+        """What is made of elements that have been read: nothing but these."""
+        return value
+
+    def kept(
+        self,
+        pointer: Value,
+        lanes: int | None = None,
+        mask: Value | None = None,
+        other: Value | None = None,
+    ) -> Value:
+        """As `load`, but as they are kept; `other` where the mask says no."""
+        return memory.load(self.builder, pointer, self.dtype, lanes or self.lanes, mask, other)
+
+    def store(self, value: Value, pointer: Value, mask: Value | None = None) -> None:
+        """Writes a value, of as many lanes as it has."""
+        memory.store(self.builder, value, pointer, self.dtype, value.type.lanes, mask)
+
+
+class Emitter(Frame, Elements):
+    """A kernel under construction, and memory of its own; all is about the dtype its first operand
+    is computed in, `lanes` at a time."""
+
+    def __init__(self, program: Program, target: Target, dtype: DType) -> None:
+        """`dtype`: what is computed in. Raises `CompileError`."""
         super().__init__(program, target)
-        self.dtype = dtype or program.operands[0].dtype.compute
-        if dtype is None and not self.dtype.is_floating or self.dtype.compute is not self.dtype:
-            raise CompileError(f"no tiles are of {self.dtype}\n{program.text}")
-        self.lanes = target.width // self.dtype.itemsize
-        self.vector = register_type(self.dtype, self.lanes)
+        if dtype.kind not in "fiu" or dtype.compute is not dtype:
+            raise CompileError(f"no tiles are of {dtype}\n{program.text}")
+        self.dtype = dtype
+        self.lanes = target.width // dtype.itemsize
+        self.vector = register_type(dtype, self.lanes)
         #: Where the operands are.
         self.bases = self.enter()
-        self.stack: Any = self.reserve(stack) if stack else None
 
     def reserve(self, elements: int) -> Value:
         """So many elements on the stack, aligned to a vector; to be asked for at the start."""
@@ -73,10 +104,6 @@ class Emitter(Frame):
         """Quotient and remainder."""
         quotient = self.builder.udiv(a, b)
         return quotient, self.builder.sub(a, self.builder.mul(quotient, b))
-
-    def minimum(self, a: Value, b: Value) -> Value:
-        """The smaller of two signed integers."""
-        return self.builder.minimum(a, b)
 
     def maximum(self, a: Value, b: Value) -> Value:
         """The larger of two signed integers."""
@@ -106,86 +133,43 @@ class Emitter(Frame):
 
     # -- memory -----------------------------------------------------------------------------
 
-    def at(self, pointer: Value, index: Value | int) -> Value:
-        """Address of element `index` of what `pointer` points to."""
-        where = i64(index) if isinstance(index, int) else index
-        return memory.element(self.builder, pointer, where, self.dtype)
-
-    def load(
-        self,
-        pointer: Value,
-        lanes: int | None = None,
-        mask: Value | None = None,
-        other: Value | None = None,
-    ) -> Value:
-        """`lanes` elements, a whole vector by default; `other` or 0 where the mask says no."""
-        return memory.load(self.builder, pointer, self.dtype, lanes or self.lanes, mask, other)
-
-    def store(self, value: Value, pointer: Value, mask: Value | None = None) -> None:
-        """Writes a value, of as many lanes as it has."""
-        memory.store(self.builder, value, pointer, self.dtype, value.type.lanes, mask)
-
     def prefetch(self, pointer: Value, near: int = 3) -> None:
         """Asks for a line of memory, which need not exist; 3 for the first cache, 2 the second."""
         arguments = [pointer, *(Constant(I32, flag) for flag in (0, near, 1))]  # read, data
         self.builder.writing("llvm.prefetch.p0", arguments)
 
-    def mask(self, count: Value) -> Value:
-        """True in the first `count` lanes."""
-        return memory.first(self.builder, count, self.lanes)
+    def mask(self, count: Value, lanes: int | None = None) -> Value:
+        """True in the first `count` lanes, of as many as a vector has by default."""
+        return memory.first(self.builder, count, lanes or self.lanes)
 
-    # -- control ----------------------------------------------------------------------------
-
-    def repeat(
-        self,
-        start: Value | int,
-        stop: Value | int,
-        step: Value | int,
-        carried: Sequence[Value],
-        body: Body,
-    ) -> list[Value]:
-        """As `loop`, but numbers may be given as such."""
-        first, last, width = (i64(n) if isinstance(n, int) else n for n in (start, stop, step))
-        return self.loop(first, last, width, carried, body)
-
-    def each(self, stop: Value | int, step: int, body: Callable[[Value], object]) -> None:
-        """Runs `body` for 0, step, ... below stop; carries nothing."""
-        self.over(i64(0), i64(stop) if isinstance(stop, int) else stop, step, body)
+    def masks(self, count: Value, vectors: int, lanes: int) -> list[Value | None]:
+        """Which lanes of each of some vectors are among the first `count`; None for all of them,
+        where the machine has no masks."""
+        if not self.has_masks:
+            return [None] * vectors
+        starts = (self.builder.sub(count, i64(v * lanes)) for v in range(vectors))
+        return [self.mask(start, lanes) for start in starts]
 
     def finish(self, tile: Callable[[Value], object]) -> Module:
         """Does each tile of the range, and closes the function."""
-        self.over(self.begin, self.end, 1, tile)
+        self.each(self.begin, self.end, 1, tile)
         self.builder.ret(self.access.result())
         return self.module
 
 
-class Reader:
-    """One of a product's two operands where it lies: read as the dtype that is computed in."""
+class Reader(Elements):
+    """An operand where it lies; of each element that is read the value at `made` is computed."""
 
-    def __init__(self, emitter: Emitter, number: int) -> None:
+    def __init__(self, emitter: Emitter, number: int, made: int) -> None:
+        code = emitter.program.code
         self.emitter = emitter
+        self.builder, self.lanes = emitter.builder, emitter.lanes
         self.dtype = emitter.program.operands[number].dtype
-
-    def at(self, pointer: Value, index: Value | int) -> Value:
-        """Address of element `index` of what `pointer` points to."""
-        where = i64(index) if isinstance(index, int) else index
-        return memory.element(self.emitter.builder, pointer, where, self.dtype)
-
-    def load(self, pointer: Value, lanes: int | None = None, mask: Value | None = None) -> Value:
-        """`lanes` elements, a whole vector by default; 0 where the mask says no."""
-        return self.converted(self.kept(pointer, lanes, mask))
-
-    def kept(
-        self,
-        pointer: Value,
-        lanes: int | None = None,
-        mask: Value | None = None,
-        other: Value | None = None,
-    ) -> Value:
-        """The same as it is kept; `other` or 0 where the mask says no."""
-        emitter = self.emitter
-        lanes = lanes or emitter.lanes
-        return memory.load(emitter.builder, pointer, self.dtype, lanes, mask, other)
+        self.made = made
+        self.read = next(
+            p for p, step in enumerate(code) if step.name == "load" and step.attribute == number
+        )
+        self.steps = sorted(emitter.analysis.closure([made], known=self.read))
 
     def gather(self, pointer: Value, offsets: Value) -> Value:
         """A vector of the elements so many elements after `pointer`, from anywhere."""
@@ -195,9 +179,21 @@ class Reader:
         return self.converted(found)
 
     def converted(self, value: Value) -> Value:
-        """What is kept as what is computed in."""
+        """What is made of what was read."""
+        if not self.steps:
+            return value
         emitter = self.emitter
-        return emitter.access.printer(value.type.lanes).cast(value, self.dtype, emitter.dtype)
+        given = {**emitter.fixed, self.read: value}
+        printer = emitter.access.printer(value.type.lanes)
+        return printer.emit(emitter.program.code, given=given, only=self.steps)[self.made]
+
+
+def sum_position(program: Program) -> int:
+    """Where the sum of a program in tiles stands. Raises `CompileError` where there is none."""
+    for position, step in enumerate(program.code):
+        if step.name == "reduce" and step.attribute == "sum":
+            return position
+    raise CompileError(f"only sums are done in tiles\n{program.text}")
 
 
 class Tiles:
@@ -225,7 +221,7 @@ class Tiles:
     def left(self, total: Value, first: Value, most: Value | int) -> Value:
         """How many of at most `most` remain of `total` from `first` on."""
         bound = i64(most) if isinstance(most, int) else most
-        return self.emitter.minimum(self.emitter.builder.sub(total, first), bound)
+        return self.emitter.builder.minimum(self.emitter.builder.sub(total, first), bound)
 
 
 class Epilogue:
@@ -233,9 +229,8 @@ class Epilogue:
 
     def __init__(self, emitter: Emitter) -> None:
         analysis = emitter.analysis
-        code = emitter.program.code
         self.emitter = emitter
-        self.sum = next(i for i, step in enumerate(code) if step.name == "reduce")
+        self.sum = sum_position(emitter.program)
         made = {*analysis.closure([self.sum]), *analysis.fixed()}
         self.steps = [p for p in sorted(analysis.live) if p not in made]
         self.bases: Bases = []
@@ -248,13 +243,15 @@ class Epilogue:
         """Asks early for what a micro-tile reads at its end."""
         emitter, builder = self.emitter, self.emitter.builder
         code = emitter.program.code
-        loads: list[Any] = [code[p].attribute for p in self.steps if code[p].name == "load"]
-        for n, operand in ((n, emitter.program.operands[n]) for n in loads):
-            for i in range(rows if (operand.role, operand.stride) == (INPUT, CONTIGUOUS) else 0):
-                bases = emitter.advance(self.bases, ROWS, builder.add(where[0], i64(i)))
+        read = {code[p].attribute for p in self.steps if code[p].name == "load"}
+        for n, operand in enumerate(emitter.program.operands):
+            if n not in read or (operand.role, operand.stride) != (INPUT, CONTIGUOUS):
+                continue
+            for i in range(rows):
+                base = self._bases(builder.add(where[0], i64(i)))[n]
                 for v in range(vectors):
                     place = builder.add(where[1], i64(v * emitter.lanes))
-                    emitter.prefetch(memory.element(builder, bases[n], place, operand.dtype))
+                    emitter.prefetch(memory.element(builder, base, place, operand.dtype))
 
     def is_short(self, count: int) -> bool:
         """Whether the code is worth repeating for `count` vectors."""
@@ -265,69 +262,58 @@ class Epilogue:
         self, values: list[Value], vectors: int, where: tuple[Value, Value], columns: Value
     ) -> None:
         """Finishes whole rows held in registers, `vectors` to a row."""
-        emitter, builder = self.emitter, self.emitter.builder
-        lanes = emitter.lanes
-        masks = self._masks(columns, vectors, lanes)
+        lanes = self.emitter.lanes
+        masks = self.emitter.masks(columns, vectors, lanes)
         for first in range(0, len(values), vectors):
-            row = builder.add(where[0], i64(first // vectors))
-            bases = emitter.advance(self.bases, ROWS, row)
-            for v, mask in enumerate(masks):
-                place = builder.add(where[1], i64(v * lanes))
-                self._finish(values[first + v], Site(bases, place, lanes, mask))
+            bases = self._bases(self.emitter.builder.add(where[0], i64(first // vectors)))
+            self._row(iter(values[first : first + vectors]), bases, where[1], masks, lanes)
 
-    def _masks(self, columns: Value, vectors: int, lanes: int) -> list[Value | None]:
-        """Which lanes of each vector of a row exist."""
-        emitter = self.emitter
-        if not emitter.has_masks:
-            return [None] * vectors
-        starts = (emitter.builder.sub(columns, i64(v * lanes)) for v in range(vectors))
-        return [memory.first(emitter.builder, start, lanes) for start in starts]
-
-    def apply(
-        self,
-        sums: Value,
-        width: int,
-        rows: tuple[Value, Value],
-        columns: tuple[Value, Value],
-        lanes: int,
-    ) -> None:
-        """Finishes a block of sums, `width` a row; `rows`, `columns` are (first, how many)."""
+    def apply(self, sums: Value, width: int, rows: Range, columns: Range, lanes: int) -> None:
+        """Finishes a block of sums, `width` a row."""
         emitter, builder = self.emitter, self.emitter.builder
         lanes = min(lanes, width)
-        masks = self._masks(columns[1], width // lanes, lanes)
-
-        def row(index: Value) -> tuple[Value, Bases]:
-            line = emitter.at(sums, builder.mul(index, i64(width)))
-            return line, emitter.advance(self.bases, ROWS, builder.add(rows[0], index))
+        masks = emitter.masks(columns[1], width // lanes, lanes)
 
         def whole_row(index: Value) -> None:
-            line, bases = row(index)
-            for v, mask in enumerate(masks):
-                value = emitter.load(emitter.at(line, v * lanes), lanes)
-                place = builder.add(columns[0], i64(v * lanes))
-                self._finish(value, Site(bases, place, lanes, mask))
+            line = emitter.at(sums, builder.mul(index, i64(width)))
+            values = (emitter.load(emitter.at(line, at), lanes) for at in range(0, width, lanes))
+            bases = self._bases(builder.add(rows[0], index))
+            self._row(values, bases, columns[0], masks, lanes)
 
         def short_row(index: Value) -> None:
-            line, bases = row(index)
+            line = emitter.at(sums, builder.mul(index, i64(width)))
+            bases = self._bases(builder.add(rows[0], index))
 
             def element(column: Value) -> None:
-                place = builder.add(columns[0], column)
                 value = emitter.load(emitter.at(line, column), 1)
-                self._finish(value, Site(bases, place, 1, None))
+                self._row(iter([value]), bases, builder.add(columns[0], column), [None], 1)
 
-            emitter.each(columns[1], 1, element)
+            emitter.each(0, columns[1], 1, element)
 
         if emitter.has_masks:
-            emitter.each(rows[1], 1, whole_row)
-            return
+            return emitter.each(0, rows[1], 1, whole_row)
         whole = builder.icmp_signed("==", columns[1], i64(width))
         with builder.if_else(whole) as (then, otherwise):
             with then:
-                emitter.each(rows[1], 1, whole_row)
+                emitter.each(0, rows[1], 1, whole_row)
             with otherwise:
-                emitter.each(rows[1], 1, short_row)
+                emitter.each(0, rows[1], 1, short_row)
 
-    def _finish(self, value: Value, site: Site) -> None:
-        """What follows, for the sums of one site."""
-        given: dict[int, Any] = {**self.emitter.fixed, self.sum: value}
-        self.emitter.access.print(self.steps, site, given)
+    def _bases(self, row: Value) -> Bases:
+        """Where the operands are in a row."""
+        return self.emitter.advance(self.bases, ROWS, row)
+
+    def _row(
+        self,
+        values: Iterator[Value],
+        bases: Bases,
+        column: Value,
+        masks: list[Value | None],
+        lanes: int,
+    ) -> None:
+        """What follows, for the sums of a row from a column on."""
+        emitter = self.emitter
+        for v, (value, mask) in enumerate(zip(values, masks, strict=True)):
+            place = emitter.builder.add(column, i64(v * lanes))
+            site = Site(emitter.access, bases, place, lanes, mask)
+            emitter.access.print(self.steps, site, {**emitter.fixed, self.sum: value})

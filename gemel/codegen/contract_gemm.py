@@ -8,11 +8,13 @@ Panels are either packed beforehand (`contract_pack`) or read where they lie.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from itertools import chain
 
+from gemel.codegen import memory
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Constant, Module, Value
-from gemel.codegen.contract_emit import Emitter, Epilogue, Reader, Tiles
+from gemel.codegen.contract_emit import Range, Reader
+from gemel.codegen.contract_tile import Tile
 from gemel.codegen.contract_windows import Windows
 from gemel.codegen.frame import Body, i64
 from gemel.codegen.program import INDEX, ROWS, Program
@@ -23,91 +25,73 @@ AHEAD = 16
 
 
 def emit(program: Program, target: Target) -> Module:
-    """The kernel of the schedule ``gemm ROWSxCOLUMNS a:FORM b:FORM [split|direct]``."""
+    """The kernel of the schedule ``gemm ROWSxCOLUMNS a:FORM b:FORM [split|direct|vnni]``."""
     return _Gemm(program, target).emit()
 
 
-class _Block(NamedTuple):
-    """One micro-tile over one block of k: where it is and how much of it there is."""
-
-    sums: Value
-    where: tuple[Value, Value]
-    depth: tuple[Value, Value]
-    rows: Value
-    columns: Value
-
-
-class _Gemm:
+class _Gemm(Tile):
     def __init__(self, program: Program, target: Target) -> None:
         words = program.schedule.split()
-        self.rows, self.columns = (int(word) for word in words[1].split("x"))
+        rows, columns = (int(word) for word in words[1].split("x"))
+        super().__init__(program, target, rows, columns)
         self.a_form, self.b_form = words[2][2:], words[3][2:].replace("-", " ")
         self.split = "split" in words
-        stack = 0 if self.split else self.rows * self.columns
-        self.emitter = emitter = Emitter(program, target, stack)
-        self.tiles, self.epilogue = Tiles(emitter), Epilogue(emitter)
-        self.left = Reader(emitter, 0)
-        self.vectors = self.columns // emitter.lanes
-        self.unroll = 2 if self.rows * self.vectors > 12 else 4
+        emitter = self.emitter
+        self.vectors = columns // emitter.lanes
+        self.unroll = 2 if rows * self.vectors > 12 else 4
         k = program.rank - 1
         #: From line to line, or from panel to panel; and along the other axis.
         self.a_stride = emitter.stride(0, k if self.a_form == "m" else ROWS)
         self.b_stride = emitter.stride(1, k if self.b_form == "n" else ROWS + 1)
+        #: Where sums are kept: for all tiles, or for one of them.
+        buffers = sum(operand.role != INDEX for operand in program.operands)
+        self.scratch = emitter.buffer(buffers) if self.split else emitter.reserve(rows * columns)
         #: What makes panels of b here; else they are made already, or not wanted.
         self.windows: Windows | None = None
         if self.b_form not in ("n", "packed"):
             #: Whether they are read where they lie: there are no more rows to read them for.
             self.direct = "direct" in words
-            self.windows = Windows(emitter, self.b_form, self.columns, self.direct)
+            reader = Reader(emitter, 1, self.sum.factors[1])
+            self.windows = Windows(emitter, reader, self.b_form, columns, self.direct)
+            #: What lies where panels of b were made here are the factors.
+            self.right = emitter
             self.b_form = "packed"
-        #: What lies where panels of b were made here is as it is computed in.
-        self.right: Emitter | Reader = emitter if self.windows else Reader(emitter, 1)
-        buffers = sum(operand.role != INDEX for operand in program.operands)
-        self.scratch: Any = emitter.buffer(buffers) if self.split else None
         #: Whether the columns past the end must not be read where b lies.
         self.guarded = self.b_form != "packed"
 
-    def emit(self) -> Module:
-        return self.emitter.finish(self._tile)
-
-    def _tile(self, tile: Value) -> None:
+    def fill(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
         emitter, builder, values = self.emitter, self.emitter.builder, self.tiles.values
-        bases, row, column = self.tiles.enter(tile)
-        self.epilogue.enter(bases)
-        rows = self.tiles.left(self.tiles.m, row, values["m_block"])
-        columns = self.tiles.left(self.tiles.n, column, values["n_block"])
         area = builder.mul(values["m_block"], values["n_block"])
-        home = emitter.at(self.scratch, builder.mul(tile, area)) if self.split else emitter.stack
+        home = emitter.at(self.scratch, builder.mul(tile, area)) if self.split else self.scratch
 
-        def block(start: Value, _: list[Value]) -> list[Value]:
-            depth = self.tiles.left(self.tiles.k, start, values["k_block"])
+        def block(start: Value) -> None:
+            depth = start, self.tiles.left(self.depth, start, values["k_block"])
 
             def micro(i: Value, j: Value, b: Value) -> None:
                 place = builder.add(builder.mul(j, values["m_block"]), builder.mul(i, self._width))
                 sums = emitter.at(home, place) if self.split else home
-                where = (builder.add(row, i), builder.add(column, j))
-                self._micro((bases[0], b), where, (start, depth), sums)
+                where = builder.add(rows[0], i), builder.add(columns[0], j)
+                _Micro(self, sums, where, depth).emit(bases[0], b)
 
             def panel(j: Value) -> None:
-                emitter.each(rows, self.rows, lambda i: micro(i, j, bases[1]))
+                emitter.each(0, rows[1], self.rows, lambda i: micro(i, j, bases[1]))
 
             if self.windows and not self.direct:
-                self._by_panels(self.windows, bases, (column, columns), (start, depth), rows, micro)
+                self._by_panels(self.windows, bases, columns, depth, rows[1], micro)
             else:
-                emitter.each(columns, self.columns, panel)
-            return []
+                emitter.each(0, columns[1], self.columns, panel)
 
         if self.split:
-            emitter.repeat(0, self.tiles.k, values["k_block"], [], block)
+            emitter.each(0, self.depth, values["k_block"], block)
         else:
-            block(i64(0), [])
+            block(i64(0))
 
     def _by_panels(
         self,
         windows: Windows,
         bases: Bases,
-        columns: tuple[Value, Value],
-        depth: tuple[Value, Value],
+        columns: Range,
+        depth: Range,
         rows: Value,
         micro: Callable[[Value, Value, Value], None],
     ) -> None:
@@ -116,7 +100,7 @@ class _Gemm:
         together = windows.together * self.columns
 
         def group(j: Value) -> None:
-            count = emitter.minimum(builder.sub(columns[1], j), i64(together))
+            count = builder.minimum(builder.sub(columns[1], j), i64(together))
             first = builder.add(columns[0], j)
 
             def fill(w: Value) -> None:
@@ -125,208 +109,51 @@ class _Gemm:
 
             def row(i: Value) -> None:
                 emitter.each(
-                    count, self.columns, lambda w: micro(i, builder.add(j, w), windows.at(w))
+                    0, count, self.columns, lambda w: micro(i, builder.add(j, w), windows.at(w))
                 )
 
-            emitter.each(count, self.columns, fill)
-            emitter.each(rows, self.rows, row)
+            emitter.each(0, count, self.columns, fill)
+            emitter.each(0, rows, self.rows, row)
 
-        emitter.each(columns[1], together, group)
+        emitter.each(0, columns[1], together, group)
 
     @property
     def _width(self) -> Value:
         return i64(self.columns)
 
-    def _micro(
-        self,
-        bases: tuple[Value, Value],
-        where: tuple[Value, Value],
-        depth: tuple[Value, Value],
-        sums: Value,
-    ) -> None:
-        """One micro-tile over one block of k, then its epilogue if that was the last block."""
-        emitter, builder, tiles = self.emitter, self.emitter.builder, self.tiles
-        left_rows = tiles.left(tiles.m, where[0], self.rows)
-        left_columns = tiles.left(tiles.n, where[1], self.columns)
-        self.epilogue.ask(where, self.rows, self.vectors)
-        rows = self._row_pointers(bases[0], where[0], depth[0])
-        panel = self._panel_pointer(bases[1], where[1], depth[0])
-        block = _Block(sums, where, depth, left_rows, left_columns)
-        if self.guarded and not emitter.has_masks:
-            whole = builder.icmp_signed("==", left_columns, self._width)
-            with builder.if_else(whole) as (then, otherwise):
-                with then:
-                    self._finish(self._accumulate(rows, panel, block, None), block)
-                with otherwise:
-                    self._finish(self._accumulate(rows, panel, block, left_columns), block)
-        else:
-            guard = left_columns if self.guarded else None
-            self._finish(self._accumulate(rows, panel, block, guard), block)
+    # -- where the operands of a micro-tile lie ----------------------------------------------
 
-    def _finish(self, total: list[Value], block: _Block) -> None:
-        """The epilogue, or what keeps the sums until the next block of k.
+    def _panel(self, number: int, base: Value, line: Value, start: Value) -> Value:
+        """Where the panel that begins with a line is, from a step on."""
+        builder, width = self.emitter.builder, i64((self.rows, self.columns)[number])
+        stride = self.emitter.stride(number, ROWS + number)
+        dtype = self.emitter.program.operands[number].dtype
+        far = builder.mul(builder.udiv(line, width), stride)
+        panel = memory.element(builder, base, far, dtype)
+        return (self.left, self.right)[number].at(panel, builder.mul(start, width))
 
-        It works on registers for a whole micro-tile, if its code is short.
-        """
-        builder, epilogue = self.emitter.builder, self.epilogue
-        if not epilogue.is_short(len(total)):
-            return self._from_memory(total, block)
-        whole = builder.icmp_signed("==", block.rows, i64(self.rows))
-        if not self.emitter.has_masks:
-            wide = builder.icmp_signed("==", block.columns, self._width)
-            whole = builder.and_(whole, wide)
-        if self.split:
-            whole = builder.and_(whole, self._is_last(block))
-        with builder.if_else(whole) as (then, other):
-            with then:
-                epilogue.direct(total, self.vectors, block.where, block.columns)
-            with other:
-                self._from_memory(total, block)
-
-    def _is_last(self, block: _Block) -> Value:
-        """Whether no further block of k follows."""
-        builder = self.emitter.builder
-        return builder.icmp_signed("==", builder.add(*block.depth), self.tiles.k)
-
-    def _from_memory(self, total: list[Value], block: _Block) -> None:
-        """Stores the sums; then, if these are all, the epilogue."""
-        self._keep(total, block)
-        if not self.split:
-            return self._apply(block)
-        with self.emitter.builder.if_then(self._is_last(block)):
-            self._apply(block)
-
-    def _apply(self, block: _Block) -> None:
-        """The epilogue, of sums that are kept."""
-        rows = (block.where[0], block.rows)
-        columns = (block.where[1], block.columns)
-        self.epilogue.apply(block.sums, self.columns, rows, columns, self.emitter.lanes)
-
-    def _keep(self, total: list[Value], block: _Block) -> None:
-        """Stores the sums."""
-        for place, value in zip(self._places(block.sums), total, strict=True):
-            self.emitter.store(value, place)
-
-    def _places(self, sums: Value) -> list[Value]:
-        """Addresses of a micro-tile's vectors."""
-        return [
-            self.emitter.at(sums, i * self.columns + v * self.emitter.lanes)
-            for i in range(self.rows)
-            for v in range(self.vectors)
-        ]
-
-    def _row_pointers(self, a: Value, row: Value, start: Value) -> list[Value]:
+    def row_pointers(self, a: Value, row: Value, start: Value) -> list[Value]:
         """Where each row of the micro-tile starts; rows past the end repeat the last one."""
-        emitter, builder, stride = self.emitter, self.emitter.builder, self.a_stride
+        builder, stride = self.emitter.builder, self.a_stride
         if self.a_form == "packed":
-            number = builder.udiv(row, i64(self.rows))
-            begin = builder.mul(start, i64(self.rows))
-            base = self.left.at(a, builder.add(builder.mul(number, stride), begin))
-            return [base]
+            return [self._panel(0, a, row, start)]
+        if self.a_form == "k":
+            return self.lines(0, self.left.at(a, start), row, self.rows)
+        base = self.left.at(a, builder.mul(start, stride))
         last = builder.sub(self.tiles.m, i64(1))
-        along = start if self.a_form == "k" else builder.mul(start, stride)
-        base = self.left.at(a, along)
-        pointers = []
-        for i in range(self.rows):
-            index = emitter.minimum(builder.add(row, i64(i)), last) if i else row
-            offset = builder.mul(index, stride) if self.a_form == "k" else index
-            pointers.append(self.left.at(base, offset))
-        return pointers
+        further = (builder.minimum(builder.add(row, i64(i)), last) for i in range(1, self.rows))
+        return [self.left.at(base, index) for index in (row, *further)]
 
-    def _panel_pointer(self, b: Value, column: Value, start: Value) -> Value:
+    def panel_pointer(self, b: Value, column: Value, start: Value) -> Value:
         """Where the micro-tile's columns of b start."""
-        builder, stride = self.emitter.builder, self.b_stride
         if self.windows:
             return b
         if self.b_form == "packed":
-            number = builder.udiv(column, self._width)
-            begin = builder.mul(start, self._width)
-            return self.right.at(b, builder.add(builder.mul(number, stride), begin))
-        return self.right.at(b, builder.add(builder.mul(start, stride), column))
+            return self._panel(1, b, column, start)
+        builder = self.emitter.builder
+        return self.right.at(b, builder.add(builder.mul(start, self.b_stride), column))
 
-    def _accumulate(
-        self,
-        rows: list[Value],
-        panel: Value,
-        block: _Block,
-        columns: Value | None,
-    ) -> list[Value]:
-        """rows x panel, added to earlier blocks of k; no more than `columns` columns are read."""
-        emitter, depth = self.emitter, block.depth
-        start = self._initial(self._places(block.sums), depth[0])
-        if self.windows and self.direct:
-            return self._walked(self.windows, rows, panel, block, start)
-        masks = self._masks(columns)
-
-        def steps(count: int) -> Body:
-            def body(k: Value, total: list[Value]) -> list[Value]:
-                return self._steps(rows, panel, k, count, total, masks, columns)
-
-            return body
-
-        bulk = emitter.builder.and_(depth[1], i64(-self.unroll))
-        final = emitter.repeat(0, bulk, self.unroll, start, steps(self.unroll))
-        return emitter.repeat(bulk, depth[1], 1, final, steps(1))
-
-    def _steps(
-        self,
-        rows: list[Value],
-        panel: Value,
-        k: Value,
-        count: int,
-        total: list[Value],
-        masks: list[Value],
-        columns: Value | None,
-    ) -> list[Value]:
-        """`count` lines of b, each times one column of a."""
-        emitter, builder = self.emitter, self.emitter.builder
-        b_stride = self._width if self.b_form == "packed" else self.b_stride
-        line = self.right.at(panel, builder.mul(k, b_stride))
-        left = self._left(rows, k)
-        total = list(total)
-        for u in range(count):
-            if u and self.b_form != "packed":
-                line = self.right.at(line, b_stride)
-            skip = u * self.columns if self.b_form == "packed" else 0
-            right = [self._right(line, skip, v, masks, columns) for v in range(self.vectors)]
-            self._multiply([left(i, u) for i in range(self.rows)], right, total)
-            if self.b_form == "n" and self.rows > self.vectors:
-                ahead = self.right.at(line, builder.mul(b_stride, i64(AHEAD)))
-                for v in range(self.vectors):
-                    emitter.prefetch(self.right.at(ahead, (v + 1) * emitter.lanes - 1), 2)
-            if self.a_form == "packed":
-                # A panel of b stays in the first cache; that of a changes with every micro-tile.
-                emitter.prefetch(left(0, u + AHEAD))
-        return total
-
-    def _multiply(self, left: list[Value], right: list[Value], total: list[Value]) -> None:
-        """One column of a times one line of b, added up."""
-        emitter = self.emitter
-        for i, place in enumerate(left):
-            value = emitter.splat(self.left.load(place, 1))
-            for v in range(self.vectors):
-                slot = i * self.vectors + v
-                total[slot] = emitter.multiply_add(value, right[v], total[slot])
-
-    def _walked(
-        self,
-        windows: Windows,
-        rows: list[Value],
-        b: Value,
-        block: _Block,
-        start: list[Value],
-    ) -> list[Value]:
-        """rows x windows, read where they lie."""
-
-        def line(k: Value, right: list[Value], total: list[Value]) -> list[Value]:
-            left, total = self._left(rows, k), list(total)
-            self._multiply([left(i, 0) for i in range(self.rows)], right, total)
-            return total
-
-        column, lines = block.where[1], self.tiles.n
-        return windows.walk(b, column, block.depth, lines, start, line)
-
-    def _left(self, rows: list[Value], k: Value) -> Callable[[int, int], Value]:
+    def elements(self, rows: list[Value], k: Value) -> Callable[[int, int], Value]:
         """Where the element of row i, u steps after k, lies."""
         at, builder = self.left.at, self.emitter.builder
         if self.a_form == "packed":
@@ -345,46 +172,184 @@ class _Gemm:
 
         return place
 
-    def _initial(self, places: list[Value], start: Value) -> list[Value]:
+
+class _Micro:
+    """One micro-tile over one block of k: where it is, how much of `depth`, rows and columns there
+    is, and where its sums are kept."""
+
+    def __init__(
+        self, kernel: _Gemm, sums: Value, where: tuple[Value, Value], depth: Range
+    ) -> None:
+        tiles = kernel.tiles
+        self.kernel, self.emitter, self.builder = kernel, kernel.emitter, kernel.emitter.builder
+        self.where, self.depth, self.sums = where, depth, sums
+        self.rows = tiles.left(tiles.m, where[0], kernel.rows)
+        self.columns = tiles.left(tiles.n, where[1], kernel.columns)
+
+    def emit(self, a: Value, b: Value) -> None:
+        """The micro-tile, then its epilogue if that was the last block."""
+        kernel, start = self.kernel, self.depth[0]
+        kernel.epilogue.ask(self.where, kernel.rows, kernel.vectors)
+        rows = kernel.row_pointers(a, self.where[0], start)
+        panel = kernel.panel_pointer(b, self.where[1], start)
+        if not kernel.guarded or self.emitter.has_masks:
+            return self._finish(self._sums(rows, panel, kernel.guarded))
+        with self.builder.if_else(self._is_wide()) as (then, otherwise):
+            with then:
+                self._finish(self._sums(rows, panel, False))
+            with otherwise:
+                self._finish(self._sums(rows, panel, True))
+
+    def _is_wide(self) -> Value:
+        """Whether there are all columns."""
+        return self.builder.icmp_signed("==", self.columns, i64(self.kernel.columns))
+
+    # -- the sums ------------------------------------------------------------------------------
+
+    def _sums(self, rows: list[Value], panel: Value, guarded: bool) -> list[Value]:
+        """rows x panel, added to earlier blocks of k; of `guarded` ones no columns past the last
+        are read."""
+        kernel, emitter = self.kernel, self.emitter
+        start = self._initial()
+        if kernel.windows and kernel.direct:
+            return self._walked(kernel.windows, rows, panel, start)
+        masks = emitter.masks(self.columns, kernel.vectors, emitter.lanes) if guarded else None
+
+        def steps(count: int) -> Body:
+            return lambda k, total: self._steps(rows, panel, k, count, total, masks)
+
+        zero, more = Constant(emitter.vector, "zeroinitializer"), kernel.sum.more
+        start += [zero] * len(more) * kernel.vectors
+        bulk = self.builder.and_(self.depth[1], i64(-kernel.unroll))
+        middle = emitter.loop(0, bulk, kernel.unroll, start, steps(kernel.unroll))
+        final = emitter.loop(bulk, self.depth[1], 1, middle, steps(1))
+        return kernel.sum.settled(final, kernel.vectors)
+
+    def _initial(self) -> list[Value]:
         """Zero in the first block of k, what the blocks before left in the later ones."""
-        emitter, builder = self.emitter, self.emitter.builder
+        emitter, builder, places = self.emitter, self.builder, self._places()
         zero = Constant(emitter.vector, "zeroinitializer")
-        if not self.split:
+        if not self.kernel.split:
             return [zero] * len(places)
         before = builder.block
-        with builder.if_then(builder.icmp_signed(">", start, i64(0))):
+        with builder.if_then(builder.icmp_signed(">", self.depth[0], i64(0))):
             loaded = [emitter.load(place) for place in places]
             inside = builder.block
         return [builder.phi(emitter.vector, (zero, before), (value, inside)) for value in loaded]
 
-    def _masks(self, columns: Value | None) -> list[Value]:
-        """One mask per vector where the machine has them."""
-        emitter = self.emitter
-        if columns is None or not emitter.has_masks:
-            return []
-        return [
-            emitter.mask(emitter.builder.sub(columns, i64(v * emitter.lanes)))
-            for v in range(self.vectors)
-        ]
-
-    def _right(
+    def _steps(
         self,
-        line: Value,
-        skip: int,
-        v: int,
-        masks: list[Value],
-        columns: Value | None,
-    ) -> Value:
-        """Vector `v` of the line of b `skip` elements after `line`."""
-        emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes
-        right = self.right
-        if columns is None:
-            return right.load(right.at(line, skip + v * lanes))
-        if masks:
-            return right.load(right.at(line, v * lanes), mask=masks[v])
-        last = builder.sub(columns, i64(1))
+        rows: list[Value],
+        panel: Value,
+        k: Value,
+        count: int,
+        total: list[Value],
+        masks: list[Value | None] | None,
+    ) -> list[Value]:
+        """`count` lines of b, each times one column of a."""
+        kernel, right = self.kernel, self.kernel.right
+        packed = kernel.b_form == "packed"
+        stride = i64(kernel.columns) if packed else kernel.b_stride
+        line = right.at(panel, self.builder.mul(k, stride))
+        left, total = kernel.elements(rows, k), list(total)
+        for u in range(count):
+            if u and not packed:
+                line = right.at(line, stride)
+            vectors = self._line(line, u * kernel.columns if packed else 0, masks)
+            self._multiply([left(i, u) for i in range(kernel.rows)], vectors, total)
+            if kernel.b_form == "n" and kernel.rows > kernel.vectors:
+                ahead = right.at(line, self.builder.mul(stride, i64(AHEAD)))
+                for v in range(kernel.vectors):
+                    self.emitter.prefetch(right.at(ahead, (v + 1) * self.emitter.lanes - 1), 2)
+            if kernel.a_form == "packed":
+                # A panel of b stays in the first cache; that of a changes with every micro-tile.
+                self.emitter.prefetch(left(0, u + AHEAD))
+        return total
+
+    def _multiply(self, left: list[Value], right: list[Value], total: list[Value]) -> None:
+        """One column of a times one line of b, added up."""
+        terms, load = self.kernel.sum, self.kernel.left.load
+        rows = (terms.row(load(place, 1)) for place in left)
+        for i, value in enumerate(chain(rows, terms.more)):
+            for v, other in enumerate(right):
+                slot = i * len(right) + v
+                total[slot] = terms.added(total[slot], value, other)
+
+    def _walked(
+        self, windows: Windows, rows: list[Value], b: Value, start: list[Value]
+    ) -> list[Value]:
+        """rows x windows, read where they lie."""
+        kernel = self.kernel
+
+        def line(k: Value, right: list[Value], total: list[Value]) -> list[Value]:
+            left, total = kernel.elements(rows, k), list(total)
+            self._multiply([left(i, 0) for i in range(kernel.rows)], right, total)
+            return total
+
+        return windows.walk(b, self.where[1], self.depth, kernel.tiles.n, start, line)
+
+    def _line(self, line: Value, skip: int, masks: list[Value | None] | None) -> list[Value]:
+        """The vectors of the line of b `skip` elements after `line`."""
+        emitter, right, lanes = self.emitter, self.kernel.right, self.emitter.lanes
+        starts = range(0, self.kernel.columns, lanes)
+        if masks is None:
+            return [right.load(right.at(line, skip + start)) for start in starts]
+        if emitter.has_masks:
+            places = (right.at(line, start) for start in starts)
+            return [right.load(p, mask=mask) for p, mask in zip(places, masks, strict=True)]
+        return [self._one_by_one(line, start) for start in starts]
+
+    def _one_by_one(self, line: Value, start: int) -> Value:
+        """A vector of a line; columns past the end repeat the last one."""
+        emitter, right = self.emitter, self.kernel.right
+        last = self.builder.sub(self.columns, i64(1))
         vector: Value = Constant(emitter.vector, "zeroinitializer")
-        for lane in range(lanes):
-            index = emitter.minimum(i64(v * lanes + lane), last)
+        for lane in range(emitter.lanes):
+            index = self.builder.minimum(i64(start + lane), last)
             vector = emitter.insert(vector, right.load(right.at(line, index), 1), lane)
         return vector
+
+    # -- what follows on them ------------------------------------------------------------------
+
+    def _finish(self, total: list[Value]) -> None:
+        """The epilogue, or what keeps the sums until the next block of k.
+
+        It works on registers for a whole micro-tile, if its code is short.
+        """
+        kernel, builder, epilogue = self.kernel, self.builder, self.kernel.epilogue
+        if not epilogue.is_short(len(total)):
+            return self._from_memory(total)
+        whole = builder.icmp_signed("==", self.rows, i64(kernel.rows))
+        if not self.emitter.has_masks:
+            whole = builder.and_(whole, self._is_wide())
+        if kernel.split:
+            whole = builder.and_(whole, self._is_last())
+        with builder.if_else(whole) as (then, other):
+            with then:
+                epilogue.direct(total, kernel.vectors, self.where, self.columns)
+            with other:
+                self._from_memory(total)
+
+    def _is_last(self) -> Value:
+        """Whether no further block of k follows."""
+        return self.builder.icmp_signed("==", self.builder.add(*self.depth), self.kernel.depth)
+
+    def _from_memory(self, total: list[Value]) -> None:
+        """Stores the sums; then, if these are all, the epilogue."""
+        for place, value in zip(self._places(), total, strict=True):
+            self.emitter.store(value, place)
+        if not self.kernel.split:
+            return self._apply()
+        with self.builder.if_then(self._is_last()):
+            self._apply()
+
+    def _apply(self) -> None:
+        """The epilogue, of sums that are kept."""
+        kernel, (row, column) = self.kernel, self.where
+        rows, columns = (row, self.rows), (column, self.columns)
+        kernel.epilogue.apply(self.sums, kernel.columns, rows, columns, self.emitter.lanes)
+
+    def _places(self) -> list[Value]:
+        """Addresses of the sums' vectors."""
+        emitter, size = self.emitter, self.kernel.rows * self.kernel.columns
+        return [emitter.at(self.sums, place) for place in range(0, size, emitter.lanes)]

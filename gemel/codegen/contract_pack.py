@@ -1,19 +1,28 @@
 """Packing: a matrix copied into panels as wide as a micro-tile, one line per k.
 
 A panel of width ``w`` holds lines ``p * w .. p * w + w - 1`` of the operand (rows of a, columns of
-b) as ``k`` rows of ``w`` elements. Lines past the end repeat the last one or are
-zero; their products are never stored.
+b) as ``k`` rows of ``w`` elements; where four k of a line lie side by side, one lane of 32 bits, as
+``k / 4`` rows of these, zeros past the last k. Lines past the end repeat the last one or are zero;
+their products are never stored.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
 from gemel.codegen.assembly import I1, Constant, Module, Value, widened
-from gemel.codegen.contract_emit import Emitter, Reader, Tiles
-from gemel.codegen.frame import Body, i64
+from gemel.codegen.contract_emit import Elements, Emitter, Reader, Tiles
+from gemel.codegen.frame import i64
+from gemel.codegen.memory import interleaved
 from gemel.codegen.panels import transposed
 from gemel.codegen.program import ROWS, Program
-from gemel.codegen.registers import constant
+from gemel.codegen.registers import constant, register_type
 from gemel.codegen.target import Target
+from gemel.dtype import int32
+
+#: So many bytes are put in turn at a time.
+WOVEN = 16
 
 
 def emit(program: Program, target: Target) -> Module:
@@ -21,15 +30,45 @@ def emit(program: Program, target: Target) -> Module:
     return _Pack(program, target).emit()
 
 
+class _Lanes(Elements):
+    """What lies side by side of a line, as one."""
+
+    dtype = int32
+
+    def __init__(self, emitter: Emitter) -> None:
+        self.builder = emitter.builder
+        self.lanes = emitter.target.width // self.dtype.itemsize
+
+    def kept(
+        self,
+        pointer: Value,
+        lanes: int | None = None,
+        mask: Value | None = None,
+        other: Value | None = None,
+    ) -> Value:
+        """Lines of bytes begin anywhere."""
+        return self.builder.load(pointer, register_type(self.dtype, lanes or self.lanes), 1)
+
+
 class _Pack:
     def __init__(self, program: Program, target: Target) -> None:
         _, width, way = program.schedule.split()
         self.width = int(width)
         self.turn = way == "turn"
-        self.emitter = Emitter(program, target)
-        self.tiles, self.reader = Tiles(self.emitter), Reader(self.emitter, 0)
+        made = program.operands[1]
+        self.emitter = emitter = Emitter(program, target, made.dtype)
+        self.tiles = Tiles(emitter)
+        store = next(step for step in program.code if step.name == "store")
+        self.reader = Reader(emitter, 0, store.arguments[0])
+        #: How many k of a line lie side by side, and how those are read and written at once.
+        self.together = made.together
+        self.read: Elements = self.reader if self.together == 1 else _Lanes(emitter)
+        self.written: Elements = emitter if self.together == 1 else self.read
         #: From line to line, or from k to k.
-        self.stride = self.emitter.stride(0, ROWS if self.turn else ROWS + 1)
+        self.stride = emitter.stride(0, ROWS if self.turn else ROWS + 1)
+        #: Where the k begin that are too few to lie side by side.
+        k = self.tiles.k
+        self.whole = emitter.builder.and_(k, i64(-self.together)) if self.together > 1 else k
 
     def emit(self) -> Module:
         return self.emitter.finish(self._tile)
@@ -38,145 +77,172 @@ class _Pack:
         emitter, builder, tiles = self.emitter, self.emitter.builder, self.tiles
         (source, target), first, _ = tiles.enter(tile)
         count = tiles.left(tiles.m, first, tiles.values["m_block"])
+        depth = builder.add(tiles.k, i64(self.together - 1))
+        depth = builder.and_(depth, i64(-self.together)) if self.together > 1 else depth
 
         def panel(i: Value) -> None:
             line = builder.add(first, i)
-            place = emitter.at(target, builder.mul(line, tiles.k))
-            if self.turn:
-                self._turned(source, line, place)
-            else:
-                self._copied(
-                    self.reader.at(source, line), place, tiles.left(tiles.m, line, self.width)
-                )
+            place = emitter.at(target, builder.mul(line, depth))
+            (self._turned if self.turn else self._copied)(source, line, place)
 
-        emitter.each(count, self.width, panel)
+        emitter.each(0, count, self.width, panel)
+
+    def _goal(self, place: Value, k: Value) -> Value:
+        """Where a panel's elements of one k (or so many) lie."""
+        return self.emitter.at(place, self.emitter.builder.mul(k, i64(self.width)))
+
+    def _rest(self, line: Callable[[Value, Value], None]) -> None:
+        """`line(k, left)` for the last k, if these are too few."""
+        if self.together > 1:
+            k, builder = self.tiles.k, self.emitter.builder
+            left = builder.sub(k, self.whole)
+            self.emitter.each(self.whole, k, self.together, lambda q: line(q, left))
+
+    def _one_of(self, left: Value | None, j: int) -> AbstractContextManager[None]:
+        """What is written inside is done if there are more than `j` left; None: there are."""
+        builder = self.emitter.builder
+        if left is None:
+            return nullcontext()
+        return builder.if_then(builder.icmp_signed(">", left, i64(j)))
 
     # -- lines side by side: every k is a short copy ----------------------------------------
 
-    def _copied(self, source: Value, place: Value, count: Value) -> None:
+    def _copied(self, source: Value, line: Value, place: Value) -> None:
         emitter, builder = self.emitter, self.emitter.builder
+        source = self.reader.at(source, line)
+        count = self.tiles.left(self.tiles.m, line, self.width)
         whole = builder.icmp_signed("==", count, i64(self.width))
+
+        def short(k: Value, left: Value | None = None) -> None:
+            self._short_line(source, k, left, self._goal(place, k), count)
+
         with builder.if_else(whole) as (then, otherwise):
             with then:
-                emitter.repeat(0, self.tiles.k, 1, [], self._whole_line(source, place))
+                emitter.each(
+                    0, self.whole, self.together, lambda k: self._whole_line(source, k, place)
+                )
             with otherwise:
-                emitter.repeat(0, self.tiles.k, 1, [], self._short_line(source, place, count))
+                emitter.each(0, self.whole, self.together, short)
+        self._rest(short)
 
-    def _ends(self, source: Value, place: Value, k: Value) -> tuple[Value, Value]:
+    def _lines(self, source: Value, k: Value) -> list[Value]:
+        """Where k and those beside it lie."""
+        mul, add, at = self.emitter.builder.mul, self.emitter.builder.add, self.reader.at
+        return [at(source, mul(add(k, i64(j)), self.stride)) for j in range(self.together)]
+
+    def _whole_line(self, source: Value, k: Value, place: Value) -> None:
+        emitter, builder, reader = self.emitter, self.emitter.builder, self.reader
+        lines, goal = self._lines(source, k), self._goal(place, k)
+        most = emitter.lanes if self.together == 1 else WOVEN
+        for at, lanes in _pieces(self.width, most):
+            rows = [reader.load(reader.at(line, at), lanes) for line in lines]
+            for j, value in enumerate(interleaved(builder, rows) if lanes > 1 else rows):
+                emitter.store(value, emitter.at(goal, at * self.together + j * lanes))
+
+    def _short_line(
+        self, source: Value, k: Value, left: Value | None, goal: Value, count: Value
+    ) -> None:
+        """Of `count` lines, one after the other, k and those beside it, of which so many are left;
+        the rest is zero."""
         emitter, builder = self.emitter, self.emitter.builder
-        line = self.reader.at(source, builder.mul(k, self.stride))
-        return line, emitter.at(place, builder.mul(k, i64(self.width)))
+        lines = self._lines(source, k)
 
-    def _whole_line(self, source: Value, place: Value) -> Body:
-        emitter = self.emitter
+        def element(i: Value) -> None:
+            first = builder.mul(i, i64(self.together))
+            for j, line in enumerate(lines):
+                with self._one_of(left, j):
+                    value = self.reader.load(self.reader.at(line, i), 1)
+                    emitter.store(value, emitter.at(goal, builder.add(first, i64(j))))
 
-        def body(k: Value, _: list[Value]) -> list[Value]:
-            line, goal = self._ends(source, place, k)
-            at = 0
-            for lanes in _pieces(self.width, emitter.lanes):
-                value = self.reader.load(self.reader.at(line, at), lanes)
-                emitter.store(value, emitter.at(goal, at))
-                at += lanes
-            return []
+        if left is not None:
+            self._blank(goal, i64(0), self.width)
+        emitter.each(0, count, 1, element)
+        if left is None:
+            self._blank(goal, count, self.width)
 
-        return body
-
-    def _short_line(self, source: Value, place: Value, count: Value) -> Body:
-        emitter = self.emitter
-
-        def body(k: Value, _: list[Value]) -> list[Value]:
-            line, goal = self._ends(source, place, k)
-
-            def element(i: Value) -> None:
-                value = self.reader.load(self.reader.at(line, i), 1)
-                emitter.store(value, emitter.at(goal, i))
-
-            emitter.each(count, 1, element)
-            zero = constant(emitter.dtype, 0)
-
-            def blank(i: Value, _: list[Value]) -> list[Value]:
-                emitter.store(zero, emitter.at(goal, i))
-                return []
-
-            emitter.repeat(count, self.width, 1, [], blank)
-            return []
-
-        return body
+    def _blank(self, goal: Value, first: Value, last: int) -> None:
+        """Zeros in some lines."""
+        zero, written = constant(self.written.dtype, 0), self.written
+        self.emitter.each(first, last, 1, lambda i: written.store(zero, written.at(goal, i)))
 
     # -- lines along k: squares of lanes x lanes are transposed in registers -----------------
 
     def _turned(self, source: Value, line: Value, place: Value) -> None:
         """All lines of a panel, as many at a time as a vector has lanes."""
-        emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes
+        emitter, builder, lanes = self.emitter, self.emitter.builder, self.read.lanes
+        at = self.written.at
 
         def group(first: Value) -> None:
-            self._group(source, builder.add(line, first), emitter.at(place, first), lanes)
+            self._group(source, builder.add(line, first), at(place, first), lanes)
 
         whole = self.width // lanes * lanes
         if whole:
-            emitter.each(whole, lanes, group)
+            emitter.each(0, whole, lanes, group)
         if whole < self.width:
             start = builder.add(line, i64(whole))
-            self._group(source, start, emitter.at(place, whole), self.width - whole)
+            self._group(source, start, at(place, whole), self.width - whole)
 
     def _group(self, source: Value, line: Value, goal: Value, count: int) -> None:
         """`count` lines, at most as many as lanes."""
         emitter, builder = self.emitter, self.emitter.builder
-        whole = builder.and_(self.tiles.k, i64(-emitter.lanes))
+        side = self.read.lanes * self.together
+        squares = builder.and_(self.tiles.k, i64(-side))
         last = builder.sub(self.tiles.m, i64(1))
         pointers = []
         for i in range(count):
-            bounded = emitter.minimum(builder.add(line, i64(i)), last)
+            bounded = builder.minimum(builder.add(line, i64(i)), last)
             pointers.append(self.reader.at(source, builder.mul(bounded, self.stride)))
-        emitter.repeat(0, whole, emitter.lanes, [], self._square(pointers, goal))
-        emitter.repeat(whole, self.tiles.k, 1, [], self._single(pointers, goal))
+        emitter.each(0, squares, side, lambda k: self._square(pointers, k, self._goal(goal, k)))
+        emitter.each(
+            squares,
+            self.whole,
+            self.together,
+            lambda k: self._single(pointers, k, self._goal(goal, k)),
+        )
+        self._rest(lambda k, left: self._few(pointers, k, left, self._goal(goal, k)))
 
-    def _square(self, pointers: list[Value], goal: Value) -> Body:
-        emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes
-
-        def body(k: Value, _: list[Value]) -> list[Value]:
-            rows = [self.reader.load(self.reader.at(p, k)) for p in pointers]
-            rows += [Constant(emitter.vector, "zeroinitializer")] * (lanes - len(rows))
-            line = emitter.at(goal, builder.mul(k, i64(self.width)))
-            for i, column in enumerate(transposed(builder, rows)):
-                self._store_head(column, emitter.at(line, i * self.width), len(pointers))
-            return []
-
-        return body
+    def _square(self, pointers: list[Value], k: Value, goal: Value) -> None:
+        builder, lanes, written = self.emitter.builder, self.read.lanes, self.written
+        rows = [self.read.load(self.reader.at(p, k)) for p in pointers]
+        nothing = Constant(register_type(written.dtype, lanes), "zeroinitializer")
+        rows += [nothing] * (lanes - len(rows))
+        for i, column in enumerate(transposed(builder, rows)):
+            self._store_head(column, written.at(goal, i * self.width), len(pointers))
 
     def _store_head(self, value: Value, place: Value, count: int) -> None:
         """The first `count` lanes, in pieces no wider than what is left."""
-        emitter = self.emitter
-        if count < emitter.lanes and emitter.has_masks:
-            bits = ", ".join(f"i1 {int(i < count)}" for i in range(emitter.lanes))
-            mask = Constant(widened(I1, emitter.lanes), f"<{bits}>")
-            emitter.store(value, place, mask)
+        emitter, written, lanes = self.emitter, self.written, self.read.lanes
+        if count < lanes and emitter.has_masks:
+            bits = ", ".join(f"i1 {int(i < count)}" for i in range(lanes))
+            mask = Constant(widened(I1, lanes), f"<{bits}>")
+            written.store(value, place, mask)
             return
-        at = 0
-        for lanes in _pieces(count, emitter.lanes):
-            part = emitter.shuffle(value, value, range(at, at + lanes))
-            emitter.store(part, emitter.at(place, at))
-            at += lanes
+        for at, few in _pieces(count, lanes):
+            part = emitter.shuffle(value, value, range(at, at + few))
+            written.store(part, written.at(place, at))
 
-    def _single(self, pointers: list[Value], goal: Value) -> Body:
+    def _single(self, pointers: list[Value], k: Value, goal: Value) -> None:
+        for i, pointer in enumerate(pointers):
+            value = self.read.load(self.reader.at(pointer, k), 1)
+            self.written.store(value, self.written.at(goal, i))
+
+    def _few(self, pointers: list[Value], k: Value, left: Value, goal: Value) -> None:
+        """The last `left` k, one after the other."""
         emitter, builder = self.emitter, self.emitter.builder
-
-        def body(k: Value, _: list[Value]) -> list[Value]:
-            line = emitter.at(goal, builder.mul(k, i64(self.width)))
-            for i, pointer in enumerate(pointers):
-                value = self.reader.load(self.reader.at(pointer, k), 1)
-                emitter.store(value, emitter.at(line, i))
-            return []
-
-        return body
+        self._blank(goal, i64(0), len(pointers))
+        for j in range(self.together):
+            with self._one_of(left, j):
+                for i, pointer in enumerate(pointers):
+                    value = self.reader.load(self.reader.at(pointer, builder.add(k, i64(j))), 1)
+                    emitter.store(value, emitter.at(goal, i * self.together + j))
 
 
-def _pieces(width: int, lanes: int) -> list[int]:
-    """`width` as vectors of powers of two, the widest first."""
-    pieces = []
-    while width:
-        while lanes > width:
+def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:
+    """`width` as vectors of powers of two, the widest first: where each begins, and its lanes."""
+    pieces, at = [], 0
+    while at < width:
+        while lanes > width - at:
             lanes //= 2
-        pieces.append(lanes)
-        width -= lanes
+        pieces.append((at, lanes))
+        at += lanes
     return pieces

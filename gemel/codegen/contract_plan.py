@@ -29,7 +29,7 @@ DIRECT_ROWS = 32
 #: Up to this many elements, an a that runs along k is read where it lies.
 DIRECT_A = 1 << 18
 #: Row counts a micro-tile may have: few, since each is a kernel of its own.
-ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
+HEIGHTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
 #: Estimated multiply-adds per nanosecond and byte of vector width, for one core.
 RATE = 1
 
@@ -100,7 +100,7 @@ def _form(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> str
 class Choice:
     """The kernels of one product and their tiling.
 
-    `kind` is ``"dot"``, ``"gemm"`` or ``"dot4"``; `rows` x `columns` is the micro-tile; `a_form`
+    `kind` is ``"dot"`` or ``"gemm"``; `rows` x `columns` is the micro-tile; `a_form`
     and `b_form` say whether the operand is read packed or where it lies (``"k"``, ``"m"``,
     ``"n"``); a tile is `m_block` x `n_block` of the result, `chunk` tiles are one call, k is cut
     every `k_block` (0: it is not cut). `direct`: windows are read where they lie, and no panels
@@ -109,25 +109,18 @@ class Choice:
 
     def __init__(self, kind: str, rows: int, columns: int, a_form: str, b_form: str) -> None:
         self.kind = kind
-        self.rows = rows
-        self.columns = columns
-        self.a_form = a_form
-        self.b_form = b_form
-        self.unroll = 1
-        self.split = False
-        self.direct = False
-        self.extension = ""
-        self.k_block = 0
-        self.m_block = self.n_block = self.chunk = 1
+        self.rows, self.columns = rows, columns
+        self.a_form, self.b_form = a_form, b_form
+        self.unroll = self.m_block = self.n_block = self.chunk = 1
+        self.split = self.direct = False
+        self.extension, self.k_block = "", 0
 
     @property
     def schedule(self) -> str:
         """The main kernel's: `Program.schedule`."""
-        if self.kind == "dot4":
-            return f"dot4 {self.rows}x{self.columns} {self.extension}".rstrip()
         if self.kind == "dot":
             return f"dot {self.rows}x{self.columns}x{self.unroll}"
-        end = " split" if self.split else " direct" if self.direct else ""
+        end = " split" if self.split else " direct" if self.direct else self.extension
         return f"gemm {self.rows}x{self.columns} a:{self.a_form} b:{self.b_form}{end}"
 
     def __repr__(self) -> str:
@@ -233,8 +226,8 @@ def for_fours(target: Target, native: bool, m: int, n: int, k: int, batch: int) 
     lanes = target.width // 4
     vectors = min(2 if target.width == 64 else 1, -(-n // lanes))
     rows, vectors = _micro_tile(target, m, vectors, -(-depth // 4), 12 if native else 4)
-    choice = Choice("dot4", rows, vectors * lanes, "packed", "packed")
-    choice.extension = "vnni" if native else ""
+    choice = Choice("gemm", rows, vectors * lanes, "packed", "packed")
+    choice.extension = " vnni" if native else ""
     _tile(choice, m, n, batch, cost(m, n, depth, batch, None, target.width) / 4000)
     return choice
 
@@ -329,7 +322,7 @@ def _micro_tile(target: Target, m: int, vectors: int, k: int, most: int) -> tupl
     # starting and ending a micro-tile takes.
     fixed = 0.4 + 100 / max(k, 1)
     best = min(
-        (count for count in ROWS if count <= min(most, limits[wide])),
+        (count for count in HEIGHTS if count <= min(most, limits[wide])),
         key=lambda rows: -(-m // rows) * (max(rows * wide / 2, 4.0) + fixed),
     )
     return best, wide
@@ -397,7 +390,7 @@ def _up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
-class StepPlan:
+class StepPlan(NamedTuple):
     """One step of a product: a kernel and what it is called with.
 
     `buffers` are (whose, byte offset) pairs: the number of one of the product's operands (index
@@ -409,23 +402,15 @@ class StepPlan:
     which the product needs, each aligned to 64.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        buffers: list[tuple[int, int]],
-        integers: list[int],
-        extent: int,
-        chunk: int,
-    ) -> None:
-        self.program = program
-        self.buffers = buffers
-        self.integers = integers
-        self.extent = extent
-        self.chunk = chunk
-        self.scalars = -1
-        self.packs = -1
-        self.scratch: Sequence[int] = ()
-        self.cost = 0  # nanoseconds on one core
+    program: Program
+    buffers: list[tuple[int, int]]
+    integers: list[int]
+    extent: int
+    chunk: int
+    scalars: int = -1
+    packs: int = -1
+    scratch: Sequence[int] = ()
+    cost: int = 0  # nanoseconds on one core
 
     def __repr__(self) -> str:
         return f"StepPlan({self.program.schedule!r}, {self.extent} tiles by {self.chunk})"

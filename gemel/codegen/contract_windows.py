@@ -34,11 +34,13 @@ PAST = 16
 class Windows:
     """Where the elements of b lie, and how a panel of it is made."""
 
-    def __init__(self, emitter: Emitter, form: str, columns: int, direct: bool) -> None:
+    def __init__(
+        self, emitter: Emitter, reader: Reader, form: str, columns: int, direct: bool
+    ) -> None:
         """`direct`: no panels are wanted, but what `walk` gives."""
         way, *numbers = form.split()
         ways = {"rows": self._rows, "turned": self._turned, "gathered": self._gathered}
-        self.emitter, self.reader = emitter, Reader(emitter, 1)
+        self.emitter, self.reader = emitter, reader
         self.columns = columns
         self.runs, self.step = map(int, numbers or (0, 1))
         self.together = max(1, WIDE * emitter.lanes // columns)
@@ -95,9 +97,9 @@ class Windows:
                 k = builder.mul(builder.add(builder.mul(i, values["k1"]), j), values["k2"])
                 return body(away, k, held)
 
-            return emitter.repeat(0, values["k1"], 1, held, inner)
+            return emitter.loop(0, values["k1"], 1, held, inner)
 
-        return emitter.repeat(0, count, 1, carried, outer)
+        return emitter.loop(0, count, 1, carried, outer)
 
     def _each(self, count: Value, carried: Carried, body: Walk) -> Carried:
         """`body` is given how far from the start each k is, its number, and what went before."""
@@ -108,7 +110,7 @@ class Windows:
                 here = builder.add(away, builder.mul(i, values["k_stride2"]))
                 return body(here, builder.add(k, i), held)
 
-            return emitter.repeat(0, values["k2"], 1, held, single)
+            return emitter.loop(0, values["k2"], 1, held, single)
 
         return self._lines(count, carried, line)
 
@@ -167,7 +169,7 @@ class Windows:
 
     def _found(self, start: Value, first: Value, lines: Value) -> list[Run]:
         """The runs that make a vector of lines from `first` on."""
-        emitter, builder, values = self.emitter, self.emitter.builder, self.values
+        builder, values = self.emitter.builder, self.values
         length = values["n2"]
         row = builder.udiv(first, length)
         final = builder.udiv(builder.sub(lines, i64(1)), length)
@@ -175,10 +177,10 @@ class Windows:
         left = builder.sub(lines, first)
         found = []
         for _ in range(self.runs):
-            high = emitter.minimum(builder.add(low, length), left)
+            high = builder.minimum(builder.add(low, length), left)
             # A row past the last one is not read, but its address must not be nowhere.
             ahead = builder.mul(low, i64(self.step))
-            offset = builder.sub(self._row(emitter.minimum(row, final)), ahead)
+            offset = builder.sub(self._row(builder.minimum(row, final)), ahead)
             found.append((self.reader.at(start, offset), self._masks(low, high)))
             row, low = builder.add(row, i64(1)), builder.add(low, length)
         return found
@@ -209,7 +211,7 @@ class Windows:
         order = numbered(lanes, I32)
 
         def bound(value: Value) -> Value:
-            inside = emitter.minimum(emitter.maximum(value, i64(0)), i64(lanes))
+            inside = builder.minimum(emitter.maximum(value, i64(0)), i64(lanes))
             return emitter.splat(builder.trunc(inside, I32))
 
         above = builder.icmp_signed(">=", order, bound(low))
@@ -219,10 +221,10 @@ class Windows:
 
     def _offsets(self, first: Value, lines: Value, count: int) -> list[Value]:
         """How far from the first line so many lie; those past the end are where the last one is."""
-        emitter, builder, values = self.emitter, self.emitter.builder, self.values
+        builder, values = self.emitter.builder, self.values
         one, zero = i64(1), i64(0)
         last = builder.sub(lines, one)
-        line = emitter.minimum(first, last)
+        line = builder.minimum(first, last)
         row = builder.udiv(line, values["n2"])
         x = builder.udiv(row, values["n1"])
         y = builder.sub(row, builder.mul(x, values["n1"]))
@@ -287,9 +289,9 @@ class Windows:
                         emitter.store(each, emitter.at(goal, number * self.columns))
                     return []
 
-                return emitter.repeat(0, length, lanes, [], square)
+                return emitter.loop(0, length, lanes, [], square)
 
             self._lines(count, [], line)
             return []
 
-        emitter.repeat(0, self.columns, lanes, [], group)
+        emitter.loop(0, self.columns, lanes, [], group)

@@ -5,7 +5,7 @@ A dtype computed in another one is only loaded, selected, gathered, cast and sto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gemel import dtype as dtypes
@@ -26,24 +26,23 @@ from gemel.codegen.assembly import (
 )
 from gemel.codegen.program import Instruction
 from gemel.codegen.registers import constant, register_type, splat
+from gemel.codegen.spelling import ARITHMETIC, COMPARISONS, EXTREMES, ROUNDING
 from gemel.codegen.target import PORTABLE, Target
 from gemel.dtype import DType
 
 __all__ = ["Printer", "extreme"]
 
-_COMPARISONS = {
-    "equal": "==",
-    "not_equal": "!=",
-    "less": "<",
-    "less_equal": "<=",
-    "greater": ">",
-    "greater_equal": ">=",
+#: What reaches beyond values, and what of that writes.
+BEYOND = frozenset(("load", "scalar", "gather", "scan", "check"))
+WRITES = frozenset(("store", "scatter_add"))
+#: The methods of instructions that are printed alike.
+_FAMILIES = {
+    **dict.fromkeys(ARITHMETIC, "_arithmetic"),
+    **dict.fromkeys(COMPARISONS, "_compared"),
+    **dict.fromkeys(ROUNDING, "_rounding"),
+    **dict.fromkeys(EXTREMES, "_extreme"),
+    **dict.fromkeys(("shift_left", "shift_right"), "_shift"),
 }
-_FLOATING = {"add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv"}
-_INTEGER = {"add": "add", "subtract": "sub", "multiply": "mul"}
-_BOOLEAN = {"add": "or", "multiply": "and", "subtract": "xor", "maximum": "or", "minimum": "and"}
-_BITS = {"bit_and": "and", "bit_or": "or", "bit_xor": "xor"}
-_ROUNDING = {"floor": "floor", "ceil": "ceil", "rint": "roundeven", "trunc": "trunc"}
 
 
 class Printer:
@@ -64,25 +63,18 @@ class Printer:
     def emit(
         self,
         instructions: Sequence[Instruction],
-        load: Callable[[int], Value] | None = None,
-        scalar: Callable[[int], Value] | None = None,
-        store: Callable[[int, Value], None] | None = None,
+        place: Any = None,
         given: dict[int, Value] | None = None,
-        *,
-        gather: Callable[[int, int, Value], Value] | None = None,
-        scatter: Callable[[int, int, Value, Value], None] | None = None,
-        check: Callable[[Value], None] | None = None,
-        scan: Callable[[int, Value], Value] | None = None,
         only: Iterable[int] | None = None,
     ) -> list[Value]:
         """Values of the instructions, by position (None for those not computed).
 
-        `load(operand)` and `scalar(number)` give values in register form, of one lane or all;
-        `store(operand, value)` takes one with all lanes. `gather(operand, extra, index)`,
-        `scatter(operand, extra, index, value)`, `check(value)` and `scan(position, value)` serve
-        the instructions of these names. `given` holds values known beforehand, which are not
-        computed again. `only` names the positions to compute (default all). Whatever writes is done
-        last, in program order, so that an output may be the same memory as an input.
+        What reaches beyond values is asked of `place`, by the method of the instruction's name,
+        with its attribute (of a scan: its position) and arguments: `load`, `scalar` and `gather`
+        give values in register form, of one lane or all, `scan` one of all, `store`, `scatter_add`
+        and `check` nothing. `given` holds values known beforehand, which are not computed again.
+        `only` names the positions to compute (default all). Whatever writes is done last, in
+        program order, so that an output may be the same memory as an input.
         """
         values: list[Any] = [None] * len(instructions)
         for position, value in (given or {}).items():
@@ -94,32 +86,21 @@ class Printer:
             if values[position] is not None:
                 continue
             step = instructions[position]
-            name = step.name
-            attribute: Any = step.attribute
-            if name in ("store", "scatter_add"):
+            if step.name in WRITES:
                 last.append(step)
-            elif name == "load":
-                values[position] = load(attribute)  # type: ignore[misc]
-            elif name == "scalar":
-                values[position] = scalar(attribute)  # type: ignore[misc]
-            elif name == "gather":
-                index = self._values[step.arguments[0]]  # one for all lanes may stay one
-                values[position] = gather(*attribute, index)  # type: ignore[misc, call-arg]
-            elif name == "scan":
-                values[position] = scan(position, self._wide(step, 0))  # type: ignore[misc]
-            elif name == "check":
-                check(self._wide(step, 0))  # type: ignore[misc]
+            elif step.name in BEYOND:
+                attribute = position if step.name == "scan" else step.attribute
+                values[position] = self._asked(place, step, attribute)
             else:
                 values[position] = self._compute(step)
         for step in last:
-            attribute = step.attribute
-            if step.name == "store":
-                store(attribute, self._wide(step, 0))  # type: ignore[misc]
-            else:
-                index, value = self._wide(step, 0), self._wide(step, 1)
-                scatter(*attribute, index, value)  # type: ignore[misc, call-arg]
+            self._asked(place, step, step.attribute)
         self._code, self._values = outer
         return values
+
+    def _asked(self, place: Any, step: Instruction, attribute: object) -> Any:
+        """What `place` has to say."""
+        return getattr(place, step.name)(attribute, *(self._values[a] for a in step.arguments))
 
     # -- one instruction ------------------------------------------------------------------------
 
@@ -137,18 +118,10 @@ class Printer:
         if step.name == "constant":
             return constant(step.dtype, step.attribute)
         arguments = [self._wide(step, number) for number in range(len(step.arguments))]
-        method = getattr(self, "_" + step.name, None)
+        method = getattr(self, _FAMILIES.get(step.name, "_" + step.name), None)
         if method is not None:
             found: Value = method(step, *arguments)
             return found
-        if step.name in _COMPARISONS:
-            return self._compare(step.name, self._dtype(step), *arguments)
-        if step.name in _BITS:
-            return self.builder.binary(_BITS[step.name], *arguments)
-        if step.name in _ROUNDING:
-            return self._rounding(step, arguments[0])
-        if step.name in ("add", "subtract", "multiply"):
-            return self._arithmetic(step, *arguments)
         return self._expanded(step, arguments)
 
     def _expanded(self, step: Instruction, arguments: list[Value]) -> Value:
@@ -206,12 +179,15 @@ class Printer:
         return builder.phi(a.type, *results)
 
     def _arithmetic(self, step: Instruction, a: Value, b: Value) -> Value:
-        kind = step.dtype.kind
-        names = _FLOATING if kind == "f" else _BOOLEAN if kind == "b" else _INTEGER
-        return self.builder.binary(names[step.name], a, b)
+        kind, spelled = step.dtype.kind, ARITHMETIC[step.name]
+        name = {"f": spelled.floating, "b": spelled.boolean}.get(kind, spelled.whole)
+        return self.builder.binary(name, a, b)
+
+    def _compared(self, step: Instruction, a: Value, b: Value) -> Value:
+        return self._compare(step.name, self._dtype(step), a, b)
 
     def _compare(self, name: str, dtype: DType, a: Value, b: Value) -> Value:
-        sign = _COMPARISONS[name]
+        sign = COMPARISONS[name]
         if dtype.kind == "f":
             unordered = sign == "!="
             builder = self.builder
@@ -246,7 +222,7 @@ class Printer:
             return a
         if not self.target.rounds:
             return self._expanded(step, [a])
-        name = f"llvm.{_ROUNDING[step.name]}.{a.type.suffix}"
+        name = f"llvm.{ROUNDING[step.name]}.{a.type.suffix}"
         return self.builder.intrinsic(name, a.type, [a])
 
     def _multiply_add(self, step: Instruction, a: Value, b: Value, c: Value) -> Value:
@@ -254,15 +230,10 @@ class Printer:
             return self._expanded(step, [a, b, c])
         return self.builder.intrinsic(f"llvm.fma.{a.type.suffix}", a.type, [a, b, c])
 
-    def _maximum(self, step: Instruction, a: Value, b: Value) -> Value:
-        return self._extreme(step, "greater", a, b)
-
-    def _minimum(self, step: Instruction, a: Value, b: Value) -> Value:
-        return self._extreme(step, "less", a, b)
-
-    def _extreme(self, step: Instruction, name: str, a: Value, b: Value) -> Value:
+    def _extreme(self, step: Instruction, a: Value, b: Value) -> Value:
         if step.dtype.kind == "b":
-            return self.builder.binary(_BOOLEAN[step.name], a, b)
+            return self.builder.binary(ARITHMETIC[EXTREMES[step.name]].boolean, a, b)
+        name = "greater" if step.name == "maximum" else "less"
         return extreme(self.builder, step.dtype, name, a, b)
 
     def _isnan(self, step: Instruction, a: Value) -> Value:
@@ -324,43 +295,10 @@ class Printer:
             return builder.trunc(builder.fptosi(quotient, widened(I32, self.lanes)), a.type)
         return (builder.fptosi if signed else builder.fptoui)(quotient, a.type)
 
-    def _floor_divide(self, step: Instruction, a: Value, b: Value) -> Value:
-        if step.dtype.kind == "f":
-            return self._expanded(step, [a, b])
-        quotient = self._quotient(step.dtype, a, b)
-        if step.dtype.kind != "i":
-            return quotient
-        wrong = self._wrong_sign(step.dtype, self._rest(step.dtype, a, b, quotient), b)
-        less = self.builder.sub(quotient, self._constant(step.dtype, 1))
-        return self.builder.select(wrong, less, quotient)
-
-    def _remainder(self, step: Instruction, a: Value, b: Value) -> Value:
-        if step.dtype.kind == "f":
-            return self._expanded(step, [a, b])
-        rest = self._rest(step.dtype, a, b, self._quotient(step.dtype, a, b))
-        if step.dtype.kind != "i":
-            return rest
-        wrong = self._wrong_sign(step.dtype, rest, b)
-        return self.builder.select(wrong, self.builder.add(rest, b), rest)
-
-    def _rest(self, dtype: DType, a: Value, b: Value, quotient: Value) -> Value:
-        zero = self._constant(dtype, 0)
-        rest = self.builder.sub(a, self.builder.mul(quotient, b))
-        return self.builder.select(self.builder.icmp_signed("==", b, zero), zero, rest)
-
-    def _wrong_sign(self, dtype: DType, rest: Value, b: Value) -> Value:
-        zero = self._constant(dtype, 0)
-        opposite = self.builder.icmp_signed("<", self.builder.xor(rest, b), zero)
-        return self.builder.and_(opposite, self.builder.icmp_signed("!=", rest, zero))
-
-    def _shift_left(self, step: Instruction, a: Value, b: Value) -> Value:
-        return self._shift(step, a, b, "shl")
-
-    def _shift_right(self, step: Instruction, a: Value, b: Value) -> Value:
-        return self._shift(step, a, b, "ashr" if step.dtype.kind == "i" else "lshr")
-
-    def _shift(self, step: Instruction, a: Value, b: Value, name: str) -> Value:
+    def _shift(self, step: Instruction, a: Value, b: Value) -> Value:
         """Shifts by the width or more give 0, or the sign; LLVM leaves them undefined."""
+        right = "ashr" if step.dtype.kind == "i" else "lshr"
+        name = "shl" if step.name == "shift_left" else right
         amount = self._code[step.arguments[1]]
         bits = 8 * step.dtype.itemsize
         if amount.name == "constant" and 0 <= amount.attribute < bits:  # type: ignore[operator]
@@ -453,7 +391,7 @@ class Printer:
 
 def extreme(builder: Builder, dtype: DType, name: str, a: Value, b: Value) -> Value:
     """The greater (or less) of two values of one register type; NaN wins."""
-    sign = _COMPARISONS[name]
+    sign = COMPARISONS[name]
     if dtype.kind == "f":
         # This order of operands is one native instruction; b's NaN passes, a's is put back.
         better = builder.select(builder.fcmp_ordered(sign, a, b), a, b)

@@ -55,10 +55,9 @@ class Frame:
                     self.access.strides[operand, dimension] = self.integer(place)
         start = program.integers - program.extra
         self.access.extra = [self.integer(start + number) for number in range(program.extra)]
-        values = self.access.printer(1).emit(
-            program.code, scalar=self._scalar, only=analysis.fixed()
-        )
-        self.fixed = {p: values[p] for p in analysis.fixed()}
+        fixed = analysis.fixed()
+        values = self.access.printer(1).emit(program.code, self, only=fixed)
+        self.fixed = {p: values[p] for p in fixed}
         return [self._base(i) if i in used else None for i in range(len(program.operands))]
 
     def _used(self) -> set[int]:
@@ -96,7 +95,8 @@ class Frame:
         pointer = self.builder.gep(Value(POINTER, "%buffers"), i64(place), POINTER)
         return self.builder.load(pointer, POINTER, 8)
 
-    def _scalar(self, place: int) -> Value:
+    def scalar(self, place: int) -> Value:
+        """A run-time scalar."""
         dtype = self.program.scalars[place]
         value = self.integer(self.program.integers + place)
         if dtype.kind == "f":
@@ -126,11 +126,17 @@ class Frame:
         return moved
 
     def loop(
-        self, start: Value, stop: Value, step: Value, carried: Sequence[Value], body: Body
+        self,
+        start: Value | int,
+        stop: Value | int,
+        step: Value | int,
+        carried: Sequence[Value],
+        body: Body,
     ) -> list[Value]:
         """Runs `body(index, carried)` for start, start + step, ... below stop; what it returns is
         carried to the next turn, and returned after the last."""
         builder = self.builder
+        start, stop, step = (i64(n) if isinstance(n, int) else n for n in (start, stop, step))
         before = builder.block
         inside = builder.append_basic_block()
         after = builder.append_basic_block()
@@ -151,11 +157,17 @@ class Frame:
             for value, result in zip(carried, results, strict=True)
         ]
 
-    def over(self, start: Value, stop: Value, step: int, body: Callable[[Value], object]) -> None:
-        """As `loop`, but nothing is carried."""
+    def each(
+        self,
+        start: Value | int,
+        stop: Value | int,
+        step: Value | int,
+        body: Callable[[Value], object],
+    ) -> None:
+        """Runs `body(index)` for start, start + step, ... below stop; carries nothing."""
 
         def turn(index: Value, _: list[Value]) -> list[Value]:
             body(index)
             return []
 
-        self.loop(start, stop, i64(step), [], turn)
+        self.loop(start, stop, step, [], turn)

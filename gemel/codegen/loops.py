@@ -27,10 +27,10 @@ BLOCK = 48
 
 def emit(program: Program, target: Target) -> Module:
     """The kernel of the schedules ``outer`` and ``inner``."""
-    return Nest(program, target).build()
+    return Loops(program, target).build()
 
 
-class Nest(Frame):
+class Loops(Frame):
     """Builds one kernel."""
 
     def __init__(self, program: Program, target: Target) -> None:
@@ -85,7 +85,7 @@ class Nest(Frame):
             extent = self.extents[dimension + 1]
             self._walk(dimension + 1, stop, i64(0), extent, inside, body)
 
-        self.over(begin, end, 1, turn)
+        self.each(begin, end, 1, turn)
 
     def _mask(self, index: Value, stop: Value, lanes: int) -> Value:
         """The lanes of a vector at `index` that lie before `stop`."""
@@ -137,7 +137,7 @@ class Nest(Frame):
 
     def _row(self, start: Value, stop: Value, bases: Bases) -> None:
         """The vector loop at one position of the other outer dimensions."""
-        site = Site(bases, None, 1, None)
+        site = Site(self.access, bases)
         given = self.access.print(self.analysis.row(), site, self.fixed)
 
         def body(
@@ -146,7 +146,7 @@ class Nest(Frame):
             sites = []
             for copy in range(copies):
                 place = self.builder.add(index, i64(copy * lanes)) if copy else index
-                sites.append(Site(bases, place, lanes, mask))
+                sites.append(Site(self.access, bases, place, lanes, mask))
             self._points_outer(sites, given)
             return []
 
@@ -178,34 +178,32 @@ class Nest(Frame):
         first = sites[0].bases
 
         def body(bases: Bases, flat: Value, carried: list[Value]) -> list[Value]:
-            shared = self.access.print(
-                work.uniform, Site(bases, None, 1, None), self._shared(given)
-            )
+            shared = self.access.print(work.uniform, Site(self.access, bases), self._shared(given))
             held = self._unflatten(carried, states)
             results = []
             for number, site in enumerate(sites):
                 old = dict(zip(carrying, held[number * len(carrying) :], strict=False))
 
                 def scan(position: int, value: Value, old: dict[int, State] = old) -> Value:
-                    old[position] = self.reductions[position].join(
-                        self.builder, old[position], [value]
-                    )
+                    next_one = [splat(self.builder, value, lanes)]
+                    kind = self.reductions[position]
+                    old[position] = kind.join(self.builder, old[position], next_one)
                     return old[position][0]
 
-                place = Site(bases, site.index, lanes, site.mask, scan)
+                place = Site(self.access, bases, site.index, lanes, site.mask, scan)
                 values = {**given[number], **{p: shared[p] for p in work.uniform if p in shared}}
                 found = self.access.print_pass(work, place, values)
                 for position in work.reductions:
-                    reduction = self.reductions[position]
-                    value = found[self.program.code[position].arguments[0]]
-                    value = splat(self.builder, value, lanes)
-                    state = reduction.value(self.builder, value, flat, None, 0)
-                    old[position] = reduction.step(self.builder, old[position], state)
+                    state = self._state(position, found, flat, lanes, None, 0)
+                    old[position] = self.reductions[position].step(
+                        self.builder, old[position], state
+                    )
                 results += [old[position] for position in carrying]
-            return [value for state in results for value in state]
+            return _flat(results)
 
-        carried = [value for state in states for value in state]
-        ends = self._inner_walk(0, self.program.inner, first, i64(0), carried, body, work, states)
+        ends = self._inner_walk(
+            0, self.program.inner, first, i64(0), _flat(states), body, work, states
+        )
         finals = iter(self._unflatten(ends, states))
         for values_of in range(len(sites)):
             found = dict(given[values_of])
@@ -216,6 +214,20 @@ class Nest(Frame):
     def _shared(self, given: list[Values]) -> Values:
         """What scalars know: values that are the same in all lanes."""
         return {p: v for p, v in given[0].items() if not self.analysis.vector[p]}
+
+    def _state(
+        self,
+        position: int,
+        found: Values,
+        where: Value,
+        lanes: int,
+        mask: Value | None,
+        step: int,
+    ) -> State:
+        """What a reduction is given at a site, as a state; see `Reduction.value`."""
+        value = found[self.program.code[position].arguments[0]]
+        value = splat(self.builder, value, lanes)
+        return self.reductions[position].value(self.builder, value, where, mask, step)
 
     def _unflatten(self, values: list[Value], like: list[State]) -> list[State]:
         source = iter(values)
@@ -271,15 +283,14 @@ class Nest(Frame):
 
         def block(index: Value, held: list[Value]) -> list[Value]:
             end = builder.minimum(builder.add(index, size), stop)
-            fresh = [value for state in neutral for value in state]
-            inside = self._blocks(index, end, step, fresh, turn, work, states, levels - 1)
+            inside = self._blocks(index, end, step, _flat(neutral), turn, work, states, levels - 1)
             sums = self._unflatten(inside, states)
             totals = self._unflatten(held, states)
             both = [
                 kinds[i % len(kinds)].join(builder, total, part)
                 for i, (total, part) in enumerate(zip(totals, sums, strict=True))
             ]
-            return [value for state in both for value in state]
+            return _flat(both)
 
         return self.loop(start, stop, size, carried, block)
 
@@ -289,7 +300,7 @@ class Nest(Frame):
         """One outer position, with all passes over the inner dimensions."""
         analysis = self.analysis
         given = self.fixed
-        site = Site(bases, None, 1, None)
+        site = Site(self.access, bases)
         for stage in range(analysis.last + 2):
             given = self.access.print(analysis.point(stage, False), site, given)
             if stage <= analysis.last:
@@ -307,7 +318,7 @@ class Nest(Frame):
         kinds = [self.reductions[p] for p in work.reductions]
         states = [kind.identity(self.lanes) for _ in range(copies) for kind in kinds]
         tail = [kind.identity(1) for kind in kinds] if scalar_tail else []
-        carried = [value for state in states + tail for value in state]
+        carried = _flat(states + tail)
 
         def body(inside: Bases, flat: Value, held: list[Value]) -> list[Value]:
             return self._line(work, inside, flat, held, given, states, tail)
@@ -339,7 +350,7 @@ class Nest(Frame):
         builder, count = self.builder, len(work.reductions)
         extent = self.extents[-1]
         copies = len(states) // count if count else self._copies_inner(work)
-        row = self.access.print(work.uniform, Site(bases, None, 1, None), given)
+        row = self.access.print(work.uniform, Site(self.access, bases), given)
         start = builder.mul(flat, extent)
 
         def body(
@@ -349,24 +360,29 @@ class Nest(Frame):
 
             def one(copy: int) -> None:
                 place = builder.add(index, i64(copy * lanes)) if copy else index
-                found = self.access.print_pass(work, Site(bases, place, lanes, mask), row)
+                site = Site(self.access, bases, place, lanes, mask)
+                found = self.access.print_pass(work, site, row)
                 where = builder.add(start, place)
                 slot = len(states) if tail and lanes == 1 else copy * count
                 for offset, position in enumerate(work.reductions):
-                    value = found[self.program.code[position].arguments[0]]
-                    value = splat(builder, value, lanes)
-                    kind = self.reductions[position]
-                    state = kind.value(builder, value, where, mask, 1)
-                    current[slot + offset] = kind.step(builder, current[slot + offset], state)
+                    state = self._state(position, found, where, lanes, mask, 1)
+                    current[slot + offset] = self.reductions[position].step(
+                        builder, current[slot + offset], state
+                    )
 
             with builder.taking_turns() as part:
                 for copy in range(now):
                     part()
                     one(copy)
-            return [value for state in current for value in state]
+            return _flat(current)
 
         def blocked(begin: Value, end: Value, step: Value, held: list[Value]) -> list[Value]:
             turn = lambda index, inside: body(index, copies, self.lanes, None, inside)  # noqa: E731
             return self._blocks(begin, end, step, held, turn, work, states + tail, 1)
 
         return self._along(i64(0), extent, copies, carried, body, blocked)
+
+
+def _flat(states: list[State]) -> list[Value]:
+    """The values of states, one after the other: what a loop carries."""
+    return [value for state in states for value in state]

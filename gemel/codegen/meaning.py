@@ -32,6 +32,7 @@ from gemel.codegen.program import (
     Instruction,
     Program,
 )
+from gemel.codegen.spelling import NUMPY, ROUNDING
 from gemel.dtype import DType
 
 Array = Any
@@ -390,19 +391,11 @@ REDUCTIONS: dict[Any, Callable[[Array], Array]] = {
     "argmax": _place(numpy.argmax),
     "argmin": _place(numpy.argmin),
 }
-#: NumPy's spelling of the instructions that are only spelled otherwise.
-SPELLED = {
-    **{name: name for name in ("equal", "not_equal", "less", "less_equal", "greater")},
-    **{name: name for name in ("greater_equal", "multiply", "sqrt", "floor_divide", "remainder")},
-    **{"shift_left": "left_shift", "shift_right": "right_shift", "absolute": "absolute"},
-    **{"bit_and": "bitwise_and", "bit_or": "bitwise_or", "bit_xor": "bitwise_xor"},
-    **{"bit_not": "invert", "negative": "negative", "select": "where"},
-}
 TABLE: dict[str, Callable[..., Array]] = {
-    **{name: getattr(numpy, spelled) for name, spelled in SPELLED.items()},
+    **{name: getattr(numpy, spelled) for name, spelled in NUMPY.items()},
     **{n: _wide(getattr(numpy, n)) for n in (*FUNCTIONS, "power") if n != "erf"},
     "erf": _wide(numpy.vectorize(math.erf, otypes=["float64"])),
-    **{n: _unless_whole(getattr(numpy, n)) for n in ("floor", "ceil", "rint", "trunc")},
+    **{n: _unless_whole(getattr(numpy, n)) for n in ROUNDING},
     "add": _arithmetic(numpy.add, numpy.logical_or),
     "subtract": _arithmetic(numpy.subtract, numpy.logical_xor),
     "divide": _divide,

@@ -6,6 +6,8 @@ A mask is a vector of i1, or None for all lanes; memory under a false lane is ne
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gemel.codegen.assembly import (
     I1,
     I8,
@@ -111,8 +113,19 @@ def _addresses(builder: Builder, pointer: Value, offsets: Value, dtype: DType) -
     return builder.inttoptr(whole, widened(POINTER, lanes))
 
 
-def _lane(number: int) -> Value:
-    return Constant(I64, number)
+def _one_by_one(
+    builder: Builder, pointer: Value, offsets: Value, dtype: DType
+) -> Iterator[tuple[Value, Value]]:
+    """Each lane, and the address of its element."""
+    for number in range(offsets.type.lanes):
+        lane = Constant(I64, number)
+        offset = builder.extract_element(offsets, lane)
+        yield lane, element(builder, pointer, offset, dtype)
+
+
+def _is_native(mask: Value | None, native: bool, dtype: DType) -> bool:
+    """Whether lanes are read or written together."""
+    return mask is not None or (native and dtype.itemsize >= 4)
 
 
 def load_scattered(
@@ -128,21 +141,15 @@ def load_scattered(
         return load(builder, element(builder, pointer, offsets, dtype), dtype, 1)
     lanes = offsets.type.lanes
     kind = memory_type(dtype, lanes)
-    if mask is None and not (native and dtype.itemsize >= 4):
+    if not _is_native(mask, native, dtype):
         value: Value = Constant(kind, "poison")
-        for number in range(lanes):
-            offset = builder.extract_element(offsets, _lane(number))
-            place = element(builder, pointer, offset, dtype)
+        for lane, place in _one_by_one(builder, pointer, offsets, dtype):
             one = builder.load(place, memory_type(dtype, 1), dtype.itemsize)
-            value = builder.insert_element(value, one, _lane(number))
+            value = builder.insert_element(value, one, lane)
         return _to_register(builder, value, dtype)
     addresses = _addresses(builder, pointer, offsets, dtype)
-    arguments = [
-        addresses,
-        Constant(I32, dtype.itemsize),
-        mask or full_mask(lanes),
-        _nothing(kind),
-    ]
+    size = Constant(I32, dtype.itemsize)
+    arguments = [addresses, size, mask or full_mask(lanes), _nothing(kind)]
     name = f"llvm.masked.gather.{kind.suffix}.{addresses.type.suffix}"
     return _to_register(builder, builder.reading(name, kind, arguments), dtype)
 
@@ -162,11 +169,9 @@ def store_scattered(
         return
     lanes = offsets.type.lanes
     value = _to_memory(builder, value, dtype, lanes)
-    if mask is None and not (native and dtype.itemsize >= 4):
-        for number in range(lanes):
-            offset = builder.extract_element(offsets, _lane(number))
-            one = builder.extract_element(value, _lane(number))
-            builder.store(one, element(builder, pointer, offset, dtype), dtype.itemsize)
+    if not _is_native(mask, native, dtype):
+        for lane, place in _one_by_one(builder, pointer, offsets, dtype):
+            builder.store(builder.extract_element(value, lane), place, dtype.itemsize)
         return
     addresses = _addresses(builder, pointer, offsets, dtype)
     arguments = [value, addresses, Constant(I32, dtype.itemsize), mask or full_mask(lanes)]

@@ -118,7 +118,16 @@ class Number:
 
 
 class Kernel:
-    """One kernel launch: the program, and everything it is given."""
+    """One kernel launch: the program, and everything it is given.
+
+    `places` are (Place or buffer, offset in bytes) for each buffer of the kernel, `written` says
+    which of these it writes; `scalars` are (position among the integers, what goes there); `cost`
+    is nanoseconds on one core. `packs`: it only copies its first place into panels.
+    """
+
+    failure: tuple[str, str] | None = None
+    cost = 0
+    packs = False
 
     def __init__(
         self,
@@ -130,17 +139,10 @@ class Kernel:
         chunk: int,
     ) -> None:
         self.program = program
-        self.places = places  # (Place or buffer, offset in bytes) per buffer of the kernel
-        self.written = written  # whether it writes each of these
+        self.places, self.written = places, written
         self.integers = integers
-        self.extent = extent
-        self.chunk = chunk
-        self.scalars: list[
-            tuple[int, Number]
-        ] = []  # (position among the integers, what goes there)
-        self.failure: tuple[str, str] | None = None
-        self.cost = 0  # nanoseconds on one core
-        self.packs = False  # whether it only copies its first place into panels
+        self.extent, self.chunk = extent, chunk
+        self.scalars: list[tuple[int, Number]] = []
 
 
 class Nest:

@@ -49,20 +49,19 @@ class Panels:
 
     def _walk(self, begin: Value, end: Value, bases: Bases) -> None:
         """The rows from `begin` to `end`, all columns of each."""
-        nest, columns = self.nest, self.nest.extents[self.dimension + 1]
+        nest, minimum, add = self.nest, self.builder.minimum, self.builder.add
+        columns = nest.extents[self.dimension + 1]
 
-        def rows(first: Value, _: list[Value]) -> list[Value]:
-            last = self.builder.minimum(self.builder.add(first, i64(self.rows)), end)
+        def rows(first: Value) -> None:
+            last = minimum(add(first, i64(self.rows)), end)
 
-            def part(left: Value, _: list[Value]) -> list[Value]:
-                right = self.builder.minimum(self.builder.add(left, i64(COLUMNS)), columns)
+            def part(left: Value) -> None:
+                right = minimum(add(left, i64(COLUMNS)), columns)
                 self._part(first, last, left, right, bases)
-                return []
 
-            nest.loop(i64(0), columns, i64(COLUMNS), [], part)
-            return []
+            nest.each(0, columns, COLUMNS, part)
 
-        nest.loop(begin, end, i64(self.rows), [], rows)
+        nest.each(begin, end, self.rows, rows)
 
     def _part(self, first: Value, last: Value, left: Value, right: Value, bases: Bases) -> None:
         """Fills the panels with some columns of some rows, then runs over these."""
@@ -70,7 +69,7 @@ class Panels:
         for n in self.numbers:
             self._fill(n, first, last, left, right, bases)
 
-        def row(index: Value, _: list[Value]) -> list[Value]:
+        def row(index: Value) -> None:
             inside = nest.advance(bases, self.dimension, index)
             before = builder.mul(builder.sub(index, first), i64(COLUMNS))
             for n in self.numbers:
@@ -78,9 +77,8 @@ class Panels:
                 offset = builder.sub(before, left)
                 inside[n] = memory.element(builder, self.places[n], offset, dtype)
             nest._row(left, right, inside)
-            return []
 
-        nest.loop(first, last, i64(1), [], row)
+        nest.each(first, last, 1, row)
 
     def _fill(
         self, n: int, first: Value, last: Value, left: Value, right: Value, bases: Bases
@@ -90,9 +88,9 @@ class Panels:
         source = memory.element(builder, bases[n], first, dtype)
         count = builder.sub(last, first)
 
-        def square(column: Value, _: list[Value]) -> list[Value]:
+        def square(column: Value) -> None:
             wide = builder.sub(right, column)
-            enough = builder.icmp_signed(">=", self.builder.minimum(count, wide), i64(self.rows))
+            enough = builder.icmp_signed(">=", builder.minimum(count, wide), i64(self.rows))
             goal = memory.element(builder, self.places[n], builder.sub(column, left), dtype)
             with builder.if_else(enough) as (whole, part):
                 with whole:
@@ -102,9 +100,8 @@ class Panels:
                         self._turn(n, source, column, goal, count, wide)
                     else:
                         self._singly(n, source, column, goal, count, wide)
-            return []
 
-        nest.loop(left, right, i64(self.rows), [], square)
+        nest.each(left, right, self.rows, square)
 
     def _turn(
         self,
@@ -141,20 +138,18 @@ class Panels:
         dtype = nest.program.operands[n].dtype
         stride = nest.access.strides[n, self.dimension + 1]
 
-        def line(i: Value, _: list[Value]) -> list[Value]:
+        def line(i: Value) -> None:
             offset = builder.mul(builder.add(column, i), stride)
             start = memory.element(builder, source, offset, dtype)
 
-            def one(r: Value, _: list[Value]) -> list[Value]:
+            def one(r: Value) -> None:
                 value = memory.load(builder, memory.element(builder, start, r, dtype), dtype, 1)
                 place = builder.add(builder.mul(r, i64(COLUMNS)), i)
                 memory.store(builder, value, memory.element(builder, goal, place, dtype), dtype, 1)
-                return []
 
-            nest.loop(i64(0), count, i64(1), [], one)
-            return []
+            nest.each(0, count, 1, one)
 
-        nest.loop(i64(0), self.builder.minimum(wide, i64(self.rows)), i64(1), [], line)
+        nest.each(0, builder.minimum(wide, i64(self.rows)), 1, line)
 
 
 def transposed(builder: Builder, rows: list[Value]) -> list[Value]:

@@ -170,78 +170,63 @@ def write_product(
     a, b = (given[entry] for entry in node.inputs)
     a = a if len(a.shape) > 1 else a.reshaped((1, *a.shape))
     b = b if len(b.shape) > 1 else b.reshaped((*b.shape, 1))
-    return _written(node, (a, b), given, list(zip(body.outputs, outputs, strict=True)), means)
+    return _Writer(node, given, list(zip(body.outputs, outputs, strict=True)), means).of(a, b)
 
 
-def _written(
-    node: Node,
-    sources: tuple[Place, Place],
-    given: dict[Entry, Any],
-    outputs: list[tuple[Entry, Place]],
-    means: Means,
-) -> list[Kernel]:
-    """The kernels of a product of two places and of the outputs made of it."""
-    (result,) = node.entries
-    a, b = sources
-    vectors = [entry.ndim == 1 for entry in node.inputs]
-    batch = result.shape[: result.ndim + sum(vectors) - 2]
-    shape = (*batch, a.shape[-2], b.shape[-1], a.shape[-1])
-    nest = Nest(shape, frozenset((len(shape) - 1,)))
-    total = _total(nest, a, b, len(batch))
-    missing = {len(batch) + number for number, vector in enumerate(vectors) if vector}
-    placement = tuple(d for d in range(len(shape) - 1) if d not in missing)
-    _store(nest, (result, total.cast(result.dtype)), placement, given, outputs)
-    strides = [own for _, _, _, own in nest.operands]
-    axes = Axes(shape, strides)
-    axes.merge()
-    if len(axes.batch) <= ROWS:
-        return _kernels(nest, axes, [a, b], means)
-    others = Axes(shape, strides[2:])
-    others.join()
-    if len(others.batch) > ROWS:
-        return _in_two(node, sources, given, outputs, means)
-    a, b = (means.copy(_repeated(place, batch)) for place in sources)
-    return _written(node, (a, b), given, outputs, means)
+class _Writer(NamedTuple):
+    """A product and the outputs made of it."""
 
+    node: Node
+    given: dict[Entry, Any]
+    outputs: list[tuple[Entry, Place]]
+    means: Means
 
-def _store(
-    nest: Nest,
-    made: tuple[Entry, Any],
-    placement: tuple[int, ...],
-    given: dict[Entry, Any],
-    outputs: list[tuple[Entry, Place]],
-) -> None:
-    """Write into a nest the outputs that follow from a product's recorded value."""
-    result, value = made
-    domain = Domain(nest.shape)
-    domain.reduced = nest.reduced
-    domain.placements[result] = placement
-    writer = ElementWriter(nest, domain, given)
-    writer.ready[result] = value
-    for entry, place in outputs:
-        found = writer.value(entry, aligned(placement, entry))
-        nest.store(place, found, writer.strides(place, placement))
+    def of(self, a: Place, b: Place) -> list[Kernel]:
+        """The kernels of the product of two places and of the outputs."""
+        (result,) = self.node.entries
+        vectors = [entry.ndim == 1 for entry in self.node.inputs]
+        batch = result.shape[: result.ndim + sum(vectors) - 2]
+        shape = (*batch, a.shape[-2], b.shape[-1], a.shape[-1])
+        nest = Nest(shape, frozenset((len(shape) - 1,)))
+        total = _total(nest, a, b, len(batch))
+        missing = {len(batch) + number for number, vector in enumerate(vectors) if vector}
+        placement = tuple(d for d in range(len(shape) - 1) if d not in missing)
+        self._store(nest, total.cast(result.dtype), placement)
+        strides = [own for _, _, _, own in nest.operands]
+        axes = Axes(shape, strides)
+        axes.merge()
+        if len(axes.batch) <= ROWS:
+            return _kernels(nest, axes, [a, b], self.means)
+        others = Axes(shape, strides[2:])
+        others.join()
+        if len(others.batch) > ROWS:
+            return self._in_two(a, b)
+        return self.of(*(self.means.copy(_repeated(place, batch)) for place in (a, b)))
 
+    def _store(self, nest: Nest, value: Any, placement: tuple[int, ...]) -> None:
+        """Write into a nest the outputs that follow from the product's recorded value."""
+        (result,) = self.node.entries
+        domain = Domain(nest.shape)
+        domain.reduced = nest.reduced
+        domain.placements[result] = placement
+        writer = ElementWriter(nest, domain, self.given)
+        writer.ready[result] = value
+        for entry, place in self.outputs:
+            found = writer.value(entry, aligned(placement, entry))
+            nest.store(place, found, writer.strides(place, placement))
 
-def _in_two(
-    node: Node,
-    sources: tuple[Place, Place],
-    given: dict[Entry, Any],
-    outputs: list[tuple[Entry, Place]],
-    means: Means,
-) -> list[Kernel]:
-    """The product into scratch memory, then loops of any number over what follows it.
+    def _in_two(self, a: Place, b: Place) -> list[Kernel]:
+        """The product into scratch memory, then loops of any number over what follows it.
 
-    For batch axes that do not merge because of what is read or written beside the factors.
-    """
-    (result,) = node.entries
-    size = product(result.shape) * result.dtype.itemsize
-    place = Place(means.reserve(size), result.dtype, layouts.dense(result.shape))
-    kernels = _written(node, sources, given, [(result, place)], means)
-    nest = Nest(result.shape)
-    placement = tuple(range(result.ndim))
-    _store(nest, (result, nest.load(place)), placement, given, outputs)
-    return [*kernels, nest.finish()]
+        For batch axes that do not merge because of what is read or written beside the factors.
+        """
+        (result,) = self.node.entries
+        size = product(result.shape) * result.dtype.itemsize
+        place = Place(self.means.reserve(size), result.dtype, layouts.dense(result.shape))
+        kernels = self._replace(outputs=[(result, place)]).of(a, b)
+        nest = Nest(result.shape)
+        self._store(nest, nest.load(place), tuple(range(result.ndim)))
+        return [*kernels, nest.finish()]
 
 
 def _repeated(place: Place, batch: tuple[int, ...]) -> Place:

@@ -24,8 +24,6 @@ gemm ROWSxCOLUMNS a:F b:F   tiles of a sum of products kept in registers (`contr
                             how an operand lies
 dot ROWSxCOLUMNSxUNROLL     the same for few rows, vectors along k (`contract_dot`)
 pack WIDTH copy|turn        a copy into panels (`contract_pack`)
-dot4 ROWSxCOLUMNS           tiles of a sum of products of bytes in int32, four k at a time; the same
-pack4 WIDTH copy|turn       with panels of fours (`contract_fours`)
 =========================== ========================================================================
 
 A word behind the first two is a recipe from elsewhere (`schedules`).
@@ -35,6 +33,8 @@ three that columns run along; the integers called `TILES` come last of the `extr
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from gemel.dtype import DType
 
@@ -53,7 +53,7 @@ BROADCAST, CONTIGUOUS, STRIDED, ACROSS, PAIRED = 0, 1, 2, 3, 4
 INTERLEAVED = 16
 
 
-class Operand:
+class Operand(NamedTuple):
     """One array the program reads or writes, or one running index.
 
     `stride` is its class along the vector dimension; `varies` says whether it changes along any
@@ -63,23 +63,12 @@ class Operand:
     by side, whose stride is that to the next so many.
     """
 
-    __slots__ = ("dtype", "panel", "role", "stride", "together", "varies")
-
-    def __init__(
-        self,
-        dtype: DType,
-        role: str,
-        stride: int,
-        varies: bool = False,
-        panel: tuple[int, int] | None = None,
-        together: int = 1,
-    ) -> None:
-        self.dtype = dtype
-        self.role = role
-        self.stride = stride
-        self.varies = varies
-        self.panel = panel
-        self.together = together
+    dtype: DType
+    role: str
+    stride: int
+    varies: bool = False
+    panel: tuple[int, int] | None = None
+    together: int = 1
 
     def __repr__(self) -> str:
         panel = "" if self.panel is None else " in panels {1} along {0}".format(*self.panel)
@@ -91,7 +80,7 @@ class Operand:
 FUNCTIONS = ("cos", "erf", "exp", "expm1", "log", "log1p", "sin", "tanh")
 
 
-class Instruction:
+class Instruction(NamedTuple):
     """One scalar step: `name` applied to earlier instructions, giving a value of `dtype`.
 
     `arguments` are positions of earlier instructions in the program's code. `attribute` is what the
@@ -138,15 +127,10 @@ class Instruction:
     be used by later varying instructions: softmax is one program with two reductions.
     """
 
-    __slots__ = ("arguments", "attribute", "dtype", "name")
-
-    def __init__(
-        self, name: str, dtype: DType, arguments: tuple[int, ...] = (), attribute: object = None
-    ) -> None:
-        self.name = name
-        self.dtype = dtype
-        self.arguments = arguments
-        self.attribute = attribute
+    name: str
+    dtype: DType
+    arguments: tuple[int, ...] = ()
+    attribute: object = None
 
     def __repr__(self) -> str:
         inside = [f"%{i}" for i in self.arguments]
@@ -155,28 +139,16 @@ class Instruction:
         return f"{self.name}.{self.dtype}({', '.join(inside)})"
 
 
-class Program:
+class Program(NamedTuple):
     """A loop nest: `outer` >= 1 independent dimensions, `inner` >= 0 reduced ones."""
 
-    __slots__ = ("code", "extra", "inner", "operands", "outer", "scalars", "schedule")
-
-    def __init__(
-        self,
-        outer: int,
-        inner: int,
-        schedule: str,
-        operands: tuple[Operand, ...],
-        scalars: tuple[DType, ...],
-        extra: int,
-        code: tuple[Instruction, ...],
-    ) -> None:
-        self.outer = outer
-        self.inner = inner
-        self.schedule = schedule
-        self.operands = operands
-        self.scalars = scalars  # each float64 or int64 (or bool_, passed as int64 0/1)
-        self.extra = extra
-        self.code = code
+    outer: int
+    inner: int
+    schedule: str
+    operands: tuple[Operand, ...]
+    scalars: tuple[DType, ...]  # each float64 or int64 (or bool_, passed as int64 0/1)
+    extra: int
+    code: tuple[Instruction, ...]
 
     @property
     def text(self) -> str:
@@ -211,22 +183,3 @@ class Program:
     def in_tiles(self) -> bool:
         """Whether a call does a range of tiles, and not one of the first outer dimension."""
         return not self.schedule.startswith((OUTER, INNER))
-
-    def scheduled(
-        self,
-        schedule: str,
-        operands: tuple[Operand, ...] | None = None,
-        extra: int | None = None,
-        code: tuple[Instruction, ...] | None = None,
-    ) -> Program:
-        """The same by another schedule, which may want operands to lie otherwise, as another dtype
-        that `code` loads."""
-        return Program(
-            self.outer,
-            self.inner,
-            schedule,
-            self.operands if operands is None else operands,
-            self.scalars,
-            self.extra if extra is None else extra,
-            self.code if code is None else code,
-        )

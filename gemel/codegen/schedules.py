@@ -20,8 +20,6 @@ EMITTERS = {
     "gemm": "gemel.codegen.contract_gemm",
     "dot": "gemel.codegen.contract_dot",
     "pack": "gemel.codegen.contract_pack",
-    "dot4": "gemel.codegen.contract_fours",
-    "pack4": "gemel.codegen.contract_fours",
 }
 
 
@@ -41,7 +39,7 @@ class Recipe(NamedTuple):
         """The program, by this recipe if it suits."""
         if program.in_tiles or not self.suits(program):
             return program
-        return program.scheduled(f"{program.schedule} {self.name}")
+        return program._replace(schedule=f"{program.schedule} {self.name}")
 
 
 def checked(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:

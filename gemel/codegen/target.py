@@ -7,11 +7,12 @@ cheap. The level can be chosen by hand: ``GEMEL_TARGET=avx512``, ``avx2`` or ``g
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 MACHINE = os.uname().machine if hasattr(os, "uname") else "x86_64"
 
 
-class Target:
+class Target(NamedTuple):
     """One level of a processor family.
 
     `width` is the vector width in bytes; `cpu` and `features` are LLVM's names. `masks`: loads and
@@ -19,58 +20,31 @@ class Target:
     `rounds`: rounding to integers; `halves`: float16 conversion; `fma`: fused multiply-add.
     """
 
-    __slots__ = (
-        "cpu",
-        "features",
-        "fma",
-        "halves",
-        "masks",
-        "name",
-        "rounds",
-        "small_masks",
-        "triple",
-        "width",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        width: int,
-        triple: str,
-        cpu: str,
-        features: str,
-        *,
-        masks: bool = False,
-        small_masks: bool = False,
-        rounds: bool = False,
-        halves: bool = False,
-        fma: bool = False,
-    ) -> None:
-        self.name = name
-        self.width = width
-        self.triple = triple
-        self.cpu = cpu
-        self.features = features
-        self.masks = masks
-        self.small_masks = small_masks
-        self.rounds = rounds
-        self.halves = halves
-        self.fma = fma
+    name: str
+    width: int
+    triple: str
+    cpu: str
+    features: str
+    masks: bool = False
+    small_masks: bool = False
+    rounds: bool = False
+    halves: bool = False
+    fma: bool = False
 
     def with_fours(self) -> Target:
         """The same with the instructions that multiply bytes in fours."""
-        flags = {name: getattr(self, name) for name in FLAGS}
-        features = f"{self.features},+avx512vnni"
-        return Target(self.name, self.width, self.triple, self.cpu, features, **flags)
+        return self._replace(features=f"{self.features},+avx512vnni")
 
     @property
     def text(self) -> str:
         """What the code depends on, for a kernel's key."""
         return f"{self.triple} {self.cpu} {self.name} {self.features}"
 
-    #: How much LLVM's code generation tries. More gives the same loops here; what it adds is a
-    #: shorter way to divide small numbers, which takes a sixth of the time to compile.
-    level = 1
+    @property
+    def level(self) -> int:
+        """How much LLVM's code generation tries. More gives the same loops here; what it adds is a
+        shorter way to divide small numbers, which takes a sixth of the time to compile."""
+        return 1
 
     @property
     def relocation(self) -> str:
@@ -80,9 +54,6 @@ class Target:
     def __repr__(self) -> str:
         return f"Target({self.name!r}, width={self.width})"
 
-
-#: What is said of a target by yes or no.
-FLAGS = ("masks", "small_masks", "rounds", "halves", "fma")
 
 _X86 = "x86_64-unknown-linux-gnu"
 _AVX2 = "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+movbe"
@@ -106,11 +77,7 @@ def generic(machine: str) -> Target:
 #: By name; the first two exist on x86-64 only.
 TARGETS = {
     "avx512": Target(
-        "avx512",
-        64,
-        _X86,
-        "x86-64-v4",
-        _AVX512,
+        *("avx512", 64, _X86, "x86-64-v4", _AVX512),
         masks=True,
         small_masks=True,
         rounds=True,

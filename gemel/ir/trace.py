@@ -32,8 +32,8 @@ class Trace:
     """What a function being traced has asked for so far.
 
     `of_program`: it is the user's function, so nodes remember the line that made them; the nodes
-    gemel makes itself come from `line` and are parts of the operation `part`. Without `closed`, what
-    is done to arrays is done at once.
+    gemel makes itself come from `line` and are parts of the operation `part`. Without `closed`,
+    what is done to arrays is done at once.
     """
 
     #: Whether all rounds of loops are written out.

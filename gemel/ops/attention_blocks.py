@@ -5,6 +5,7 @@ Decision 0050 has the reasons.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -55,14 +56,7 @@ def blocked_attention(
 
 @blocked_attention.spec
 def _(
-    query: Spec,
-    key: Spec,
-    value: Spec,
-    mask: Spec | None = None,
-    *,
-    causal: bool,
-    heads: int,
-    rows: int,
+    query: Spec, key: Spec, value: Spec, mask: Spec | None = None, **ways: int
 ) -> tuple[Spec, Spec]:
     lead = check("blocked_attention", query, key, value, mask)
     rest = (*lead, query.shape[-2])
@@ -70,36 +64,13 @@ def _(
 
 
 @blocked_attention.planned
-def _(
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any = None,
-    *,
-    causal: bool,
-    heads: int,
-    rows: int,
-) -> Any:
-    chosen = _cut(query, key, heads, rows)
-    arrays = [x for x in (query, key, value, mask) if x is not None]
-    body = partial(forward, causal=causal, rows=chosen.queries)
-    found: Any = tuple(over_heads(body, arrays, _lead(query, key), chosen.heads))
-    return found
+def _(*arrays: Any, causal: bool, heads: int, rows: int) -> Any:
+    query, key, *_ = arrays
+    return _in_parts(forward, arrays, _cut(query, key, heads, rows), _lead(query, key), causal)
 
 
 @blocked_attention.gradient
-def _(
-    g: Any,
-    y: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any = None,
-    *,
-    causal: bool,
-    heads: int,
-    rows: int,
-) -> Any:
+def _(g: Any, y: Any, query: Any, key: Any, value: Any, mask: Any = None, **ways: int) -> Any:
     (found, sums), (of_found, of_sums) = y, g
     if of_found is None:
         of_found = full(0, shape=found.shape, dtype=found.dtype)
@@ -107,7 +78,7 @@ def _(
     if of_sums is not None:
         shift = subtract(shift, of_sums)
     given = [x for x in (of_found, query, key, value, sums, shift, mask) if x is not None]
-    made = blocked_attention_backward(*given, causal=causal, heads=heads, rows=rows)
+    made = blocked_attention_backward(*given, **ways)
     return (*made, None)
 
 
@@ -145,10 +116,7 @@ def _(
     sums: Spec,
     shift: Spec,
     mask: Spec | None = None,
-    *,
-    causal: bool,
-    heads: int,
-    rows: int,
+    **ways: int,
 ) -> tuple[Spec, ...]:
     lead = check("blocked_attention_backward", query, key, value, mask)
     rest = (*lead, query.shape[-2])
@@ -161,25 +129,24 @@ def _(
 
 
 @blocked_attention_backward.planned
-def _(
-    g: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    sums: Any,
-    shift: Any,
-    mask: Any = None,
-    *,
-    causal: bool,
-    heads: int,
-    rows: int,
-) -> Any:
+def _(*arrays: Any, causal: bool, heads: int, rows: int) -> Any:
+    _, query, key, *_ = arrays
     # Of a range of keys two arrays of scores are worked on.
     chosen = _cut(query, key, heads, rows, 2 * RANGE)
-    arrays = [x for x in (g, query, key, value, sums, shift, mask) if x is not None]
-    body = partial(backward, causal=causal, rows=chosen.queries)
-    found: Any = tuple(over_heads(body, arrays, _lead(query, key), chosen.heads))
-    return found
+    return _in_parts(backward, arrays, chosen, _lead(query, key), causal)
+
+
+def _in_parts(
+    body: Callable[..., list[Any]],
+    arrays: Sequence[Any],
+    chosen: Cut,
+    lead: tuple[int, ...],
+    causal: bool,
+) -> tuple[Any, ...]:
+    """What `body` makes of arrays, so many heads and rows at a time; there may be no mask."""
+    given = [x for x in arrays if x is not None]
+    some = partial(body, causal=causal, rows=chosen.queries)
+    return tuple(over_heads(some, given, lead, chosen.heads))
 
 
 def check(name: str, query: Spec, key: Spec, value: Spec, mask: Spec | None) -> tuple[int, ...]:

@@ -58,9 +58,8 @@ class Lowering:
     Free extents stay free; `guards` has what was asked of them, also by who made the graph.
     `keeps`: what an update overwrites stays as it was when the new value could not be computed;
     otherwise it fails as results do. `still` are the positions of inputs that rarely change: what
-    depends on them alone is kept from run to run; nothing is without it. `random` call numbers
-    are reserved at least: those of draws that nobody reads, too. `early` are the outputs that are
-    wanted as soon as they are there, one after another.
+    depends on them alone is kept; nothing is without it. `random` call numbers are reserved at
+    least, for draws nobody reads. `early` outputs are wanted as soon as they are there.
     """
 
     def __init__(
@@ -427,9 +426,8 @@ class Lowering:
         def position(index: int) -> int:
             return int(self.where[self.graph.inputs[index]].buffer.index)
 
-        fails = attrgetter("fails")
         writers = self._writers if self.keeps else None
-        return find_sites(self.graph, items, fails, writers, position)
+        return find_sites(self.graph, items, attrgetter("fails"), writers, position)
 
     def _items(self, image: Image, items: list[Any]) -> list[Any]:
         return [self._item(image, item) for item in items]

@@ -1,0 +1,165 @@
+"""What a product sums, as its list of instructions says: the factors, and how two make a term.
+
+A factor is what is computed of an element of one operand alone (two bytes made float32, say); a
+term is what is computed of two of them. Tiles know where factors lie and which of them meet;
+nothing but this knows that they are multiplied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gemel.codegen.assembly import I16, I32, Constant, Value, splat_constant, widened
+from gemel.codegen.contract_emit import Elements, Emitter, Reader, sum_position
+from gemel.codegen.frame import i64
+from gemel.dtype import DType, int8, uint8
+from gemel.errors import CompileError
+
+#: What multiplies pairs of 16 bits and adds them, by the vector's bytes.
+PAIRS = {64: "avx512.pmaddw.d.512", 32: "avx2.pmadd.wd", 16: "sse2.pmadd.wd"}
+#: The highest bit of each of four bytes.
+SIGNS = -0x7F7F7F80
+
+
+class Sum:
+    """The sum of a program in tiles; `factors` are the positions of what its terms are made of."""
+
+    #: What a column's terms are computed with besides the rows of a tile.
+    more: Sequence[Value] = ()
+
+    def __init__(self, emitter: Emitter, factors: tuple[int, int], terms: list[int]) -> None:
+        self.emitter = emitter
+        self.factors = factors
+        self.terms = terms
+        self.code = emitter.program.code
+        self.dtype: DType = self.code[terms[-1]].dtype
+
+    @property
+    def is_of_products(self) -> bool:
+        """Whether terms are products, so that those of zeros add nothing."""
+        return [self.code[p].name for p in self.terms] == ["multiply"]
+
+    def reader(self, number: int) -> Elements:
+        """What reads the factors of an operand."""
+        return Reader(self.emitter, number, self.factors[number])
+
+    def depth(self, k: Value) -> Value:
+        """How many steps there are along so many k."""
+        return k
+
+    def row(self, factor: Value) -> Value:
+        """The factor of a row, in every lane."""
+        return self.emitter.splat(factor)
+
+    def added(self, total: Value, left: Value, right: Value) -> Value:
+        """The total and, lane by lane, the term of two factors."""
+        emitter, floating = self.emitter, self.dtype.kind == "f"
+        if floating and self.is_of_products:
+            return emitter.multiply_add(left, right, total)
+        given = {**emitter.fixed, **dict(zip(self.factors, (left, right), strict=True))}
+        printer = emitter.access.printer(emitter.lanes)
+        term = printer.emit(self.code, given=given, only=self.terms)[self.terms[-1]]
+        return (emitter.builder.fadd if floating else emitter.builder.add)(total, term)
+
+    def settled(self, totals: list[Value], vectors: int) -> list[Value]:
+        """The sums of a tile's rows, `vectors` each, of those of these and of `more`."""
+        return totals
+
+
+class Fours(Sum):
+    """Products of bytes in int32: four k of a line lie side by side, one lane of 32 bits.
+
+    One instruction multiplies four pairs and adds them to a lane (`vpdpbusd` of AVX-512's VNNI,
+    of unsigned by signed bytes); elsewhere bytes are widened to 16 bits and multiplied in pairs,
+    or to 32. Sums wrap as int32 does, in any order.
+    """
+
+    together = 4
+
+    def __init__(self, emitter: Emitter, factors: tuple[int, int], terms: list[int]) -> None:
+        super().__init__(emitter, factors, terms)
+        kinds = [operand.dtype for operand in emitter.program.operands[:2]]
+        if not self.is_of_products or any(kind not in (int8, uint8) for kind in kinds):
+            raise CompileError(f"only bytes lie in groups of four\n{emitter.program.text}")
+        self.signed = [kind is int8 for kind in kinds]
+        self.is_native = "vnni" in emitter.program.schedule.split()
+        # Two signed bytes: those of rows are made unsigned, and what that adds is taken off.
+        if self.is_native and all(self.signed):
+            self.more = [self._splat(SIGNS)]
+
+    def reader(self, number: int) -> Elements:
+        return self.emitter
+
+    def depth(self, k: Value) -> Value:
+        builder = self.emitter.builder
+        return builder.udiv(builder.add(k, i64(self.together - 1)), i64(self.together))
+
+    def row(self, factor: Value) -> Value:
+        if self.more:
+            factor = self.emitter.builder.xor(factor, Constant(I32, SIGNS))
+        return self.emitter.splat(factor)
+
+    def settled(self, totals: list[Value], vectors: int) -> list[Value]:
+        if not self.more:
+            return totals
+        rows, added = totals[:-vectors], totals[-vectors:]
+        return [self.emitter.builder.sub(t, added[i % vectors]) for i, t in enumerate(rows)]
+
+    def _splat(self, number: int) -> Value:
+        return splat_constant(Constant(I32, number), self.emitter.lanes)
+
+    def added(self, total: Value, left: Value, right: Value) -> Value:
+        emitter, target = self.emitter, self.emitter.target
+        if self.is_native:
+            pair = (right, left) if self.signed == [True, False] else (left, right)
+            name = f"llvm.x86.avx512.vpdpbusd.{8 * target.width}"
+            return emitter.builder.intrinsic(name, emitter.vector, [total, *pair])
+        if target.triple.startswith("x86_64"):
+            return self._by_pairs(total, left, right)
+        return self._by_four(total, left, right)
+
+    def _by_pairs(self, total: Value, *factors: Value) -> Value:
+        """Bytes as 16 bits: those at even places, then those at odd ones."""
+        emitter, builder = self.emitter, self.emitter.builder
+        kind = widened(I16, 2 * emitter.lanes)
+        eight = splat_constant(Constant(I16, 8), kind.lanes)
+        for odd in (False, True):
+            halves = []
+            for value, signed in zip(factors, self.signed, strict=True):
+                part = builder.bitcast(value, kind)
+                part = part if odd else builder.shl(part, eight)
+                halves.append((builder.ashr if signed else builder.lshr)(part, eight))
+            name = f"llvm.x86.{PAIRS[emitter.target.width]}"
+            total = builder.add(total, builder.intrinsic(name, emitter.vector, halves))
+        return total
+
+    def _by_four(self, total: Value, *factors: Value) -> Value:
+        """Bytes as 32 bits, one of the four after the other."""
+        builder = self.emitter.builder
+        for place in range(self.together):
+            wide = []
+            for value, signed in zip(factors, self.signed, strict=True):
+                high = builder.shl(value, self._splat(24 - 8 * place))
+                wide.append((builder.ashr if signed else builder.lshr)(high, self._splat(24)))
+            total = builder.add(total, builder.mul(*wide))
+        return total
+
+
+def sum_of(emitter: Emitter) -> Sum:
+    """What a kernel sums. Raises `CompileError` for what is no sum of terms of two factors."""
+    program, analysis = emitter.program, emitter.analysis
+    (made,) = program.code[sum_position(program)].arguments
+    inside = sorted(analysis.closure([made]))
+    reads: dict[int, set[int]] = {}
+    for position in inside:
+        step = program.code[position]
+        reads[position] = set().union(*(reads[a] for a in step.arguments))
+        if step.name == "load":
+            reads[position].add(int(str(step.attribute)))
+    terms = [p for p in inside if len(reads[p]) > 1]
+    used = {a for p in terms for a in program.code[p].arguments if len(reads[a]) == 1}
+    factors = sorted(used, key=lambda p: sorted(reads[p]))
+    if [reads[p] for p in factors] != [{0}, {1}]:
+        raise CompileError(f"no sum of terms of two factors is done in tiles\n{program.text}")
+    kind = Fours if program.operands[0].together == Fours.together else Sum
+    return kind(emitter, (factors[0], factors[1]), terms)
