@@ -248,8 +248,6 @@ SERIES = (
 def test_close_to_the_last_digit(name: str, dtype: str) -> None:
     """Within a few units of the last place of what NumPy says with more digits."""
     values = numpy.concatenate([SPECIAL, RANDOM.uniform(-3, 3, 500)]).astype(dtype)
-    if name == "tan":
-        values = values[~(abs(values) > 1e5)]  # beyond, sin and cos lose digits of the angle
     both = getattr(np, name).arity == 2
     sides = numpy.meshgrid(values[:60], values[:60]) if both else [values]
     with numpy.errstate(all="ignore"):

@@ -114,22 +114,29 @@ class Phi(Value):
 
 
 class Module:
-    """The module of one function ``kernel``: what `Builder` has written, and what that calls."""
+    """The module of the function ``kernel``: what `Builder` has written, and what that calls."""
 
     def __init__(self, triple: str) -> None:
         self.triple = triple
         self.lines: list[str | Phi] = []
         self.declared: dict[str, str] = {}
+        #: Functions of the module's own, by name.
+        self.functions: dict[str, str] = {}
+
+    @property
+    def body(self) -> str:
+        """The function's lines."""
+        return "\n".join(line if isinstance(line, str) else line.line() for line in self.lines)
 
     def __str__(self) -> str:
-        lines = (line if isinstance(line, str) else line.line() for line in self.lines)
         return "\n".join(
             (
                 f'target triple = "{self.triple}"',
                 *self.declared.values(),
                 "define i32 @kernel(ptr %buffers, ptr %integers, i64 %begin, i64 %end) nounwind {",
-                *lines,
+                self.body,
                 "}",
+                *self.functions.values(),
                 '!0 = !{!"branch_weights", i32 1, i32 99}',
                 "",
             )
@@ -357,6 +364,23 @@ class Builder:
             kinds = ", ".join(argument.type.text for argument in arguments)
             declared[name] = f"declare {result} @{name}({kinds})"
         return f"call {result} @{name}({', '.join(map(str, arguments))})"
+
+    def call(self, name: str, arguments: Sequence[Value], write: Callable[..., Value]) -> Value:
+        """A function of the module's own, of values of one type, which is its result's: if it is
+        called first here, `write(builder, *arguments)` writes it."""
+        kind, module = arguments[0].type, self.module
+        name = f"{name}.{kind.suffix}"
+        if name not in module.functions:
+            inner = Module(module.triple)
+            inner.declared, inner.functions = module.declared, module.functions
+            builder, inside = (
+                Builder(inner),
+                [Value(a.type, f"%{i}") for i, a in enumerate(arguments)],
+            )
+            builder.ret(write(builder, *inside))
+            head = f"define internal {kind} @{name}({', '.join(map(str, inside))}) nounwind {{"
+            module.functions[name] = f"{head}\n{inner.body}\n}}"
+        return self._value(kind, f"call {kind} @{name}({', '.join(map(str, arguments))})")
 
     def intrinsic(self, name: str, result: Type, arguments: Sequence[Value]) -> Value:
         """The intrinsic of this full name, which computes and does nothing else."""

@@ -172,6 +172,9 @@ class Values:
         """What an instruction computes from its arguments."""
         arguments = [self.of(i) for i in step.arguments]
         kinds = [self.code[i].dtype for i in step.arguments]
+        if step.name == "seldom":
+            seldom = self.unit.expanded(str(step.attribute), kinds[2], step.dtype)
+            return f"{arguments[0]} ? {seldom}({', '.join(arguments[2:])}) : {arguments[1]}"
         return self.computed(step.name, step.dtype, arguments, kinds)
 
     def computed(

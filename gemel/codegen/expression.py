@@ -5,7 +5,7 @@ A dtype computed in another one is only loaded, selected, gathered, cast and sto
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gemel import dtype as dtypes
@@ -138,25 +138,51 @@ class Printer:
         common = self._function("power_common", step.dtype, step.dtype, a, b)
         short = self._function("power_short", step.dtype, dtypes.bool_, b)
         unusual = builder.or_(builder.fcmp_unordered("uno", common, common), short)
+
+        def compute() -> Value:
+            found = self._expanded(step, [a, b])
+            for condition, name in powers.SHORT:
+                short = self._function(condition, step.dtype, dtypes.bool_, b)
+                other = self._function(name, step.dtype, step.dtype, a, b)
+                found = builder.select(short, other, found)
+            return found
+
+        return self._if_any(unusual, compute, common)
+
+    def _if_any(self, condition: Value, compute: Callable[[], Value], usual: Value) -> Value:
+        """What `compute` gives if the condition holds in some lane, else `usual`."""
+        builder, bits = self.builder, integer(self.lanes)
+        some = builder.icmp_unsigned("!=", builder.bitcast(condition, bits), Constant(bits, 0))
         chosen, after = builder.append_basic_block(), builder.append_basic_block()
         before = builder.block
-        builder.cbranch(self._any(unusual), chosen, after)
+        builder.cbranch(some, chosen, after, likely=False)
         builder.position_at_end(chosen)
-        found = self._expanded(step, [a, b])
-        for condition, name in powers.SHORT:
-            short = self._function(condition, step.dtype, dtypes.bool_, b)
-            found = builder.select(short, self._function(name, step.dtype, step.dtype, a, b), found)
-        chosen = builder.block
+        found, chosen = compute(), builder.block
         builder.branch(after)
         builder.position_at_end(after)
-        return builder.phi(common.type, (common, before), (found, chosen))
+        return builder.phi(usual.type, (usual, before), (found, chosen))
 
-    def _any(self, condition: Value) -> Value:
-        """Whether a condition holds in some lane."""
-        bits = integer(self.lanes)
-        return self.builder.icmp_unsigned(
-            "!=", self.builder.bitcast(condition, bits), Constant(bits, 0)
-        )
+    def _seldom(self, step: Instruction, condition: Value, usual: Value, *given: Value) -> Value:
+        """The attribute's function of what is given where the condition holds, else `usual`.
+
+        It is called lane by lane: that is slow, but little code."""
+        name, source = str(step.attribute), self._dtype(step, 2)
+
+        def one(builder: Builder, *arguments: Value) -> Value:
+            return Printer(builder, 1, self.target)._function(name, source, step.dtype, *arguments)
+
+        def each(builder: Builder, *arguments: Value) -> Value:
+            found: Value = Constant(usual.type, "poison")
+            for lane in (Constant(I32, number) for number in range(self.lanes)):
+                values = [builder.extract_element(a, lane) for a in arguments]
+                found = builder.insert_element(found, builder.call(name, values, one), lane)
+            return found
+
+        def compute() -> Value:
+            found = self.builder.call(name, given, each if self.lanes > 1 else one)
+            return self.builder.select(condition, found, usual)
+
+        return self._if_any(condition, compute, usual)
 
     def _power_to_one(self, step: Instruction, a: Value, b: Value, exponent: Value) -> Value:
         """The same where all lanes have one exponent: nothing is computed but what it asks for,

@@ -1,5 +1,6 @@
-"""Mathematical functions as lane arithmetic: no library call, no branch; in float32 multiplications
-and additions rounded once, which are exact where the processor has no instruction for them, too.
+"""Mathematical functions as lane arithmetic: no library call, no branch but around large angles; in
+float32 multiplications and additions rounded once, which are exact where the processor has no
+instruction for them, too.
 
 So every target and every vector width gives the same bits. Special values (NaN, infinities,
 zeros, overflow, underflow) are NumPy's. Largest relative errors, measured against x87's
@@ -12,11 +13,10 @@ extended precision (erf: against SciPy's float64)::
     log1p    1.3e-7                     2.4e-16
     tanh     2.9e-7                     2.9e-16
     erf      2.9e-7                     5.8e-16
-    sin cos  1.3e-7 up to |x| = 1e5     2.6e-16 up to |x| = 1e5
+    sin cos  1.3e-7                     2.6e-16
     power    1.2e-7                     1.5e-15 (the tests' bound)
 
-Beyond those arguments sin and cos lose digits of the angle but stay within [-1, 1]. The remainder
-is exact.
+Angles may be as large as the dtype has them (`angles`). The remainder is exact.
 
 Sources: Cephes (Moshier 1989) for float32 polynomials, fdlibm (Sun 1993) for float64 ones, Eigen's
 rational tanh; Dekker (1971) for exact sums and products.
@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gemel import dtype as dtypes
-from gemel.codegen import halves, powers, program, rounding
+from gemel.codegen import angles, halves, powers, program, rounding
 from gemel.codegen.lane import Lane, Recorder, Value
 from gemel.codegen.program import Instruction
 from gemel.codegen.rounding import exact_product, power_of_two, scale
@@ -238,7 +238,8 @@ def _erf_64(xp: Lane, x: Value) -> Value:
 
 
 def _quarter_turns(xp: Lane, x: Value) -> tuple[Value, Value]:
-    """The angle left within [-pi/4, pi/4], and how many quarter turns were taken, as int32."""
+    """The angle left within [-pi/4, pi/4], and how many quarter turns were taken, as int32;
+    |x| < 2**17."""
     wide = x.cast(dtypes.float64)
     real, n = _nearest(wide * 0.6366197723675814)
     if x.dtype is dtypes.float32:
@@ -249,7 +250,7 @@ def _quarter_turns(xp: Lane, x: Value) -> tuple[Value, Value]:
         # Three parts of pi/2; the first two have 33 bits, so their products are exact.
         r = x - real * 1.57079632673412561417e00 - real * 6.07710050630396597660e-11
         r = r - real * 2.02226624879595063154e-21
-    return _clamp(xp, r, -0.8, 0.8), n.cast(dtypes.int32)
+    return r, n.cast(dtypes.int32)
 
 
 def _sine(r: Value) -> Value:
@@ -280,22 +281,36 @@ def _cosine(r: Value) -> Value:
     return w + (((1 - w) - half) + z * z * p)
 
 
-def _circular(xp: Lane, x: Value, turns: int) -> Value:
-    r, n = _quarter_turns(xp, x)
-    n = n + turns
+def _circular(xp: Lane, r: Value, n: Value) -> Value:
+    """The sine of r and n quarter turns."""
     result = xp.where((n & 1) != 0, _cosine(r), _sine(r))
     return xp.where((n & 2) != 0, -result, result)
+
+
+def _unless_far(xp: Lane, x: Value, turns: int, usual: Value) -> Value:
+    """`far_sine` where x is large; it is computed only if x is so somewhere (mathlib's own
+    instruction)."""
+    given = (abs(x) >= angles.FAR, usual, x, xp.full_like(x, turns))
+    return x.recorder.append("seldom", x.dtype, given, "far_sine")
+
+
+def far_sine(xp: Lane, x: Value, turns: Value) -> Value:
+    """The sine of a large angle in radians, and of a quarter turn more unless `turns` is 0."""
+    r, n = angles.quarter_turns(xp, x)
+    return _circular(xp, r, xp.where(turns == 0, n, n + 1)).cast(x.dtype)
 
 
 def sin(xp: Lane, x: Value) -> Value:
     """The sine of an angle in radians."""
     tiny = 1e-4 if x.dtype is dtypes.float32 else 1e-8
-    return xp.where(abs(x) < tiny, x, _circular(xp, x, 0))
+    usual = xp.where(abs(x) < tiny, x, _circular(xp, *_quarter_turns(xp, x)))
+    return _unless_far(xp, x, 0, usual)
 
 
 def cos(xp: Lane, x: Value) -> Value:
     """The cosine of an angle in radians."""
-    return _circular(xp, x, 1)
+    r, n = _quarter_turns(xp, x)
+    return _unless_far(xp, x, 1, _circular(xp, r, n + 1))
 
 
 # -- power -----------------------------------------------------------------------------------
@@ -418,6 +433,7 @@ def power(xp: Lane, x: Value, y: Value) -> Value:
 
 FUNCTIONS: dict[str, Callable[..., Value]] = {
     **{name: globals()[name] for name in program.FUNCTIONS},
+    "far_sine": far_sine,
     "power": power,
     "power_common": power_common,
     "power_short": power_short,

@@ -1,0 +1,69 @@
+"""Large angles in quarter turns: the angle's significand times the bits of 2 / pi that tell.
+
+Quarter turns count modulo 4 only, so of 2 / pi what comes before those bits is left out; what comes
+after changes no bit of the result, however near the angle is to a multiple of pi / 2.
+
+Source: Payne and Hanek (1983).
+"""
+
+from __future__ import annotations
+
+from gemel import dtype as dtypes
+from gemel.codegen.lane import Lane, Value
+from gemel.codegen.rounding import exact_product
+
+#: From here on the few parts of pi / 2 in `mathlib` do not do.
+FAR = 2.0**17
+#: 54 zeros and the first bits of 2 / pi: from bit e on they count for angles of 2**e and above.
+_DIGITS = (
+    "000000000000028be60db9391054a7f09d5f47d4d377036d8a5664f10e4107f9458eaf7aef1586dc"
+    "91b8e909374b801924bba827464873f877ac72c4a69cfba208d7d4baed1213a671c09ad17df904e6"
+    "4758e60d4ce7d272117e2ef7e4a0ec7fe25fff7816603fbcbc462d6829b47db4d9fb3c9f2c26dd3d"
+    "18fd9a797fa8b5d49eeb1faf97c5ecf41ce7de294a4ba9afed7ec47e35742158"
+)
+_WORDS = [int(_DIGITS[place : place + 16], 16) for place in range(0, len(_DIGITS), 16)]
+_LOW = 2**32 - 1
+
+
+def _telling(xp: Lane, exponent: Value, steps: tuple[int, ...], count: int) -> list[Value]:
+    """The `count` words of 2 / pi that tell of angles with this exponent, which is below 128 times
+    the first of `steps`."""
+    words = [xp.constant(word, dtypes.uint64) for word in _WORDS[: count + 2 * steps[0]]]
+    for step in steps:
+        later = ((exponent >> 6) & step) != 0
+        words = [xp.where(later, b, a) for a, b in zip(words, words[step:], strict=False)]
+    first = exponent & 63
+    return [(a << first) | (b >> 1 >> (63 - first)) for a, b in zip(words, words[1:], strict=False)]
+
+
+def _times(xp: Lane, significand: Value, words: list[Value]) -> list[Value]:
+    """The product's digits of 32 bits, the lowest first, but for what is beyond all words."""
+    low, high = significand & _LOW, significand >> 32
+    carry = xp.constant(0, dtypes.uint64)
+    digits = []
+    for half in (half for word in reversed(words) for half in (word & _LOW, word >> 32)):
+        part = low * half + (carry & _LOW)
+        carry = high * half + (part >> 32) + (carry >> 32)
+        digits.append(part & _LOW)
+    return digits
+
+
+def quarter_turns(xp: Lane, x: Value) -> tuple[Value, Value]:
+    """The angle left within [-pi/4, pi/4] as float64, NaN where x is not finite, and how many
+    quarter turns were taken, modulo 4, as uint64; |x| >= 1."""
+    bits = xp.reinterpret(abs(x).cast(dtypes.float64), dtypes.uint64)
+    sizes = ((1,), 2) if x.dtype is dtypes.float32 else ((8, 4, 2, 1), 3)
+    words = _telling(xp, (bits >> 52) - 1023, *sizes)
+    least, less, low, high = _times(xp, (bits & (2**52 - 1)) | 2**52, words)[-4:]
+    top = (high << 32) | low
+    n = (top + 2**61) >> 62
+    # What is left of the top, in two parts that float64 holds: no bit of their sum gets lost.
+    parts = (top - (n << 62)).cast(dtypes.int64) >> 20, ((top & (2**20 - 1)) << 32) | less, least
+    a, b, c = (part.cast(dtypes.int64).cast(dtypes.float64) for part in parts)
+    turns = a + b * 2.0**-52
+    rest = b * 2.0**-52 - (turns - a) + c * 2.0**-84
+    half_pi = xp.full_like(a, 1.5707963267948966)
+    angle, lost = exact_product(turns, half_pi)
+    angle = (angle + (lost + (turns * 6.123233995736766e-17 + rest * half_pi))) * 2.0**-42
+    angle = xp.where(abs(x) < xp.inf, xp.where(x < 0, -angle, angle), xp.nan)
+    return angle, xp.where(x < 0, 0 - n, n)
