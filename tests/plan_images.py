@@ -61,6 +61,12 @@ class Bound(NamedTuple):
         return sum(map(cost, self.items))
 
 
+def closed_over(program: Any) -> list[tuple[Any, Any]]:
+    """The (shape, strides) of the arrays a program closes over: its last inputs."""
+    arrays = [closed.array for closed in program.closed.inputs.values()]
+    return [(array.shape, array.strides) for array in arrays]
+
+
 def cost(item: Item) -> int:
     """Nanoseconds an item takes; of a choice, the longer side."""
     if isinstance(item, Step):

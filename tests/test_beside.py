@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy
 import pytest
-from plan_images import Read
+from plan_images import Read, closed_over
 from random_graphs import random_graph
 from test_graphs import drawn, same
 
@@ -62,7 +62,8 @@ def test_what_runs_at_once_shares_no_memory() -> None:
     function(np.ones((64, 256)))
     image = image_of(function)
     read = Read(image.write())
-    bound = read.bind([((64, 256), (256, 1))])
+    (program,) = next(iter(function._programs.values()))
+    bound = read.bind([((64, 256), (256, 1)), *closed_over(program)])
     assert bound is not None
     (group,) = (item for item in bound.items if isinstance(item, Together))
     spans = [{b[1] for step in part for b in step.buffers if b[0] == 2} for part in group.parts]

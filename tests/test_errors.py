@@ -219,7 +219,7 @@ TRACED: list[Bad] = [
     ("add", lambda x: x + np.ones((7,)), ShapeError, ("add", "[7]")),
     ("sum", lambda x: x.sum(axis=4), ShapeError, ("sum", "axis 4")),
     ("matmul", lambda x: np.matmul(x, x), ShapeError, ("matmul",)),
-    ("mask", lambda x: x[x > 0], TraceError, ("boolean_index", "np.where")),
+    ("mask", lambda x: x[x > 0], TraceError, ("nonzero", "np.where")),
     ("branch", lambda x: x if x.sum() > 0 else -x, TraceError, ("cond",)),
     ("print", lambda x: float(x.sum()), (TraceError, TypeError), ()),
     ("keyword", lambda x: OPS["sum"](x, axes=0), TypeError, ("did you mean 'axis'",)),

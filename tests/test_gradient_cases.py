@@ -341,11 +341,11 @@ def test_in_place_writes_are_differentiated() -> None:
 
 def test_no_rule_is_said_by_name() -> None:
     found = [n for n, op in OPS.items() if isinstance(op, Op) and "gradient" not in op.rules]
-    assert "floor_divide" in found
+    assert "i0" in found
     x = np.array([1.5, 2.5])
     x.attach_grad()
-    with pytest.raises(GradientError, match="floor_divide"), autograd.record():
-        (x // 1.0).backward()
+    with pytest.raises(GradientError, match="i0"), autograd.record():
+        np.i0(x).backward()
 
 
 def test_grad_gives_new_arrays() -> None:

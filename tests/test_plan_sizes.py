@@ -10,7 +10,7 @@ import numpy
 import op_table
 import pytest
 from op_table import CASES, Case, Draw
-from plan_images import Read
+from plan_images import Read, closed_over
 
 import gemel
 from gemel import np, npx
@@ -165,7 +165,7 @@ KERNELS = [
 
 
 #: Operations whose parameters, or whose kernels, are made for few sizes.
-PARTICULAR = {"split", "place", "matmul", "matvec", "vecmat", "einsum", "cross"}
+PARTICULAR = {"split", "place", "matmul", "wide_matmul", "matvec", "vecmat", "einsum", "cross"}
 #: Operations whose keys name positions that are there: in no smaller array.
 KEYED = {"basic_index", "narrow", "assign"}
 #: Those that are made of products, of groups of channels, or whose parameter is a size.
@@ -338,8 +338,9 @@ def test_a_program_is_lowered_once_for_its_sizes(
             again = Lowering(concrete_graph(plans.optimized(), {"n0_0": m, "n0_1": 5}), NATIVE)
             again.run()
         fixed = Read(again.image().write())
-        if fixed.bind([((m, 5), (5, 1))]) is not None:
-            fits += same(free, fixed, [((m, 5), (5, 1))])
+        arrays = [((m, 5), (5, 1)), *closed_over(program)]
+        if fixed.bind(arrays) is not None:
+            fits += same(free, fixed, arrays)
     if name in ("mlp", "gram", "batch"):
         assert fits >= len(batches)
     else:

@@ -212,14 +212,16 @@ class Builder:
     @contextmanager
     def taking_turns(self) -> Iterator[Callable[[], None]]:
         """What is written inside is in parts, each begun by calling what this gives: their lines
-        take turns, unless they are more than a block, so that while a processor waits for what
-        one has begun the others' is near. A part reads nothing of later parts."""
+        take turns, unless they are more than a block or write to memory, so that while a processor
+        waits for what one has begun the others' is near. A part reads nothing of later parts."""
         starts: list[int] = []
         block = self.block
         yield lambda: starts.append(len(self._lines))
         ends = [*starts[1:], len(self._lines)]
         if len(starts) < 2 or self.block != block:
             return
+        if any(str(line).startswith(("store", "call")) for line in self._lines[starts[0] :]):
+            return  # what one part writes another may read
         parts = [
             deque(map(str, self._lines[begin:end])) for begin, end in zip(starts, ends, strict=True)
         ]

@@ -38,7 +38,11 @@ void select_integer(Selection* selection, int64_t index) {
 
 void select_slice(Selection* selection, PyObject* slice) {
   Py_ssize_t start, stop, step;
-  check(PySlice_Unpack(slice, &start, &stop, &step));
+  if (PySlice_Unpack(slice, &start, &stop, &step) < 0) {
+    if (!PyErr_ExceptionMatches(PyExc_ValueError)) throw PythonError{};
+    PyErr_Clear();
+    throw Error("ValueError", "slice step cannot be zero");
+  }
   int64_t size = selection->source.extents()[selection->axis];
   Py_ssize_t length = PySlice_AdjustIndices(size, &start, &stop, step);
   int64_t stride = selection->source.strides()[selection->axis++];
