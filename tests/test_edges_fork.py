@@ -62,6 +62,7 @@ def fork_beside_threads(way: str, threads: int, count: int) -> None:
 
 
 # engine.md 29
+@pytest.mark.unsanitized("another thread may hold its allocator's lock at a fork", by="thread")
 @pytest.mark.parametrize("way", WAYS)
 def test_fork_beside_computing_threads(way: str) -> None:
     fork_beside_threads(way, 2, 60)
