@@ -59,10 +59,13 @@ class Bound:
             return (*[parameter.data() for parameter in program.parameters], *closed)
         return (*[parameter.array(device) for parameter in program.parameters], *closed)
 
-    def inference(self, leaves: Sequence[Any]) -> Any:
-        """The plan that computes the results, and so for arrays like these."""
+    def inference(self, leaves: Sequence[Any], own: Sequence[Any] | None = None) -> Any:
+        """The plan that computes the results, and so for arrays like these.
+
+        `own` are the program's `parameter_arrays`, where they are known already.
+        """
         if self.plan is None:
-            arrays = (*leaves, *self.parameter_arrays(leaves))
+            arrays = (*leaves, *(self.parameter_arrays(leaves) if own is None else own))
             self.plan = self.program.inference().find(self.values, arrays)
         return self.plan
 
@@ -76,16 +79,16 @@ class Bound:
         _, workspace = self.inference(leaves).bound(*leaves, *self.parameter_arrays(leaves))
         return f"{self.image(leaves).count()} kernels, {workspace} bytes of workspace"
 
-    def run(self, given: Arguments) -> Any:
-        """The function's results on these arguments."""
-        arrays = (*given.arrays, *self.parameter_arrays(given.arrays))
+    def run(self, given: Arguments, own: tuple[Any, ...]) -> Any:
+        """The function's results on these arguments and the program's own arrays."""
+        arrays = (*given.arrays, *own)
         written = self.program.written
         if written:
             check_apart(self.program.name, arrays, written)
         if _core.recording() and tape.tracked(*arrays):
             found = self._recorded(arrays, given.numbers)
         else:
-            found = self.inference(given.arrays)(*arrays, *given.numbers)
+            found = self.inference(given.arrays, own)(*arrays, *given.numbers)
         for position, value in zip(written, found[len(found) - len(written) :], strict=True):
             tape.overwrite(arrays[position], value)
         return found[0] if self.structure is None else unflatten(self.structure, iter(found))
@@ -266,19 +269,21 @@ class Compiled:
             return self.function(*arguments)
         generation = self.quick.generation
         bound, given = self._find(arguments)
+        own = bound.parameter_arrays(given.arrays)
         try:
-            found = bound.run(given)
+            found = bound.run(given, own)
         except Unfit:
             self._bound = {key: other for key, other in self._bound.items() if other is not bound}
             bound, given = self._find(arguments)
-            found = bound.run(given)
+            own = bound.parameter_arrays(given.arrays)
+            found = bound.run(given, own)
         leaves = given.arrays
         plain = bound.structure is None and len(leaves) == len(arguments)
         plain = plain and not bound.program.written and bound.program.closed.is_plain
         if plain and not _core.recording() and all(map(is_same, arguments, leaves)):
-            plan, arrays = bound.inference(leaves), bound.parameter_arrays(leaves)
+            plan = bound.inference(leaves, own)
             if isinstance(plan, _core.Plan):
-                self.quick.add(generation, _core.training(), tuple(leaves), plan, arrays)
+                self.quick.add(generation, _core.training(), tuple(leaves), plan, own)
         return found
 
     def _find(self, arguments: tuple[Any, ...]) -> tuple[Bound, Arguments]:

@@ -399,9 +399,10 @@ def concrete(value: Any, values: Mapping[str, int]) -> Any:
     if isinstance(value, Dim):
         return evaluate(value, values)
     if isinstance(value, tuple):
-        if all(type(item) is int for item in value):
-            return value
-        return tuple(concrete(item, values) for item in value)
+        for item in value:
+            if type(item) is not int:
+                return tuple([concrete(item, values) for item in value])
+        return value
     if isinstance(value, list):
         return [concrete(item, values) for item in value]
     return value

@@ -66,7 +66,7 @@ class Node:
         self.specs = specs
         self.value = value
         self.name = name
-        self.entries = tuple(Entry(self, index) for index in range(len(specs)))
+        self.entries = tuple([Entry(self, index) for index in range(len(specs))])
 
     @property
     def is_input(self) -> bool:

@@ -302,6 +302,8 @@ class Op(_core.OpBase):
 
     def complete(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """The parameters with defaults filled in and lists made tuples. Raises `TypeError`."""
+        if not parameters and not self.parameters:
+            return {}
         for name in parameters:
             if name not in self.parameters:
                 raise TypeError(self._unknown_keyword(name))
@@ -342,8 +344,9 @@ class Op(_core.OpBase):
         """A node of this operation on entries and numbers: the recorded form of a call."""
         if self.dynamic:
             return of_known(self, inputs, parameters)
-        entries = tuple(above.as_entry(value, inputs) for value in inputs)
-        self.check_numbers(inputs, tuple(entry.spec for entry in entries), parameters)
+        entries = tuple([above.as_entry(value, inputs) for value in inputs])
+        if int in map(type, inputs):
+            self.check_numbers(inputs, tuple(entry.spec for entry in entries), parameters)
         node = self.node(entries, parameters)
         found = node.entries
         trace = current_trace()
@@ -366,6 +369,8 @@ class Op(_core.OpBase):
 
     def _call(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Everything the core does not do itself: symbols, creation, conversions, errors."""
+        if not keywords and len(inputs) == self.arity == self.required:
+            return self._run(inputs, self.complete(keywords))
         if keywords and len(inputs) < self.required:
             inputs, keywords = self._by_name(inputs, keywords)
         if self.common and (
@@ -384,8 +389,11 @@ class Op(_core.OpBase):
             given, rest = self._given(inputs, keywords)
             if len(given) != len(inputs) or len(rest) != len(keywords):
                 return self(*given, **rest)
-        parameters = self.complete(keywords)
-        if any(isinstance(value, Entry) for value in inputs) or current_trace() is not None:
+        return self._run(inputs, self.complete(keywords))
+
+    def _run(self, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
+        """Into the trace in progress, if there is one or symbols are among the inputs."""
+        if current_trace() is not None or any(isinstance(value, Entry) for value in inputs):
             found = self.apply(inputs, parameters)
         else:
             found = above.run(self, inputs, parameters)

@@ -11,10 +11,17 @@ from gemel.spec import Spec
 
 
 def _bound(specs: tuple[Spec, ...], values: Mapping[str, int]) -> tuple[Spec, ...]:
-    return tuple(Spec(concrete(spec.shape, values), spec.dtype, spec.weak) for spec in specs)
+    return tuple([_bound_spec(spec, values) for spec in specs])
+
+
+def _bound_spec(spec: Spec, values: Mapping[str, int]) -> Spec:
+    shape = concrete(spec.shape, values)
+    return spec if shape is spec.shape else Spec(shape, spec.dtype, spec.weak)
 
 
 def _parameters(params: dict[str, Any], values: Mapping[str, int]) -> dict[str, Any]:
+    if not params:
+        return params
     return {
         name: (concrete_graph if isinstance(value, Graph) else concrete)(value, values)
         for name, value in params.items()
