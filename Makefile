@@ -14,7 +14,7 @@ TIMES ?= 200
 WHAT ?= mlp issue train cold engine
 OPTIONS ?=
 NAMES ?= lenet char_lstm transformer_lm multi_device resume
-PEERS ?= torch==2.13.0 onnxruntime onnx jax jaxlib pillow
+PEERS ?= torch==2.13.0 onnxruntime onnx jax jaxlib openvino pillow
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
