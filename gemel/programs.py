@@ -18,7 +18,7 @@ from gemel.ir.trace import Trace
 from gemel.nested import flatten, flatten_results, unflatten
 from gemel.passes import PIPELINE, gradient, optimize
 from gemel.passes.backward import shared
-from gemel.passes.bind import concrete_graph, settled
+from gemel.passes.bind import concrete_graph, nodes_of, settled
 from gemel.passes.keep import cut, kept
 from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
@@ -69,13 +69,14 @@ class Program:
         self._plans: Plans | None = None
         self._halves: dict[Any, Halves] = {}
         traced = self._traced(compiled, given)
-        known = set(traced.inputs)
-        if any(node.is_input and node.entries[0] not in known for node in traced.walk()):
+        nodes = nodes_of(traced)
+        if any(node.is_input for node in nodes[len(traced.inputs) :]):
             # What stood for an element of a loop has left it, by way of a variable of the program.
             traced = self._traced(compiled, given, writes_out=True)
+            nodes = nodes_of(traced)
         self.guards: list[Guard] = []
         with self.trace:
-            self.graph = settled(traced, self._settled())
+            self.graph = settled(traced, nodes, self._settled())
 
     def _traced(self, compiled: Traceable, given: Arguments, writes_out: bool = False) -> Graph:
         """The graph of the function as it is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gemel.extent import Sizes, concrete
@@ -28,7 +28,7 @@ def _parameters(params: dict[str, Any], values: Mapping[str, int]) -> dict[str, 
     }
 
 
-def _nodes(graph: Graph) -> list[Node]:
+def nodes_of(graph: Graph) -> list[Node]:
     """The inputs, used or not, then everything else in order."""
     given = {entry.node: None for entry in graph.inputs}
     return [*given, *(node for node in graph.walk() if node not in given)]
@@ -38,7 +38,7 @@ def concrete_graph(graph: Graph, values: Mapping[str, int]) -> Graph:
     """A graph with its free extents replaced by numbers: the same steps, bound to a size."""
     values = Sizes(values)
     replaced: dict[Entry, Entry] = {}
-    for node in _nodes(graph):
+    for node in nodes_of(graph):
         specs = _bound(node.specs, values)
         value = concrete(node.value, values) if node.is_number else node.value
         inputs = tuple(replaced[entry] for entry in node.inputs)
@@ -49,14 +49,14 @@ def concrete_graph(graph: Graph, values: Mapping[str, int]) -> Graph:
     return _with(graph, replaced)
 
 
-def settled(graph: Graph, values: Mapping[str, int]) -> Graph:
+def settled(graph: Graph, nodes: Iterable[Node], values: Mapping[str, int]) -> Graph:
     """The same in place, for a graph that has just been traced: nobody else has its nodes.
 
     Numbers that could be asked for their values while it was traced are entries like others now.
     """
     values = Sizes(values)
     plain: dict[Entry, Entry] = {}
-    for node in _nodes(graph):
+    for node in nodes:
         node.specs = _bound(node.specs, values)
         node.params = _parameters(node.params, values)
         if node.is_number:
