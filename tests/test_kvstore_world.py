@@ -24,11 +24,12 @@ class Alone:
 
     rank = 0
     machines = (0,)
+    lines = False
 
     def send(self, rank: int, message: bytes) -> None:
         raise AssertionError("there is nobody")
 
-    def received(self) -> list[tuple[int, bytes]]:
+    def received(self, patience: float = 0.0) -> list[tuple[int, bytes]]:
         return []
 
     def gathered(self, row: Any) -> Any:

@@ -48,15 +48,19 @@ class Way(NamedTuple):
     schedule: Schedule | None = None
 
 
-def ways_of(machines: Sequence[int]) -> dict[str, Way]:
+def ways_of(machines: Sequence[int], lines: bool = False) -> dict[str, Way]:
     """The ways there are for workers on these machines, by name; those that keep the order first.
 
-    `machines` has a number for each rank: the same one for those on one machine.
+    `machines` has a number for each rank: the same one for those on one machine. `lines`: whether
+    all are connected by sockets (`gemel.kvstore.lines`), which is first of what is as quick, since
+    who waits for a socket leaves the core to others.
     """
     from gemel import topology  # it needs NumPy
 
     size = len(machines)
-    found = [
+    found = [Way("lines", True, "by sockets: rank i adds up piece i and gives it to all")]
+    found = found if lines else []
+    found += [
         Way("gather", True, "all get everything, and add it up"),
         Way("pieces", True, "rank i adds up piece i and gives it to all, by two calls of MPI"),
         Way("mpi", size < 3, "MPI's own all-reduce"),
@@ -103,6 +107,8 @@ class Table:
     ) -> None:
         self.measured = measured or {}
         self.waited = self.measured if waiting is None else waiting
+        #: What follows from it for a rule and a number of bytes, which is asked again and again.
+        self.follows: dict[tuple[str, float], float | None] = {}
 
     def seconds(self, name: str, nbytes: float) -> float | None:
         """What a way should take: straight lines between the sizes measured, and beyond them."""
@@ -138,9 +144,9 @@ class Table:
 class Ways:
     """The ways of a job's workers, the rule of each store, and what was measured."""
 
-    def __init__(self, machines: Sequence[int]) -> None:
+    def __init__(self, machines: Sequence[int], lines: bool = False) -> None:
         self.machines = tuple(machines)
-        self.known = ways_of(machines)
+        self.known = ways_of(machines, lines)
         self.table = Table()
         self.seconds = 0.0
         self._rules: dict[int, str] = {}
@@ -194,6 +200,13 @@ class Ways:
             return "gather" if size <= 2 or nbytes * size <= SMALL_BYTES else "pieces"
         limit = min(seconds for _, seconds in costs) * (1 + ALIKE)
         return next(name for name, seconds in costs if seconds <= limit)
+
+    def waiting(self, rule: str, nbytes: float) -> float | None:
+        """Seconds so many bytes should wait under a rule; None if nothing was measured."""
+        follows = self.table.follows
+        if (rule, nbytes) not in follows:
+            follows[rule, nbytes] = self.table.waiting(self.choose(rule, nbytes), nbytes)
+        return follows[rule, nbytes]
 
     def blocks(self, rule: str, nbytes: float) -> int:
         """In how many blocks so many bytes leave that are computed one after another.
