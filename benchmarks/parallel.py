@@ -107,8 +107,12 @@ def hidden(found: dict[str, Any]) -> float:
 
 
 def hideable(found: dict[str, Any]) -> float:
-    """The most that `hidden` can be: a core that sends, receives and adds up does not compute."""
-    share = 1 - found["processor communicate"] / max(found["communicate"], 1e-9)
+    """The most that `hidden` can be: no more than computation lasts is behind it.
+
+    And a core that sends, receives and adds up does not compute meanwhile.
+    """
+    left = found["communicate"] - found["processor communicate"]
+    share = min(left, found["compute"]) / max(found["communicate"], 1e-9)
     return float(min(max(share, 0.0), 1.0))
 
 
@@ -227,6 +231,6 @@ def run_apart(rounds: int, seconds: float, only: str | None) -> bool:
     print_rows(header, rows)
     print(
         f"hidden: (computing + sending - step) / sending, wanted {HIDDEN}; at most: what sending "
-        "alone leaves of its core\n"
+        "alone leaves of its core, and no more than computing lasts\n"
     )
     return failed

@@ -84,7 +84,13 @@ def gemel_ways(rank: int, size: int) -> Ways:
     ways.compute = lambda: step(*alone)
     gradients = [np.zeros(p.shape) for p in together[0].collect_params().values()]
     keys = list(range(len(gradients)))
-    ways.communicate = lambda: store.totals(keys, [[g] for g in gradients], [gradients[0].ctx])
+
+    def communicate() -> None:
+        """Waited for each time, as a step that hides nothing waits for it."""
+        store.totals(keys, [[g] for g in gradients], [gradients[0].ctx])
+        npx.waitall()
+
+    ways.communicate = communicate
     ways.wait, ways.meet = npx.waitall, store.barrier
     ways.loss = lambda: float(loss_of(together[0](x), y).mean())
     return ways

@@ -29,6 +29,8 @@ MOST_PAIRS = 64
 #: So many seconds of waiting are not worth being begun early: a group of its own takes as much of
 #: the core, which computes meanwhile.
 CHEAP = 1e-3
+#: Seconds a group takes at least, in which it is agreed on: most of that takes the core.
+GROUP = 3e-4
 #: Each block is a step of a plan and an operation of every worker; a ninth would cover 1.4 % more.
 MOST_BLOCKS = 8
 #: Rules that leave the choice to what was measured.
@@ -212,7 +214,7 @@ class Ways:
         """In how many blocks so many bytes leave that are computed one after another.
 
         All but the last are covered by the computation of those behind them, as far as they wait,
-        and each costs what a small message costs: with n blocks of t seconds of waiting and s
+        and each costs a group that has little in it: with n blocks of t seconds of waiting and s
         seconds for each that is t/n + n s, least for the square root of t/s. One where t is not
         worth it, where nothing was measured, and where other cuts could change the bits.
         """
@@ -220,7 +222,7 @@ class Ways:
         whole, small = self.table.waiting(way, nbytes), self.table.seconds(way, 1)
         if rule != IN_ORDER or whole is None or small is None or whole < CHEAP:
             return 1
-        return max(1, min(MOST_BLOCKS, round(math.sqrt(whole / small))))
+        return max(1, min(MOST_BLOCKS, round(math.sqrt(whole / max(small, GROUP)))))
 
     def _steps(self, rule: str) -> list[tuple[float, str]]:
         """`gather:65536,ring` as up to how many bytes which way goes."""

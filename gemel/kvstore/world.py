@@ -25,7 +25,7 @@ from gemel.dtype import uint8
 from gemel.errors import GemelError, WorkersError
 from gemel.kvstore.agreement import GENERAL, Agreement, Request
 from gemel.kvstore.waiting import ALONE, LONGEST, Scratch
-from gemel.kvstore.ways import CHEAP, Ways
+from gemel.kvstore.ways import CHEAP, GROUP, Ways
 
 #: Seconds between two looks at what others say: as long as something is waited for, doubling
 #: from the first to the second; else the third. A look costs backward some 50 us of its core. Where
@@ -36,9 +36,8 @@ KEEN, KEENNESS = 3e-5, 5e-3
 #: Seconds between two looks at the clock: whether somebody has been waited for too long.
 MINDING = 0.05
 #: Sums that are too cheap to be begun early (`gemel.kvstore.ways.CHEAP`) wait for others of their
-#: step, for so many seconds at most. So do those that take all workers less than the second, which
-#: is about what a group costs.
-HOLD, LITTLE = 5e-2, 3e-4
+#: step, for so many seconds at most. So do those that wait less than a group costs.
+HOLD = 5e-2
 #: Bytes from which a group tells how long is waited for the wires, and how fast that is forgotten.
 TELLING, FORGETTING = 64 << 10, 1.02
 #: The engine's priority of starting a request, which takes no time and lets others begin.
@@ -291,15 +290,16 @@ class World:
         held = sum(request.bytes for request in self._held)
         total = held + sum(request.bytes for request in coming)
         wait = self._waiting
-        return bool(coming) and (wait(first, total) < CHEAP or wait(first, held) < LITTLE)
+        return bool(coming) and (wait(first, total) < CHEAP or wait(first, held) < GROUP)
 
     def _waiting(self, request: Request, nbytes: int) -> float:
         """Seconds that so many bytes like these wait: as measured by all, or at the best pace seen.
 
-        The pace alone may say nothing: who comes late finds all there, and waits for no wire.
+        Each alone may say nothing: who comes late finds all there, and waits for no wire; and what
+        was measured while others used the machine is some small message's time.
         """
         measured = self.ways.waiting(self.ways.rule(request.store), nbytes)
-        return nbytes * self._pace if measured is None else measured
+        return max(nbytes * self._pace, measured or 0.0)
 
     def _rest_of_step(self, store: int) -> list[Request]:
         """The sums that are issued and have not started, up to the first that comes once more."""
