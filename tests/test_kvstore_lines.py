@@ -132,6 +132,27 @@ def test_who_waits_for_contents_leaves_the_core(some: list[Lines]) -> None:
     assert on_all(2, work)[0] < 0.1
 
 
+@pytest.mark.parametrize("some", [(0, 0)], indirect=True)
+def test_a_system_that_waits_for_more_than_comes(
+    some: list[Lines], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one would whose limits leave no room for what is said to be enough."""
+    wanted = Lines._wanted
+
+    def more(self: Lines, rank: int, outward: Any, inward: Any) -> int:
+        found = wanted(self, rank, outward, inward)
+        self._contents[rank].setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 50_000)
+        return found
+
+    monkeypatch.setattr(Lines, "_wanted", more)
+
+    def work(rank: int) -> Any:
+        time.sleep(0.2 * rank)
+        return some[rank].summed(numpy.ones(100))
+
+    assert [total.tolist() for total in on_all(2, work)] == [[2.0] * 100] * 2
+
+
 @pytest.mark.parametrize("some", [(0, 0, 0)], indirect=True)
 def test_a_worker_that_goes_is_named(some: list[Lines]) -> None:
     some[1].close()

@@ -27,8 +27,8 @@ MOST_ADDRESSES = 8
 #: Seconds that all connections may take together, and one try or greeting.
 OPENING, TRY = 5.0, 1.0
 SECRET_BYTES = 32
-#: Bytes that wake who receives, unless fewer are left.
-ENOUGH = 256 << 10
+#: Bytes that wake who receives, unless fewer are left; seconds after which all are tried anyway.
+ENOUGH, TRYING = 256 << 10, 0.1
 #: A message and a greeting, before which its length stands: more is nobody's of this job.
 LENGTH = struct.Struct(">I")
 MOST_MESSAGE, MOST_GREETING = 1 << 26, 1 << 10
@@ -150,7 +150,9 @@ class Lines:
                 del ranks[number]
                 with contextlib.suppress(KeyError):
                     poll.unregister(number)
-            ready = poll.poll() if ranks else []
+            # No system has to do what it is told of how much is enough: now and then all are tried.
+            ready = poll.poll(TRYING * 1e3) if ranks else []
+            ready = ready or [(number, select.POLLIN | select.POLLOUT) for number in ranks]
 
     def _wanted(self, rank: int, outward: Mapping[int, Any], inward: Mapping[int, Any]) -> int:
         """What is waited for on a connection; who receives is woken when enough has come."""
