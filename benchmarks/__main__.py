@@ -196,7 +196,7 @@ def run_parallel(session: Session) -> None:
     """Data-parallel training by two workers beside one, and beside the peers."""
     options = session.options
     rounds, seconds = (1, 0.5) if options.quick else (5, 2.0)
-    session.failed |= parallel.run(options.runs or rounds, seconds, options.only)
+    session.failed |= parallel.run(options.runs or rounds, seconds, options.only, session.machine)
 
 
 def run_cold(session: Session) -> None:

@@ -138,15 +138,16 @@ def test_every_way_to_add_up(workers, tmp_path):
     first = written[0]
     assert all(one == first for one in written.values())
     said, names = first.pop("said"), {"gather", "pieces", "mpi", "chain", "ring", "tree", "direct"}
+    names.add("lines")
     assert f"{workers} workers on 1 machine; measured in" in said and "chosen by 'ranks'" in said
-    assert "kept by" not in said and said.count(" kept ") == (7 if workers == 2 else 4)
+    assert "kept by" not in said and said.count(" kept ") == (8 if workers == 2 else 5)
     assert first.pop("went") == sorted(f"by {name}" for name in names)
     assert first.pop("int8") == [(sum(100 + r for r in range(workers)) + 128) % 256 - 128] * 5
     assert "'rinf'" in first.pop("unknown") and "schedule ring" in first.pop("disagreement")
     assert set(first) == names
     for name, (repeats, exact, near, _) in first.items():
         assert [repeats, exact, near] == [True] * 3, name
-    assert len({first[name][3] for name in ("gather", "pieces", "chain", "direct")}) == 1
+    assert len({first[name][3] for name in ("lines", "gather", "pieces", "chain", "direct")}) == 1
 
 
 @pytest.mark.parametrize("schedule", ["ring", "any"])

@@ -14,6 +14,7 @@ from gemel import _core, np
 from gemel.errors import WorkersError
 from gemel.kvstore import world as worlds
 from gemel.kvstore.waiting import Scratch, wait_until
+from gemel.kvstore.ways import Table
 from gemel.kvstore.world import World
 
 COUNT = 40_000
@@ -24,11 +25,12 @@ class Alone:
 
     rank = 0
     machines = (0,)
+    lines = False
 
     def send(self, rank: int, message: bytes) -> None:
         raise AssertionError("there is nobody")
 
-    def received(self) -> list[tuple[int, bytes]]:
+    def received(self, patience: float = 0.0) -> list[tuple[int, bytes]]:
         return []
 
     def gathered(self, row: Any) -> Any:
@@ -87,6 +89,18 @@ def test_what_takes_little_leaves_together(world: World, monkeypatch: pytest.Mon
         late.come(5)
         assert second.asnumpy()[-1] == 5 and first.asnumpy()[0] == 3 + turn
         assert world.done["groups"] == groups + 1
+
+
+def test_what_is_measured_to_take_long_is_not_held(world: World) -> None:
+    """Whatever the pace is: whoever comes late to a sum has not waited for a wire."""
+    world.ways.table = Table({"gather": [(4 * COUNT, 1e-2), (8 * COUNT, 2e-2)]})
+    world._pace = 1e-12
+    late = Late()
+    first = issued(world, "key 0", np.full((COUNT,), 3.0))
+    second = issued(world, "key 1", late.array)
+    assert first.asnumpy()[0] == 3
+    late.come(5)
+    assert second.asnumpy()[0] == 5 and world.done["groups"] == 2
 
 
 def test_the_sums_of_the_next_step_are_not_waited_for(

@@ -278,6 +278,50 @@ def test_all_workers_measure_the_same_and_go_the_same_way(monkeypatch: Any) -> N
         assert not thread.is_alive()
 
 
+class LateTo(Wire):
+    """A wire of 10 ms, on which a worker is late to some tries, and then finds all there."""
+
+    tries = 0
+
+    def summed(self, row: Any, way: str, lengths: Any) -> Any:
+        self.tries += 1
+        if way == "gather":
+            threading.Event().wait(0.0 if self.tries % 3 == self.rank else 0.01)
+        return super().summed(row, way, lengths)
+
+    def gathered(self, row: Any) -> Any:
+        return numpy.stack([row] * 2) if row.dtype == "float32" else super().gathered(row)
+
+
+def test_who_comes_late_does_not_make_the_wires_quick(monkeypatch: Any) -> None:
+    """Each worker has a try to which it is late; in all of them somebody sees the wire."""
+    monkeypatch.setattr(measuring, "SIZES", (4096,))
+    queues = Queues(2)
+    wires = [LateTo(queues, rank) for rank in range(2)]
+    tables: list[Any] = [None, None]
+
+    def run(rank: int) -> None:
+        tables[rank] = measuring.measure(wires[rank], ["gather"], 20.0)
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    for table in tables:
+        assert table.seconds("gather", 4096) >= 0.01
+        assert 0.005 < table.waiting("gather", 4096) <= table.seconds("gather", 4096)
+
+
+def test_sockets_are_first_where_there_are_some() -> None:
+    assert next(iter(ways_of((0, 1), lines=True))) == "lines" and "lines" not in ways_of((0, 1))
+    ways = Ways((0, 1), lines=True)
+    alike = [(4096.0, 1e-4), (float(1 << 20), 1e-2)]
+    ways.table = Table({"lines": alike, "gather": alike})
+    assert ways.choose("ranks", 1 << 19) == "lines"
+    assert ways.waiting("ranks", 1 << 20) == 1e-2 and Ways((0, 1)).waiting("ranks", 8) is None
+
+
 def test_a_worker_that_dies_while_all_measure() -> None:
     queues = Queues(2)
     worlds = [World(Wire(queues, rank), 0.5) for rank in range(2)]

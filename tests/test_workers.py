@@ -195,6 +195,8 @@ class Queues:
 
 
 class Wire:
+    lines = False
+
     def __init__(self, queues: Queues, rank: int) -> None:
         self.rank, self.machines = rank, (0,) * len(queues.boxes)
         self.queues = queues
@@ -202,7 +204,7 @@ class Wire:
     def send(self, rank: int, message: bytes) -> None:
         self.queues.boxes[rank].put((self.rank, message))
 
-    def received(self) -> list[tuple[int, bytes]]:
+    def received(self, patience: float = 0.0) -> list[tuple[int, bytes]]:
         box = self.queues.boxes[self.rank]
         return [box.get() for _ in range(box.qsize())]
 

@@ -45,8 +45,9 @@ def measure(
 ) -> Table:
     """Seconds of each way for a few sizes, in about `limit` seconds; the same table on all workers.
 
-    A time is the slowest worker's, the best of a few; how much of it was waiting, that of the
-    worker who has least to wait. Ways that are first in the list are tried first.
+    A time is the slowest worker's, the best of a few tries; all of it is waiting but the work of
+    the worker who has most. (Who comes late to a try finds all there, and waits less than the wires
+    take.) Ways that are first in the list are tried first.
     """
     import numpy
 
@@ -60,10 +61,12 @@ def measure(
             if say == _STOP:
                 return Table(found, waiting)
             if say == _TRY:
-                mine = _best(wire, name, nbytes // 4, clock)
-                rows = wire.gathered(numpy.array(mine))
-                found.setdefault(name, []).append((float(nbytes), float(rows[:, 0].max())))
-                waiting.setdefault(name, []).append((float(nbytes), float(rows[:, 1].min())))
+                mine = _tries(wire, name, nbytes // 4, clock)
+                tries = wire.gathered(numpy.array(mine)).reshape(-1, 2, TIMES)
+                seconds, worked = (float(row.max(axis=0).min()) for row in tries.swapaxes(0, 1))
+                found.setdefault(name, []).append((float(nbytes), seconds))
+                waits = max(seconds - worked, 0.0)
+                waiting.setdefault(name, []).append((float(nbytes), waits))
     return Table(found, waiting)
 
 
@@ -83,10 +86,10 @@ def _decision(
     return _TRY if mine * nbytes / size * (TIMES + 1) <= left else _LEAVE_OUT
 
 
-def _best(wire: Wire, name: str, count: int, clock: Callable[[], float]) -> tuple[float, float]:
-    """The shortest time this worker took, after a first that made connections and memory.
+def _tries(wire: Wire, name: str, count: int, clock: Callable[[], float]) -> list[float]:
+    """The times this worker took, after a first that made connections and memory.
 
-    And how much of it this thread left its core to others.
+    And behind these, of how much of each this thread had its core.
     """
     import numpy
 
@@ -98,8 +101,8 @@ def _best(wire: Wire, name: str, count: int, clock: Callable[[], float]) -> tupl
         wire.summed(row, name, [count])
         worked = time.thread_time() - worked
         times.append((clock() - start, worked))
-    seconds, worked = min(times[1:])
-    return seconds, max(seconds - worked, 0.0)
+    seconds, work = zip(*times[1:], strict=True)
+    return [*seconds, *work]
 
 
 __all__ = ["SIZES", "measure"]

@@ -20,9 +20,10 @@ from gemel.device import CPUS, Device
 from gemel.errors import WorkersError
 from gemel.kvstore import compression
 from gemel.kvstore.base import pairs
+from gemel.kvstore.lines import Lines, opened
 from gemel.kvstore.local import LocalStore, check_alike
 from gemel.kvstore.waiting import LONGEST, Scratch, wait_until
-from gemel.kvstore.ways import ways_of
+from gemel.kvstore.ways import MOST_PAIRS, ways_of
 from gemel.kvstore.world import World
 from gemel.passes.rows import bounds_of
 
@@ -244,6 +245,11 @@ class MpiWire:
         self._rows = Scratch()
         self._status = library.Status()
         self.machines = self._machines()
+        self._lines: Lines | None = None
+        if 1 < self.size <= MOST_PAIRS:
+            self._lines = opened(self.machines, self.rank, self.gathered, self.broadcast)
+        #: Whether `received` sleeps until something comes, and there is a way `lines`.
+        self.lines = self._lines is not None
         self._passing: dict[str, Passing] = {}
         ways = ways_of(self.machines).values()
         self._schedules = {way.name: way.schedule for way in ways if way.schedule is not None}
@@ -257,12 +263,17 @@ class MpiWire:
         return tuple(rows.index(row) for row in rows)
 
     def send(self, rank: int, message: bytes) -> None:
-        """Send a message on its way."""
+        """Send a message on its way; rank 0 is at one end of it."""
+        if self._lines is not None:
+            self._lines.send(rank, message)
+            return
         self._sending = [pair for pair in self._sending if not pair[0].Test()]
         self._sending.append((self._messages.Isend([message, self._mpi.BYTE], rank), message))
 
-    def received(self) -> list[tuple[int, bytes]]:
-        """The messages that have come, with the ranks they come from."""
+    def received(self, patience: float = 0.0) -> list[tuple[int, bytes]]:
+        """The messages that have come, with the ranks they come from; `patience` as by lines."""
+        if self._lines is not None:
+            return self._lines.received(patience)
         found = []
         status = self._status
         while self._messages.Iprobe(self._mpi.ANY_SOURCE, self._mpi.ANY_TAG, status):
@@ -284,6 +295,8 @@ class MpiWire:
         """The sum of the rows of all workers, by a way; `lengths` are those of its requests."""
         import numpy
 
+        if way == "lines" and self._lines is not None:
+            return self._lines.summed(row)
         if way == "gather" or self.size == 1:
             return _added(self.gathered(row))
         if way == "pieces" or (way == "mpi" and row.dtype.kind not in "iufc"):

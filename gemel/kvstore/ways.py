@@ -29,6 +29,8 @@ MOST_PAIRS = 64
 #: So many seconds of waiting are not worth being begun early: a group of its own takes as much of
 #: the core, which computes meanwhile.
 CHEAP = 1e-3
+#: Seconds a group takes at least, in which it is agreed on: most of that takes the core.
+GROUP = 3e-4
 #: Each block is a step of a plan and an operation of every worker; a ninth would cover 1.4 % more.
 MOST_BLOCKS = 8
 #: Rules that leave the choice to what was measured.
@@ -48,15 +50,19 @@ class Way(NamedTuple):
     schedule: Schedule | None = None
 
 
-def ways_of(machines: Sequence[int]) -> dict[str, Way]:
+def ways_of(machines: Sequence[int], lines: bool = False) -> dict[str, Way]:
     """The ways there are for workers on these machines, by name; those that keep the order first.
 
-    `machines` has a number for each rank: the same one for those on one machine.
+    `machines` has a number for each rank: the same one for those on one machine. `lines`: whether
+    all are connected by sockets (`gemel.kvstore.lines`), which is first of what is as quick, since
+    who waits for a socket leaves the core to others.
     """
     from gemel import topology  # it needs NumPy
 
     size = len(machines)
-    found = [
+    found = [Way("lines", True, "by sockets: rank i adds up piece i and gives it to all")]
+    found = found if lines else []
+    found += [
         Way("gather", True, "all get everything, and add it up"),
         Way("pieces", True, "rank i adds up piece i and gives it to all, by two calls of MPI"),
         Way("mpi", size < 3, "MPI's own all-reduce"),
@@ -103,6 +109,8 @@ class Table:
     ) -> None:
         self.measured = measured or {}
         self.waited = self.measured if waiting is None else waiting
+        #: What follows from it for a rule and a number of bytes, which is asked again and again.
+        self.follows: dict[tuple[str, float], float | None] = {}
 
     def seconds(self, name: str, nbytes: float) -> float | None:
         """What a way should take: straight lines between the sizes measured, and beyond them."""
@@ -138,9 +146,9 @@ class Table:
 class Ways:
     """The ways of a job's workers, the rule of each store, and what was measured."""
 
-    def __init__(self, machines: Sequence[int]) -> None:
+    def __init__(self, machines: Sequence[int], lines: bool = False) -> None:
         self.machines = tuple(machines)
-        self.known = ways_of(machines)
+        self.known = ways_of(machines, lines)
         self.table = Table()
         self.seconds = 0.0
         self._rules: dict[int, str] = {}
@@ -195,11 +203,18 @@ class Ways:
         limit = min(seconds for _, seconds in costs) * (1 + ALIKE)
         return next(name for name, seconds in costs if seconds <= limit)
 
+    def waiting(self, rule: str, nbytes: float) -> float | None:
+        """Seconds so many bytes should wait under a rule; None if nothing was measured."""
+        follows = self.table.follows
+        if (rule, nbytes) not in follows:
+            follows[rule, nbytes] = self.table.waiting(self.choose(rule, nbytes), nbytes)
+        return follows[rule, nbytes]
+
     def blocks(self, rule: str, nbytes: float) -> int:
         """In how many blocks so many bytes leave that are computed one after another.
 
         All but the last are covered by the computation of those behind them, as far as they wait,
-        and each costs what a small message costs: with n blocks of t seconds of waiting and s
+        and each costs a group that has little in it: with n blocks of t seconds of waiting and s
         seconds for each that is t/n + n s, least for the square root of t/s. One where t is not
         worth it, where nothing was measured, and where other cuts could change the bits.
         """
@@ -207,7 +222,7 @@ class Ways:
         whole, small = self.table.waiting(way, nbytes), self.table.seconds(way, 1)
         if rule != IN_ORDER or whole is None or small is None or whole < CHEAP:
             return 1
-        return max(1, min(MOST_BLOCKS, round(math.sqrt(whole / small))))
+        return max(1, min(MOST_BLOCKS, round(math.sqrt(whole / max(small, GROUP)))))
 
     def _steps(self, rule: str) -> list[tuple[float, str]]:
         """`gather:65536,ring` as up to how many bytes which way goes."""

@@ -25,7 +25,7 @@ from gemel.dtype import uint8
 from gemel.errors import GemelError, WorkersError
 from gemel.kvstore.agreement import GENERAL, Agreement, Request
 from gemel.kvstore.waiting import ALONE, LONGEST, Scratch
-from gemel.kvstore.ways import CHEAP, Ways
+from gemel.kvstore.ways import CHEAP, GROUP, Ways
 
 #: Seconds between two looks at what others say: as long as something is waited for, doubling
 #: from the first to the second; else the third. A look costs backward some 50 us of its core. Where
@@ -36,9 +36,8 @@ KEEN, KEENNESS = 3e-5, 5e-3
 #: Seconds between two looks at the clock: whether somebody has been waited for too long.
 MINDING = 0.05
 #: Sums that are too cheap to be begun early (`gemel.kvstore.ways.CHEAP`) wait for others of their
-#: step, for so many seconds at most. So do those that take all workers less than the second, which
-#: is about what a group costs.
-HOLD, LITTLE = 5e-2, 3e-4
+#: step, for so many seconds at most. So do those that wait less than a group costs.
+HOLD = 5e-2
 #: Bytes from which a group tells how long is waited for the wires, and how fast that is forgotten.
 TELLING, FORGETTING = 64 << 10, 1.02
 #: The engine's priority of starting a request, which takes no time and lets others begin.
@@ -53,6 +52,8 @@ class Wire(Protocol):
     rank: int
     #: The longest pause, in seconds, between two looks at what all do together.
     pause: float
+    #: Whether `received` sleeps until something comes, and sums have the way `lines`.
+    lines: bool
 
     @property
     def machines(self) -> Sequence[int]:
@@ -61,8 +62,11 @@ class Wire(Protocol):
     def send(self, rank: int, message: bytes) -> None:
         """Send a message on its way."""
 
-    def received(self) -> list[tuple[int, bytes]]:
-        """The messages that have come, with the ranks they come from."""
+    def received(self, patience: float = 0.0) -> list[tuple[int, bytes]]:
+        """The messages that have come, with the ranks they come from.
+
+        Where `lines` says so it waits for them, for `patience` seconds at most.
+        """
 
     def gathered(self, row: Any) -> Any:
         """The rows of all workers, in the order of ranks; all are as long."""
@@ -106,7 +110,7 @@ class World:
         self.done = {"requests": 0, "groups": 0, "bytes": 0, "seconds": 0.0}
         #: How many groups went which way.
         self.went: Counter[str] = Counter()
-        self.ways = Ways(wire.machines)
+        self.ways = Ways(wire.machines, wire.lines)
         self._wire = wire
         self.process = os.getpid()
         self._desk = _core.Desk()
@@ -125,6 +129,8 @@ class World:
         self._mind_at = 0.0
         #: Started, and not told yet, since more will follow at once.
         self._held: list[Request] = []
+        #: What is to come of a step, and of which state of affairs that is said.
+        self._rest: tuple[tuple[object, ...], list[Request]] = ((), [])
         #: Seconds of waiting that a byte takes, at best, as far as that is known.
         self._pace = math.inf
         threads = [threading.Thread(target=f, daemon=True) for f in (self._run, self._watch)]
@@ -199,11 +205,16 @@ class World:
             while not self._ended.is_set():
                 self._round()
         except Exception as error:
-            self._break(f"worker {self.rank} could not go on: {type(error).__name__}: {error}")
+            doing = self._doing
+            what = f" with {doing.names}" if doing is not None else ""
+            text = f"{type(error).__name__}: {error}"
+            self._give_up(f"worker {self.rank} could not go on{what}: {text}")
 
     def _round(self) -> None:
         """Hear what is new, here and elsewhere, and do one group of requests if there is one."""
-        new, messages = self._taken(), self._wire.received()
+        listening = self._wire.lines and self._only_others_are_late()
+        new = self._taken(0.0 if listening else self._patience)
+        messages = self._wire.received(PATIENT if listening and not new else 0.0)
         now = time.monotonic()
         if not new and not messages and now < self._mind_at:
             self._patience = self._next_patience(False)
@@ -243,9 +254,16 @@ class World:
             return KEEN
         return EAGER if busy else min(max(EAGER, 2 * self._patience), PATIENT)
 
-    def _taken(self) -> list[Request]:
+    def _only_others_are_late(self) -> bool:
+        """Whether what is waited for is said by others, and nothing will start here before."""
+        if not self._open or self._held:
+            return False
+        last = next(reversed(self._open.values())).request
+        return last.kind != "sum" or self._backward_is_over(last)
+
+    def _taken(self, patience: float) -> list[Request]:
         """The requests that have started here, as soon as it is worth telling of them."""
-        errand = self._desk.take(self._patience)
+        errand = self._desk.take(patience)
         while errand is not None:
             with self._lock:
                 request = self._issued.pop(errand.number)
@@ -271,11 +289,25 @@ class World:
         coming = self._rest_of_step(first.store)
         held = sum(request.bytes for request in self._held)
         total = held + sum(request.bytes for request in coming)
-        return bool(coming) and (total * self._pace < CHEAP or held * self._pace < LITTLE)
+        wait = self._waiting
+        return bool(coming) and (wait(first, total) < CHEAP or wait(first, held) < GROUP)
+
+    def _waiting(self, request: Request, nbytes: int) -> float:
+        """Seconds that so many bytes like these wait: as measured by all, or at the best pace seen.
+
+        Each alone may say nothing: who comes late finds all there, and waits for no wire; and what
+        was measured while others used the machine is some small message's time.
+        """
+        measured = self.ways.waiting(self.ways.rule(request.store), nbytes)
+        return max(nbytes * self._pace, measured or 0.0)
 
     def _rest_of_step(self, store: int) -> list[Request]:
         """The sums that are issued and have not started, up to the first that comes once more."""
         doing = self._doing
+        # While the first two are the same, whatever else is asked for can only become less.
+        state = store, self._numbers, len(self._issued), len(self._open), doing is None
+        if state == self._rest[0]:
+            return self._rest[1]
         names = {task.request.name for task in self._open.values()}
         names.update(task.request.name for task in (doing.tasks if doing else ()))
         found = []
@@ -287,6 +319,7 @@ class World:
                     break
                 names.add(request.name)
                 found.append(request)
+        self._rest = state, found
         return found
 
     def _backward_is_over(self, request: Request) -> bool:

@@ -1,0 +1,400 @@
+"""Connections of our own between the workers of an MPI job: who waits for one sleeps.
+
+MPI makes progress while it is asked, again and again, and each time costs the core that computes
+some 60 us. Bytes on a socket are brought by the kernel, which wakes who waits when enough have
+come. MPI says who there is, and tells the addresses and a secret that is drawn for the job; each
+side of a connection shows the other that it knows it (HMAC, RFC 2104) before anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from gemel.errors import WorkersError
+from gemel.kvstore.server.protocol import proof, proves, tune
+from gemel.kvstore.waiting import Scratch
+
+#: Of this machine's IPv4 addresses so many are told, as bytes behind the port's.
+MOST_ADDRESSES = 8
+#: Seconds that all connections may take together, and one try or greeting.
+OPENING, TRY = 5.0, 1.0
+SECRET_BYTES = 32
+#: Bytes that wake who receives, unless fewer are left; seconds after which all are tried anyway.
+ENOUGH, TRYING = 256 << 10, 0.1
+#: A message and a greeting, before which its length stands: more is nobody's of this job.
+LENGTH = struct.Struct(">I")
+MOST_MESSAGE, MOST_GREETING = 1 << 26, 1 << 10
+#: What asks Linux for the address of an interface (netdevice(7)), and where it then stands.
+SIOCGIFADDR, ADDRESS = 0x8915, slice(20, 24)
+
+Sockets = dict[int, socket.socket]
+
+
+class Lines:
+    """Of one rank: a connection for contents to each other one, for messages to and from rank 0."""
+
+    def __init__(self, rank: int, size: int, contents: Sockets, messages: Sockets) -> None:
+        self.rank, self.size = rank, size
+        self._contents, self._messages = contents, messages
+        self._ranks = {channel.fileno(): other for other, channel in messages.items()}
+        self._coming = {other: bytearray() for other in messages}
+        self._going = {other: bytearray() for other in messages}
+        self._poll = select.poll()
+        for channel in messages.values():
+            self._poll.register(channel, select.POLLIN)
+        for channel in (*contents.values(), *messages.values()):
+            channel.setblocking(False)
+        self._scratch = Scratch()
+
+    # ---- messages
+
+    def send(self, rank: int, message: bytes) -> None:
+        """Send a message on its way; one to a rank that is gone is lost."""
+        self._going[rank] += LENGTH.pack(len(message)) + message
+        self._push(rank)
+
+    def _push(self, rank: int) -> None:
+        channel, left = self._messages.get(rank), self._going[rank]
+        if channel is None:
+            left.clear()
+            return
+        try:
+            while left:
+                del left[: channel.send(left)]
+        except BlockingIOError:
+            return
+        except OSError:
+            left.clear()
+
+    def received(self, patience: float = 0.0) -> list[tuple[int, bytes]]:
+        """The messages that have come, with the ranks they come from.
+
+        With none there it sleeps until one comes, for `patience` seconds at most.
+        """
+        for rank, left in self._going.items():
+            if left:
+                self._push(rank)
+        found: list[tuple[int, bytes]] = []
+        for number, _ in self._poll.poll(patience * 1e3):
+            rank = self._ranks[number]
+            try:
+                part = self._messages[rank].recv(1 << 16)
+            except BlockingIOError:
+                continue
+            except OSError:
+                part = b""
+            if not part:  # it has ended, or died: whoever waits for it says so when the time is up
+                self._poll.unregister(number)
+                self._messages.pop(rank).close()
+                continue
+            self._coming[rank] += part
+            found += [(rank, message) for message in _whole(self._coming[rank])]
+        return found
+
+    # ---- contents
+
+    def summed(self, row: Any) -> Any:
+        """The sum of the rows of all ranks, in their order; it is made in the row given.
+
+        Two exchange them; of more, rank i adds up piece i and gives it to all. Raises
+        `WorkersError` when a worker is gone.
+        """
+        import numpy
+
+        if self.size == 2:
+            peer = 1 - self.rank
+            other = self._scratch.take(row.nbytes).view(row.dtype)
+            self.exchange({peer: row}, {peer: other})
+            first, second = (row, other) if self.rank == 0 else (other, row)
+            return numpy.add(first, second, out=row)
+        ends = [row.size * rank // self.size for rank in range(self.size + 1)]
+        pieces = [row[begin:end] for begin, end in zip(ends[:-1], ends[1:], strict=True)]
+        own = pieces[self.rank]
+        parts = self._scratch.take(self.size * own.nbytes).view(row.dtype)
+        parts = parts.reshape(self.size, own.size)
+        parts[self.rank] = own
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        self.exchange({r: pieces[r] for r in others}, {r: parts[r] for r in others})
+        own[...] = parts[0]
+        for part in parts[1:]:
+            own += part
+        self.exchange(dict.fromkeys(others, own), {r: pieces[r] for r in others})
+        return row
+
+    def exchange(self, sends: Mapping[int, Any], receives: Mapping[int, Any]) -> None:
+        """Send arrays to ranks, and fill arrays by what ranks send; all have to fit together."""
+        outward = {rank: _bytes(array) for rank, array in sends.items() if array.nbytes}
+        inward = {rank: _bytes(array) for rank, array in receives.items() if array.nbytes}
+        poll = select.poll()
+        ranks = {self._contents[rank].fileno(): rank for rank in {*outward, *inward}}
+        ready = [(number, select.POLLOUT) for number in ranks]
+        while ranks:
+            for number, events in ready:
+                rank = ranks[number]
+                if events & ~select.POLLOUT and rank in inward:
+                    self._fill(rank, inward)
+                if events & ~select.POLLIN and rank in outward:
+                    self._empty(rank, outward)
+                wanted = self._wanted(rank, outward, inward)
+                if wanted:
+                    poll.register(number, wanted)
+                    continue
+                del ranks[number]
+                with contextlib.suppress(KeyError):
+                    poll.unregister(number)
+            # No system has to do what it is told of how much is enough: now and then all are tried.
+            ready = poll.poll(TRYING * 1e3) if ranks else []
+            ready = ready or [(number, select.POLLIN | select.POLLOUT) for number in ranks]
+
+    def _wanted(self, rank: int, outward: Mapping[int, Any], inward: Mapping[int, Any]) -> int:
+        """What is waited for on a connection; who receives is woken when enough has come."""
+        if rank in inward:
+            enough = min(len(inward[rank]), ENOUGH)
+            self._contents[rank].setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, enough)
+        return (select.POLLIN if rank in inward else 0) | (select.POLLOUT if rank in outward else 0)
+
+    def _fill(self, rank: int, inward: dict[int, Any]) -> None:
+        with self._there(rank):
+            while rank in inward:
+                count = self._contents[rank].recv_into(inward[rank])
+                if not count:
+                    raise ConnectionError("the connection has ended")
+                _shorten(inward, rank, count)
+
+    def _empty(self, rank: int, outward: dict[int, Any]) -> None:
+        with self._there(rank):
+            while rank in outward:
+                _shorten(outward, rank, self._contents[rank].send(outward[rank]))
+
+    @contextlib.contextmanager
+    def _there(self, rank: int) -> Iterator[None]:
+        """Go on later where nothing can be sent or received now."""
+        try:
+            yield
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise WorkersError(f"kvstore: worker {rank} is gone ({error})") from None
+
+    def close(self) -> None:
+        """End all connections."""
+        for channel in (*self._contents.values(), *self._messages.values()):
+            channel.close()
+
+
+def _bytes(array: Any) -> memoryview:
+    return memoryview(array.reshape(-1).view("uint8"))
+
+
+def _shorten(views: dict[int, Any], rank: int, count: int) -> None:
+    if count == len(views[rank]):
+        del views[rank]
+    else:
+        views[rank] = views[rank][count:]
+
+
+def _whole(coming: bytearray) -> list[bytes]:
+    """The messages that are complete, which are taken out. Raises `WorkersError`."""
+    found = []
+    while len(coming) >= LENGTH.size:
+        (length,) = LENGTH.unpack_from(coming)
+        if length > MOST_MESSAGE:
+            raise WorkersError(f"kvstore: a message of {length} bytes, at most {MOST_MESSAGE} go")
+        end = LENGTH.size + length
+        if len(coming) < end:
+            break
+        found.append(bytes(coming[LENGTH.size : end]))
+        del coming[:end]
+    return found
+
+
+# ---- opening them
+
+
+def opened(
+    machines: Sequence[int],
+    rank: int,
+    gathered: Callable[[Any], Any],
+    broadcast: Callable[[Any], Any],
+) -> Lines | None:
+    """Connections between all ranks, or None on all of them where some cannot be had.
+
+    `gathered` gives the rows of all ranks, `broadcast` that of rank 0. All have to call it.
+    """
+    import secrets
+
+    import numpy
+
+    secret = numpy.frombuffer(secrets.token_bytes(SECRET_BYTES), "uint8").copy()
+    secret = bytes(broadcast(secret))
+    contents: Sockets = {}
+    messages: Sockets = {}
+    with contextlib.ExitStack() as stack:
+        listener = _listener(len(machines))
+        told = numpy.zeros(2 + 4 * MOST_ADDRESSES, "uint8")
+        if listener is not None:
+            stack.enter_context(listener)
+            own = b"".join(map(socket.inet_aton, _addresses()[:MOST_ADDRESSES]))
+            port = struct.pack(">H", listener.getsockname()[1])
+            told[: 2 + len(own)] = numpy.frombuffer(port + own, "uint8")
+        rows = [bytes(row) for row in gathered(told)]
+        whole = listener is not None and hasattr(select, "poll")
+        if listener is not None and whole:
+            try:
+                door = _Door(machines, rank, secret, time.monotonic() + OPENING)
+                door.connect(rows, contents, messages)
+                door.accept(listener, contents, messages)
+            except OSError:
+                whole = False
+    everywhere = bool(gathered(numpy.array([whole], "uint8")).all())
+    made = Lines(rank, len(machines), contents, messages) if everywhere else None
+    if made is None:
+        for channel in (*contents.values(), *messages.values()):
+            channel.close()
+    return made
+
+
+def _listener(backlog: int) -> socket.socket | None:
+    try:
+        return socket.create_server(("", 0), backlog=2 * backlog)
+    except OSError:
+        return None
+
+
+def _addresses() -> list[str]:
+    """The IPv4 addresses of this machine's interfaces, that of its own self last."""
+    found = []
+    with contextlib.suppress(OSError):
+        if sys.platform == "linux":
+            import fcntl
+
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                for _, name in socket.if_nameindex():
+                    asked = struct.pack("256s", name.encode())
+                    with contextlib.suppress(OSError):  # one without an address
+                        answer = fcntl.ioctl(probe, SIOCGIFADDR, asked)
+                        found.append(socket.inet_ntoa(answer[ADDRESS]))
+        else:
+            known = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+            found = [str(entry[4][0]) for entry in known]
+    return sorted(set(found), key=lambda address: address.startswith("127."))
+
+
+class _Door:
+    """How one rank connects to those below it, and those above it to it, until a time."""
+
+    def __init__(self, machines: Sequence[int], rank: int, secret: bytes, until: float) -> None:
+        self._machines, self._rank = machines, rank
+        self._secret, self._until = secret, until
+
+    def _left(self) -> float:
+        left = min(TRY, self._until - time.monotonic())
+        if left <= 0:
+            raise TimeoutError("the time to connect is up")
+        return left
+
+    def connect(self, rows: Sequence[bytes], contents: Sockets, messages: Sockets) -> None:
+        """Connect to all lower ranks, as the rows of all say where they are. Raises `OSError`."""
+        for other in range(self._rank):
+            contents[other] = self._connected(other, rows[other], "contents")
+            if other == 0:
+                messages[other] = self._connected(other, rows[other], "messages")
+
+    def _connected(self, other: int, row: bytes, use: str) -> socket.socket:
+        (port,) = struct.unpack(">H", row[:2])
+        told = [socket.inet_ntoa(row[at : at + 4]) for at in range(2, len(row), 4)]
+        near = self._machines[other] == self._machines[self._rank]
+        told = [one for one in told if one != "0.0.0.0" and (near or not one.startswith("127."))]
+        if near:
+            told.reverse()
+        for address in told:
+            with contextlib.suppress(OSError, ValueError):
+                channel = socket.create_connection((address, port), self._left())
+                try:
+                    self._ask(channel, other, use)
+                    return channel
+                except BaseException:
+                    channel.close()
+                    raise
+        raise ConnectionError(f"worker {other} cannot be reached")
+
+    def _ask(self, channel: socket.socket, other: int, use: str) -> None:
+        """Show and be shown that both know the secret; the other is who was meant."""
+        greeting = {"from": self._rank, "to": other, "use": use}
+        challenge = _heard(channel)["challenge"]
+        shown = proof(self._secret, "asks", challenge, greeting)
+        _say(channel, {**greeting, "proof": shown})
+        if not proves(_heard(channel)["proof"], proof(self._secret, "answers", shown, greeting)):
+            raise ConnectionError("somebody else has answered")
+        tune(channel)
+
+    def accept(self, listener: socket.socket, contents: Sockets, messages: Sockets) -> None:
+        """Wait for all higher ranks. Raises `OSError` when they have not come in time."""
+        higher = range(self._rank + 1, len(self._machines))
+        missing = {(other, "contents") for other in higher}
+        missing |= {(other, "messages") for other in higher if self._rank == 0}
+        while missing:
+            left = self._until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("not all workers have connected")
+            listener.settimeout(left)
+            channel, _ = listener.accept()
+            try:
+                channel.settimeout(self._left())
+                other, use = self._answer(channel, missing)
+            except (OSError, ValueError, KeyError, TypeError):  # a stranger's
+                channel.close()
+                continue
+            (contents if use == "contents" else messages)[other] = channel
+            missing.discard((other, use))
+
+    def _answer(self, channel: socket.socket, missing: set[tuple[int, str]]) -> tuple[int, str]:
+        import secrets
+
+        challenge = secrets.token_hex(SECRET_BYTES)
+        _say(channel, {"challenge": challenge})
+        said = _heard(channel)
+        greeting = {"from": said["from"], "to": self._rank, "use": said["use"]}
+        shown = proof(self._secret, "asks", challenge, greeting)
+        if not proves(said["proof"], shown) or (said["from"], said["use"]) not in missing:
+            raise ConnectionError("a stranger")
+        _say(channel, {"proof": proof(self._secret, "answers", shown, greeting)})
+        tune(channel)
+        return said["from"], said["use"]
+
+
+def _say(channel: socket.socket, values: dict[str, Any]) -> None:
+    text = json.dumps(values).encode()
+    channel.sendall(LENGTH.pack(len(text)) + text)
+
+
+def _heard(channel: socket.socket) -> dict[str, Any]:
+    """A greeting. Raises `OSError` or `ValueError`."""
+    (length,) = LENGTH.unpack(_exactly(channel, LENGTH.size))
+    if length > MOST_GREETING:
+        raise ConnectionError(f"a greeting of {length} bytes")
+    found = json.loads(_exactly(channel, length))
+    if not isinstance(found, dict) or not isinstance(found.get("challenge", ""), str):
+        raise ValueError("no greeting")
+    return found
+
+
+def _exactly(channel: socket.socket, count: int) -> bytes:
+    found = b""
+    while len(found) < count:
+        part = channel.recv(count - len(found))
+        if not part:
+            raise ConnectionError("the connection has ended")
+        found += part
+    return found
+
+
+__all__ = ["Lines", "opened"]
