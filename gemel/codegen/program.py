@@ -61,6 +61,8 @@ class Operand(NamedTuple):
     dimension `panel[0]`, in groups of `panel[1]`: within one they lie side by side, and the stride
     is that from group to group. Of each line `together` elements along the last dimension lie side
     by side, whose stride is that to the next so many.
+    `beside` is the class along the last outer dimension, where the vector runs along the only inner
+    one: lanes may then lie along rows instead (`turned`).
     """
 
     dtype: DType
@@ -69,10 +71,12 @@ class Operand(NamedTuple):
     varies: bool = False
     panel: tuple[int, int] | None = None
     together: int = 1
+    beside: int = BROADCAST
 
     def __repr__(self) -> str:
         panel = "" if self.panel is None else " in panels {1} along {0}".format(*self.panel)
         panel += f" by {self.together}" if self.together > 1 else ""
+        panel += f" beside {self.beside}" if self.beside else ""
         return f"{self.role}:{self.dtype}:{self.stride}{'v' if self.varies else ''}{panel}"
 
 
