@@ -10,6 +10,7 @@ this depends on the extents only.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site, Values
@@ -127,7 +128,8 @@ class Loops(Frame):
             return lambda index, held: body(index, count, lanes, None, held)
 
         def masked(index: Value, held: list[Value]) -> list[Value]:
-            return body(index, tail, self.lanes, stop, held)
+            # If it is done once, masks are the same each time: they are computed before.
+            return body(middle if tail == copies else index, tail, self.lanes, stop, held)
 
         if self.lanes == 1:
             return self.loop(start, stop, i64(1), carried, call(1, 1))
@@ -168,8 +170,7 @@ class Loops(Frame):
             self._points_outer(sites, given)
             return []
 
-        copies = self._copies_outer()
-        self._along(start, stop, copies, [], body, tail=min(2, copies if self.program.inner else 1))
+        self._along(start, stop, self._copies_outer(), [], body)
 
     def _copies_outer(self) -> int:
         cost = self.analysis.cost(sorted(self.analysis.live))
@@ -242,23 +243,22 @@ class Loops(Frame):
             given[values_of] = found
 
     def _ask_early(self, work: Pass, bases: Bases, sites: list[Site]) -> None:
-        """Asks for the lines of memory some turns of the innermost loop ahead: a piece of another
-        row each time is what no prefetcher of a processor foresees."""
-        for number in {
-            self.program.code[p].attribute
-            for p in work.varying
-            if self.program.code[p].name == "load"
-        }:
+        """Asks for what is read some rows ahead, where rows are longer than what is read of each:
+        that no prefetcher of a processor foresees."""
+        builder, code = self.builder, self.program.code
+        read: set[Any] = {code[p].attribute for p in work.varying if code[p].name == "load"}
+        for number in sorted(read):
             operand = self.program.operands[number]
             if (operand.role, operand.stride, operand.varies) != (INPUT, CONTIGUOUS, True):
                 continue
             stride = self.access.strides[number, self.program.rank - 1]
-            ahead = self.builder.mul(stride, i64(AHEAD))
-            for copy in range(
-                0, len(sites), max(1, LINE // (sites[0].lanes * operand.dtype.itemsize))
-            ):
-                place = self.builder.add(ahead, sites[copy].index)
-                self.prefetch(memory.element(self.builder, bases[number], place, operand.dtype), 2)
+            apart = max(1, LINE // (sites[0].lanes * operand.dtype.itemsize))
+            far = builder.icmp_signed(">", stride, i64(2 * len(sites) * sites[0].lanes))
+            with builder.if_then(far):
+                for site in sites[::apart]:
+                    ahead = builder.add(builder.mul(stride, i64(AHEAD)), site.index)
+                    place = memory.element(builder, bases[number], ahead, operand.dtype)
+                    self.prefetch(place, 2)
 
     def _shared(self, given: list[Values]) -> Values:
         """What scalars know: values that are the same in all lanes."""
@@ -434,7 +434,8 @@ class Loops(Frame):
             turn = lambda index, inside: body(index, copies, self.lanes, None, inside)  # noqa: E731
             return self._blocks(begin, end, step, held, turn, work, states + tail, 1)
 
-        last = copies if count else 1
+        # Dear values wait for themselves: another one beside them costs nothing.
+        last = copies if count and copies == 2 else 1
         return self._along(i64(0), extent, copies, carried, body, blocked, last)
 
 

@@ -25,9 +25,10 @@ from gemel.codegen.program import (
 )
 from gemel.codegen.registers import shuffle_mask
 from gemel.codegen.target import Target
+from gemel.dtype import DType
 
-#: The longest row that is turned.
-SHORT = 64
+#: The longest row that is turned: of one that is walked along once, or several times.
+SHORT = (48, 96)
 
 
 def emit(program: Program, target: Target) -> Module:
@@ -67,16 +68,26 @@ class Turned(Loops):
         #: Rows of a panel, sides of a square, and the panels.
         self.width = self._copies_outer() * self.lanes
         self.side = min(4, self.lanes)
+        self.longest = SHORT[self.analysis.last > 0]
         self.panels: dict[int, Value] = {}
         self._stop = self.end
         along = program.rank - 1
+        #: Panels of inputs that an output may have, too: it may be the same memory as any.
+        spare: dict[DType, list[Value]] = {}
         for n, operand in enumerate(program.operands):
             strides = {d: nest.access.strides.get((n, d)) for d in range(program.rank)}
             if operand.varies:
                 strides[along] = strides[along] or i64(1)
             if operand.stride == ACROSS and n in nest._used():
                 strides[along] = i64(self.width)
-                self.panels[n] = memory.room(self.builder, operand.dtype, SHORT * self.width)
+                others = spare.setdefault(operand.dtype, [])
+                if operand.role == OUTPUT and others:
+                    self.panels[n] = others.pop()
+                else:
+                    self.panels[n] = memory.room(
+                        self.builder, operand.dtype, self.longest * self.width
+                    )
+                    others += [self.panels[n]] * (operand.role == INPUT)
             self.access.strides.update({(n, d): s for d, s in strides.items() if s})
 
     @classmethod
@@ -100,7 +111,7 @@ class Turned(Loops):
     def pays(self) -> Value:
         """Whether rows are short, and enough of them side by side."""
         builder, (*_, rows, extent) = self.builder, self.extents
-        short = builder.icmp_signed("<=", extent, i64(SHORT))
+        short = builder.icmp_signed("<=", extent, i64(self.longest))
         return builder.and_(short, builder.icmp_signed(">=", rows, i64(self.lanes // 2)))
 
     def _copies_outer(self) -> int:
