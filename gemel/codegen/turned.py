@@ -77,7 +77,8 @@ class Turned(Loops):
         for n, operand in enumerate(program.operands):
             strides = {d: nest.access.strides.get((n, d)) for d in range(program.rank)}
             if operand.varies:
-                strides[along] = strides[along] or i64(1)
+                plain = nest.program.operands[n].stride  # one that needs no run-time integer
+                strides[along] = strides[along] or i64(int(plain == CONTIGUOUS))
             if operand.stride == ACROSS and n in nest._used():
                 strides[along] = i64(self.width)
                 others = spare.setdefault(operand.dtype, [])
@@ -122,11 +123,11 @@ class Turned(Loops):
         super()._row(start, stop, bases)
 
     def _points_outer(self, sites: list[Site], row: Values) -> None:
-        index, bases = sites[0].index, sites[0].bases
-        count = self.builder.minimum(
-            self.builder.sub(self._stop, index), i64(len(sites) * self.lanes)
-        )
-        whole = sites[0].mask is None and sites[0].lanes > 1
+        index, bases, lanes = sites[0].index, sites[0].bases, sites[0].lanes
+        rows: Value | int = len(sites) * lanes
+        if sites[0].mask is not None:
+            rows = self.builder.minimum(self.builder.sub(self._stop, index), i64(lanes))
+        starts = self.advance(bases, self.program.outer - 1, index)
         inside = list(bases)
         for n, panel in self.panels.items():
             dtype = self.program.operands[n].dtype
@@ -136,22 +137,21 @@ class Turned(Loops):
         for role in (INPUT, OUTPUT):
             for n in self.panels:
                 if self.program.operands[n].role == role:
-                    self._turn(
-                        n, self.advance(bases, self.program.outer - 1, index)[n], count, whole
-                    )
+                    self._turn(n, starts[n], rows)
             if role == INPUT:
                 super()._points_outer(sites, row)
 
-    def _turn(self, n: int, start: Value, count: Value, whole: bool) -> None:
-        """Between the panel of an operand and its rows from `start` on: so many, or a panel's."""
-        if not whole:
-            self._singly(n, start, count)
+    def _turn(self, n: int, start: Value, rows: Value | int) -> None:
+        """Between the panel of an operand and its rows from `start` on; a number of them is one of
+        whole vectors, or 1."""
+        if not isinstance(rows, int) or rows == 1:
+            self._singly(n, start, rows)
             return
         extent = self.extents[-1]
         wide = self.builder.icmp_signed(">=", extent, i64(self.side))
         with self.builder.if_else(wide) as (squares, singly):
             with singly:
-                self._singly(n, start, i64(self.width))
+                self._singly(n, start, rows)
             with squares:
                 last = self.builder.sub(extent, i64(self.side))
 
@@ -160,7 +160,7 @@ class Turned(Loops):
                     self._square(n, self._cell(n, start, row, left), self._inside(n, row, left))
 
                 self.each(
-                    *(0, self.width, self.lanes),
+                    *(0, rows, self.lanes),
                     lambda row: self.each(0, extent, self.side, lambda left: square(row, left)),
                 )
 
@@ -175,8 +175,8 @@ class Turned(Loops):
         offset = self.builder.add(self.builder.mul(column, i64(self.width)), row)
         return memory.element(self.builder, self.panels[n], offset, self.program.operands[n].dtype)
 
-    def _singly(self, n: int, start: Value, count: Value) -> None:
-        """One element after the other, of `count` rows."""
+    def _singly(self, n: int, start: Value, rows: Value | int) -> None:
+        """One element after the other, of so many rows."""
         operand = self.program.operands[n]
 
         def one(row: Value, column: Value) -> None:
@@ -186,7 +186,7 @@ class Turned(Loops):
             memory.store(self.builder, value, goal, operand.dtype, 1)
 
         self.each(
-            *(0, count, 1),
+            *(0, rows, 1),
             lambda row: self.each(0, self.extents[-1], 1, lambda column: one(row, column)),
         )
 
