@@ -5,6 +5,8 @@ A kernel has both loops, those along its rows and these, and chooses by its exte
 
 from __future__ import annotations
 
+from typing import Any
+
 from gemel.codegen import memory
 from gemel.codegen.access import Access, Bases, Site, Values
 from gemel.codegen.analysis import Analysis
@@ -122,16 +124,24 @@ class Turned(Loops):
         self._stop = stop
         super()._row(start, stop, bases)
 
+    def _along(self, start: Value, stop: Value, copies: int, *others: Any, **more: Any) -> Any:
+        """All under masks, if there are any: they cost little here, and this is half the code."""
+        if not self.masks:
+            return super()._along(start, stop, copies, *others, **more)
+        carried, body = others
+        step = i64(copies * self.lanes)
+        turn = lambda index, held: body(index, copies, self.lanes, stop, held)  # noqa: E731
+        return self.loop(start, stop, step, carried, turn)
+
     def _points_outer(self, sites: list[Site], row: Values) -> None:
-        index, bases, lanes = sites[0].index, sites[0].bases, sites[0].lanes
-        rows: Value | int = len(sites) * lanes
-        if sites[0].mask is not None:
-            rows = self.builder.minimum(self.builder.sub(self._stop, index), i64(lanes))
+        index, bases, builder = sites[0].index, sites[0].bases, self.builder
+        most = i64(len(sites) * sites[0].lanes)
+        rows = builder.minimum(builder.sub(self._stop, index), most)
         starts = self.advance(bases, self.program.outer - 1, index)
         inside = list(bases)
         for n, panel in self.panels.items():
             dtype = self.program.operands[n].dtype
-            inside[n] = memory.element(self.builder, panel, self.builder.sub(i64(0), index), dtype)
+            inside[n] = memory.element(builder, panel, builder.sub(i64(0), index), dtype)
         for site in sites:
             site.bases = inside
         for role in (INPUT, OUTPUT):
@@ -141,22 +151,19 @@ class Turned(Loops):
             if role == INPUT:
                 super()._points_outer(sites, row)
 
-    def _turn(self, n: int, start: Value, rows: Value | int) -> None:
-        """Between the panel of an operand and its rows from `start` on; a number of them is one of
-        whole vectors, or 1."""
-        if not isinstance(rows, int) or rows == 1:
-            self._singly(n, start, rows)
-            return
-        extent = self.extents[-1]
-        wide = self.builder.icmp_signed(">=", extent, i64(self.side))
-        with self.builder.if_else(wide) as (squares, singly):
+    def _turn(self, n: int, start: Value, rows: Value) -> None:
+        """Between the panel of an operand and so many of its rows, from `start` on."""
+        builder, extent = self.builder, self.extents[-1]
+        whole = builder.icmp_signed("==", builder.and_(rows, i64(self.lanes - 1)), i64(0))
+        wide = builder.icmp_signed(">=", extent, i64(self.side))
+        with builder.if_else(builder.and_(whole, wide)) as (squares, singly):
             with singly:
                 self._singly(n, start, rows)
             with squares:
-                last = self.builder.sub(extent, i64(self.side))
+                last = builder.sub(extent, i64(self.side))
 
                 def square(row: Value, column: Value) -> None:
-                    left = self.builder.minimum(column, last)  # the last one overlaps another
+                    left = builder.minimum(column, last)  # the last one overlaps another
                     self._square(n, self._cell(n, start, row, left), self._inside(n, row, left))
 
                 self.each(
@@ -175,7 +182,7 @@ class Turned(Loops):
         offset = self.builder.add(self.builder.mul(column, i64(self.width)), row)
         return memory.element(self.builder, self.panels[n], offset, self.program.operands[n].dtype)
 
-    def _singly(self, n: int, start: Value, rows: Value | int) -> None:
+    def _singly(self, n: int, start: Value, rows: Value) -> None:
         """One element after the other, of so many rows."""
         operand = self.program.operands[n]
 
