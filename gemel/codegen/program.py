@@ -19,7 +19,8 @@ Schedules:
 
 =========================== ========================================================================
 OUTER, INNER                loops as they stand, vectors along the last outer or inner dimension;
-                            a call does a range of the first outer dimension
+                            a call does a range of the first outer dimension; short rows of INNER
+                            are turned (`turned`)
 gemm ROWSxCOLUMNS a:F b:F   tiles of a sum of products kept in registers (`contract_gemm`); F says
                             how an operand lies
 dot ROWSxCOLUMNSxUNROLL     the same for few rows, vectors along k (`contract_dot`)
