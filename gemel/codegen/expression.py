@@ -258,7 +258,7 @@ class Printer:
         return self.builder.intrinsic(f"llvm.fma.{a.type.suffix}", a.type, [a, b, c])
 
     def _scaled(self, step: Instruction, x: Value, shifted: Value) -> Value:
-        """x * 2**n where `mathlib.magic` added to n is known."""
+        """x * 2**n where `mathlib.MAGIC` was added to n is given."""
         if not self.target.scales or self.lanes * step.dtype.itemsize != self.target.width:
             return self._expanded(step, [x, shifted])
         n = self.builder.fsub(shifted, self._constant(step.dtype, mathlib.MAGIC[step.dtype]))
