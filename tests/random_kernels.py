@@ -23,6 +23,7 @@ from gemel.codegen import meaning
 from gemel.codegen.contract import Several, steps
 from gemel.codegen.contract_plan import SCRATCH
 from gemel.codegen.lane import Lane, Recorder
+from gemel.codegen.nest import stride_class
 from gemel.codegen.program import (
     ACROSS,
     BROADCAST,
@@ -347,17 +348,19 @@ def dense(extents: Sequence[int], order: Sequence[int], last: int = 1) -> list[i
     return strides
 
 
-def programs(functions: Sequence[str] = ()) -> st.SearchStrategy[Case]:
-    """Loop programs, what they are given, and how their first loop is cut."""
-    return SEEDS.map(lambda seed: _Drawing(random.Random(seed), functions).case())
+def programs(functions: Sequence[str] = (), rows: bool = False) -> st.SearchStrategy[Case]:
+    """Loop programs, what they are given, and how their first loop is cut; `rows`: of one loop
+    inside, along which the vector runs."""
+    return SEEDS.map(lambda seed: _Drawing(random.Random(seed), functions, rows).case())
 
 
 class _Drawing:
-    def __init__(self, draw: random.Random, functions: Sequence[str]) -> None:
+    def __init__(self, draw: random.Random, functions: Sequence[str], rows: bool = False) -> None:
         self.draw = draw
-        self.outer, self.inner = draw.randint(1, 3), draw.randint(0, 2)
-        self.scans = self.inner > 0 and draw.randint(0, 4) == 0
-        self.lanes = INNER if self.inner and not self.scans and draw.random() < 0.5 else OUTER
+        self.outer, self.inner = draw.randint(1, 3), 1 if rows else draw.randint(0, 2)
+        self.scans = self.inner > 0 and not rows and draw.randint(0, 4) == 0
+        along = rows or (self.inner and not self.scans and draw.random() < 0.5)
+        self.lanes = INNER if along else OUTER
         self.rank = self.outer + self.inner
         self.vector = self.rank - 1 if self.lanes == INNER else self.outer - 1
         self.extents: list[int] = []
@@ -434,6 +437,8 @@ class _Drawing:
         return self.memory.reached(self.extents, seen)
 
     def _operand(self, operand: Operand, strides: Sequence[int]) -> None:
+        if self.lanes == INNER and self.inner == 1:
+            operand = operand._replace(beside=stride_class(strides[self.outer - 1]))
         self.operands.append(operand)
         self.strides.append(list(strides))
 

@@ -40,6 +40,14 @@ def test_programs(target: str, case: Case) -> None:
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
+@examples(20)
+@given(case=programs(rows=True))
+def test_rows_along_or_across(target: str, case: Case) -> None:
+    """Short ones are turned, and several make a vector; long ones are not."""
+    test_programs.hypothesis.inner_test(target, case)
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
 @examples(6)
 @given(product=products())
 def test_products(target: str, product: Product) -> None:

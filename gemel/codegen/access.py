@@ -72,11 +72,13 @@ class Access:
         if work.finds is not None:
             position, number = work.finds
             given = {**given, position: site.load(number)}
-        found = self.print(work.varying, site, given)
+        return self.print(work.varying, site, given)
+
+    def keep(self, work: Pass, site: Site, found: Values) -> None:
+        """Leaves what a pass keeps for the last one where that finds it."""
         if work.keeps is not None:
             position, number = work.keeps
             site.store(number, found[position])
-        return found
 
 
 class Site:
@@ -164,7 +166,7 @@ class Site:
             if lanes > 1:
                 value = builder.extract_element(value, Constant(I64, 0))
             memory.store(builder, value, base, operand.dtype, 1)
-        elif operand.stride == CONTIGUOUS:
+        elif operand.stride in (CONTIGUOUS, ACROSS):
             pointer = self._element(number, self.index)
             memory.store(builder, value, pointer, operand.dtype, lanes, mask)
         elif operand.stride >= INTERLEAVED and lanes > 1:

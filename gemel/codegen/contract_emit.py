@@ -133,11 +133,6 @@ class Emitter(Frame, Elements):
 
     # -- memory -----------------------------------------------------------------------------
 
-    def prefetch(self, pointer: Value, near: int = 3) -> None:
-        """Asks for a line of memory, which need not exist; 3 for the first cache, 2 the second."""
-        arguments = [pointer, *(Constant(I32, flag) for flag in (0, near, 1))]  # read, data
-        self.builder.writing("llvm.prefetch.p0", arguments)
-
     def mask(self, count: Value, lanes: int | None = None) -> Value:
         """True in the first `count` lanes, of as many as a vector has by default."""
         return memory.first(self.builder, count, lanes or self.lanes)

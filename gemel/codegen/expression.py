@@ -14,6 +14,7 @@ from gemel.codegen.assembly import (
     F32,
     F64,
     HALF,
+    I8,
     I16,
     I32,
     I64,
@@ -255,6 +256,16 @@ class Printer:
         if not self.target.fma:
             return self._expanded(step, [a, b, c])
         return self.builder.intrinsic(f"llvm.fma.{a.type.suffix}", a.type, [a, b, c])
+
+    def _scaled(self, step: Instruction, x: Value, shifted: Value) -> Value:
+        """x * 2**n where `mathlib.MAGIC` was added to n is given."""
+        if not self.target.scales or self.lanes * step.dtype.itemsize != self.target.width:
+            return self._expanded(step, [x, shifted])
+        n = self.builder.fsub(shifted, self._constant(step.dtype, mathlib.MAGIC[step.dtype]))
+        kind, size = ("ps", I16) if step.dtype is dtypes.float32 else ("pd", I8)
+        name = f"llvm.x86.avx512.mask.scalef.{kind}.512"
+        every, rounding = Constant(size, -1), Constant(I32, 4)  # as elsewhere: to nearest
+        return self.builder.intrinsic(name, x.type, [x, n, x, every, rounding])
 
     def _extreme(self, step: Instruction, a: Value, b: Value) -> Value:
         if step.dtype.kind == "b":

@@ -13,7 +13,7 @@ from gemel import dtype as dtypes
 from gemel.codegen import memory
 from gemel.codegen.access import Access, Bases, Values
 from gemel.codegen.analysis import Analysis
-from gemel.codegen.assembly import F64, I64, POINTER, Builder, Constant, Module, Value
+from gemel.codegen.assembly import F64, I32, I64, POINTER, Builder, Constant, Module, Value
 from gemel.codegen.program import BROADCAST, CONTIGUOUS, INDEX, TILES, Program
 from gemel.codegen.target import Target
 
@@ -124,6 +124,11 @@ class Frame:
                 else memory.element(self.builder, base, offset, seen.dtype)
             )
         return moved
+
+    def prefetch(self, pointer: Value, near: int = 3) -> None:
+        """Asks for a line of memory, which need not exist; 3 for the first cache, 2 the second."""
+        arguments = [pointer, *(Constant(I32, flag) for flag in (0, near, 1))]  # read, data
+        self.builder.writing("llvm.prefetch.p0", arguments)
 
     def loop(
         self,

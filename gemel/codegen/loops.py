@@ -10,6 +10,7 @@ this depends on the extents only.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site, Values
@@ -17,16 +18,20 @@ from gemel.codegen.analysis import Pass
 from gemel.codegen.assembly import Module, Value
 from gemel.codegen.frame import Frame, i64
 from gemel.codegen.panels import Panels
-from gemel.codegen.program import ACROSS, INDEX, OUTER, Program
+from gemel.codegen.program import ACROSS, CONTIGUOUS, INDEX, INPUT, OUTER, Program
 from gemel.codegen.reductions import Reduction, State, joined
 from gemel.codegen.registers import splat
 from gemel.codegen.target import Target
 
 BLOCK = 48
+#: So many rows ahead are lines of memory asked for, where columns are reduced.
+AHEAD = 16
+#: Bytes of a line of memory.
+LINE = 64
 
 
 def emit(program: Program, target: Target) -> Module:
-    """The kernel of the schedules ``outer`` and ``inner``."""
+    """The kernel of the schedules ``outer`` and (of long rows, `turned`) ``inner``."""
     return Loops(program, target).build()
 
 
@@ -48,21 +53,29 @@ class Loops(Frame):
 
     def build(self) -> Module:
         """Prints the function; the module it is in."""
-        program, builder = self.program, self.builder
         bases = self.enter()
-        begin, end = self.begin, self.end
+        self.run(bases)
+        self.builder.ret(self.access.result())
+        return self.module
+
+    def run(self, bases: Bases) -> None:
+        """All loops, by the program's schedule."""
+        program = self.program
         if program.lanes != OUTER:
-            self._walk(0, program.outer, begin, end, bases, self._point_inner)
+            self._walk(0, program.outer, self.begin, self.end, bases, self._point_inner)
         elif any(operand.stride == ACROSS for operand in program.operands):
-            Panels(self).run(begin, end, bases)
-        elif program.outer == 1:
+            Panels(self).run(self.begin, self.end, bases)
+        else:
+            self.run_rows(bases)
+
+    def run_rows(self, bases: Bases) -> None:
+        """All loops, lanes along the last outer dimension."""
+        begin, end, last = self.begin, self.end, self.program.outer - 1
+        if last == 0:
             self._row(begin, end, bases)
         else:
-            last = self.extents[program.outer - 1]
-            body = lambda inside: self._row(i64(0), last, inside)  # noqa: E731
-            self._walk(0, program.outer - 1, begin, end, bases, body)
-        builder.ret(self.access.result())
-        return self.module
+            body = lambda inside: self._row(i64(0), self.extents[last], inside)  # noqa: E731
+            self._walk(0, last, begin, end, bases, body)
 
     # -- loops ------------------------------------------------------------------------------------
 
@@ -87,8 +100,10 @@ class Loops(Frame):
 
         self.each(begin, end, 1, turn)
 
-    def _mask(self, index: Value, stop: Value, lanes: int) -> Value:
-        """The lanes of a vector at `index` that lie before `stop`."""
+    def _mask(self, index: Value, stop: Value | None, lanes: int) -> Value | None:
+        """The lanes of a vector at `index` that lie before `stop`, which may be none."""
+        if stop is None:
+            return None
         return memory.first(self.builder, self.builder.sub(stop, index), lanes)
 
     def _along(
@@ -99,10 +114,13 @@ class Loops(Frame):
         carried: list[Value],
         body: Callable[[Value, int, int, Value | None, list[Value]], list[Value]],
         blocked: Callable[[Value, Value, Value, list[Value]], list[Value]] | None = None,
+        tail: int = 1,
     ) -> list[Value]:
-        """The loop along the vector: `body(index, copies, lanes, mask, carried)`.
+        """The loop along the vector: `body(index, copies, lanes, stop, carried)`, where `stop` is
+        what vectors end at that may reach beyond it.
 
-        `blocked(start, stop, step, carried)`, if given, runs the part of whole blocks itself.
+        `blocked(start, stop, step, carried)`, if given, runs the part of whole blocks itself; what
+        is left is done `tail` vectors at a time.
         """
         builder = self.builder
 
@@ -110,7 +128,8 @@ class Loops(Frame):
             return lambda index, held: body(index, count, lanes, None, held)
 
         def masked(index: Value, held: list[Value]) -> list[Value]:
-            return body(index, 1, self.lanes, self._mask(index, stop, self.lanes), held)
+            # If it is done once, masks are the same each time: they are computed before.
+            return body(middle if tail == copies else index, tail, self.lanes, stop, held)
 
         if self.lanes == 1:
             return self.loop(start, stop, i64(1), carried, call(1, 1))
@@ -124,7 +143,7 @@ class Loops(Frame):
         else:
             carried = self.loop(start, middle, i64(size), carried, call(copies, self.lanes))
         if self.masks:
-            return self.loop(middle, stop, i64(self.lanes), carried, masked)
+            return self.loop(middle, stop, i64(tail * self.lanes), carried, masked)
         if copies > 1:
             rest = builder.and_(builder.sub(stop, middle), i64(-self.lanes))
             end = builder.add(middle, rest)
@@ -141,11 +160,12 @@ class Loops(Frame):
         given = self.access.print(self.analysis.row(), site, self.fixed)
 
         def body(
-            index: Value, copies: int, lanes: int, mask: Value | None, carried: list[Value]
+            index: Value, copies: int, lanes: int, stop: Value | None, carried: list[Value]
         ) -> list[Value]:
             sites = []
             for copy in range(copies):
                 place = self.builder.add(index, i64(copy * lanes)) if copy else index
+                mask = self._mask(place, stop, lanes)
                 sites.append(Site(self.access, bases, place, lanes, mask))
             self._points_outer(sites, given)
             return []
@@ -178,10 +198,13 @@ class Loops(Frame):
         first = sites[0].bases
 
         def body(bases: Bases, flat: Value, carried: list[Value]) -> list[Value]:
+            self._ask_early(work, bases, sites)
             shared = self.access.print(work.uniform, Site(self.access, bases), self._shared(given))
             held = self._unflatten(carried, states)
-            results = []
-            for number, site in enumerate(sites):
+            results: list[State] = []
+            printed: list[tuple[Site, Values]] = []
+
+            def one(number: int, site: Site) -> None:
                 old = dict(zip(carrying, held[number * len(carrying) :], strict=False))
 
                 def scan(position: int, value: Value, old: dict[int, State] = old) -> Value:
@@ -193,12 +216,20 @@ class Loops(Frame):
                 place = Site(self.access, bases, site.index, lanes, site.mask, scan)
                 values = {**given[number], **{p: shared[p] for p in work.uniform if p in shared}}
                 found = self.access.print_pass(work, place, values)
+                printed.append((place, found))
                 for position in work.reductions:
                     state = self._state(position, found, flat, lanes, None, 0)
                     old[position] = self.reductions[position].step(
                         self.builder, old[position], state
                     )
-                results += [old[position] for position in carrying]
+                results.extend(old[position] for position in carrying)
+
+            with self.builder.taking_turns() as part:
+                for number, site in enumerate(sites):
+                    part()
+                    one(number, site)
+            for place, found in printed:
+                self.access.keep(work, place, found)
             return _flat(results)
 
         ends = self._inner_walk(
@@ -210,6 +241,24 @@ class Loops(Frame):
             for position in carrying:
                 found[position] = self.reductions[position].result(self.builder, next(finals))
             given[values_of] = found
+
+    def _ask_early(self, work: Pass, bases: Bases, sites: list[Site]) -> None:
+        """Asks for what is read some rows ahead, where rows are longer than what is read of each:
+        that no prefetcher of a processor foresees."""
+        builder, code = self.builder, self.program.code
+        read: set[Any] = {code[p].attribute for p in work.varying if code[p].name == "load"}
+        for number in sorted(read):
+            operand = self.program.operands[number]
+            if (operand.role, operand.stride, operand.varies) != (INPUT, CONTIGUOUS, True):
+                continue
+            stride = self.access.strides[number, self.program.rank - 1]
+            apart = max(1, LINE // (sites[0].lanes * operand.dtype.itemsize))
+            far = builder.icmp_signed(">", stride, i64(2 * len(sites) * sites[0].lanes))
+            with builder.if_then(far):
+                for site in sites[::apart]:
+                    ahead = builder.add(builder.mul(stride, i64(AHEAD)), site.index)
+                    place = memory.element(builder, bases[number], ahead, operand.dtype)
+                    self.prefetch(place, 2)
 
     def _shared(self, given: list[Values]) -> Values:
         """What scalars know: values that are the same in all lanes."""
@@ -354,14 +403,17 @@ class Loops(Frame):
         start = builder.mul(flat, extent)
 
         def body(
-            index: Value, now: int, lanes: int, mask: Value | None, held: list[Value]
+            index: Value, now: int, lanes: int, stop: Value | None, held: list[Value]
         ) -> list[Value]:
             current = self._unflatten(held, states + tail)
+            printed: list[tuple[Site, Values]] = []
 
             def one(copy: int) -> None:
                 place = builder.add(index, i64(copy * lanes)) if copy else index
+                mask = self._mask(place, stop, lanes)
                 site = Site(self.access, bases, place, lanes, mask)
                 found = self.access.print_pass(work, site, row)
+                printed.append((site, found))
                 where = builder.add(start, place)
                 slot = len(states) if tail and lanes == 1 else copy * count
                 for offset, position in enumerate(work.reductions):
@@ -374,13 +426,17 @@ class Loops(Frame):
                 for copy in range(now):
                     part()
                     one(copy)
+            for site, found in printed:
+                self.access.keep(work, site, found)
             return _flat(current)
 
         def blocked(begin: Value, end: Value, step: Value, held: list[Value]) -> list[Value]:
             turn = lambda index, inside: body(index, copies, self.lanes, None, inside)  # noqa: E731
             return self._blocks(begin, end, step, held, turn, work, states + tail, 1)
 
-        return self._along(i64(0), extent, copies, carried, body, blocked)
+        # Dear values wait for themselves: another one beside them costs nothing.
+        last = copies if count and copies == 2 else 1
+        return self._along(i64(0), extent, copies, carried, body, blocked, last)
 
 
 def _flat(states: list[State]) -> list[Value]:

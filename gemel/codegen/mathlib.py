@@ -34,7 +34,7 @@ from gemel.codegen.rounding import exact_product, power_of_two, scale
 from gemel.dtype import DType
 
 #: Adding and taking away this rounds to an integer, which the low bits then hold.
-_MAGIC = {dtypes.float32: 12582912.0, dtypes.float64: 6755399441055744.0}
+MAGIC = {dtypes.float32: 12582912.0, dtypes.float64: 6755399441055744.0}
 _MAGIC_BITS = {dtypes.float32: 0x4B400000, dtypes.float64: 0x4338000000000000}
 _WHOLE = {dtypes.float32: dtypes.int32, dtypes.float64: dtypes.int64}
 
@@ -57,19 +57,30 @@ def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
 
 def _nearest(x: Value) -> tuple[Value, Value]:
     """`x` rounded to an integer, as a floating value and as an integer; |x| < 2**22 or 2**51."""
-    return _unshifted(x + _MAGIC[x.dtype])
+    return _unshifted(x + MAGIC[x.dtype])
 
 
 def _unshifted(shifted: Value) -> tuple[Value, Value]:
     dtype = shifted.dtype
     bits = Lane(shifted.recorder).reinterpret(shifted, _WHOLE[dtype])
-    return shifted - _MAGIC[dtype], bits - _MAGIC_BITS[dtype]
+    return shifted - MAGIC[dtype], bits - _MAGIC_BITS[dtype]
+
+
+def scaled(xp: Lane, x: Value, shifted: Value) -> Value:
+    """x * 2**n, of n as `_reduce_exp` gives it."""
+    return scale(x, _unshifted(shifted)[1])
+
+
+def _scaled(x: Value, shifted: Value) -> Value:
+    """`scaled` as an instruction (mathlib's own), which some processors have."""
+    return x.recorder.append("scaled", x.dtype, (x, shifted))
 
 
 def _reduce_exp(x: Value, more: Value | None = None) -> tuple[Value, Value]:
-    """expm1(r) and n with x (+ more) = n ln 2 + r and |r| <= ln(2) / 2."""
+    """expm1(r) and n (plus what makes it whole) with x (+ more) = n ln 2 + r, |r| <= ln(2) / 2."""
     xp = Lane(x.recorder)
-    real, n = _unshifted(xp.multiply_add(x, _LOG2E, _MAGIC[x.dtype]))
+    shifted = xp.multiply_add(x, _LOG2E, MAGIC[x.dtype])
+    real = shifted - MAGIC[x.dtype]
     high, low = _LN2[x.dtype]
     if x.dtype is dtypes.float32:
         r = xp.multiply_add(real, -low, xp.multiply_add(real, -high, x))
@@ -78,7 +89,7 @@ def _reduce_exp(x: Value, more: Value | None = None) -> tuple[Value, Value]:
             (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2)
             + (1.6666665459e-1, 5.0000001201e-1),
         )
-        return xp.multiply_add(p, r * r, r), n
+        return xp.multiply_add(p, r * r, r), shifted
     first = x - real * high
     rest = real * low if more is None else real * low - more
     r = first - rest
@@ -87,19 +98,20 @@ def _reduce_exp(x: Value, more: Value | None = None) -> tuple[Value, Value]:
         (4.13813679705723846039e-08, -1.65339022054652515390e-06, 6.61375632143793436117e-05)
         + (-2.77777777770155933842e-03, 1.66666666666666019037e-01),
     )
-    return first - (rest - r * c / (2 - c)), n
+    return first - (rest - r * c / (2 - c)), shifted
 
 
 def _clamp(xp: Lane, x: Value, low: float, high: float) -> Value:
     """By comparison and choice: NaN stays."""
-    return xp.where(x > high, high, xp.where(x < low, low, x))
+    x = xp.where(x < low, low, x)
+    return xp.where(x > high, high, x)
 
 
 def exp(xp: Lane, x: Value) -> Value:
     """e**x; overflow gives inf, underflow subnormals and 0."""
     low, high = (-104.0, 89.0) if x.dtype is dtypes.float32 else (-746.0, 710.0)
     p, n = _reduce_exp(_clamp(xp, x, low, high))
-    return scale(p + 1, n)
+    return _scaled(p + 1, n)
 
 
 def expm1(xp: Lane, x: Value) -> Value:
@@ -107,7 +119,7 @@ def expm1(xp: Lane, x: Value) -> Value:
     low, high = (-30.0, 89.0) if x.dtype is dtypes.float32 else (-60.0, 710.0)
     p, n = _reduce_exp(_clamp(xp, x, low, high))
     # Half of 2**n (p + 1) - 1, since 2**n itself may be too large.
-    half = power_of_two(n - 1, x.dtype)
+    half = power_of_two(_unshifted(n)[1] - 1, x.dtype)
     return xp.where(x == 0, x, (half * p + (half - 0.5)) * 2)
 
 
@@ -233,7 +245,7 @@ def _erf_64(xp: Lane, x: Value) -> Value:
     small = x * polynomial(x * x, _ERF_SMALL)
     b = xp.where(a > 6, 6, a)
     p, n = _reduce_exp(-(b * b))
-    large = 1 - scale(p + 1, n) * polynomial((b - 2) / (b + 2), _ERF_LARGE)
+    large = 1 - _scaled(p + 1, n) * polynomial((b - 2) / (b + 2), _ERF_LARGE)
     return xp.where(a < 0.85, small, xp.copysign(large, x))
 
 
@@ -346,7 +358,7 @@ def _power_64(xp: Lane, a: Value, y: Value) -> Value:
     rest = rest + y * low
     clamped = _clamp(xp, product, -746.0, 710.0)
     p, n = _reduce_exp(clamped, xp.where(clamped == product, rest, 0))
-    return scale(p + 1, n)
+    return _scaled(p + 1, n)
 
 
 #: 2 / ln 2 as a float32 and what is left; log2((1 + s) / (1 - s)) / s - 2 / ln 2 by s**2, and
@@ -435,6 +447,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     **{name: globals()[name] for name in program.FUNCTIONS},
     "far_sine": far_sine,
     "power": power,
+    "scaled": scaled,
     "power_common": power_common,
     "power_short": power_short,
     **powers.FUNCTIONS,

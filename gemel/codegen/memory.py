@@ -198,6 +198,15 @@ def interleaved(builder: Builder, vectors: list[Value]) -> list[Value]:
     return found
 
 
+def side_by_side(builder: Builder, vectors: list[Value]) -> Value:
+    """Two, four, ... vectors as one."""
+    while len(vectors) > 1:
+        whole = shuffle_mask(tuple(range(2 * vectors[0].type.lanes)))
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [builder.shuffle_vector(a, b, whole) for a, b in pairs]
+    return vectors[0]
+
+
 def room(builder: Builder, dtype: DType, count: int) -> Value:
     """Memory of the call's own for `count` elements."""
     return builder.alloca(memory_type(dtype, 1), count, 64)

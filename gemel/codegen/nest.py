@@ -297,8 +297,12 @@ class Nest:
             interleaved.get(i, place_class(place, role, i, loops[vector], above))
             for i, (place, role, _, _) in enumerate(self.operands)
         ]
+        flat = along_inner and len(columns) == 1
         operands = tuple(
-            Operand(dtype, role, found, any(column[1][i] for column in columns))
+            Operand(
+                *(dtype, role, found, any(column[1][i] for column in columns)),
+                beside=stride_class(rows[-1][1][i]) if flat else BROADCAST,
+            )
             for i, ((_, role, dtype, _), found) in enumerate(
                 zip(self.operands, classes, strict=True)
             )

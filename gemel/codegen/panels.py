@@ -153,13 +153,13 @@ class Panels:
 
 
 def transposed(builder: Builder, rows: list[Value]) -> list[Value]:
-    """A square of vectors, transposed by exchanging ever larger blocks."""
-    lanes, distance = len(rows), 1
-    while distance < lanes:
+    """A square of vectors, or squares side by side, transposed by exchanging ever larger blocks."""
+    lanes, distance = rows[0].type.lanes, 1
+    while distance < len(rows):
         low = tuple(lanes + i - distance if i & distance else i for i in range(lanes))
         high = tuple(lanes + i if i & distance else i + distance for i in range(lanes))
         exchanged = list(rows)
-        for i in range(lanes):
+        for i in range(len(rows)):
             if not i & distance:
                 a, b = rows[i], rows[i + distance]
                 exchanged[i] = builder.shuffle_vector(a, b, shuffle_mask(low))

@@ -19,7 +19,8 @@ Schedules:
 
 =========================== ========================================================================
 OUTER, INNER                loops as they stand, vectors along the last outer or inner dimension;
-                            a call does a range of the first outer dimension
+                            a call does a range of the first outer dimension; short rows of INNER
+                            are turned (`turned`)
 gemm ROWSxCOLUMNS a:F b:F   tiles of a sum of products kept in registers (`contract_gemm`); F says
                             how an operand lies
 dot ROWSxCOLUMNSxUNROLL     the same for few rows, vectors along k (`contract_dot`)
@@ -61,6 +62,8 @@ class Operand(NamedTuple):
     dimension `panel[0]`, in groups of `panel[1]`: within one they lie side by side, and the stride
     is that from group to group. Of each line `together` elements along the last dimension lie side
     by side, whose stride is that to the next so many.
+    `beside` is the class along the last outer dimension, where the vector runs along the only inner
+    one: lanes may then lie along rows instead (`turned`).
     """
 
     dtype: DType
@@ -69,10 +72,12 @@ class Operand(NamedTuple):
     varies: bool = False
     panel: tuple[int, int] | None = None
     together: int = 1
+    beside: int = BROADCAST
 
     def __repr__(self) -> str:
         panel = "" if self.panel is None else " in panels {1} along {0}".format(*self.panel)
         panel += f" by {self.together}" if self.together > 1 else ""
+        panel += f" beside {self.beside}" if self.beside else ""
         return f"{self.role}:{self.dtype}:{self.stride}{'v' if self.varies else ''}{panel}"
 
 

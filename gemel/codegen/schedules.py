@@ -16,7 +16,7 @@ from gemel.errors import unknown_name
 #: The modules that have `emit(program, target)`, imported when something is compiled.
 EMITTERS = {
     "outer": "gemel.codegen.loops",
-    "inner": "gemel.codegen.loops",
+    "inner": "gemel.codegen.turned",
     "gemm": "gemel.codegen.contract_gemm",
     "dot": "gemel.codegen.contract_dot",
     "pack": "gemel.codegen.contract_pack",

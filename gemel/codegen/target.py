@@ -17,7 +17,8 @@ class Target(NamedTuple):
 
     `width` is the vector width in bytes; `cpu` and `features` are LLVM's names. `masks`: loads and
     stores under a mask are native for 4 and 8 byte elements; `small_masks`: also for smaller ones;
-    `rounds`: rounding to integers; `halves`: float16 conversion; `fma`: fused multiply-add.
+    `rounds`: rounding to integers; `halves`: float16 conversion; `fma`: fused multiply-add;
+    `scales`: multiplying by powers of two, in whole vectors.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Target(NamedTuple):
     rounds: bool = False
     halves: bool = False
     fma: bool = False
+    scales: bool = False
 
     def with_fours(self) -> Target:
         """The same with the instructions that multiply bytes in fours."""
@@ -83,6 +85,7 @@ TARGETS = {
         rounds=True,
         halves=True,
         fma=True,
+        scales=True,
     ),
     "avx2": Target(
         "avx2", 32, _X86, "x86-64-v3", _AVX2, masks=True, rounds=True, halves=True, fma=True

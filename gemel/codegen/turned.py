@@ -1,0 +1,232 @@
+"""Short rows that are reduced: lanes along the rows, many of them side by side.
+
+A kernel has both loops, those along its rows and these, and chooses by its extents.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.codegen import memory
+from gemel.codegen.access import Access, Bases, Site, Values
+from gemel.codegen.analysis import Analysis
+from gemel.codegen.assembly import Module, Value
+from gemel.codegen.frame import i64
+from gemel.codegen.loops import Loops
+from gemel.codegen.panels import transposed
+from gemel.codegen.program import (
+    ACROSS,
+    CONTIGUOUS,
+    INDEX,
+    INPUT,
+    OUTER,
+    OUTPUT,
+    STRIDED,
+    Operand,
+    Program,
+)
+from gemel.codegen.registers import shuffle_mask
+from gemel.codegen.target import Target
+from gemel.dtype import DType
+
+#: The longest row that is turned: of one that is walked along once, or several times.
+SHORT = (48, 96)
+
+
+def emit(program: Program, target: Target) -> Module:
+    """The kernel of the schedule ``inner``."""
+    return Either(program, target).build()
+
+
+class Either(Loops):
+    """Loops with lanes along the rows or across them: whichever pays for the extents given."""
+
+    def run(self, bases: Bases) -> None:
+        turned = Turned.of(self)
+        if turned is None:
+            super().run(bases)
+            return
+        with self.builder.if_else(turned.pays()) as (short, long):
+            with short:
+                turned.run_rows(bases)
+            with long:
+                super().run(bases)
+
+
+class Turned(Loops):
+    """Loops with lanes across the rows.
+
+    What lies along a row is turned in squares into panels, where a vector holds one place of all
+    rows, and what is written along a row is turned back. So nothing is done for places that a
+    row has not, nor across lanes.
+    """
+
+    def __init__(self, nest: Loops, program: Program) -> None:
+        super().__init__(program, nest.target)
+        self.module, self.builder = nest.module, nest.builder
+        self.access = Access(program, nest.target, nest.builder)
+        self.access.status, self.access.extra = nest.access.status, nest.access.extra
+        self.extents, self.fixed = nest.extents, nest.fixed
+        #: Rows of a panel, sides of a square, and the panels.
+        self.width = self._copies_outer() * self.lanes
+        self.side = min(4, self.lanes)
+        self.longest = SHORT[self.analysis.last > 0]
+        self.panels: dict[int, Value] = {}
+        self._stop = self.end
+        along = program.rank - 1
+        #: Panels of inputs that an output may have, too: it may be the same memory as any.
+        spare: dict[DType, list[Value]] = {}
+        for n, operand in enumerate(program.operands):
+            strides = {d: nest.access.strides.get((n, d)) for d in range(program.rank)}
+            if operand.varies:
+                plain = nest.program.operands[n].stride  # one that needs no run-time integer
+                strides[along] = strides[along] or i64(int(plain == CONTIGUOUS))
+            if operand.stride == ACROSS and n in nest._used():
+                strides[along] = i64(self.width)
+                others = spare.setdefault(operand.dtype, [])
+                if operand.role == OUTPUT and others:
+                    self.panels[n] = others.pop()
+                else:
+                    self.panels[n] = memory.room(
+                        self.builder, operand.dtype, self.longest * self.width
+                    )
+                    others += [self.panels[n]] * (operand.role == INPUT)
+            self.access.strides.update({(n, d): s for d, s in strides.items() if s})
+
+    @classmethod
+    def of(cls, nest: Loops) -> Turned | None:
+        """Such loops of the program of `nest`, whose beginning is written; None where there are
+        no rows."""
+        program = nest.program
+        names = {step.name for step in program.code}
+        if program.lanes == OUTER or program.inner > 1 or names & {"scan", "scatter_add"}:
+            return None
+        gathered = {s.attribute[0] for s in program.code if s.name == "gather"}  # type: ignore[index]
+        operands = tuple(
+            o._replace(stride=_crosswise(o, n in gathered)) for n, o in enumerate(program.operands)
+        )
+        if all(operand.stride != ACROSS for operand in operands):
+            return None
+        turned = program._replace(schedule=OUTER, operands=operands)
+        lanes = Analysis(turned).lanes(nest.target.width)
+        return cls(nest, turned) if 1 < lanes <= 16 else None
+
+    def pays(self) -> Value:
+        """Whether rows are short, and enough of them side by side."""
+        builder, (*_, rows, extent) = self.builder, self.extents
+        short = builder.icmp_signed("<=", extent, i64(self.longest))
+        return builder.and_(short, builder.icmp_signed(">=", rows, i64(self.lanes // 2)))
+
+    def _copies_outer(self) -> int:
+        return 2
+
+    def _row(self, start: Value, stop: Value, bases: Bases) -> None:
+        self._stop = stop
+        super()._row(start, stop, bases)
+
+    def _along(self, start: Value, stop: Value, copies: int, *others: Any, **more: Any) -> Any:
+        """All under masks, if there are any: they cost little here, and this is half the code."""
+        if not self.masks:
+            return super()._along(start, stop, copies, *others, **more)
+        carried, body = others
+        step = i64(copies * self.lanes)
+        turn = lambda index, held: body(index, copies, self.lanes, stop, held)  # noqa: E731
+        return self.loop(start, stop, step, carried, turn)
+
+    def _points_outer(self, sites: list[Site], row: Values) -> None:
+        index, bases, builder = sites[0].index, sites[0].bases, self.builder
+        most = i64(len(sites) * sites[0].lanes)
+        rows = builder.minimum(builder.sub(self._stop, index), most)
+        starts = self.advance(bases, self.program.outer - 1, index)
+        inside = list(bases)
+        for n, panel in self.panels.items():
+            dtype = self.program.operands[n].dtype
+            inside[n] = memory.element(builder, panel, builder.sub(i64(0), index), dtype)
+        for site in sites:
+            site.bases = inside
+        for role in (INPUT, OUTPUT):
+            for n in self.panels:
+                if self.program.operands[n].role == role:
+                    self._turn(n, starts[n], rows)
+            if role == INPUT:
+                super()._points_outer(sites, row)
+
+    def _turn(self, n: int, start: Value, rows: Value) -> None:
+        """Between the panel of an operand and so many of its rows, from `start` on."""
+        builder, extent = self.builder, self.extents[-1]
+        whole = builder.icmp_signed("==", builder.and_(rows, i64(self.lanes - 1)), i64(0))
+        wide = builder.icmp_signed(">=", extent, i64(self.side))
+        with builder.if_else(builder.and_(whole, wide)) as (squares, singly):
+            with singly:
+                self._singly(n, start, rows)
+            with squares:
+                last = builder.sub(extent, i64(self.side))
+
+                def square(row: Value, column: Value) -> None:
+                    left = builder.minimum(column, last)  # the last one overlaps another
+                    self._square(n, self._cell(n, start, row, left), self._inside(n, row, left))
+
+                self.each(
+                    *(0, rows, self.lanes),
+                    lambda row: self.each(0, extent, self.side, lambda left: square(row, left)),
+                )
+
+    def _cell(self, n: int, start: Value, row: Value, column: Value) -> Value:
+        """The address of a place in a row."""
+        offset = self.builder.mul(row, self.access.strides[n, self.program.outer - 1])
+        dtype = self.program.operands[n].dtype
+        return memory.element(self.builder, start, self.builder.add(offset, column), dtype)
+
+    def _inside(self, n: int, row: Value, column: Value) -> Value:
+        """The address of the same in the panel."""
+        offset = self.builder.add(self.builder.mul(column, i64(self.width)), row)
+        return memory.element(self.builder, self.panels[n], offset, self.program.operands[n].dtype)
+
+    def _singly(self, n: int, start: Value, rows: Value) -> None:
+        """One element after the other, of so many rows."""
+        operand = self.program.operands[n]
+
+        def one(row: Value, column: Value) -> None:
+            ends = self._cell(n, start, row, column), self._inside(n, row, column)
+            source, goal = ends if operand.role == INPUT else ends[::-1]
+            value = memory.load(self.builder, source, operand.dtype, 1)
+            memory.store(self.builder, value, goal, operand.dtype, 1)
+
+        self.each(
+            *(0, rows, 1),
+            lambda row: self.each(0, self.extents[-1], 1, lambda column: one(row, column)),
+        )
+
+    def _square(self, n: int, start: Value, goal: Value) -> None:
+        """Some places of as many rows as there are lanes: squares side by side."""
+        builder, side, operand = self.builder, self.side, self.program.operands[n]
+        dtype, stride = operand.dtype, self.access.strides[n, self.program.outer - 1]
+        parts = []
+        for _ in range(self.lanes // side):
+            parts += [
+                memory.element(builder, start, builder.mul(stride, i64(i)), dtype)
+                for i in range(side)
+            ]
+            start = memory.element(builder, start, builder.mul(stride, i64(side)), dtype)
+        lines = [memory.element(builder, goal, i64(i * self.width), dtype) for i in range(side)]
+        narrow, wide = (memory.memory_type(dtype, lanes) for lanes in (side, self.lanes))
+        size = dtype.itemsize
+        if operand.role == INPUT:
+            found = [builder.load(part, narrow, size) for part in parts]
+            rows = [memory.side_by_side(builder, found[i::side]) for i in range(side)]
+            for line, vector in zip(lines, transposed(builder, rows), strict=True):
+                builder.store(vector, line, size)
+            return
+        rows = transposed(builder, [builder.load(line, wide, size) for line in lines])
+        for number, part in enumerate(parts):
+            first = number // side * side
+            which = shuffle_mask(tuple(range(first, first + side)))
+            row = rows[number % side]
+            builder.store(builder.shuffle_vector(row, row, which), part, size)
+
+
+def _crosswise(operand: Operand, gathered: bool) -> int:
+    """The class of an operand along the rows' own loop."""
+    if operand.beside != STRIDED or operand.role == INDEX:
+        return operand.beside
+    return ACROSS if operand.stride == CONTIGUOUS and operand.varies and not gathered else STRIDED
