@@ -12,10 +12,11 @@ from gemel.errors import DTypeError
 from gemel.ir.declare import composite
 from gemel.ops.elementwise import add, cast, copy, full
 from gemel.ops.linalg import matmul, wide_matmul
+from gemel.ops.phases import phases, spaced
 from gemel.ops.reduction import sum
 from gemel.ops.rounds import repeated
 from gemel.ops.shape import reshape, stack, swapaxes, transpose
-from gemel.ops.windows import Moves, added, apart, bordered, taking_turns, windows, within
+from gemel.ops.windows import Moves, added, bordered, windows, within
 from gemel.ops.winograd import (
     ALWAYS,
     KERNEL,
@@ -171,13 +172,13 @@ class Movement(NamedTuple):
     def grown(self, y: Any, weight: Any, space: tuple[int, ...]) -> Any:
         """Its transpose: each element becomes a window of an image of the size `space`."""
         if self.is_of_points:
-            return self.spaced(y, weight, space)
+            return spaced(self, y, weight, space)
         if self.moves.stride == self.moves.ones and min(self.rest) >= 0:
             how = self.backwards
             if how.in_tiles(weight, y, turned=True) or not self.gives_few(y, weight):
                 return how.times(weight, y, turned=True)
         if self.in_phases(y, weight):
-            return self.phases(y, weight, space)
+            return phases(self, y, weight, space)
         settings = {"pad": self.pad, "groups": self.groups, "wide": self.wide}
         settings["space"] = tuple(space)
         return summed_windows(y, weight, **self.moves._asdict(), **settings)
@@ -187,15 +188,6 @@ class Movement(NamedTuple):
         """Whether windows are single elements, of the image itself, some steps apart."""
         alone = self.moves.kernel == self.moves.ones != self.moves.stride
         return alone and not any(self.pad)
-
-    def spaced(self, y: Any, weight: Any, space: tuple[int, ...]) -> Any:
-        """`grown` where windows are single elements: a product, and zeros between its elements."""
-        still = self.moves._replace(stride=self.moves.ones)
-        found = self._replace(moves=still).times(weight, y, turned=True)
-        whole = space[-1] // self.moves.stride[-1]
-        parts = [found[..., :whole], found[..., whole:]]
-        parts = [part for part in parts if not part.shape[-1] == 0]
-        return apart(*parts, steps=self.moves.stride, shape=tuple(space))
 
     def gives_few(self, y: Any, weight: Any) -> bool:
         """Whether `grown`, by steps of one, gives so few channels that a product with windows
@@ -262,36 +254,6 @@ class Movement(NamedTuple):
     def backwards(self) -> Movement:
         """Where each step is one: the convolution that undoes what this one does in shape."""
         return self._replace(pad=self.rest)
-
-    def phases(self, y: Any, weight: Any, space: tuple[int, ...]) -> Any:
-        """`grown`, by steps of more than one: each part of the image that lies a step apart has
-        every so many weights to it, and is the result of a convolution by steps of one.
-        """
-        kernel, stride = self.moves.kernel, self.moves.stride
-        most = tuple(-(-k // s) for k, s in zip(kernel, stride, strict=True))
-        counts = tuple(-(-n // s) for n, s in zip(space, stride, strict=True))
-        # Beyond the padding, so many of y's places come before an image's first element.
-        ends = (((n * s + p - 1) // s) for n, s, p in zip(counts, stride, self.pad, strict=True))
-        after = (end + 1 - n for end, n in zip(ends, y.shape[2:], strict=True))
-        wide = bordered(y, [k - 1 for k in most], tuple(after))
-        parts = {}
-        for phase in itertools.product(*map(range, stride)):
-            first = tuple(r + p for r, p in zip(phase, self.pad, strict=True))
-            own = (slice(a % s, None, s) for a, s in zip(first, stride, strict=True))
-            key = (..., *own)
-            weights = weight[key]
-            lengths = tuple(map(int, weights.shape[2:]))
-            if 0 in lengths:
-                shape = (y.shape[0], self.groups * weight.shape[1], *counts)
-                parts[phase] = full(0, shape=shape, dtype=promote(y.dtype, weight.dtype).name)
-                continue
-            still = Moves(lengths, *[self.moves.ones] * 2)
-            how = Movement(still, (0,) * len(phase), self.groups, wide=self.wide)
-            spans = zip(first, stride, most, lengths, strict=True)
-            start = tuple(a // s + m - k for a, s, m, k in spans)
-            part = within(wide, start, still.reach(counts))
-            parts[phase] = how.times(weights, part, turned=True)
-        return within(taking_turns(parts, stride), (0,) * len(stride), space)
 
     def turned(self, weight: Any) -> Any:
         """The weights as ([groups], channels in / groups, channels out / groups * kernel)."""

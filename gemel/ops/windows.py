@@ -175,7 +175,8 @@ def apart(*parts: Any, steps: Any, shape: Any) -> Any:
     np, axes = numpy(), len(steps)
     x = np.concatenate(parts, axis=-1)
     found = np.zeros((*x.shape[: x.ndim - axes], *shape), x.dtype)
-    found[(..., *(slice(None, None, s) for s in steps))] = x
+    key = (..., *(slice(None, None, s) for s in steps))
+    found[key] = x
     return found
 
 
@@ -223,7 +224,8 @@ def every(layout: Layout, axis: int, start: int, step: int) -> Layout:
 
 @apart.holomorphic
 def _(g: Any, y: Any, *parts: Any, steps: Any, shape: Any) -> Any:
-    seen = g[(..., *(slice(None, None, s) for s in steps))]
+    key = (..., *(slice(None, None, s) for s in steps))
+    seen = g[key]
     whole = parts[0].shape[-1]
     found = [seen[..., :whole], seen[..., whole:]]
     return found[: len(parts)]
