@@ -191,13 +191,15 @@ class Movement(NamedTuple):
 
     def gives_few(self, y: Any, weight: Any) -> bool:
         """Whether `grown`, by steps of one, gives so few channels that a product with windows
-        would have few rows for the elements of each: reckoned as in `in_phases`.
+        would have few rows for the elements of each: by sizes and dtypes only.
+
+        Reckoned as in `in_phases`; it has to pay by two fifths.
         """
         plain = y.dtype is weight.dtype is y.dtype.compute and self.groups == 1
-        each, (given, taken) = product(self.moves.kernel), weight.shape[:2]
+        (given, taken), each = weight.shape[:2], product(self.moves.kernel)
         if not plain or each == 1:
             return False
-        return bool((given * max(taken, ROWS) - taken * MOVED) > given * taken)
+        return bool(given * max(taken, ROWS) * 5 > taken * (given + MOVED) * 7)
 
     def in_phases(self, y: Any, weight: Any) -> bool:
         """Whether `grown`, by steps of more than one, goes by `phases`: by sizes and dtypes only.
@@ -220,7 +222,7 @@ class Movement(NamedTuple):
         """What each element of y is in the windows of its transpose: (N, C, *kernel, *places)."""
         groups, axes = len(self.split), len(self.pad)
         rows, matrix = self.rows(y), swapaxes(self.matrix(weight), -1, -2)
-        if matrix.shape[-2] <= FEW and not few(rows.shape[-1], y.shape[0], axes):
+        if matrix.shape[-2] <= READ and not few(rows.shape[-1], y.shape[0], axes):
             found = self.product(matrix, rows)
             lead = (y.shape[0], weight.shape[1] * self.groups)
             return reshape(found, shape=(*lead, *self.moves.kernel, *y.shape[2:]))
@@ -474,8 +476,8 @@ def few(places: Any, images: Any, axes: int) -> bool:
 
 #: Up to so many places of a kernel are written out.
 PLACES = 25
-#: A filter's weights that may be a product's rows.
-FEW = 16
+#: A filter's weights that may be a product's rows; rows for which columns are read where they lie.
+FEW, READ = 16, 32
 #: The places of one image that are a product's columns by themselves.
 SMALL = 256
 #: Of how many windows an element may be for these to be written out; and bytes of windows that the
