@@ -50,6 +50,37 @@ def test_convolution(options: Any) -> None:
     check(call, slow, inputs, "float64" if len(space) == 2 else "float32")
 
 
+#: Images, channels, filters, space, kernel, stride, pad: of few channels, or by steps so long that
+#: gradients are put together of phases; sizes that are whole numbers of steps, and others.
+GRADIENTS = [
+    (2, 1, 12, (7, 9), (3, 3), (1, 1), (1, 1)),
+    (1, 2, 30, (6, 20), (5, 3), (1, 1), (0, 0)),
+    (2, 1, 20, (20, 18), (3, 3), (1, 1), (1, 0)),
+    (3, 3, 24, (5, 6), (2, 2), (3, 3), (1, 0)),
+    (3, 3, 40, (5, 6), (1, 1), (2, 2), (0, 0)),
+    (2, 5, 4, (6, 7), (1, 1), (2, 3), (0, 0)),
+    (2, 5, 4, (4, 2), (1, 1), (1, 3), (0, 0)),
+    (2, 5, 4, (6, 8), (3, 3), (2, 2), (1, 1)),
+    (2, 5, 4, (7, 8), (5, 4), (2, 3), (4, 1)),
+]
+
+
+@pytest.mark.parametrize("options", GRADIENTS, ids=str)
+def test_gradients_of_a_convolution(options: Any) -> None:
+    images, channels, filters, space, kernel, stride, pad = options
+    x, weight = drawn(images, channels, *space), drawn(filters, channels, *kernel, seed=1)
+
+    def call(*arrays: Any) -> Any:
+        return npx.convolution(
+            *arrays, kernel=kernel, stride=stride, pad=pad, num_filter=filters, no_bias=True
+        )
+
+    def slow(x: Array, weight: Array) -> Array:
+        return reference.convolution(x, weight, None, stride, (1, 1), pad, 1)
+
+    check(call, slow, [x, weight], "float32")
+
+
 #: Places, kernel, stride, dilate, pad, adj, groups, bias.
 DECONVOLUTIONS = [
     ((4,), (3,), (2,), (1,), (1,), (1,), 1, True),

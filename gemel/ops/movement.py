@@ -12,10 +12,11 @@ from gemel.errors import DTypeError
 from gemel.ir.declare import composite
 from gemel.ops.elementwise import add, cast, copy, full
 from gemel.ops.linalg import matmul, wide_matmul
+from gemel.ops.phases import phases, spaced
 from gemel.ops.reduction import sum
 from gemel.ops.rounds import repeated
 from gemel.ops.shape import reshape, stack, swapaxes, transpose
-from gemel.ops.windows import Moves, added, bordered, taking_turns, windows, within
+from gemel.ops.windows import Moves, added, bordered, windows, within
 from gemel.ops.winograd import (
     ALWAYS,
     KERNEL,
@@ -170,13 +171,35 @@ class Movement(NamedTuple):
 
     def grown(self, y: Any, weight: Any, space: tuple[int, ...]) -> Any:
         """Its transpose: each element becomes a window of an image of the size `space`."""
+        if self.is_of_points:
+            return spaced(self, y, weight, space)
         if self.moves.stride == self.moves.ones and min(self.rest) >= 0:
-            return self.backwards.times(weight, y, turned=True)
+            how = self.backwards
+            if how.in_tiles(weight, y, turned=True) or not self.gives_few(y, weight):
+                return how.times(weight, y, turned=True)
         if self.in_phases(y, weight):
-            return self.phases(y, weight, space)
+            return phases(self, y, weight, space)
         settings = {"pad": self.pad, "groups": self.groups, "wide": self.wide}
         settings["space"] = tuple(space)
         return summed_windows(y, weight, **self.moves._asdict(), **settings)
+
+    @property
+    def is_of_points(self) -> bool:
+        """Whether windows are single elements, of the image itself, some steps apart."""
+        alone = self.moves.kernel == self.moves.ones != self.moves.stride
+        return alone and not any(self.pad)
+
+    def gives_few(self, y: Any, weight: Any) -> bool:
+        """Whether `grown`, by steps of one, gives so few channels that a product with windows
+        would have few rows for the elements of each: by sizes and dtypes only.
+
+        Reckoned as in `in_phases`; it has to pay by two fifths.
+        """
+        plain = y.dtype is weight.dtype is y.dtype.compute and self.groups == 1
+        (given, taken), each = weight.shape[:2], product(self.moves.kernel)
+        if not plain or each == 1:
+            return False
+        return bool(given * max(taken, ROWS) * 5 > taken * (given + MOVED) * 7)
 
     def in_phases(self, y: Any, weight: Any) -> bool:
         """Whether `grown`, by steps of more than one, goes by `phases`: by sizes and dtypes only.
@@ -198,10 +221,14 @@ class Movement(NamedTuple):
     def windows_of(self, y: Any, weight: Any) -> Any:
         """What each element of y is in the windows of its transpose: (N, C, *kernel, *places)."""
         groups, axes = len(self.split), len(self.pad)
-        rows = self.rows(y)
+        rows, matrix = self.rows(y), swapaxes(self.matrix(weight), -1, -2)
+        if matrix.shape[-2] <= READ and not few(rows.shape[-1], y.shape[0], axes):
+            found = self.product(matrix, rows)
+            lead = (y.shape[0], weight.shape[1] * self.groups)
+            return reshape(found, shape=(*lead, *self.moves.kernel, *y.shape[2:]))
         rows = transpose(rows, axes=(*range(1, groups + 2), 0, groups + 2))
         rows = reshape(rows, shape=(*rows.shape[:-2], rows.shape[-2] * rows.shape[-1]))
-        found = self.product(swapaxes(self.matrix(weight), -1, -2), rows)
+        found = self.product(matrix, rows)
         lead = (weight.shape[1] * self.groups, *self.moves.kernel)
         found = reshape(found, shape=(*lead, y.shape[0], *y.shape[2:]))
         last = len(lead)
@@ -230,34 +257,6 @@ class Movement(NamedTuple):
         """Where each step is one: the convolution that undoes what this one does in shape."""
         return self._replace(pad=self.rest)
 
-    def phases(self, y: Any, weight: Any, space: tuple[int, ...]) -> Any:
-        """`grown`, by steps of more than one: each part of the image that lies a step apart has
-        every so many weights to it, and is the result of a convolution by steps of one.
-        """
-        kernel, stride = self.moves.kernel, self.moves.stride
-        most = tuple(-(-k // s) for k, s in zip(kernel, stride, strict=True))
-        spans = zip(self.pad, space, stride, strict=True)
-        counts = tuple(-(-(p + n) // s) for p, n, s in spans)
-        after = (q - n for q, n in zip(counts, y.shape[2:], strict=True))
-        wide = bordered(y, [k - 1 for k in most], tuple(after))
-        parts = {}
-        for phase in itertools.product(*map(range, stride)):
-            own = (slice(r, None, s) for r, s in zip(phase, stride, strict=True))
-            key = (..., *own)
-            weights = weight[key]
-            lengths = tuple(map(int, weights.shape[2:]))
-            if 0 in lengths:
-                shape = (y.shape[0], self.groups * weight.shape[1], *counts)
-                parts[phase] = full(0, shape=shape, dtype=promote(y.dtype, weight.dtype).name)
-                continue
-            still = Moves(lengths, *[self.moves.ones] * 2)
-            how = Movement(still, (0,) * len(phase), self.groups, wide=self.wide)
-            start = tuple(m - k for m, k in zip(most, lengths, strict=True))
-            rest = tuple(n - a for n, a in zip(wide.shape[2:], start, strict=True))
-            part = within(wide, start, rest)
-            parts[phase] = how.times(weights, part, turned=True)
-        return within(taking_turns(parts, stride), self.pad, space)
-
     def turned(self, weight: Any) -> Any:
         """The weights as ([groups], channels in / groups, channels out / groups * kernel)."""
         inside, outside = weight.shape[1], weight.shape[0] // self.groups
@@ -285,13 +284,27 @@ class Movement(NamedTuple):
         """`weights`, of all images at once."""
         rows = self.rows(y)
         together = rows.shape[-2] > rows.shape[-1]
-        columns = self.places(x, together)
-        if not together:
-            return reshape(sum(matmul(rows, columns), axis=0), shape=shape)
-        last = len(rows.shape) - 1
-        rows = transpose(rows, axes=(*range(1, last), 0, last))
-        rows = reshape(rows, shape=(*rows.shape[:-2], rows.shape[-2] * rows.shape[-1]))
-        return reshape(matmul(rows, columns), shape=shape)
+        few = self.are_few(x, shape)
+        columns = self.columns(x, together) if few else self.places(x, together)
+        if together:
+            last = len(rows.shape) - 1
+            rows = transpose(rows, axes=(*range(1, last), 0, last))
+            rows = reshape(rows, shape=(*rows.shape[:-2], rows.shape[-2] * rows.shape[-1]))
+        found = matmul(columns, swapaxes(rows, -1, -2)) if few else matmul(rows, columns)
+        found = found if together else sum(found, axis=0)
+        if few:
+            first = len(self.split)
+            found = reshape(found, shape=(*self.split, *shape[1:], shape[0] // self.groups))
+            last = len(found.shape) - 1
+            found = transpose(found, axes=(*range(first), last, *range(first, last)))
+        return reshape(found, shape=shape)
+
+    def are_few(self, x: Any, shape: Any) -> bool:
+        """Whether a filter has fewer weights than there are filters, and few: these are then the
+        product's rows, so that what is long is read where it lies.
+        """
+        each = product(shape[1:])
+        return bool(each <= FEW and each * self.groups < shape[0])
 
     def places(self, x: Any, together: bool) -> Any:
         """The windows of x as (N, [groups], places, C / groups * kernel); with all images
@@ -463,6 +476,8 @@ def few(places: Any, images: Any, axes: int) -> bool:
 
 #: Up to so many places of a kernel are written out.
 PLACES = 25
+#: A filter's weights that may be a product's rows; rows for which columns are read where they lie.
+FEW, READ = 16, 32
 #: The places of one image that are a product's columns by themselves.
 SMALL = 256
 #: Of how many windows an element may be for these to be written out; and bytes of windows that the

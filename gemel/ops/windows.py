@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 from gemel.dtype import DType, as_dtype
@@ -165,6 +167,71 @@ def _(g: Any, y: Any, *parts: Any, steps: Any) -> Any:
 
 
 @op()
+def apart(*parts: Any, steps: Any, shape: Any) -> Any:
+    """Zeros in last axes of the given shape, with an array's elements every so many steps.
+
+    The array's last axis may be cut in two: as many elements as steps fit in whole, and the rest.
+    """
+    np, axes = numpy(), len(steps)
+    x = np.concatenate(parts, axis=-1)
+    found = np.zeros((*x.shape[: x.ndim - axes], *shape), x.dtype)
+    key = (..., *(slice(None, None, s) for s in steps))
+    found[key] = x
+    return found
+
+
+@apart.spec
+def _(*parts: Spec, steps: Any, shape: Any) -> Spec:
+    x, lead = parts[0], parts[0].ndim - len(steps)
+    counts = [-(-n // s) for n, s in zip(extents("apart", shape), steps, strict=True)]
+    total = reduce(add, (part.shape[-1] for part in parts))
+    if not same_shape((*x.shape[lead:-1], total), tuple(counts)):
+        raise ShapeError(f"apart: {list(parts)} are not the {counts} elements {steps} apart")
+    return Spec((*x.shape[:lead], *shape), x.dtype)
+
+
+@apart.pieces
+def _(layout: Layout, *parts: Spec, steps: Any, shape: Any) -> Iterator[tuple[Layout, Any]]:
+    """Elements and the zeros after them take turns in rows; other rows are zeros."""
+    lead, (*others, step) = len(layout.shape) - len(steps), steps
+
+    def lines(layout: Layout, phase: Any) -> Layout:
+        for axis, (r, s) in enumerate(zip(phase, others, strict=True), start=lead):
+            layout = every(layout, axis, r, s)
+        return layout
+
+    rows = lines(layout, [0] * len(others))
+    whole = shape[-1] // step * step
+    sides = (0, whole), (whole, shape[-1] - whole)
+    for number, (start, length) in enumerate(each for each in sides if not each[1] == 0):
+        side = narrowed(rows, len(layout.shape) - 1, start, length)
+        for r in range(step if start == 0 and whole else int(length)):
+            part = every(side, len(layout.shape) - 1, r, step)
+            yield part, 0.0 if r else number
+    for phase in itertools.product(*map(range, others)):
+        if any(phase):
+            yield lines(layout, phase), 0.0
+
+
+def every(layout: Layout, axis: int, start: int, step: int) -> Layout:
+    """Every so many of an axis's elements, from one on."""
+    shape, strides = list(layout.shape), list(layout.strides)
+    offset = layout.offset + strides[axis] * start
+    shape[axis] = -((start - shape[axis]) // step)
+    strides[axis] = strides[axis] * step
+    return Layout(tuple(shape), tuple(strides), offset)
+
+
+@apart.holomorphic
+def _(g: Any, y: Any, *parts: Any, steps: Any, shape: Any) -> Any:
+    key = (..., *(slice(None, None, s) for s in steps))
+    seen = g[key]
+    whole = parts[0].shape[-1]
+    found = [seen[..., :whole], seen[..., whole:]]
+    return found[: len(parts)]
+
+
+@op()
 def fold(x: Any, *, kernel: Any, stride: Any, dilate: Any, shape: Any) -> Any:
     """The elements of windows added where they lie, in last axes of the given shape.
 
@@ -291,4 +358,4 @@ def within(x: Any, start: Any, shape: Any) -> Any:
     return basic_index(x, key=tuple(key))
 
 
-__all__ = ["Moves", "added", "bordered", "taking_turns", "windows", "within"]
+__all__ = ["Moves", "added", "apart", "bordered", "taking_turns", "windows", "within"]
