@@ -264,7 +264,6 @@ def npi_pad(
 
 @written("pad")
 def _(array: Any, pad_width: Any, mode: Any, constant_values: Any, **_: Any) -> Written | None:
-    count = len(array.shape)
     pairs = per_side("pad", "pad_width", pad_width, len(array.shape))
     if mode not in ("constant", "edge", "reflect") or not isinstance(constant_values, (int, float)):
         return None
