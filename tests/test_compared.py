@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 import gemel
 from gemel import autograd, gluon, np, npx
-from gemel.errors import ArrayIndexError, ShapeError
+from gemel.errors import ArrayIndexError, DTypeError, ShapeError
 
 
 @pytest.fixture
@@ -109,6 +110,16 @@ def test_there_is_no_condition_of_nothing() -> None:
         np.linalg.cond(np.zeros((0, 0)))
 
 
+@pytest.mark.parametrize("name", ["inv", "cholesky", "det", "eigh", "solve"])
+@pytest.mark.parametrize("shape", [(2, 3), (3,)])
+def test_matrices_that_are_none(name: str, shape: tuple[int, ...]) -> None:
+    others = (np.ones(2),) if name == "solve" else ()
+    with pytest.raises(numpy.linalg.LinAlgError) as caught:
+        getattr(np.linalg, name)(np.ones(shape), *others)
+    assert isinstance(caught.value, ShapeError)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
 def test_powers_of_matrices_are_whole() -> None:
     with pytest.raises(TypeError, match=r"matrix_power: n 1.5"):
         np.linalg.matrix_power(np.eye(2), 1.5)
@@ -151,6 +162,24 @@ def test_what_is_shown_where_float64_is_the_default() -> None:
 def test_large_integers_do_not_wrap() -> None:
     assert np.array([1, 2**63]).tolist() == [1, 2**63]
     assert np.array([1, 2**62]).dtype == "int64"
+
+
+# --- messages -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: ~np.ones((5, 7)), r"invert: float32\[5, 7\]"),
+        (lambda: -(np.ones((5, 7)) > 0), r"negative: bool\[5, 7\]"),
+        (lambda: np.ones((4, 5, 6)) << 1, r"left_shift: float32\[4, 5, 6\]"),
+        (lambda: np.ones((5, 7)) & np.ones((5, 1)), r"float32\[5, 7\] and float32\[5, 1\]"),
+        (lambda: np.subtract(np.ones(3) > 0, np.ones(3) > 0), r"bool\[3\] and bool\[3\]"),
+    ],
+)
+def test_errors_of_dtypes_name_the_shapes_given(call: Callable[[], Any], says: str) -> None:
+    with pytest.raises(DTypeError, match=says):
+        call()
 
 
 # --- programs in files ----------------------------------------------------------------------
