@@ -54,7 +54,7 @@ def test_differences_with_numbers_at_the_ends(row: Any, before: Any, after: Any)
     axis=st.sampled_from([None, 0, 1, -1]),
     mode=st.sampled_from(["wrap", "clip"]),
 )
-def test_positions_that_are_clipped_or_wrapped(index: Any, axis: Any, mode: str) -> None:
+def test_positions_that_are_clipped_or_wrapped(index: Any, axis: Any, mode: Any) -> None:
     x = numpy.arange(12.0).reshape(3, 4)
     positions = numpy.array(index, dtype="int64")
     expected = numpy.take(x, positions, axis=axis, mode=mode)
@@ -121,8 +121,9 @@ def test_matrices_that_are_none(name: str, shape: tuple[int, ...]) -> None:
 
 
 def test_powers_of_matrices_are_whole() -> None:
+    half: Any = 1.5
     with pytest.raises(TypeError, match=r"matrix_power: n 1.5"):
-        np.linalg.matrix_power(np.eye(2), 1.5)
+        np.linalg.matrix_power(np.eye(2), half)
     assert np.linalg.matrix_power(np.eye(2) * 2, numpy.int64(3)).tolist() == [[8, 0], [0, 8]]
 
 
