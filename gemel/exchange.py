@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.device import CPUS, Device, as_device
-from gemel.dtype import bool_, complex64, float32, int64
+from gemel.dtype import bool_, default_float, int64
 from gemel.errors import TraceError
 from gemel.ir.op import numpy
 from gemel.ir.public import function
@@ -14,8 +14,6 @@ from gemel.ir.trace import current_trace
 
 #: DLPack's number of the CPU.
 DLPACK_CPU = (1, 0)
-#: The dtypes creation gives by itself, which are not named where elements show them.
-IMPLIED = (float32, int64, bool_, complex64)
 
 
 class Exchange:
@@ -202,7 +200,8 @@ def shown(
     notes = []
     if x.size > options["threshold"] or not x.size and x.shape != (0,):
         notes.append(f"shape={x.shape}")
-    if x.dtype not in IMPLIED or not x.size:
+    floats = default_float()  # what creation gives by itself is not named where elements show it
+    if x.dtype not in (floats, floats.complex, int64, bool_) or not x.size:
         notes.append(f"dtype={x.dtype}")
     if x.device.code != 0:
         notes.append(f"device={x.device}")

@@ -26,7 +26,7 @@ from gemel.dtype import (
     keeps_kind,
     uint64,
 )
-from gemel.errors import ArgumentError, DTypeError, ShapeError
+from gemel.errors import ArgumentError, ArrayIndexError, DTypeError, ShapeError
 from gemel.exchange import Exchange, from_dlpack
 from gemel.extent import NUMBER, WHOLE, Dim
 from gemel.function import Transfer
@@ -432,6 +432,11 @@ def index_item(item: Any, x: Any) -> Any:
     if isinstance(item, (ndarray, Entry)):
         floating = item.dtype.is_floating and MANNERS["floating positions"]
         return item.astype(int64) if floating else item
+    if isinstance(item, (str, bytes)):
+        raise ArrayIndexError(
+            f"index: {item!r} is no index of an array; those are whole numbers, slices, ..., None, "
+            "and arrays of integers or bools"
+        )
     device = getattr(x, "device", None)
     if isinstance(item, bool) or getattr(item, "dtype", None) == "bool":
         return array_like(item, None, device)

@@ -123,7 +123,10 @@ class Elementwise(Op):
         specs = operand_specs(rank, operands)
         if has_complex(specs) and not self.moves:
             return None
-        dtypes = self.types(specs, self.complete(parameters))[1]
+        try:
+            dtypes = self.types(specs, self.complete(parameters))[1]
+        except DTypeError:  # is raised again where the arrays' own shapes are known
+            return None
         stored = [DTYPES[code] for code in target[:1]]
         if not self.kernel_for(specs, [Spec((), dtype) for dtype in (*stored, *dtypes)]):
             return None

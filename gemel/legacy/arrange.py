@@ -6,6 +6,7 @@ from typing import Any
 
 from gemel import np, npx
 from gemel.legacy.declare import Written, legacy, same, written
+from gemel.ops.padding import per_side
 
 
 def codes(shape: Any, target: Any, reverse: bool = False) -> tuple[Any, ...]:
@@ -263,11 +264,7 @@ def npi_pad(
 
 @written("pad")
 def _(array: Any, pad_width: Any, mode: Any, constant_values: Any, **_: Any) -> Written | None:
-    count = len(array.shape)
-    if isinstance(pad_width, int):
-        pad_width = ((pad_width,) * 2,) * count
-    pairs = tuple((p, p) if isinstance(p, int) else tuple(p) for p in pad_width)
-    pairs = pairs * count if len(pairs) == 1 else pairs
+    pairs = per_side("pad", "pad_width", pad_width, len(array.shape))
     if mode not in ("constant", "edge", "reflect") or not isinstance(constant_values, (int, float)):
         return None
     settings: dict[str, Any] = {"pad_width": pairs, "mode": mode}

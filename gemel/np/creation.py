@@ -17,6 +17,7 @@ from gemel.dtype import (
     int64,
     is_large,
     promote,
+    uint64,
 )
 from gemel.errors import ArgumentError, ShapeError
 from gemel.extent import NUMBER, WHOLE
@@ -66,7 +67,9 @@ def array(
     made = array_like(object, dtype, place)
     if dtype is None and MANNERS["floating positions"] and isinstance(object, (list, tuple)):
         kind = made.dtype.kind  # lists of others' numbers and arrays are as those of Python's
-        dtype = MANNERS["floats" if kind == "f" else "integers"] if kind in "iuf" else None
+        wide = made.dtype is uint64 and MANNERS["integers"] is int64  # which would wrap
+        named = kind in "iuf" and not wide
+        dtype = MANNERS["floats" if kind == "f" else "integers"] if named else None
     return made if dtype is None else made.astype(dtype, copy=False)
 
 

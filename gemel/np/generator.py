@@ -19,6 +19,7 @@ from gemel.ops import choices
 from gemel.ops.elementwise import add, copy
 from gemel.ops.random import drawing_from
 from gemel.ops.shape import operand
+from gemel.spec import whole
 
 #: What makes the seeds of a generator's children others than its numbers.
 SPAWNED = 0x0C41_1D5E_0C41_1D5E
@@ -254,7 +255,7 @@ def default_rng(seed: Any = None) -> Generator:
         return Generator(seed)
     if seed is None:
         seed = int.from_bytes(os.urandom(8), "little")
-    number = int(seed)
+    number = whole("default_rng", "the seed", seed)
     if number < 0:
         raise ArgumentError(f"default_rng: the seed {number} must not be negative")
     low, high = words(number & (2**64 - 1), number >> 64)

@@ -69,7 +69,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     several = (
         isinstance(condlist, (list, tuple))
         and condlist
-        and getattr(condlist[0], "ndim", isinstance(condlist[0], (list, tuple)))
+        and (not x.ndim or getattr(condlist[0], "ndim", isinstance(condlist[0], (list, tuple))))
     )
     conditions = [operand(each) for each in (condlist if several else [condlist])]
     functions = list(funclist)

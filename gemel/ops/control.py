@@ -133,7 +133,7 @@ def cond(
         return whole(condition, then_func, else_func, arguments)
     entries = listed(arguments)
     stand_ins = tuple(placeholder(entry.spec, entry.node.name) for entry in entries)
-    sides = [_record(function, stand_ins) for function in (then_func, else_func)]
+    sides = _recorded((then_func, else_func), stand_ins)
     free: dict[Entry, None] = {}
     for results in sides:
         free.update(dict.fromkeys(free_inputs(listed(results), stand_ins)))
@@ -224,6 +224,20 @@ def _(*inputs: Spec, test: Any, step: Any, back: Any) -> tuple[Spec, ...]:
 def listed(results: Any) -> tuple[Entry, ...]:
     values = results if isinstance(results, (tuple, list)) else (results,)
     return tuple(above.as_entry(value) for value in values)
+
+
+def _recorded(functions: tuple[Callable[..., Any], ...], arguments: tuple[Any, ...]) -> list[Any]:
+    """The results of each side. One of them runs, so all draw from the same random calls on."""
+    trace, results, ends = current_trace(), [], []
+    began = trace.random_calls if trace else 0
+    for side in functions:
+        if trace:
+            trace.random_calls = began
+        results.append(_record(side, arguments))
+        ends.append(trace.random_calls if trace else 0)
+    if trace:
+        trace.random_calls = max(ends)
+    return results
 
 
 def _record(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

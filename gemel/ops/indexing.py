@@ -244,7 +244,9 @@ def _taken(x: Any, indices: Any, axis: Any, mode: str) -> Any:
     else:
         axis = normalize_axis("take", axis, x.ndim)
     if isinstance(indices, WHOLE):
-        return basic_index(x, key=canonical(x.shape, (slice(None),) * axis + (indices,)))
+        if mode == "raise":
+            return basic_index(x, key=canonical(x.shape, (slice(None),) * axis + (indices,)))
+        indices = full(indices, shape=(), dtype="int64")
     if mode != "raise":
         indices = _within(indices, x.shape[axis], mode)
     return gather(x, indices, axis=axis)

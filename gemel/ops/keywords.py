@@ -172,7 +172,7 @@ def _left_out(op: Op, mask: Any, x: Any, initial: Any) -> Any:
             raise TypeError(
                 f"{op.name}: where may leave nothing, of which there is no {op.name}; give initial"
             )
-        return where(mask, x, initial)
+        return where(mask, x, _begins(initial, x.dtype))
     return where(mask, x, {"sum": 0, "prod": 1, "any": False, "all": True}[op.combine])
 
 

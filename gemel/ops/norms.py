@@ -11,7 +11,7 @@ from gemel.ir.public import Array, function
 from gemel.ops.arrange import moveaxis
 from gemel.ops.decomposing import svdvals
 from gemel.ops.elementwise import absolute, cast, divide, multiply, power, sqrt, where
-from gemel.ops.logic import equal, not_equal
+from gemel.ops.logic import equal, logical_and, not_equal
 from gemel.ops.reduction import averaged, floating, max, min, squared_size, sum, widened
 from gemel.ops.shape import expand_dims, listed, operand, reshape
 from gemel.ops.solving import inv
@@ -101,8 +101,11 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 def cond(x: Any, p: Any = None) -> Array:
     """How much a matrix magnifies errors: its norm times that of its inverse."""
     x = operand(x)
+    if any(n == 0 for n in x.shape):
+        raise ShapeError(f"cond: {list(x.shape)}: an empty matrix magnifies nothing")
     if p in (None, 2, -2):
         values = svdvals(x)
         first, last = (-1, 0) if p == -2 else (0, -1)
-        return divide(values[..., first], values[..., last])
+        above, below = values[..., first], values[..., last]
+        return where(logical_and(equal(above, 0), equal(below, 0)), inf, divide(above, below))
     return multiply(matrix_norm(x, ord=p), matrix_norm(inv(x), ord=p))

@@ -180,7 +180,7 @@ def _minus(a: Any, b: Any) -> Any:
 @function(public="np.linalg")
 def matrix_power(a: Any, n: int) -> Array:
     """The matrices multiplied n times with themselves; negative powers are those of the inverse."""
-    a = operand(a)
+    a, n = operand(a), whole("matrix_power", "n", n)
     if a.ndim < 2 or not a.shape[-1] == a.shape[-2]:
         raise ShapeError(f"matrix_power: {list(a.shape)} holds no square matrices")
     if n < 0:

@@ -52,11 +52,18 @@ def computed(*specs: Spec) -> DType:
 def matrices(name: str, x: Spec, square: bool = False) -> tuple[Any, Any, Any]:
     """(batch, rows, columns) of the matrices in x. Raises `ShapeError`."""
     if x.ndim < 2:
-        raise ShapeError(f"{name}: {x} has {x.ndim} dimensions; a matrix has two")
+        raise _no_matrix(f"{name}: {x} has {x.ndim} dimensions; a matrix has two")
     *batch, rows, columns = x.shape
     if square and not rows == columns:
-        raise ShapeError(f"{name}: {x} must hold square matrices; they are {rows} x {columns}")
+        raise _no_matrix(f"{name}: {x} must hold square matrices; they are {rows} x {columns}")
     return tuple(batch), rows, columns
+
+
+def _no_matrix(text: str) -> ShapeError:
+    """NumPy's error too; its base is imported when it is needed."""
+    from gemel.ops.matrix_errors import MatrixShapeError
+
+    return MatrixShapeError(text)
 
 
 # --- with a gradient ------------------------------------------------------------------------

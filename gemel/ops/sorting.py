@@ -430,8 +430,7 @@ def intersect1d(
     With `return_indices` also where each is first in the one array and in the other.
     """
     if return_indices:
-        rows = (reshape(operand(x), shape=(-1,)) for x in (ar1, ar2))
-        (a, first), (b, second) = (unique(row)[:2] for row in rows)
+        (a, first), (b, second) = (unique(row)[:2] for row in _as_sets(ar1, ar2, True))
         common, other = isin(a, b), isin(b, a)
         found = ((a, common), (first, common), (second, other))
         return tuple(boolean_index(x, mask) for x, mask in found)

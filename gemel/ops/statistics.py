@@ -7,13 +7,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gemel.dtype import bool_
+from gemel.dtype import bool_, float64, int64
 from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER
 from gemel.ir.declare import composite, op
 from gemel.ir.keywords import OUT, into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.lists import leaves, packed
 from gemel.ops.complexes import conjugated
 from gemel.ops.cumulative import cumsum
 from gemel.ops.elementwise import (
@@ -220,17 +221,18 @@ def median(
     return into("median", out, quantiles("median", a, (0.5, 1.0), axis, "linear", keepdims))
 
 
-def shares(name: str, q: Any, whole: float) -> Any:
-    """One share from 0 to 1, or a list of them. Raises `ValueError`."""
+def shares(name: str, q: Any, whole: float) -> tuple[list[float], tuple[int, ...]]:
+    """Shares from 0 to 1 in a row, and the shape they were given in. Raises `ValueError`."""
     found = q.tolist() if hasattr(q, "tolist") else q
-    several = isinstance(found, (list, tuple))
-    for each in found if several else [found]:
+    flat = list(leaves(found))
+    for each in flat:
         if not isinstance(each, (int, float)):
             raise TypeError(f"{name}: q {each!r} must be a number")
-    parts = [float(each) / whole for each in (found if several else [found])]
-    if not builtins.all(0 <= part <= 1 for part in parts):
+    parts, shape = packed(found, float64)
+    scaled = [part / whole for part in parts]
+    if not builtins.all(0 <= part <= 1 for part in scaled):
         raise ArgumentError(f"{name}: q {found} must lie between 0 and {whole:g}")
-    return parts if several else parts[0]
+    return scaled, shape
 
 
 #: What elements of rows lie at shares: (rows, their weights or None, shares, method).
@@ -248,7 +250,7 @@ def quantiles(
     between: Between | None = None,
 ) -> Any:
     """What lies below shares of the elements over the given axes. `asked`: q, and what is all."""
-    q = shares(name, *asked)
+    q, lead = shares(name, *asked)
     if method not in METHODS:
         raise unknown_name(f"method of {name}", method, tuple(METHODS))
     if weights is not None and method != "inverted_cdf":
@@ -270,10 +272,14 @@ def quantiles(
         message = f"{name}: weights must not be below 0, and some must be above"
         weights = required(weights, fitting, message=message)
     chosen = between if between and x.dtype.is_floating else _between
-    found = chosen(rows, weights, q if isinstance(q, list) else [q], method)
+    found = chosen(rows, weights, q, method)
     shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else kept
     shaped = [reshape(each, shape=shape) for each in found]
-    return stack(shaped) if isinstance(q, list) else shaped[0]
+    if not lead:
+        return shaped[0]
+    if not shaped:
+        return full(0, shape=(*lead, *shape), dtype=x.dtype)
+    return reshape(stack(shaped), shape=(*lead, *shape))
 
 
 def as_rows(x: Any, axes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
@@ -471,7 +477,9 @@ def _end(end: Any, x: Any, axis: int) -> Any:
     shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     if isinstance(end, NUMBER):
         fraction = isinstance(end, float) and not x.dtype.is_floating
-        return full(end, shape=shape, dtype=x.dtype.floating if fraction else x.dtype)
+        counts = x.dtype is bool_ and not isinstance(end, (bool, float))
+        dtype = x.dtype.floating if fraction else int64 if counts else x.dtype
+        return full(end, shape=shape, dtype=dtype)
     end = operand(end)
     return end if end.ndim else broadcast_to(end, shape=shape)
 
