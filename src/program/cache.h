@@ -77,7 +77,7 @@ class Cache {
 
     uint64_t hash = 0;
     bool used = false;
-    bool asked = true;
+    bool asked = false;  // of a sweep over more keys than fit, the last go first
     uint32_t count = 0;
     uint64_t inside[kInside] = {};
     std::unique_ptr<uint64_t[]> outside;
