@@ -30,6 +30,9 @@ DIRECT_ROWS = 32
 DIRECT_A = 1 << 18
 #: Row counts a micro-tile may have: few, since each is a kernel of its own.
 HEIGHTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
+#: Up to this k the results, not the sums, are what takes long: cycles for starting a micro-tile,
+#: and for each line of memory.
+SHALLOW, START, LINE = 64, 30, 4
 #: Estimated multiply-adds per nanosecond and byte of vector width, for one core.
 RATE = 1
 
@@ -104,7 +107,7 @@ class Choice:
     and `b_form` say whether the operand is read packed or where it lies (``"k"``, ``"m"``,
     ``"n"``); a tile is `m_block` x `n_block` of the result, `chunk` tiles are one call, k is cut
     every `k_block` (0: it is not cut). `direct`: windows are read where they lie, and no panels
-    made. `extension`: what of the machine is used besides the target's.
+    made. `across`: micro-tiles follow each other along the rows, not down the columns. `extension`: what of the machine is used besides the target's.
     """
 
     def __init__(self, kind: str, rows: int, columns: int, a_form: str, b_form: str) -> None:
@@ -112,7 +115,7 @@ class Choice:
         self.rows, self.columns = rows, columns
         self.a_form, self.b_form = a_form, b_form
         self.unroll = self.m_block = self.n_block = self.chunk = 1
-        self.split = self.direct = False
+        self.split = self.direct = self.across = False
         self.extension, self.k_block = "", 0
 
     @property
@@ -120,7 +123,8 @@ class Choice:
         """The main kernel's: `Program.schedule`."""
         if self.kind == "dot":
             return f"dot {self.rows}x{self.columns}x{self.unroll}"
-        end = " split" if self.split else " direct" if self.direct else self.extension
+        words = (("split", self.split), ("direct", self.direct), ("across", self.across))
+        end = "".join(f" {word}" for word, said in words if said) + self.extension
         return f"gemm {self.rows}x{self.columns} a:{self.a_form} b:{self.b_form}{end}"
 
     def __repr__(self) -> str:
@@ -268,7 +272,9 @@ def variants(
     if a_last == b_last == "k" and few:
         choice = _dot(lanes, target, m)
     else:
-        choice = _gemm(lanes, target, a_last, b_last, m, n, k, plain)
+        choice = _gemm(_lanes(lanes, target, n), target, a_last, b_last, m, n, k, plain)
+        if k <= SHALLOW:
+            _spread_out(choice, lanes, target, m, n, k, dtype.itemsize)
     _cut_k(choice, dtype, k)
     estimate = cost(m, n, k, batch, dtype, target.width) / 1000
     if choice.b_form == "packed" and estimate > LARGE:
@@ -306,6 +312,38 @@ def _gemm(
     rows, vectors = _micro_tile(target, m, -(-n // lanes), k, most)
     b_form = "n" if b_last == "n" and (m <= DIRECT_ROWS or k * n <= 1 << 13) else "packed"
     return Choice("gemm", rows, vectors * lanes, a_form, b_form)
+
+
+def _lanes(lanes: int, target: Target, n: int) -> int:
+    """Those of half a vector where they are enough."""
+    return lanes // 2 if target.width == 64 and n <= lanes // 2 else lanes
+
+
+def _spread_out(
+    choice: Choice, lanes: int, target: Target, m: int, n: int, k: int, size: int
+) -> None:
+    """Micro-tiles where k is short, so that writing the results counts most."""
+    choice.across = k * n * size <= RESIDENT
+    vectors = -(-n // lanes)
+    if target.width < 64 or vectors < 3 or choice.a_form == "m":
+        return
+    best = min(
+        ((rows, wide) for wide in range(1, 9) for rows in HEIGHTS if _registers(rows, wide) <= 32),
+        key=lambda tile: _shallow_cost(*tile, m, vectors, k),
+    )
+    choice.rows, choice.columns = best[0], best[1] * lanes
+
+
+def _registers(rows: int, vectors: int) -> int:
+    """Sums, a line of b, and an element of a."""
+    return rows * vectors + vectors + 1
+
+
+def _shallow_cost(rows: int, wide: int, m: int, vectors: int, k: int) -> float:
+    """Estimated cycles of a result in micro-tiles: multiply-adds (at two a cycle), what starting
+    each takes, and the lines of memory it touches: one more in each row than it has vectors."""
+    tiles = -(-m // rows) * -(-vectors // wide)
+    return tiles * (k * max(rows * wide / 2, 4.0) + START + LINE * rows * (wide + 1))
 
 
 def _micro_tile(target: Target, m: int, vectors: int, k: int, most: int) -> tuple[int, int]:
