@@ -30,8 +30,10 @@ DIRECT_ROWS = 32
 DIRECT_A = 1 << 18
 #: Row counts a micro-tile may have: few, since each is a kernel of its own.
 HEIGHTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
-#: Up to this k the results, not the sums, are what takes long: cycles for starting a micro-tile,
-#: and for each line of memory.
+#: Cycles for a row of a micro-tile that has not all its rows: it goes by way of memory.
+REST = 12
+#: Up to this k writing the results takes longer than adding up; then cycles for starting a
+#: micro-tile, and for each line of memory it writes to.
 SHALLOW, START, LINE = 64, 30, 4
 #: Estimated multiply-adds per nanosecond and byte of vector width, for one core.
 RATE = 1
@@ -341,9 +343,10 @@ def _registers(rows: int, vectors: int) -> int:
 
 def _shallow_cost(rows: int, wide: int, m: int, vectors: int, k: int) -> float:
     """Estimated cycles of a result in micro-tiles: multiply-adds (at two a cycle), what starting
-    each takes, and the lines of memory it touches: one more in each row than it has vectors."""
-    tiles = -(-m // rows) * -(-vectors // wide)
-    return tiles * (k * max(rows * wide / 2, 4.0) + START + LINE * rows * (wide + 1))
+    each takes, and the lines of memory it writes to: one more in each row than it has vectors."""
+    across = -(-vectors // wide)
+    tile = k * max(rows * wide / 2, 4.0) + START + LINE * rows * (wide + 1)
+    return across * (-(-m // rows) * tile + m % rows * REST * wide)
 
 
 def _micro_tile(target: Target, m: int, vectors: int, k: int, most: int) -> tuple[int, int]:
@@ -356,12 +359,14 @@ def _micro_tile(target: Target, m: int, vectors: int, k: int, most: int) -> tupl
         limits = {8: 1, 4: 2, 2: 4, 1: 8}
     fitting = [count for count in limits if _fits(count, vectors)]
     wide = next(count for count in fitting if m <= limits[count] or count <= 3)
-    # An estimate of cycles per k: two multiply-adds a cycle, at least the latency, and what
-    # starting and ending a micro-tile takes.
+    # An estimate of cycles per k: two multiply-adds a cycle, at least the latency, what starting
+    # and ending a micro-tile takes, and the rows of one that is not full.
     fixed = 0.4 + 100 / max(k, 1)
     best = min(
         (count for count in HEIGHTS if count <= min(most, limits[wide])),
-        key=lambda rows: -(-m // rows) * (max(rows * wide / 2, 4.0) + fixed),
+        key=lambda rows: (
+            -(-m // rows) * (max(rows * wide / 2, 4.0) + fixed) + m % rows * REST / max(k, 1)
+        ),
     )
     return best, wide
 
