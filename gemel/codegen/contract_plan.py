@@ -34,7 +34,7 @@ HEIGHTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
 REST = 12
 #: Up to this k writing the results takes longer than adding up; then cycles for starting a
 #: micro-tile, and for each line of memory it writes to.
-SHALLOW, START, LINE = 64, 30, 4
+SHALLOW, START, LINE = 176, 30, 4
 #: Estimated multiply-adds per nanosecond and byte of vector width, for one core.
 RATE = 1
 
@@ -109,7 +109,8 @@ class Choice:
     and `b_form` say whether the operand is read packed or where it lies (``"k"``, ``"m"``,
     ``"n"``); a tile is `m_block` x `n_block` of the result, `chunk` tiles are one call, k is cut
     every `k_block` (0: it is not cut). `direct`: windows are read where they lie, and no panels
-    made. `across`: micro-tiles follow each other along the rows, not down the columns. `extension`: what of the machine is used besides the target's.
+    made. `across`: micro-tiles follow each other along the rows, not down the columns. `extension`:
+    what of the machine is used besides the target's.
     """
 
     def __init__(self, kind: str, rows: int, columns: int, a_form: str, b_form: str) -> None:
@@ -324,16 +325,21 @@ def _lanes(lanes: int, target: Target, n: int) -> int:
 def _spread_out(
     choice: Choice, lanes: int, target: Target, m: int, n: int, k: int, size: int
 ) -> None:
-    """Micro-tiles where k is short, so that writing the results counts most."""
-    choice.across = k * n * size <= RESIDENT
-    vectors = -(-n // lanes)
-    if target.width < 64 or vectors < 3 or choice.a_form == "m":
-        return
-    best = min(
-        ((rows, wide) for wide in range(1, 9) for rows in HEIGHTS if _registers(rows, wide) <= 32),
-        key=lambda tile: _shallow_cost(*tile, m, vectors, k),
-    )
-    choice.rows, choice.columns = best[0], best[1] * lanes
+    """Micro-tiles where k is short, so that writing the results takes long."""
+    vectors, most = -(-n // lanes), 12 if choice.a_form == "k" else 14
+    if target.width == 64 and vectors > 2 and choice.a_form != "m":
+        depth = 1 << (k - 1).bit_length()  # so that few choices are made for a free k
+        choice.rows, wide = min(
+            (
+                (rows, wide)
+                for wide in range(1, 9)
+                for rows in HEIGHTS
+                if rows <= most and _registers(rows, wide) <= 32
+            ),
+            key=lambda tile: _shallow_cost(tile, m, vectors, depth),
+        )
+        choice.columns = wide * lanes
+    choice.across = n > choice.columns and k * n * size <= RESIDENT
 
 
 def _registers(rows: int, vectors: int) -> int:
@@ -341,12 +347,12 @@ def _registers(rows: int, vectors: int) -> int:
     return rows * vectors + vectors + 1
 
 
-def _shallow_cost(rows: int, wide: int, m: int, vectors: int, k: int) -> float:
+def _shallow_cost(tile: tuple[int, int], m: int, vectors: int, k: int) -> float:
     """Estimated cycles of a result in micro-tiles: multiply-adds (at two a cycle), what starting
     each takes, and the lines of memory it writes to: one more in each row than it has vectors."""
-    across = -(-vectors // wide)
-    tile = k * max(rows * wide / 2, 4.0) + START + LINE * rows * (wide + 1)
-    return across * (-(-m // rows) * tile + m % rows * REST * wide)
+    rows, wide = tile
+    cycles = k * max(rows * wide / 2, 4.0) + START + LINE * rows * (wide + 1)
+    return -(-vectors // wide) * (-(-m // rows) * cycles + m % rows * REST * wide)
 
 
 def _micro_tile(target: Target, m: int, vectors: int, k: int, most: int) -> tuple[int, int]:
