@@ -35,6 +35,8 @@ REST = 12
 #: Up to this k writing the results takes longer than adding up; then cycles for starting a
 #: micro-tile, and for each line of memory it writes to.
 SHALLOW, START, LINE = 176, 30, 4
+#: How much of b stays in the first cache; a vector from the second takes so many cycles more.
+FIRST_BYTES, SECOND = 1 << 14, 0.1
 #: Estimated multiply-adds per nanosecond and byte of vector width, for one core.
 RATE = 1
 
@@ -329,6 +331,7 @@ def _spread_out(
     vectors, most = -(-n // lanes), 12 if choice.a_form == "k" else 14
     if target.width == 64 and vectors > 2 and choice.a_form != "m":
         depth = 1 << (k - 1).bit_length()  # so that few choices are made for a free k
+        further = SECOND if k * n * size > FIRST_BYTES else 0.0
         choice.rows, wide = min(
             (
                 (rows, wide)
@@ -336,7 +339,7 @@ def _spread_out(
                 for rows in HEIGHTS
                 if rows <= most and _registers(rows, wide) <= 32
             ),
-            key=lambda tile: _shallow_cost(tile, m, vectors, depth),
+            key=lambda tile: _shallow_cost(tile, m, vectors, depth, further),
         )
         choice.columns = wide * lanes
     choice.across = n > choice.columns and k * n * size <= RESIDENT
@@ -347,11 +350,12 @@ def _registers(rows: int, vectors: int) -> int:
     return rows * vectors + vectors + 1
 
 
-def _shallow_cost(tile: tuple[int, int], m: int, vectors: int, k: int) -> float:
-    """Estimated cycles of a result in micro-tiles: multiply-adds (at two a cycle), what starting
-    each takes, and the lines of memory it writes to: one more in each row than it has vectors."""
+def _shallow_cost(tile: tuple[int, int], m: int, vectors: int, k: int, further: float) -> float:
+    """Estimated cycles of a result in micro-tiles: multiply-adds (at two a cycle), what it waits
+    `further` for each vector of b, what starting each takes, and the lines of memory it writes to:
+    one more in each row than it has vectors."""
     rows, wide = tile
-    cycles = k * max(rows * wide / 2, 4.0) + START + LINE * rows * (wide + 1)
+    cycles = k * (max(rows * wide / 2, 4.0) + wide * further) + START + LINE * rows * (wide + 1)
     return -(-vectors // wide) * (-(-m // rows) * cycles + m % rows * REST * wide)
 
 
