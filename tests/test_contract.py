@@ -218,6 +218,26 @@ def test_few_rows(lasts: tuple[str, str], name: str) -> None:
             check_product(float32, name, (m, n, k), lasts)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("lasts", LAYOUTS)
+def test_short_k(lasts: tuple[str, str], name: str) -> None:
+    for n in (5, 16, 72, 120, 205):
+        for m, k in ((29, 4), (50, 130)):
+            check_product(float32, name, (m, n, k), lasts)
+
+
+def test_tiles_of_short_k_waste_little_and_follow_the_rows() -> None:
+    target = targets.TARGETS["avx512"]
+    for n in (72, 112, 205, 256):
+        choice = contract.variants(float32, "k", "n", target, 206, n, 19)
+        padded = -(-n // choice.columns) * choice.columns
+        assert padded - n < 48 and ("across" in choice.schedule) == (n > choice.columns)
+        assert choice.columns > 32 and choice.rows * choice.columns <= 28 * 16
+        assert "across" not in contract.variants(float32, "k", "n", target, 206, n, 500).schedule
+    narrow = contract.variants(float32, "k", "n", target, 206, 8, 19)
+    assert narrow.columns == 8, "half a vector"
+
+
 def test_the_order_of_tiles_does_not_matter() -> None:
     for sizes in ((150, 203, 900), (1, 2048, 512), (32, 256, 512)):
         for lasts in LAYOUTS:

@@ -13,7 +13,7 @@ from itertools import chain
 from gemel.codegen import memory
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Constant, Module, Value
-from gemel.codegen.contract_emit import Range, Reader
+from gemel.codegen.contract_emit import Range, Reader, sum_position
 from gemel.codegen.contract_tile import Tile
 from gemel.codegen.contract_windows import Windows
 from gemel.codegen.frame import Body, i64
@@ -25,7 +25,7 @@ AHEAD = 16
 
 
 def emit(program: Program, target: Target) -> Module:
-    """The kernel of the schedule ``gemm ROWSxCOLUMNS a:FORM b:FORM [split|direct|vnni]``."""
+    """The kernel of the schedule ``gemm ROWSxCOLUMNS a:FORM b:FORM [split|direct|across|vnni]``."""
     return _Gemm(program, target).emit()
 
 
@@ -33,9 +33,11 @@ class _Gemm(Tile):
     def __init__(self, program: Program, target: Target) -> None:
         words = program.schedule.split()
         rows, columns = (int(word) for word in words[1].split("x"))
-        super().__init__(program, target, rows, columns)
+        size = columns * program.code[sum_position(program)].dtype.itemsize
+        # Of few columns all are one vector, a narrower one.
+        super().__init__(program, target._replace(width=min(target.width, size)), rows, columns)
         self.a_form, self.b_form = words[2][2:], words[3][2:].replace("-", " ")
-        self.split = "split" in words
+        self.split, self.across = "split" in words, "across" in words
         emitter = self.emitter
         self.vectors = columns // emitter.lanes
         self.unroll = 2 if rows * self.vectors > 12 else 4
@@ -76,8 +78,13 @@ class _Gemm(Tile):
             def panel(j: Value) -> None:
                 emitter.each(0, rows[1], self.rows, lambda i: micro(i, j, bases[1]))
 
+            def row(i: Value) -> None:
+                emitter.each(0, columns[1], self.columns, lambda j: micro(i, j, bases[1]))
+
             if self.windows and not self.direct:
                 self._by_panels(self.windows, bases, columns, depth, rows[1], micro)
+            elif self.across:
+                emitter.each(0, rows[1], self.rows, row)
             else:
                 emitter.each(0, columns[1], self.columns, panel)
 

@@ -8,8 +8,9 @@ their products are never stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import zip_longest
 
 from gemel.codegen.assembly import I1, Constant, Module, Value, widened
 from gemel.codegen.contract_emit import Elements, Emitter, Reader, Tiles
@@ -122,20 +123,33 @@ class _Pack:
                     0, self.whole, self.together, lambda k: self._whole_line(source, k, place)
                 )
             with otherwise:
-                emitter.each(0, self.whole, self.together, short)
+                self._short_panel(source, count, place, short)
         self._rest(short)
+
+    def _short_panel(
+        self, source: Value, count: Value, place: Value, short: Callable[[Value], None]
+    ) -> None:
+        """A panel of fewer lines than it has room for, with masks where there are some."""
+        emitter, sub = self.emitter, self.emitter.builder.sub
+        if self.together > 1 or self.width % 2 or not emitter.has_masks:
+            return emitter.each(0, self.whole, self.together, short)
+        pieces = _pieces(self.width, emitter.lanes)
+        masks = [emitter.mask(sub(count, i64(at)), lanes) for at, lanes in pieces]
+        emitter.each(0, self.whole, 1, lambda k: self._whole_line(source, k, place, masks))
 
     def _lines(self, source: Value, k: Value) -> list[Value]:
         """Where k and those beside it lie."""
         mul, add, at = self.emitter.builder.mul, self.emitter.builder.add, self.reader.at
         return [at(source, mul(add(k, i64(j)), self.stride)) for j in range(self.together)]
 
-    def _whole_line(self, source: Value, k: Value, place: Value) -> None:
+    def _whole_line(
+        self, source: Value, k: Value, place: Value, masks: Sequence[Value | None] = ()
+    ) -> None:
         emitter, builder, reader = self.emitter, self.emitter.builder, self.reader
         lines, goal = self._lines(source, k), self._goal(place, k)
         most = emitter.lanes if self.together == 1 else WOVEN
-        for at, lanes in _pieces(self.width, most):
-            rows = [reader.load(reader.at(line, at), lanes) for line in lines]
+        for (at, lanes), mask in zip_longest(_pieces(self.width, most), masks):
+            rows = [reader.load(reader.at(line, at), lanes, mask) for line in lines]
             for j, value in enumerate(interleaved(builder, rows) if lanes > 1 else rows):
                 emitter.store(value, emitter.at(goal, at * self.together + j * lanes))
 

@@ -30,6 +30,13 @@ DIRECT_ROWS = 32
 DIRECT_A = 1 << 18
 #: Row counts a micro-tile may have: few, since each is a kernel of its own.
 HEIGHTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
+#: Cycles for a row of a micro-tile that has not all its rows: it goes by way of memory.
+REST = 12
+#: Up to this k writing the results takes longer than adding up; then cycles for starting a
+#: micro-tile, and for each line of memory it writes to.
+SHALLOW, START, LINE = 176, 30, 4
+#: How much of b stays in the first cache; a vector from the second takes so many cycles more.
+FIRST_BYTES, SECOND = 1 << 14, 0.1
 #: Estimated multiply-adds per nanosecond and byte of vector width, for one core.
 RATE = 1
 
@@ -104,7 +111,8 @@ class Choice:
     and `b_form` say whether the operand is read packed or where it lies (``"k"``, ``"m"``,
     ``"n"``); a tile is `m_block` x `n_block` of the result, `chunk` tiles are one call, k is cut
     every `k_block` (0: it is not cut). `direct`: windows are read where they lie, and no panels
-    made. `extension`: what of the machine is used besides the target's.
+    made. `across`: micro-tiles follow each other along the rows, not down the columns. `extension`:
+    what of the machine is used besides the target's.
     """
 
     def __init__(self, kind: str, rows: int, columns: int, a_form: str, b_form: str) -> None:
@@ -112,7 +120,7 @@ class Choice:
         self.rows, self.columns = rows, columns
         self.a_form, self.b_form = a_form, b_form
         self.unroll = self.m_block = self.n_block = self.chunk = 1
-        self.split = self.direct = False
+        self.split = self.direct = self.across = False
         self.extension, self.k_block = "", 0
 
     @property
@@ -120,7 +128,8 @@ class Choice:
         """The main kernel's: `Program.schedule`."""
         if self.kind == "dot":
             return f"dot {self.rows}x{self.columns}x{self.unroll}"
-        end = " split" if self.split else " direct" if self.direct else self.extension
+        words = (("split", self.split), ("direct", self.direct), ("across", self.across))
+        end = "".join(f" {word}" for word, said in words if said) + self.extension
         return f"gemm {self.rows}x{self.columns} a:{self.a_form} b:{self.b_form}{end}"
 
     def __repr__(self) -> str:
@@ -268,7 +277,9 @@ def variants(
     if a_last == b_last == "k" and few:
         choice = _dot(lanes, target, m)
     else:
-        choice = _gemm(lanes, target, a_last, b_last, m, n, k, plain)
+        choice = _gemm(_lanes(lanes, target, n), target, a_last, b_last, m, n, k, plain)
+        if k <= SHALLOW:
+            _spread_out(choice, lanes, target, m, n, k, dtype.itemsize)
     _cut_k(choice, dtype, k)
     estimate = cost(m, n, k, batch, dtype, target.width) / 1000
     if choice.b_form == "packed" and estimate > LARGE:
@@ -308,6 +319,46 @@ def _gemm(
     return Choice("gemm", rows, vectors * lanes, a_form, b_form)
 
 
+def _lanes(lanes: int, target: Target, n: int) -> int:
+    """Those of half a vector where they are enough."""
+    return lanes // 2 if target.width == 64 and n <= lanes // 2 else lanes
+
+
+def _spread_out(
+    choice: Choice, lanes: int, target: Target, m: int, n: int, k: int, size: int
+) -> None:
+    """Micro-tiles where k is short, so that writing the results takes long."""
+    vectors, most = -(-n // lanes), 12 if choice.a_form == "k" else 14
+    if target.width == 64 and vectors > 2 and choice.a_form != "m":
+        depth = 1 << (k - 1).bit_length()  # so that few choices are made for a free k
+        further = SECOND if k * n * size > FIRST_BYTES else 0.0
+        choice.rows, wide = min(
+            (
+                (rows, wide)
+                for wide in range(1, 9)
+                for rows in HEIGHTS
+                if rows <= most and _registers(rows, wide) <= 32
+            ),
+            key=lambda tile: _shallow_cost(tile, m, vectors, depth, further),
+        )
+        choice.columns = wide * lanes
+    choice.across = n > choice.columns and k * n * size <= RESIDENT
+
+
+def _registers(rows: int, vectors: int) -> int:
+    """Sums, a line of b, and an element of a."""
+    return rows * vectors + vectors + 1
+
+
+def _shallow_cost(tile: tuple[int, int], m: int, vectors: int, k: int, further: float) -> float:
+    """Estimated cycles of a result in micro-tiles: multiply-adds (at two a cycle), what it waits
+    `further` for each vector of b, what starting each takes, and the lines of memory it writes to:
+    one more in each row than it has vectors."""
+    rows, wide = tile
+    cycles = k * (max(rows * wide / 2, 4.0) + wide * further) + START + LINE * rows * (wide + 1)
+    return -(-vectors // wide) * (-(-m // rows) * cycles + m % rows * REST * wide)
+
+
 def _micro_tile(target: Target, m: int, vectors: int, k: int, most: int) -> tuple[int, int]:
     """Rows and vectors of a micro-tile: as square as the registers allow, little waste in m."""
     if target.width == 64:
@@ -318,12 +369,14 @@ def _micro_tile(target: Target, m: int, vectors: int, k: int, most: int) -> tupl
         limits = {8: 1, 4: 2, 2: 4, 1: 8}
     fitting = [count for count in limits if _fits(count, vectors)]
     wide = next(count for count in fitting if m <= limits[count] or count <= 3)
-    # An estimate of cycles per k: two multiply-adds a cycle, at least the latency, and what
-    # starting and ending a micro-tile takes.
+    # An estimate of cycles per k: two multiply-adds a cycle, at least the latency, what starting
+    # and ending a micro-tile takes, and the rows of one that is not full.
     fixed = 0.4 + 100 / max(k, 1)
     best = min(
         (count for count in HEIGHTS if count <= min(most, limits[wide])),
-        key=lambda rows: -(-m // rows) * (max(rows * wide / 2, 4.0) + fixed),
+        key=lambda rows: (
+            -(-m // rows) * (max(rows * wide / 2, 4.0) + fixed) + m % rows * REST / max(k, 1)
+        ),
     )
     return best, wide
 
