@@ -145,7 +145,7 @@ class Frame:
         index = builder.phi(I64, (start, before))
         held = [builder.phi(value.type, (value, before)) for value in carried]
         results = list(body(index, [*held]))
-        following = builder.add(index, step)
+        following = builder.freeze(builder.add(index, step))
         latch = builder.block
         index.add_incoming(following, latch)
         for phi, value in zip(held, results, strict=True):

@@ -22,7 +22,7 @@ from gemel.passes.domain import is_product
 from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.backend import Backend
 from gemel.runtime.beside import Beside, Branch, Launch, behind, flat, side_by_side
-from gemel.runtime.cache import compile_together, kernel_for, kernel_name, object_for
+from gemel.runtime.cache import Together as Compilation, kernel_for, kernel_name, object_for
 from gemel.runtime.image import (
     CAPTURED,
     FAILS,
@@ -389,7 +389,9 @@ class Lowering:
         self.temporaries = found.placed(self.temporaries)
         image.temporaries = [Temporary(b.size, b.first, b.last) for b in self.temporaries]
         image.captured = self.captured
-        compile_together(programs([*found.first, *items]), self.backend)
+        with Compilation(self.backend) as compilation:
+            for program in programs([*found.first, *items]): compilation.start(program)
+            compilation.finish()
         if found.values:
             image.items.append(Kept(*found.reads(), self._items(image, found.first)))
         for item, done in zip(items, behind(items, self.early), strict=True):
