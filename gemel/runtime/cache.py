@@ -59,10 +59,10 @@ def kernel_for(program: Program, backend: Backend) -> Any:
     return kernel
 
 
-class Together:
+class Compilation:
     """The kernels of a plan, compiled by as many threads as there are cores while it is made.
 
-    To be used in a `with` block, with `compiling` held.
+    To be used in a `with` block; forks and exits wait until it has ended.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -70,11 +70,15 @@ class Together:
         self._given: dict[str, tuple[Program, Backend]] = {}
         self._helpers = Helpers(self._made, cores() if cores() > 1 else 0)
 
-    def __enter__(self) -> Together:
+    def __enter__(self) -> Compilation:
+        compiling.acquire()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._helpers.__exit__(*error)
+        try:
+            self._helpers.__exit__(*error)
+        finally:
+            compiling.release()
 
     def start(self, program: Program) -> None:
         """The program's kernel will be wanted: it is compiled where it is not known."""

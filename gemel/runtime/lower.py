@@ -22,7 +22,7 @@ from gemel.passes.domain import is_product
 from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.backend import Backend
 from gemel.runtime.beside import Beside, Branch, Launch, behind, flat, side_by_side
-from gemel.runtime.cache import Together as Compilation, kernel_for, kernel_name, object_for
+from gemel.runtime.cache import Compilation, kernel_for, kernel_name, object_for
 from gemel.runtime.image import (
     CAPTURED,
     FAILS,
@@ -73,6 +73,7 @@ class Lowering:
         random: int = 0,
         early: Sequence[int] = (),
     ) -> None:
+        self.compilation: Compilation | None = None  # of the kernels, while others are lowered
         self.graph, self.early = graph, frozenset(early)
         self.fixed = None if still is None else made_of(graph, still)
         self.guards = guards
@@ -168,6 +169,12 @@ class Lowering:
         )
 
     # --- nodes ------------------------------------------------------------------------------
+
+    def made(self) -> Image:
+        """The finished plan: each kernel is compiled while those behind it are still lowered."""
+        with Compilation(self.backend) as self.compilation:
+            self.run()
+            return self.image()
 
     def run(self) -> None:
         """Emit every node, then move results that were not computed in place."""
@@ -367,6 +374,8 @@ class Lowering:
                 self.random = max(self.random, number.source[1] + 1)
         if not same_for_all(kernel.extent, 0):
             items.append(Launch(kernel, self.node, self.time))
+            if self.compilation is not None:
+                self.compilation.start(kernel.program)
 
     def _touch(self, buffer: Buffer, time: int) -> None:
         buffer = buffer.root
@@ -389,9 +398,13 @@ class Lowering:
         self.temporaries = found.placed(self.temporaries)
         image.temporaries = [Temporary(b.size, b.first, b.last) for b in self.temporaries]
         image.captured = self.captured
-        with Compilation(self.backend) as compilation:
-            for program in programs([*found.first, *items]): compilation.start(program)
-            compilation.finish()
+        if self.compilation is None:
+            with Compilation(self.backend) as compilation:
+                for program in programs([*found.first, *items]):
+                    compilation.start(program)
+                compilation.finish()
+        else:
+            self.compilation.finish()
         if found.values:
             image.items.append(Kept(*found.reads(), self._items(image, found.first)))
         for item, done in zip(items, behind(items, self.early), strict=True):
@@ -497,6 +510,4 @@ class _Loop(Nest):
 
 def lowered(graph: Graph, backend: Backend, keeps: bool = True, early: Sequence[int] = ()) -> Image:
     """The image of an optimised graph with known extents; see `Lowering`."""
-    lowering = Lowering(graph, backend, keeps=keeps, early=early)
-    lowering.run()
-    return lowering.image()
+    return Lowering(graph, backend, keeps=keeps, early=early).made()
