@@ -46,7 +46,7 @@ from gemel.runtime.image import (
     spanned,
 )
 from gemel.runtime.kept import made_of, split
-from gemel.runtime.rounds import Repeat, Rounds, lower_branch, lower_rounds, programs
+from gemel.runtime.rounds import Repeat, Rounds, Written, lower_branch, lower_rounds
 from gemel.runtime.sites import Site, find_sites, label_of, located
 from gemel.spec import product
 
@@ -171,7 +171,7 @@ class Lowering:
     # --- nodes ------------------------------------------------------------------------------
 
     def made(self) -> Image:
-        """The finished plan: each kernel is compiled while those behind it are still lowered."""
+        """Emits every node, and gives the plan: each kernel is compiled while others are emitted."""
         with Compilation(self.backend) as self.compilation:
             self.run()
             return self.image()
@@ -332,9 +332,9 @@ class Lowering:
         failure: tuple[str, str] | None = None,
         parallel: bool = True,
         reduced: frozenset[int] = frozenset(),
-    ) -> _Loop:
+    ) -> Written:
         """A loop nest over a shape, to be written step by step and finished."""
-        return _Loop(self, shape, failure, parallel, reduced)
+        return Written(self, shape, failure, parallel, reduced)
 
     def copy(self, source: Place, target: Place) -> None:
         """Copy elements, converting and broadcasting as needed."""
@@ -387,7 +387,7 @@ class Lowering:
     # --- the plan ---------------------------------------------------------------------------
 
     def image(self) -> Image:
-        """The finished plan, its kernels compiled."""
+        """The finished plan; kernels that are not known by then are compiled one by one."""
         image = Image(self.graph.name, self.backend.text)
         image.guards = [*free_sizes(given.shape for given in self.inputs), *self.guards]
         image.inputs = self._inputs()
@@ -398,12 +398,7 @@ class Lowering:
         self.temporaries = found.placed(self.temporaries)
         image.temporaries = [Temporary(b.size, b.first, b.last) for b in self.temporaries]
         image.captured = self.captured
-        if self.compilation is None:
-            with Compilation(self.backend) as compilation:
-                for program in programs([*found.first, *items]):
-                    compilation.start(program)
-                compilation.finish()
-        else:
+        if self.compilation is not None:
             self.compilation.finish()
         if found.values:
             image.items.append(Kept(*found.reads(), self._items(image, found.first)))
@@ -484,28 +479,6 @@ class Lowering:
         buffer = place.buffer if isinstance(place, Place) else place
         within = place.layout.offset * place.dtype.itemsize if isinstance(place, Place) else 0
         return buffer.space, buffer.index, offset + within
-
-
-class _Loop(Nest):
-    """A nest that a `lower` rule writes; `finish` hands it to the plan."""
-
-    def __init__(
-        self,
-        lowering: Lowering,
-        shape: tuple[int, ...],
-        failure: Any,
-        parallel: bool,
-        reduced: frozenset[int],
-    ) -> None:
-        super().__init__(shape, reduced)
-        self.lowering = lowering
-        self.failure = failure
-        self.parallel = parallel
-
-    def finish(self) -> Kernel:
-        kernel = super().finish()
-        self.lowering._launch(kernel)
-        return kernel
 
 
 def lowered(graph: Graph, backend: Backend, keeps: bool = True, early: Sequence[int] = ()) -> Image:
