@@ -171,7 +171,7 @@ class Lowering:
     # --- nodes ------------------------------------------------------------------------------
 
     def made(self) -> Image:
-        """Emits every node, and gives the plan: each kernel is compiled while others are emitted."""
+        """Emits every node and gives the plan; kernels are compiled while others are emitted."""
         with Compilation(self.backend) as self.compilation:
             self.run()
             return self.image()

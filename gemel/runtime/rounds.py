@@ -38,6 +38,7 @@ class Written(Nest):
         self.parallel = parallel
 
     def finish(self) -> Kernel:
+        """The kernel, which is a step of the plan now."""
         kernel = super().finish()
         self.lowering._launch(kernel)
         return kernel
