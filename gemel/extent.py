@@ -17,23 +17,20 @@ from gemel.forms import Atom, Form, added, at_least, combined, form_text, of_nam
 class Guard:
     """A comparison of free extents a trace relied on: other values must answer it alike."""
 
-    __slots__ = ("answer", "left", "relation", "right")
+    __slots__ = ("answer", "asked", "left", "relation", "right")
 
     def __init__(self, left: int, relation: str, right: int, answer: bool) -> None:
         self.left = left
         self.relation = relation
         self.right = right
         self.answer = answer
+        #: The comparison: equal for guards that say the same.
+        self.asked = relation, form_of(left), form_of(right)
 
     def holds(self, values: Mapping[str, int]) -> bool:
         """Whether the comparison comes out the same for these extents."""
         left, right = evaluate(self.left, values), evaluate(self.right, values)
         return RELATIONS[self.relation](left, right) is self.answer
-
-    def asks(self, left: int, relation: str, right: int) -> bool:
-        """Whether it is this comparison."""
-        same = self.relation == relation and form_of(self.left) == form_of(left)
-        return same and form_of(self.right) == form_of(right)
 
     def equates(self) -> tuple[str, int]:
         """The name of a size that is another or a number by this guard; "" if there is none."""
@@ -164,8 +161,9 @@ class Dim(Integer):
         if known is not None:
             return known
         answer = RELATIONS[relation](seen(left), seen(right))
-        if not any(guard.asks(left, relation, right) for guard in self.guards):
-            self.guards.append(Guard(left, relation, right, answer))
+        guard = Guard(left, relation, right, answer)
+        if not any(known.asked == guard.asked for known in self.guards):
+            self.guards.append(guard)
         return answer
 
     def __pow__(self, other: Any, modulo: Any = None) -> Any:
@@ -182,6 +180,8 @@ class Dim(Integer):
         return self // 2**other if isinstance(other, int) and other >= 0 else int(self) >> other
 
     def __eq__(self, other: object) -> bool:
+        if other is self:
+            return True
         if isinstance(other, float):
             return int(self) == other
         return isinstance(other, WHOLE) and self._ask("==", self, other)

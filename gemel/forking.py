@@ -11,9 +11,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable
 from importlib import _bootstrap
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -66,40 +67,78 @@ def _settle(timeout: float) -> None:
         time.sleep(0.001)
 
 
-def on_threads(work: Callable[[T], R], tasks: Sequence[T], threads: int) -> list[R]:
-    """What `work` gives for each task, some at a time; it raises what the first failing one does.
+class Helpers(Generic[T, R]):
+    """Threads that do what they are given, one task each, while who gives it goes on.
 
-    To be called with `compiling` held, which is what a fork and an exit wait for.
+    To be used in a `with` block, with `compiling` held, which is what a fork and an exit wait for:
+    no thread is left behind it. The first task is left to whoever waits for it, since giving it
+    away takes longer than a small one.
     """
-    found: list[Any] = [None] * len(tasks)
-    failed: list[BaseException] = []
-    waiting = list(enumerate(tasks))[::-1]
 
-    def run() -> None:
-        while waiting and not failed:
-            try:
-                number, task = waiting.pop()
-            except IndexError:  # another thread has taken the last
-                return
-            try:
-                found[number] = work(task)
-            except BaseException as error:
-                failed.append(error)
+    def __init__(self, work: Callable[[T], R], threads: int) -> None:
+        self._work, self._most = work, threads
+        self._threads: list[threading.Thread] = []
+        self._changed = threading.Condition()
+        self._waiting: deque[tuple[int, T]] = deque()
+        self._found: list[Any] = []
+        self._failed: list[BaseException] = []
+        self._closed = False
 
-    helpers: list[threading.Thread] = []
-    for _ in range(min(threads, len(tasks)) - 1):
+    def __enter__(self) -> Helpers[T, R]:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._waiting.clear()
+        self._close()
+
+    def give(self, task: T) -> None:
+        """A task to be done by somebody, some time."""
+        with self._changed:
+            self._waiting.append((len(self._found), task))
+            self._found.append(None)
+            self._changed.notify()
+        if len(self._threads) < min(self._most, len(self._waiting) - 1):
+            self._start()
+
+    def results(self) -> list[R]:
+        """What all tasks gave, in order; it raises what one that failed has raised."""
+        self._close()
+        if self._failed:
+            raise self._failed[0]
+        return self._found
+
+    def _start(self) -> None:
+        helper = threading.Thread(target=self._run)
         try:
-            helper = threading.Thread(target=run)
             helper.start()
-            helpers.append(helper)
         except RuntimeError:  # none is to be had, as when the program ends
-            break
-    run()
-    for helper in helpers:
-        helper.join()
-    if failed:
-        raise failed[0]
-    return found
+            self._most = len(self._threads)
+        else:
+            self._threads.append(helper)
+
+    def _close(self) -> None:
+        """Nothing more is given; whoever closes does what is left."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._run()
+        while self._threads:
+            self._threads.pop().join()
+
+    def _next(self) -> tuple[int, T] | None:
+        """The task that was given first; None where there will be no more."""
+        with self._changed:
+            while not self._waiting and not self._closed:
+                self._changed.wait()
+            return self._waiting.popleft() if self._waiting and not self._failed else None
+
+    def _run(self) -> None:
+        while (found := self._next()) is not None:
+            number, task = found
+            try:
+                self._found[number] = self._work(task)
+            except BaseException as error:
+                self._failed.append(error)
 
 
 # Hooks run last in, first out: this one after the core's, which waits for what is pending.

@@ -346,7 +346,8 @@ class Plans:
 
     def image(self, values: dict[str, int], backend: Backend) -> Image:
         """The image of the plan for these extents. Raises `Unfit`."""
-        found: Image = self._lowering(values, backend).image()
+        with Trace():
+            found: Image = self._lowering(values, backend).made()
         return found
 
     def _lowering(self, values: dict[str, int], backend: Backend) -> Any:
@@ -357,11 +358,8 @@ class Plans:
             raise Unfit
         guards = list(self.guards)
         free = {name: Dim(value, name, guards) for name, value in values.items()}
-        with Trace():
-            graph = concrete_graph(optimized, free)
-            lowering = Lowering(graph, backend, guards=guards, still=self.still, random=self.random)
-            lowering.run()
-        return lowering
+        graph = concrete_graph(optimized, free)
+        return Lowering(graph, backend, guards=guards, still=self.still, random=self.random)
 
     def source(self, values: dict[str, int], backend: Backend) -> str:
         """The kernels of the plan for these extents as C text. Raises `Unfit`."""
@@ -374,7 +372,10 @@ class Plans:
             return lowering.items
 
         try:
-            found = self._lowering(values, backend).items
+            with Trace():
+                lowering = self._lowering(values, backend)
+                lowering.run()
+            found = lowering.items
         except NoKernelError:
             relay = Relay(concrete_graph(self.graph, values), items)
             found = [call for call, _, _ in relay.stages]

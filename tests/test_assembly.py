@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from programs import end
@@ -15,7 +15,7 @@ from gemel.codegen import libllvm, llvm
 from gemel.codegen.assembly import F32, I32, I64, POINTER, Builder, Constant, Module, Value, widened
 from gemel.codegen.target import PORTABLE, host
 from gemel.errors import CompileError
-from gemel.forking import compiling, on_threads
+from gemel.forking import Helpers, compiling
 
 
 def begun() -> tuple[Module, Builder]:
@@ -113,6 +113,18 @@ def test_another_llvmlite_gives_the_same_object(request: pytest.FixtureRequest) 
         llvm.emit_object("define i32 @kernel() {\nnothing\n}", host())
 
 
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def on_threads(work: Callable[[T], R], tasks: Iterable[T], threads: int) -> list[R]:
+    """What helpers make of tasks."""
+    with Helpers(work, threads) as helpers:
+        for task in tasks:
+            helpers.give(task)
+        return helpers.results()
+
+
 def test_many_threads_get_the_same_object() -> None:
     text = kernel()
     wanted = llvm.emit_object(text, host())
@@ -121,9 +133,10 @@ def test_many_threads_get_the_same_object() -> None:
     assert found == [wanted] * 64
 
 
-def test_work_on_threads_is_in_order_and_fails_as_it_would() -> None:
+def test_work_of_helpers_is_in_order_and_fails_as_it_would() -> None:
     assert on_threads(lambda n: n * n, range(5), 3) == [0, 1, 4, 9, 16]
     assert on_threads(lambda n: n, [], 4) == []
+    assert on_threads(lambda n: n, range(3), 0) == [0, 1, 2]
 
     def work(n: int) -> int:
         if n == 2:
@@ -132,6 +145,33 @@ def test_work_on_threads_is_in_order_and_fails_as_it_would() -> None:
 
     with pytest.raises(CompileError, match="the third"):
         on_threads(work, range(20), 4)
+
+
+def test_helpers_begin_before_all_is_given_and_leave_no_thread() -> None:
+    before = threading.active_count()
+    begun = threading.Event()
+
+    def work(n: int) -> int:
+        begun.set()
+        return n
+
+    with Helpers(work, 2) as helpers:
+        for task in range(4):
+            helpers.give(task)
+        assert begun.wait(10)  # nobody has asked for results yet
+        assert threading.active_count() <= before + 2
+        assert helpers.results() == [0, 1, 2, 3]
+    assert threading.active_count() == before
+
+
+def test_helpers_end_where_who_gives_tasks_fails() -> None:
+    before, done = threading.active_count(), []
+    with pytest.raises(ValueError, match="here"), Helpers(done.append, 2) as helpers:
+        for task in range(100):
+            helpers.give(task)
+        raise ValueError("here")
+    assert threading.active_count() == before
+    assert len(done) <= 100
 
 
 def test_work_goes_on_where_no_thread_is_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:

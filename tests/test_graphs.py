@@ -78,7 +78,7 @@ def test_walk_gives_inputs_first_and_each_node_once() -> None:
         "multiply",
     ]
     assert len(set(order)) == len(order)
-    assert walk([a]) == order[:3]
+    assert tuple(walk([a])) == order[:3]
 
 
 def test_walk_does_not_recurse() -> None:

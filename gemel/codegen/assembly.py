@@ -314,6 +314,10 @@ class Builder:
     icmp_signed, icmp_unsigned = _comparison("icmp", "s", ""), _comparison("icmp", "u", "")
     fcmp_ordered, fcmp_unordered = _comparison("fcmp", "o", "o"), _comparison("fcmp", "u", "u")
 
+    def freeze(self, a: Value) -> Value:
+        """The same value, of which nothing is known."""
+        return self._value(a.type, f"freeze {a}")
+
     def select(self, condition: Value, a: Value, b: Value) -> Value:
         _same("select", a, b)
         return self._value(a.type, f"select {condition}, {a}, {b}")

@@ -46,14 +46,20 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "GetBufferSize": (c_size_t, c_void_p),
     "DisposeMemoryBuffer": (None, c_void_p),
 }
+#: Those of them that are not done at once.
+_LONG = ("ParseAssembly", "VerifyModule", "TargetMachineEmitToMemory")
 
 
 class Library:
     """The library at a path. Any thread may call `emit`, several at a time."""
 
     def __init__(self, path: str) -> None:
-        loaded = ctypes.CDLL(path)
-        self._functions = {name: loaded[f"LLVMPY_{name}"] for name in _FUNCTIONS}
+        # What takes long lets other threads run Python. What does not must not: they would hold
+        # Python's lock for milliseconds each time.
+        long, short = ctypes.CDLL(path), ctypes.PyDLL(path)
+        self._functions = {
+            name: (long if name in _LONG else short)[f"LLVMPY_{name}"] for name in _FUNCTIONS
+        }
         for name, (result, *arguments) in _FUNCTIONS.items():
             self._functions[name].restype, self._functions[name].argtypes = result, arguments
         for each in ("TargetInfos", "Targets", "TargetMCs", "AsmPrinters"):

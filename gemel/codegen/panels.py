@@ -92,43 +92,58 @@ class Panels:
             wide = builder.sub(right, column)
             enough = builder.icmp_signed(">=", builder.minimum(count, wide), i64(self.rows))
             goal = memory.element(builder, self.places[n], builder.sub(column, left), dtype)
+            if nest.masks:
+                self._turn(n, self._either(n, source, column, count, wide, enough), goal)
+                return
             with builder.if_else(enough) as (whole, part):
                 with whole:
-                    self._turn(n, source, column, goal, None, None)
+                    self._turn(n, self._lines(n, source, column, None, None), goal)
                 with part:
-                    if nest.masks:
-                        self._turn(n, source, column, goal, count, wide)
-                    else:
-                        self._singly(n, source, column, goal, count, wide)
+                    self._singly(n, source, column, goal, count, wide)
 
         nest.each(left, right, self.rows, square)
 
-    def _turn(
-        self,
-        n: int,
-        source: Value,
-        column: Value,
-        goal: Value,
-        count: Value | None,
-        wide: Value | None,
-    ) -> None:
-        """One square; of `count` rows and `wide` columns where these are given."""
+    def _either(
+        self, n: int, source: Value, column: Value, count: Value, wide: Value, enough: Value
+    ) -> list[Value]:
+        """The lines of a square, or of a part of one: what turns them is written once for both,
+        since that is most of the kernel's instructions."""
+        builder = self.builder
+        with builder.if_else(enough) as (whole, part):
+            with whole:
+                lines = self._lines(n, source, column, None, None)
+                first = builder.block
+            with part:
+                few = self._lines(n, source, column, count, wide)
+                second = builder.block
+        pairs = zip(lines, few, strict=True)
+        return [builder.phi(a.type, (a, first), (b, second)) for a, b in pairs]
+
+    def _lines(
+        self, n: int, source: Value, column: Value, count: Value | None, wide: Value | None
+    ) -> list[Value]:
+        """The lines of a square; of `count` elements, `wide` of them, where these are given."""
         builder, nest, lanes = self.builder, self.nest, self.rows
         dtype = nest.program.operands[n].dtype
         stride = nest.access.strides[n, self.dimension + 1]
         mask = None if count is None else memory.first(builder, count, lanes)
+        pointer = memory.element(builder, source, builder.mul(column, stride), dtype)
         lines = []
         for i in range(lanes):
-            place = builder.add(column, i64(i))
             there = mask
             if wide is not None:
                 inside = builder.icmp_signed(">", wide, i64(i))
                 there = builder.and_(mask, splat(builder, inside, lanes))
-            pointer = memory.element(builder, source, builder.mul(place, stride), dtype)
             lines.append(memory.load(builder, pointer, dtype, lanes, there))
+            pointer = memory.element(builder, pointer, stride, dtype)
+        return lines
+
+    def _turn(self, n: int, lines: list[Value], goal: Value) -> None:
+        """Writes a square of these lines."""
+        builder, dtype = self.builder, self.nest.program.operands[n].dtype
         for i, line in enumerate(transposed(builder, lines)):
             pointer = memory.element(builder, goal, i64(i * COLUMNS), dtype)
-            memory.store(builder, line, pointer, dtype, lanes)
+            memory.store(builder, line, pointer, dtype, self.rows)
 
     def _singly(
         self, n: int, source: Value, column: Value, goal: Value, count: Value, wide: Value

@@ -35,6 +35,7 @@ three that columns run along; the integers called `TILES` come last of the `extr
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 from gemel.dtype import DType
@@ -144,9 +145,7 @@ class Instruction(NamedTuple):
         return f"{self.name}.{self.dtype}({', '.join(inside)})"
 
 
-class Program(NamedTuple):
-    """A loop nest: `outer` >= 1 independent dimensions, `inner` >= 0 reduced ones."""
-
+class _Program(NamedTuple):
     outer: int
     inner: int
     schedule: str
@@ -155,7 +154,11 @@ class Program(NamedTuple):
     extra: int
     code: tuple[Instruction, ...]
 
-    @property
+
+class Program(_Program):
+    """A loop nest: `outer` >= 1 independent dimensions, `inner` >= 0 reduced ones."""
+
+    @cached_property
     def text(self) -> str:
         """The whole program as text: readable, and the key under which its kernel is kept."""
         head = f"loops outer={self.outer} inner={self.inner} extra={self.extra}: {self.schedule}"

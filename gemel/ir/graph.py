@@ -283,7 +283,7 @@ class Graph:
     It can be a part of another one: what its inputs are computed from is not its own then.
     """
 
-    __slots__ = ("inputs", "name", "outputs", "updates")
+    __slots__ = ("_order", "inputs", "name", "outputs", "updates")
 
     def __init__(
         self,
@@ -296,15 +296,18 @@ class Graph:
         self.outputs = tuple(outputs)
         self.updates = tuple(updates)
         self.name = name
+        self._order: tuple[Node, ...] = ()
 
     @property
     def results(self) -> tuple[Entry, ...]:
         """Everything the program must compute: its outputs, then its updates."""
         return self.outputs + tuple(entry for _, entry in self.updates)
 
-    def walk(self) -> list[Node]:
+    def walk(self) -> tuple[Node, ...]:
         """Every node the results need, each after its inputs."""
-        return walk(self.results, self.inputs)
+        # Found once: a graph is looked through some twenty times, and no node of it changes.
+        self._order = self._order or tuple(walk(self.results, self.inputs))
+        return self._order
 
     def count(self, name: str) -> int:
         """How many nodes apply the operation called `name` (``"constant"`` counts constants)."""

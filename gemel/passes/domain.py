@@ -118,7 +118,7 @@ class Domain:
         return True
 
     def _fits(self, extent: int, dimension: int) -> bool:
-        return same_shape((extent,), (self.shape[dimension],))
+        return extent == self.shape[dimension]
 
     def _add_reduction(self, node: Node) -> bool:
         source = node.inputs[0]

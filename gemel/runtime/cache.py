@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 from gemel._core import cores
 from gemel.codegen.program import Program
 from gemel.config import DEBUG
-from gemel.forking import compiling, on_threads
+from gemel.forking import Helpers, compiling
 from gemel.runtime import files
 from gemel.runtime.backend import Backend
 
@@ -60,28 +59,46 @@ def kernel_for(program: Program, backend: Backend) -> Any:
     return kernel
 
 
-def compile_together(programs: Iterable[Program], backend: Backend) -> None:
-    """Compiles those of these programs whose kernels are not known, on all cores."""
-    missing: dict[str, tuple[Program, Backend]] = {}
-    for program in map(backend.scheduled, programs):
-        serving = backend.serving(program)
+class Compilation:
+    """The kernels of a plan, compiled by as many threads as there are cores while it is made.
+
+    To be used in a `with` block; forks and exits wait until it has ended.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self._given: dict[str, tuple[Program, Backend]] = {}
+        self._helpers = Helpers(self._made, cores() if cores() > 1 else 0)
+
+    def __enter__(self) -> Compilation:
+        compiling.acquire()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self._helpers.__exit__(*error)
+        finally:
+            compiling.release()
+
+    def start(self, program: Program) -> None:
+        """The program's kernel will be wanted: it is compiled where it is not known."""
+        program = self.backend.scheduled(program)
+        serving = self.backend.serving(program)
+        if not serving.on_disk:
+            return  # a recipe from elsewhere need not stand several threads
         name = kernel_name(program, serving)
-        if name in _kernels or name in missing or not serving.on_disk:
-            continue  # a recipe from elsewhere need not stand several threads
-        if known_kernel(name, serving) is None:
-            missing[name] = program, serving
-    if len(missing) < 2 or cores() < 2:
-        return  # `kernel_for` compiles it
+        if name in self._given or known_kernel(name, serving) is not None:
+            return
+        self._given[name] = program, serving
+        self._helpers.give(name)
 
-    def compiled(name: str) -> bytes:
-        program, serving = missing[name]
-        return _code(program, serving)
+    def finish(self) -> None:
+        """Waits for all of them: `kernel_for` knows them now."""
+        for name, code in zip(self._given, self._helpers.results(), strict=True):
+            _kernels[name] = _loaded(name, code, self._given[name][1])
 
-    # Those in tiles take longest: they go first, so that no core is left with one at the end.
-    order = sorted(missing, key=lambda name: not missing[name][0].in_tiles)
-    with compiling:
-        for name, code in zip(order, on_threads(compiled, order, cores()), strict=True):
-            _kernels[name] = _loaded(name, code, missing[name][1])
+    def _made(self, name: str) -> bytes:
+        return _code(*self._given[name])
 
 
 def object_for(program: Program, backend: Backend) -> bytes:

@@ -164,6 +164,7 @@ class _Slots:
 
     def __init__(self) -> None:
         self.kinds: tuple[dict[Any, int], ...] = ({}, {}, {})
+        self._sums: dict[Form, tuple[int, int]] = {}
 
     def _known(self, kind: int, key: Any) -> tuple[int, int]:
         return kind, self.kinds[kind].setdefault(key, len(self.kinds[kind]))
@@ -186,6 +187,12 @@ class _Slots:
         return self._known(2, (OPERATIONS.index(operator), left, right))
 
     def _sum(self, form: Form) -> tuple[int, int]:
+        found = self._sums.get(form)
+        if found is None:
+            found = self._sums[form] = self._summed(form)
+        return found
+
+    def _summed(self, form: Form) -> tuple[int, int]:
         total = None
         for product, count in sorted(form, key=lambda term: term[1] < 0):
             term = self._product(product, abs(count))

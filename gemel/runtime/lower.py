@@ -22,7 +22,7 @@ from gemel.passes.domain import is_product
 from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.backend import Backend
 from gemel.runtime.beside import Beside, Branch, Launch, behind, flat, side_by_side
-from gemel.runtime.cache import compile_together, kernel_for, kernel_name, object_for
+from gemel.runtime.cache import Compilation, kernel_for, kernel_name, object_for
 from gemel.runtime.image import (
     CAPTURED,
     FAILS,
@@ -46,7 +46,7 @@ from gemel.runtime.image import (
     spanned,
 )
 from gemel.runtime.kept import made_of, split
-from gemel.runtime.rounds import Repeat, Rounds, lower_branch, lower_rounds, programs
+from gemel.runtime.rounds import Repeat, Rounds, Written, lower_branch, lower_rounds
 from gemel.runtime.sites import Site, find_sites, label_of, located
 from gemel.spec import product
 
@@ -73,6 +73,7 @@ class Lowering:
         random: int = 0,
         early: Sequence[int] = (),
     ) -> None:
+        self.compilation: Compilation | None = None  # of the kernels, while others are lowered
         self.graph, self.early = graph, frozenset(early)
         self.fixed = None if still is None else made_of(graph, still)
         self.guards = guards
@@ -168,6 +169,12 @@ class Lowering:
         )
 
     # --- nodes ------------------------------------------------------------------------------
+
+    def made(self) -> Image:
+        """Emits every node and gives the plan; kernels are compiled while others are emitted."""
+        with Compilation(self.backend) as self.compilation:
+            self.run()
+            return self.image()
 
     def run(self) -> None:
         """Emit every node, then move results that were not computed in place."""
@@ -325,9 +332,9 @@ class Lowering:
         failure: tuple[str, str] | None = None,
         parallel: bool = True,
         reduced: frozenset[int] = frozenset(),
-    ) -> _Loop:
+    ) -> Written:
         """A loop nest over a shape, to be written step by step and finished."""
-        return _Loop(self, shape, failure, parallel, reduced)
+        return Written(self, shape, failure, parallel, reduced)
 
     def copy(self, source: Place, target: Place) -> None:
         """Copy elements, converting and broadcasting as needed."""
@@ -367,6 +374,8 @@ class Lowering:
                 self.random = max(self.random, number.source[1] + 1)
         if not same_for_all(kernel.extent, 0):
             items.append(Launch(kernel, self.node, self.time))
+            if self.compilation is not None:
+                self.compilation.start(kernel.program)
 
     def _touch(self, buffer: Buffer, time: int) -> None:
         buffer = buffer.root
@@ -378,7 +387,7 @@ class Lowering:
     # --- the plan ---------------------------------------------------------------------------
 
     def image(self) -> Image:
-        """The finished plan, its kernels compiled."""
+        """The finished plan; kernels that are not known by then are compiled one by one."""
         image = Image(self.graph.name, self.backend.text)
         image.guards = [*free_sizes(given.shape for given in self.inputs), *self.guards]
         image.inputs = self._inputs()
@@ -389,7 +398,8 @@ class Lowering:
         self.temporaries = found.placed(self.temporaries)
         image.temporaries = [Temporary(b.size, b.first, b.last) for b in self.temporaries]
         image.captured = self.captured
-        compile_together(programs([*found.first, *items]), self.backend)
+        if self.compilation is not None:
+            self.compilation.finish()
         if found.values:
             image.items.append(Kept(*found.reads(), self._items(image, found.first)))
         for item, done in zip(items, behind(items, self.early), strict=True):
@@ -471,30 +481,6 @@ class Lowering:
         return buffer.space, buffer.index, offset + within
 
 
-class _Loop(Nest):
-    """A nest that a `lower` rule writes; `finish` hands it to the plan."""
-
-    def __init__(
-        self,
-        lowering: Lowering,
-        shape: tuple[int, ...],
-        failure: Any,
-        parallel: bool,
-        reduced: frozenset[int],
-    ) -> None:
-        super().__init__(shape, reduced)
-        self.lowering = lowering
-        self.failure = failure
-        self.parallel = parallel
-
-    def finish(self) -> Kernel:
-        kernel = super().finish()
-        self.lowering._launch(kernel)
-        return kernel
-
-
 def lowered(graph: Graph, backend: Backend, keeps: bool = True, early: Sequence[int] = ()) -> Image:
     """The image of an optimised graph with known extents; see `Lowering`."""
-    lowering = Lowering(graph, backend, keeps=keeps, early=early)
-    lowering.run()
-    return lowering.image()
+    return Lowering(graph, backend, keeps=keeps, early=early).made()

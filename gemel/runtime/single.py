@@ -109,9 +109,7 @@ def single_image(
     outputs = [entry for index, entry in enumerate(found) if index not in hidden]
     updates = [(position, found[index]) for position, index in op.updates.items()]
     graph = optimize(Graph(entries, outputs, updates, op.name))
-    lowering = Lowering(graph, backend, layouts, guards)
-    lowering.run()
-    return lowering.image()
+    return Lowering(graph, backend, layouts, guards).made()
 
 
 def view_image(
