@@ -302,8 +302,6 @@ class Op(_core.OpBase):
 
     def complete(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """The parameters with defaults filled in and lists made tuples. Raises `TypeError`."""
-        if not parameters and not self.parameters:
-            return {}
         for name in parameters:
             if name not in self.parameters:
                 raise TypeError(self._unknown_keyword(name))
@@ -370,7 +368,7 @@ class Op(_core.OpBase):
     def _call(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Everything the core does not do itself: symbols, creation, conversions, errors."""
         if not keywords and len(inputs) == self.arity == self.required:
-            return self._run(inputs, self.complete(keywords))
+            return self._run(inputs, self.complete(keywords) if self.parameters else {})
         if keywords and len(inputs) < self.required:
             inputs, keywords = self._by_name(inputs, keywords)
         if self.common and (
@@ -446,9 +444,8 @@ class Op(_core.OpBase):
         """The plan of a call the core has not seen (a miss), or what NumPy does for it. None sends
         the call to `_call`.
         """
-        if not self.takes(len(inputs)) or current_trace() is not None:
-            return None
-        if not set(keywords) <= set(self.parameters):
+        known = set(keywords) <= set(self.parameters)
+        if not (known and self.takes(len(inputs))) or current_trace() is not None:
             return None
         return above.prepare(self, inputs, self.complete(keywords))
 
