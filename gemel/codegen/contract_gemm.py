@@ -35,7 +35,7 @@ class _Gemm(Tile):
         rows, columns = (int(word) for word in words[1].split("x"))
         size = columns * program.code[sum_position(program)].dtype.itemsize
         # Of few columns all are one vector, a narrower one.
-        super().__init__(program, target._replace(width=min(target.width, size)), rows, columns)
+        super().__init__(program, target.narrowed(size), rows, columns)
         self.a_form, self.b_form = words[2][2:], words[3][2:].replace("-", " ")
         self.split, self.across = "split" in words, "across" in words
         emitter = self.emitter

@@ -33,6 +33,10 @@ class Target(NamedTuple):
     fma: bool = False
     scales: bool = False
 
+    def narrowed(self, width: int) -> Target:
+        """The same with vectors of at most so many bytes."""
+        return self if width >= self.width else self._replace(width=width, scales=False)
+
     def with_fours(self) -> Target:
         """The same with the instructions that multiply bytes in fours."""
         return self._replace(features=f"{self.features},+avx512vnni")
