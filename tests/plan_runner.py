@@ -18,6 +18,7 @@ import gemel
 from gemel.codegen.nest import Number, Place
 from gemel.codegen.target import Target, generic
 from gemel.extent import seen
+from gemel.ir.trace import Trace
 from gemel.runtime.backend import Backend, native_code
 from gemel.runtime.beside import Branch
 from gemel.runtime.image import CAPTURED, INPUT, OUTPUT, TEMPORARY
@@ -177,7 +178,9 @@ class Run:
         self.kernel_of, self.memory, self.stream = kernel_of, memory, stream
         bound, given = gemel.compile(function)._find(tuple(arguments))
         backend = Backend(target, native_code, bytes)
-        lowering = bound.program.inference()._lowering(bound.values, backend)
+        with Trace():
+            lowering = bound.program.inference()._lowering(bound.values, backend)
+            lowering.run()
         self.numbers = given.numbers
         self.blocks: dict[tuple[int, int], Array] = {}
         self.windows: dict[Window, int] = {}
