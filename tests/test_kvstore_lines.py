@@ -258,3 +258,22 @@ def test_strangers_are_not_let_in(
     ] * 2
     for one in (*made, *channels):
         one.close()
+
+
+@pytest.mark.parametrize("said", [b"{}", b"[]", b"7", b'{"challenge": 5}', b"no words at all"])
+def test_somebody_else_who_answers_is_nobody(said: bytes) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        channel, _ = listener.accept()
+        channel.sendall(lines.LENGTH.pack(len(said)) + said)
+        channel.close()
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    row = struct.pack(">H", listener.getsockname()[1]) + socket.inet_aton("127.0.0.1")
+    door = lines._Door((0, 0), 1, b"secret", time.monotonic() + 5)
+    with pytest.raises(ConnectionError, match="worker 0 cannot be reached"):
+        door._connected(0, row, "contents")
+    answering.join()
+    listener.close()

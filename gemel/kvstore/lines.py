@@ -32,6 +32,8 @@ ENOUGH, TRYING = 256 << 10, 0.1
 #: A message and a greeting, before which its length stands: more is nobody's of this job.
 LENGTH = struct.Struct(">I")
 MOST_MESSAGE, MOST_GREETING = 1 << 26, 1 << 10
+#: What it comes to when somebody else answers, or nobody.
+STRANGE = OSError, ValueError, KeyError, TypeError
 #: What asks Linux for the address of an interface (netdevice(7)), and where it then stands.
 SIOCGIFADDR, ADDRESS = 0x8915, slice(20, 24)
 
@@ -316,7 +318,7 @@ class _Door:
         if near:
             told.reverse()
         for address in told:
-            with contextlib.suppress(OSError, ValueError):
+            with contextlib.suppress(*STRANGE):
                 channel = socket.create_connection((address, port), self._left())
                 try:
                     self._ask(channel, other, use)
@@ -350,7 +352,7 @@ class _Door:
             try:
                 channel.settimeout(self._left())
                 other, use = self._answer(channel, missing)
-            except (OSError, ValueError, KeyError, TypeError):  # a stranger's
+            except STRANGE:
                 channel.close()
                 continue
             (contents if use == "contents" else messages)[other] = channel
