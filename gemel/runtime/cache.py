@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from typing import Any
 
 from gemel._core import cores
@@ -69,16 +70,17 @@ class Compilation:
         self.backend = backend
         self._given: dict[str, tuple[Program, Backend]] = {}
         self._helpers = Helpers(self._made, cores() if cores() > 1 else 0)
+        self._held = ExitStack()
 
     def __enter__(self) -> Compilation:
-        compiling.acquire()
+        with ExitStack() as entered:
+            entered.enter_context(compiling)
+            entered.enter_context(self._helpers)
+            self._held = entered.pop_all()
         return self
 
-    def __exit__(self, *error: object) -> None:
-        try:
-            self._helpers.__exit__(*error)
-        finally:
-            compiling.release()
+    def __exit__(self, *error: Any) -> None:
+        self._held.__exit__(*error)
 
     def start(self, program: Program) -> None:
         """The program's kernel will be wanted: it is compiled where it is not known."""

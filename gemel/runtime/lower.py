@@ -18,7 +18,7 @@ from gemel.extent import Guard, maximum, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, Several, broadcast_strides, dense, several_strides
 from gemel.ir.op_kinds import Elementwise
-from gemel.passes.domain import is_product
+from gemel.passes.domain import gathers, is_product
 from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.backend import Backend
 from gemel.runtime.beside import Beside, Branch, Launch, behind, flat, side_by_side
@@ -46,8 +46,9 @@ from gemel.runtime.image import (
     spanned,
 )
 from gemel.runtime.kept import made_of, split
-from gemel.runtime.rounds import Repeat, Rounds, Written, lower_branch, lower_rounds
+from gemel.runtime.rounds import Repeat, Rounds, lower_branch, lower_rounds
 from gemel.runtime.sites import Site, find_sites, label_of, located
+from gemel.runtime.written import Written
 from gemel.spec import product
 
 
@@ -212,11 +213,37 @@ class Lowering:
         }
 
     def _emit_all(self, graph: Graph) -> None:
+        parts = self._claim_parts(graph)
         for node in graph.walk():
             if node.is_constant:
                 self._constant(node)
             elif node.op is not None:
                 self._emit(node)
+        for entry in parts:
+            del self.claimed[entry]
+
+    def _claim_parts(self, graph: Graph) -> list[Entry]:
+        """Let what is gathered be computed where it is to lie: the entries this is said of."""
+        found: list[Entry] = []
+        for node in filter(gathers, graph.walk()):
+            (whole,) = node.entries
+            if whole not in self.claimed:
+                self.claimed[whole] = self.temporary(whole.dtype, whole.shape)
+                found.append(whole)
+            place = self.claimed[whole]
+            for part, there in zip(node.inputs, self._parts(node, place), strict=True):
+                wanted = part.node.op is fused and part not in self.claimed
+                if wanted and part.dtype is whole.dtype:
+                    self.claimed[part] = there
+                    found.append(part)
+        return found
+
+    def _parts(self, node: Node, whole: Place) -> list[Place]:
+        """Where the inputs of a node that gathers them are to lie in its result."""
+        assert node.op is not None
+        specs = [entry.spec for entry in node.inputs]
+        pieces = node.op.rules["pieces"](whole.layout, *specs, **node.params)
+        return [whole.at(layout) for layout, _ in pieces]
 
     def _constant(self, node: Node) -> None:
         entry = node.entries[0]
@@ -342,6 +369,13 @@ class Lowering:
         strides = broadcast_strides(source.shape, source.strides, len(target.shape))
         nest.store(target, nest.load(source, strides))
         self._launch(nest.finish())
+
+    def gather(self, target: Place, sources: Sequence[Place]) -> None:
+        """Move what is not there yet to its part of the result of the node being emitted."""
+        for part, source in zip(self._parts(self.node, target), sources, strict=True):
+            there = source.buffer is part.buffer
+            if not (there and same_for_all(source.layout.offset, part.layout.offset)):
+                self.copy(source, part)
 
     def fill(self, target: Place, value: float) -> None:
         """Set every element to a number."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from gemel.codegen.nest import Kernel, Nest, Place
+from gemel.codegen.nest import Kernel, Place
 from gemel.extent import seen
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, dense
@@ -19,29 +19,6 @@ if TYPE_CHECKING:
 
 #: Elements the two places of a state are apart by multiples of.
 APART = 64
-
-
-class Written(Nest):
-    """A nest that a `lower` rule writes; `finish` hands it to the plan."""
-
-    def __init__(
-        self,
-        lowering: Lowering,
-        shape: tuple[int, ...],
-        failure: Any,
-        parallel: bool,
-        reduced: frozenset[int],
-    ) -> None:
-        super().__init__(shape, reduced)
-        self.lowering = lowering
-        self.failure = failure
-        self.parallel = parallel
-
-    def finish(self) -> Kernel:
-        """The kernel, which is a step of the plan now."""
-        kernel = super().finish()
-        self.lowering._launch(kernel)
-        return kernel
 
 
 class Window(Buffer):
@@ -307,4 +284,4 @@ def _side(lowering: Lowering, graph: Graph, inputs: list[Place], outputs: list[P
     return side
 
 
-__all__ = ["Repeat", "Rounds", "Window", "Written", "lower_branch", "lower_rounds"]
+__all__ = ["Repeat", "Rounds", "Window", "lower_branch", "lower_rounds"]
