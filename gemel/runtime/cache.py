@@ -69,6 +69,7 @@ class Compilation:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self._given: dict[str, tuple[Program, Backend]] = {}
+        self._asked: set[str] = set()
         self._helpers = Helpers(self._made, cores() if cores() > 1 else 0)
         self._held = ExitStack()
 
@@ -84,6 +85,9 @@ class Compilation:
 
     def start(self, program: Program) -> None:
         """The program's kernel will be wanted: it is compiled where it is not known."""
+        if program.text in self._asked:
+            return
+        self._asked.add(program.text)
         program = self.backend.scheduled(program)
         serving = self.backend.serving(program)
         if not serving.on_disk:

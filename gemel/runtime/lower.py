@@ -8,10 +8,10 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from gemel.codegen.body import write_loops
 from gemel.codegen.nest import Kernel, Nest, Number, Place
 from gemel.codegen.pieces import stays_in_place
 from gemel.codegen.product import OFTEN, Means, factor, is_only_factor, write_product
+from gemel.codegen.program import Program
 from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
 from gemel.extent import Guard, maximum, same_for_all
@@ -20,6 +20,7 @@ from gemel.ir.layout import Layout, Several, broadcast_strides, dense, several_s
 from gemel.ir.op_kinds import Elementwise
 from gemel.passes.domain import gathers, is_product
 from gemel.passes.fuse import can_fail, fused
+from gemel.runtime.alike import Kernels, Optimized
 from gemel.runtime.backend import Backend
 from gemel.runtime.beside import Beside, Branch, Launch, behind, flat, side_by_side
 from gemel.runtime.cache import Compilation, kernel_for, kernel_name, object_for
@@ -94,6 +95,8 @@ class Lowering:
         self.users = self._users()
         self.results = set(graph.results)
         self.packed: dict[str, tuple[Any, int]] = {}
+        self.kernels, self.inner_graphs = Kernels(), Optimized()  # for what is alike
+        self.numbers: dict[str, int] = {}  # of programs' kernels in the image
         self.random = random
         self.inputs: list[Input] = []
         self._take_inputs(layouts or {})
@@ -312,7 +315,7 @@ class Lowering:
             means = Means(target, self.contiguous, self._scratch, self.packed, often)
             kernels = write_product(body, given, outputs, means)
         else:
-            kernels = write_loops(body, given, outputs)
+            kernels = self.kernels.loops(body, given, outputs)
         for kernel in kernels:
             self._launch(kernel)
 
@@ -422,7 +425,7 @@ class Lowering:
 
     def image(self) -> Image:
         """The finished plan; kernels that are not known by then are compiled one by one."""
-        image = Image(self.graph.name, self.backend.text)
+        image, self.numbers = Image(self.graph.name, self.backend.text), {}
         image.guards = [*free_sizes(given.shape for given in self.inputs), *self.guards]
         image.inputs = self._inputs()
         image.outputs = [Output(e.dtype.code, e.shape) for e in self.graph.outputs]
@@ -496,9 +499,8 @@ class Lowering:
                 integers[position] = number.bits
             else:
                 scalars.append((position, number.run_time_source, number.passed is float64))
-        meant = self.backend.scheduled(kernel.program), self.backend
         return Step(
-            image.kernel(kernel_name(*meant), kernel_for(*meant), partial(object_for, *meant)),
+            self._number(image, kernel.program),
             [self._address(place, offset) for place, offset in kernel.places],
             integers,
             kernel.extent,
@@ -508,6 +510,15 @@ class Lowering:
             located(kernel.failure, item.node),
             label_of(item.node),
         )
+
+    def _number(self, image: Image, program: Program) -> int:
+        """The number of a program's kernel in the image."""
+        number = self.numbers.get(program.text)
+        if number is None:
+            meant = self.backend.scheduled(program), self.backend
+            known = kernel_name(*meant), kernel_for(*meant), partial(object_for, *meant)
+            number = self.numbers[program.text] = image.kernel(*known)
+        return number
 
     def _address(self, place: Any, offset: int) -> tuple[int, int, int]:
         buffer = place.buffer if isinstance(place, Place) else place

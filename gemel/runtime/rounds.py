@@ -9,7 +9,6 @@ from gemel.codegen.nest import Kernel, Place
 from gemel.extent import seen
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, dense
-from gemel.passes import optimize
 from gemel.runtime.beside import Branch, flat
 from gemel.runtime.image import TEMPORARY, WINDOW, Buffer
 from gemel.spec import product
@@ -206,7 +205,7 @@ def lower_rounds(
     condition: int,
 ) -> None:
     """The loop of a `loop` node, which is the one being emitted."""
-    node, graph = lowering.node, optimize(step)
+    node, graph = lowering.node, lowering.inner_graphs.of(step)
     given = [lowering.where[entry] for entry in node.inputs[data + states :]]
     carried = [State(lowering, place) for place in inputs[data : data + states]]
     count = len(outputs) - states
@@ -275,7 +274,7 @@ def lower_branch(
 def _side(lowering: Lowering, graph: Graph, inputs: list[Place], outputs: list[Place]) -> list[Any]:
     kept, lowering.items = lowering.items, []
     packed = dict(lowering.packed)  # what one side makes is there for nobody else
-    graph = optimize(graph)
+    graph = lowering.inner_graphs.of(graph)
     lowering.where.update(zip(graph.inputs, inputs, strict=True))
     lowering._emit_all(graph)
     for entry, place in zip(graph.outputs, outputs, strict=True):
