@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from gemel._core import cores
-from gemel.codegen.program import Program
+from gemel.codegen.program import ACROSS, INNER, Program
 from gemel.config import DEBUG
 from gemel.forking import Helpers, compiling
 from gemel.runtime import files
@@ -96,7 +96,7 @@ class Compilation:
         if name in self._given or known_kernel(name, serving) is not None:
             return
         self._given[name] = program, serving
-        self._helpers.give(name)
+        self._helpers.give(name, work(program))
 
     def finish(self) -> None:
         """Waits for all of them: `kernel_for` knows them now."""
@@ -105,6 +105,16 @@ class Compilation:
 
     def _made(self, name: str) -> bytes:
         return _code(*self._given[name])
+
+
+def work(program: Program) -> int:
+    """What compiling a program costs, roughly: which of two is longer. A product's tile is written
+    out, and so are squares that are turned and what is reduced along vectors."""
+    length = 8 * len(program.code)
+    if program.in_tiles:
+        return length + (100 if program.schedule.endswith("copy") else 500)
+    turned = any(operand.stride == ACROSS for operand in program.operands)
+    return length + 300 * (turned or program.lanes == INNER)
 
 
 def object_for(program: Program, backend: Backend) -> bytes:

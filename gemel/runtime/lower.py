@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from operator import attrgetter
 from typing import Any
 
 from gemel.codegen.nest import Kernel, Nest, Number, Place
 from gemel.codegen.pieces import stays_in_place
 from gemel.codegen.product import OFTEN, Means, factor, is_only_factor, write_product
-from gemel.codegen.program import Program
 from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
 from gemel.extent import Guard, maximum, same_for_all
@@ -22,8 +20,8 @@ from gemel.passes.domain import gathers, is_product
 from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.alike import Kernels, Optimized
 from gemel.runtime.backend import Backend
-from gemel.runtime.beside import Beside, Branch, Launch, behind, flat, side_by_side
-from gemel.runtime.cache import Compilation, kernel_for, kernel_name, object_for
+from gemel.runtime.beside import Beside, Launch, behind, flat, side_by_side
+from gemel.runtime.cache import Compilation
 from gemel.runtime.image import (
     CAPTURED,
     FAILS,
@@ -33,22 +31,19 @@ from gemel.runtime.image import (
     TEMPORARY,
     WRITTEN,
     Buffer,
-    Choice,
     Image,
     Input,
     Kept,
-    Loop,
     Output,
     Result,
-    Step,
     Temporary,
-    Together,
     free_sizes,
     spanned,
 )
+from gemel.runtime.items import Items
 from gemel.runtime.kept import made_of, split
-from gemel.runtime.rounds import Repeat, Rounds, lower_branch, lower_rounds
-from gemel.runtime.sites import Site, find_sites, label_of, located
+from gemel.runtime.rounds import Rounds, lower_branch, lower_rounds
+from gemel.runtime.sites import Site, find_sites
 from gemel.runtime.written import Written
 from gemel.spec import product
 
@@ -86,7 +81,6 @@ class Lowering:
         self.captured: list[Any] = []
         self.items: list[Any] = []
         self.inside: Rounds | None = None  # the loop whose rounds are emitted
-        self.windows = 0
         self.time = 0
         self.node = Node(None, (), {}, ())  # whose steps are emitted
         self.scalars = 0
@@ -96,7 +90,6 @@ class Lowering:
         self.results = set(graph.results)
         self.packed: dict[str, tuple[Any, int]] = {}
         self.kernels, self.inner_graphs = Kernels(), Optimized()  # for what is alike
-        self.numbers: dict[str, int] = {}  # of programs' kernels in the image
         self.random = random
         self.inputs: list[Input] = []
         self._take_inputs(layouts or {})
@@ -425,7 +418,7 @@ class Lowering:
 
     def image(self) -> Image:
         """The finished plan; kernels that are not known by then are compiled one by one."""
-        image, self.numbers = Image(self.graph.name, self.backend.text), {}
+        image = Image(self.graph.name, self.backend.text)
         image.guards = [*free_sizes(given.shape for given in self.inputs), *self.guards]
         image.inputs = self._inputs()
         image.outputs = [Output(e.dtype.code, e.shape) for e in self.graph.outputs]
@@ -437,10 +430,11 @@ class Lowering:
         image.captured = self.captured
         if self.compilation is not None:
             self.compilation.finish()
+        written = Items(image, self.backend)
         if found.values:
-            image.items.append(Kept(*found.reads(), self._items(image, found.first)))
+            image.items.append(Kept(*found.reads(), written.of(found.first)))
         for item, done in zip(items, behind(items, self.early), strict=True):
-            image.items += [self._item(image, item), *map(Result, done)]
+            image.items += [*written.of([item]), *map(Result, done)]
         image.sites = self._sites(list(flat(items)))
         return image
 
@@ -475,55 +469,6 @@ class Lowering:
 
         writers = self._writers if self.keeps else None
         return find_sites(self.graph, items, attrgetter("fails"), writers, position)
-
-    def _items(self, image: Image, items: list[Any]) -> list[Any]:
-        return [self._item(image, item) for item in items]
-
-    def _item(self, image: Image, item: Any) -> Any:
-        if isinstance(item, Beside):
-            return Together([self._items(image, part) for part in item.parts])
-        if isinstance(item, Branch):
-            sides = (self._items(image, side) for side in (item.then, item.otherwise))
-            return Choice(self._address(item.place, 0), *sides)
-        if isinstance(item, Repeat):
-            self.windows = item.numbered(self.windows)
-            given = [(self._address(w.of, w.offset), w.step, w.period) for w in item.windows]
-            items, after = (self._items(image, each) for each in (item.items, item.after))
-            held = None if item.condition is None else self._address(item.condition, 0)
-            return Loop(item.length, given, items, held, after)
-        kernel: Kernel = item.kernel
-        integers = list(kernel.integers)
-        scalars = []
-        for position, number in kernel.scalars:
-            if number.source[0] == "constant":
-                integers[position] = number.bits
-            else:
-                scalars.append((position, number.run_time_source, number.passed is float64))
-        return Step(
-            self._number(image, kernel.program),
-            [self._address(place, offset) for place, offset in kernel.places],
-            integers,
-            kernel.extent,
-            kernel.chunk,
-            scalars,
-            kernel.cost,
-            located(kernel.failure, item.node),
-            label_of(item.node),
-        )
-
-    def _number(self, image: Image, program: Program) -> int:
-        """The number of a program's kernel in the image."""
-        number = self.numbers.get(program.text)
-        if number is None:
-            meant = self.backend.scheduled(program), self.backend
-            known = kernel_name(*meant), kernel_for(*meant), partial(object_for, *meant)
-            number = self.numbers[program.text] = image.kernel(*known)
-        return number
-
-    def _address(self, place: Any, offset: int) -> tuple[int, int, int]:
-        buffer = place.buffer if isinstance(place, Place) else place
-        within = place.layout.offset * place.dtype.itemsize if isinstance(place, Place) else 0
-        return buffer.space, buffer.index, offset + within
 
 
 def lowered(graph: Graph, backend: Backend, keeps: bool = True, early: Sequence[int] = ()) -> Image:
