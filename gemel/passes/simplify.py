@@ -202,7 +202,7 @@ def merge(graph: Graph) -> Graph:
 
 
 def frozen(value: Any) -> Any:
-    """A parameter as a key that tells 2, 2.0 and True apart, 0.0 from -0.0; of free extents forms."""
+    """A parameter as a key: it tells 2, 2.0 and True apart, 0.0 from -0.0; extents are forms."""
     if type(value) is int or value is None:
         return value
     if isinstance(value, dict):
