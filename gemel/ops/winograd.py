@@ -125,14 +125,14 @@ def by_tiles(x: Any, weight: Any, pad: tuple[int, ...]) -> Any:
         return of_images(x, factors, sizes, pad)
     parts = reshape(x, shape=(sizes.images // count, count, *shape[1:]))
     each = sizes._replace(images=count)
-    found = in_rounds(lambda part, given: of_images(part, given, each, pad), parts, factors)
+    found = in_rounds(lambda part, given: of_images(part, given[0], each, pad), parts, [factors])
     return reshape(found, shape=(sizes.images, sizes.given, rows, columns))
 
 
-def in_rounds(body: Callable[[Any, Any], Any], data: Any, factors: Any) -> Any:
+def in_rounds(body: Callable[[Any, Rows], Any], data: Any, factors: Rows) -> Any:
     """What a body makes of each element of the first axis, in a loop: stacked."""
     (found,), _ = repeated(
-        lambda parts, _, given: ([body(parts[0], given[0])], []), [data], (), [factors]
+        lambda parts, _, given: ([body(parts[0], given)], []), [data], (), factors
     )
     return found
 
@@ -157,7 +157,7 @@ def in_strips(x: Any, factors: Any, sizes: Sizes, tiles: tuple[int, ...]) -> Any
     seen = windows(transpose(x, axes=(0, 2, 3, 1)), **moves._asdict())
     seen = transpose(seen, axes=(4, 0, 3, 1, 2))
     shape = high, tiles[1]
-    found = in_rounds(lambda part, given: of_tiles(part, given, sizes, shape), seen, factors)
+    found = in_rounds(lambda part, given: of_tiles(part, given[0], sizes, shape), seen, [factors])
     return reshape(found, shape=(1, TILE * tiles[0], *found.shape[3:]))
 
 
