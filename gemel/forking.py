@@ -11,8 +11,8 @@ import os
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
+from heapq import heappop, heappush
 from importlib import _bootstrap
 from typing import Any, Generic, TypeVar
 
@@ -72,14 +72,15 @@ class Helpers(Generic[T, R]):
 
     To be used in a `with` block, with `compiling` held, which is what a fork and an exit wait for:
     no thread is left behind it. The first task is left to whoever waits for it, since giving it
-    away takes longer than a small one.
+    away takes longer than a small one. Of those that wait the longest is done first, so that no
+    thread is left alone with a long one at the end.
     """
 
     def __init__(self, work: Callable[[T], R], threads: int) -> None:
         self._work, self._most = work, threads
         self._threads: list[threading.Thread] = []
         self._changed = threading.Condition()
-        self._waiting: deque[tuple[int, T]] = deque()
+        self._waiting: list[tuple[int, int, T]] = []
         self._found: list[Any] = []
         self._failed: list[BaseException] = []
         self._closed = False
@@ -91,10 +92,10 @@ class Helpers(Generic[T, R]):
         self._waiting.clear()
         self._close()
 
-    def give(self, task: T) -> None:
-        """A task to be done by somebody, some time."""
+    def give(self, task: T, length: int = 0) -> None:
+        """A task to be done by somebody, some time; its length only orders it among others."""
         with self._changed:
-            self._waiting.append((len(self._found), task))
+            heappush(self._waiting, (-length, len(self._found), task))
             self._found.append(None)
             self._changed.notify()
         if len(self._threads) < min(self._most, len(self._waiting) - 1):
@@ -130,7 +131,9 @@ class Helpers(Generic[T, R]):
         with self._changed:
             while not self._waiting and not self._closed:
                 self._changed.wait()
-            return self._waiting.popleft() if self._waiting and not self._failed else None
+            if not self._waiting or self._failed:
+                return None
+            return heappop(self._waiting)[1:]
 
     def _run(self) -> None:
         while (found := self._next()) is not None:

@@ -566,6 +566,8 @@ def _windows() -> list[Case]:
         _case("turns", SMALL, SMALL, SMALL, steps=(3,)),
         _case("turns", (2, 3, 17), (2, 3, 17), (2, 3, 17), (2, 3, 17), steps=(2, 2)),
         _case("turns", (1, 2), (1, 2), steps=(2, 1)),
+        _case("planes_of", SMALL, SMALL, SMALL),
+        _case("planes_of", (3, 1, 4)),
         _case("border", Draw(SMALL, dtype="int32"), before=(0, 1), after=(1, 2), lowest=True),
         _case("convolution", (2, 4, 7), (6, 2, 2), (6,), **flat, pad=(1,), groups=2),
         _case("convolution", (2, 4, 7, 5), (3, 4, 3, 2), **wide, pad=(1, 0), groups=1),

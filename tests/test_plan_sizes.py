@@ -22,7 +22,7 @@ from gemel.ir.trace import Trace
 from gemel.ops.shape import Layout, dense_strides
 from gemel.passes.bind import concrete_graph
 from gemel.runtime import beside
-from gemel.runtime import lower as lowering_module
+from gemel.runtime import items as items_module
 from gemel.runtime.backend import backend_of
 from gemel.runtime.image import Choice, Image, Item, Loop, Step, Together
 from gemel.runtime.lower import Lowering
@@ -61,7 +61,7 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Nor does it put items side by side, which depends on what they cost for the sizes seen.
     """
-    monkeypatch.setattr(lowering_module, "kernel_for", lambda program, backend: None)
+    monkeypatch.setattr(items_module, "kernel_for", lambda program, backend: None)
     monkeypatch.setattr(beside, "WORTH", 1 << 62)
 
 
@@ -327,7 +327,7 @@ def test_a_program_is_lowered_once_for_its_sizes(
         for value, expected in zip(op_table.results(function(x)), wanted, strict=True):
             numpy.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
     assert function.traces <= 2
-    monkeypatch.setattr(lowering_module, "kernel_for", lambda program, backend: None)
+    monkeypatch.setattr(items_module, "kernel_for", lambda program, backend: None)
     (program, *_) = next(iter(function._programs.values()))
     plans = program.inference()
     plans.still = None  # more is kept where sizes are fixed

@@ -6,17 +6,18 @@ of, too: nothing is kept in between.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from gemel.codegen.elements import ElementWriter
 from gemel.codegen.nest import Kernel, Nest, Number, Place
 from gemel.dtype import float64
 from gemel.extent import same_for_all
-from gemel.ir.graph import Entry, Graph, Node
+from gemel.ir.graph import Entry, Graph, Node, walk
 from gemel.ir.layout import Layout
 from gemel.ir.position import far, through
 from gemel.ops.shape import MOST_INTERLEAVED
-from gemel.passes.domain import Domain, in_pieces
+from gemel.passes.domain import Domain, in_pieces, is_view
 from gemel.spec import same_shape
 
 
@@ -25,21 +26,40 @@ def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> 
     node = next(n for n in body.walk() if in_pieces(n))
     parts = _parts(node, far(node.specs[0].shape))
     regions = [[layout for layout, _ in _parts(node, place.layout)] for place in outputs]
+    shared = _sharing(node, [source for _, source in parts])
     nests: list[Nest] = []
+    writer: ElementWriter | None = None
     for number, (part, source) in enumerate(parts):
         there = type(source) is int and given.get(node.inputs[source])
         if there and len(outputs) == 1 and _lies(there, outputs[0].at(regions[0][number])):
             continue
         if not (nests and _beside(regions[0], number)):
-            nests.append(Nest(part.shape))
+            together = writer and shared and same_shape(nests[-1].shape, part.shape)
+            if not together:
+                nests.append(Nest(part.shape))
+                writer = None
         nest = nests[-1]
-        writer = ElementWriter(nest, Domain(part.shape), given)
+        if writer is None or not shared:
+            writer = ElementWriter(nest, Domain(part.shape), given)
         here = writer.placed(part.shape, tuple(range(len(part.shape))))
         writer.ready[node.entries[0]] = _value(writer, node, source, here)
         position = through(part, node.specs[0].ndim, here, writer.nowhere)
         for entry, place, layouts in zip(body.outputs, outputs, regions, strict=True):
             nest.store(place.at(layouts[number]), writer.moved(entry, position))
     return [nest.finish() for nest in nests]
+
+
+def _sharing(node: Node, sources: list[Any]) -> bool:
+    """Whether each part is made of values that another part is made of, too: one kernel computes
+    them for all."""
+    made: list[set[Node]] = []
+    for source in sources:
+        if type(source) is not int:
+            return False
+        below = walk([node.inputs[source]])
+        made.append({each for each in below if each.op is not None and not is_view(each)})
+    counts = Counter(each for nodes in made for each in nodes)
+    return len(made) > 1 and all(any(counts[each] > 1 for each in nodes) for nodes in made)
 
 
 def stays_in_place(body: Graph, inner: set[Entry]) -> bool:

@@ -13,15 +13,20 @@ operands of the products as they are.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from gemel.dtype import float32
+from gemel.errors import ShapeError
+from gemel.ir.declare import op
+from gemel.ir.layout import Layout
+from gemel.ir.op import numpy
 from gemel.ops.elementwise import copy
 from gemel.ops.linalg import matmul
 from gemel.ops.rounds import repeated
 from gemel.ops.shape import reshape, transpose
 from gemel.ops.windows import Moves, bordered, taking_turns, windows, within
+from gemel.spec import Spec, promote_specs, same_shape
 
 #: Elements of a kernel, places of a tile and elements it sees, along an axis.
 KERNEL, TILE, SEEN = 3, 2, 4
@@ -120,7 +125,7 @@ def by_tiles(x: Any, weight: Any, pad: tuple[int, ...]) -> Any:
         return of_images(x, factors, sizes, pad)
     parts = reshape(x, shape=(sizes.images // count, count, *shape[1:]))
     each = sizes._replace(images=count)
-    found = in_rounds(lambda part, given: of_images(part, given, each, pad), parts, factors)
+    found = in_rounds(lambda part, given: of_images(part, given[0], each, pad), parts, [factors])
     return reshape(found, shape=(sizes.images, sizes.given, rows, columns))
 
 
@@ -132,7 +137,7 @@ def in_rounds(body: Callable[[Any, Rows], Any], data: Any, factors: Rows) -> Any
     return found
 
 
-def of_images(x: Any, factors: Rows, sizes: Sizes, pad: tuple[int, ...]) -> Any:
+def of_images(x: Any, factors: Any, sizes: Sizes, pad: tuple[int, ...]) -> Any:
     """The same for the images of one round, with what `of_weights` gives."""
     tiles = tuple((n + 1) // TILE for n in (sizes.rows, sizes.columns))
     spans = zip(tiles, x.shape[2:], pad, strict=True)
@@ -143,7 +148,7 @@ def of_images(x: Any, factors: Rows, sizes: Sizes, pad: tuple[int, ...]) -> Any:
     return copy(transpose(found, axes=(0, 3, 1, 2)))
 
 
-def in_strips(x: Any, factors: Rows, sizes: Sizes, tiles: tuple[int, ...]) -> Any:
+def in_strips(x: Any, factors: Any, sizes: Sizes, tiles: tuple[int, ...]) -> Any:
     """`of_tiles`, some strips of them in turn, which see two rows more than they have."""
     if sizes.strips == 1:
         return of_tiles(x, factors, sizes, tiles)
@@ -152,34 +157,69 @@ def in_strips(x: Any, factors: Rows, sizes: Sizes, tiles: tuple[int, ...]) -> An
     seen = windows(transpose(x, axes=(0, 2, 3, 1)), **moves._asdict())
     seen = transpose(seen, axes=(4, 0, 3, 1, 2))
     shape = high, tiles[1]
-    found = in_rounds(lambda part, given: of_tiles(part, given, sizes, shape), seen, factors)
+    found = in_rounds(lambda part, given: of_tiles(part, given[0], sizes, shape), seen, [factors])
     return reshape(found, shape=(1, TILE * tiles[0], *found.shape[3:]))
 
 
-def of_tiles(x: Any, factors: Rows, sizes: Sizes, tiles: tuple[int, ...]) -> Any:
+def of_tiles(x: Any, factors: Any, sizes: Sizes, tiles: tuple[int, ...]) -> Any:
     """So many tiles of bordered images (N, H, W, C), put together: (N, *places, K)."""
     # Element i, j of all tiles.
     rows, columns = ([slice(i, i + TILE * t - 1, TILE) for i in range(SEEN)] for t in tiles)
     planes = twice(of_tile, [[x[:, a, b] for b in columns] for a in rows])
-    shape = (sizes.images * tiles[0] * tiles[1], sizes.taken)
-    lines = (sizes.images, *tiles, sizes.given)
-    products = [
-        reshape(matmul(reshape(plane, shape=shape), factor), shape=lines)
-        for plane, factor in zip(itertools.chain(*planes), factors, strict=True)
-    ]
-    ends = twice(of_products, [products[i : i + SEEN] for i in range(0, len(products), SEEN)])
+    shape = (SEEN * SEEN, sizes.images * tiles[0] * tiles[1], sizes.taken)
+    together = planes_of(*itertools.chain(*planes))
+    found = matmul(reshape(together, shape=shape), factors)
+    found = reshape(found, shape=(SEEN, SEEN, sizes.images, *tiles, sizes.given))
+    products = [[found[i, j] for j in range(SEEN)] for i in range(SEEN)]
+    ends = twice(of_products, products)
     parts: dict[tuple[int, ...], Any] = {
         (i, j, 0): ends[i][j] for i in range(TILE) for j in range(TILE)
     }
     return taking_turns(parts, (TILE, TILE, 1))
 
 
-def of_weights(weight: Any) -> Rows:
-    """The planes of weights (K, C, 3, 3), by rows: 16 of (C, K), as views."""
+def of_weights(weight: Any) -> Any:
+    """The planes of weights (K, C, 3, 3), by rows: (16, C, K), as a view."""
     # Moved once, as each element is read several times.
     taps = copy(transpose(weight, axes=(2, 3, 0, 1)))
     planes = twice(of_kernel, [[taps[i, j] for j in range(KERNEL)] for i in range(KERNEL)])
-    return [transpose(plane, axes=(1, 0)) for plane in itertools.chain(*planes)]
+    return transpose(planes_of(*itertools.chain(*planes)), axes=(0, 2, 1))
+
+
+# --- planes together ------------------------------------------------------------------------
+
+
+@op(moves=-1)
+def planes_of(*parts: Any) -> Any:
+    """Arrays of one shape one after another, along a new first axis: a batch for a product.
+
+    A plan computes each where it lies in the result.
+    """
+    return numpy().stack(parts)
+
+
+@planes_of.spec
+def _(*parts: Spec) -> Spec:
+    if not parts or any(not same_shape(part.shape, parts[0].shape) for part in parts):
+        raise ShapeError(f"planes_of: {list(parts)} must be arrays of one shape")
+    return Spec((len(parts), *parts[0].shape), promote_specs(*parts))
+
+
+@planes_of.pieces
+def _(layout: Layout, *parts: Spec) -> Iterator[tuple[Layout, int]]:
+    for number in range(len(parts)):
+        offset = layout.offset + number * layout.strides[0]
+        yield Layout(layout.shape[1:], layout.strides[1:], offset), number
+
+
+@planes_of.lower
+def _(emit: Any, outputs: Any, inputs: Any) -> None:
+    emit.gather(outputs[0], inputs)
+
+
+@planes_of.holomorphic
+def _(g: Any, y: Any, *parts: Any) -> Any:
+    return [g[number] for number in range(len(parts))]
 
 
 # --- the transforms, along one axis ---------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gemel.extent import Sizes, concrete
+from gemel.extent import Dim, Sizes, concrete
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.spec import Spec
 
@@ -20,12 +20,26 @@ def _bound_spec(spec: Spec, values: Mapping[str, int]) -> Spec:
 
 
 def _parameters(params: dict[str, Any], values: Mapping[str, int]) -> dict[str, Any]:
-    if not params:
+    if not params or not any(map(_is_free, params.values())):
         return params
     return {
         name: (concrete_graph if isinstance(value, Graph) else concrete)(value, values)
         for name, value in params.items()
     }
+
+
+def _is_free(value: Any) -> bool:
+    """Whether there is a free extent in a parameter, a number or a graph."""
+    if isinstance(value, (tuple, list)):
+        return any(map(_is_free, value))
+    if isinstance(value, Graph):
+        return any(map(_has_free, nodes_of(value)))
+    return isinstance(value, Dim)
+
+
+def _has_free(node: Node) -> bool:
+    shapes = (spec.shape for spec in node.specs)
+    return any(map(_is_free, (*shapes, *node.params.values(), node.value)))
 
 
 def nodes_of(graph: Graph) -> list[Node]:

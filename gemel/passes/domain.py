@@ -185,8 +185,15 @@ def is_product(node: Node) -> bool:
 
 
 def in_pieces(node: Node) -> bool:
-    """Whether an operation's result is put together of parts that lie apart in it."""
-    return node.op is not None and "pieces" in node.op.rules
+    """Whether an operation's result is put together of parts that lie apart in it, and a kernel
+    for each part writes it."""
+    return node.op is not None and "pieces" in node.op.rules and "lower" not in node.op.rules
+
+
+def gathers(node: Node) -> bool:
+    """Whether the parts of an operation's result are computed in their places by what makes them:
+    it says where they lie, and moves those that are made elsewhere."""
+    return node.op is not None and node.op.rules.keys() >= {"pieces", "lower"}
 
 
 def is_view(node: Node) -> bool:
@@ -198,7 +205,7 @@ def is_mover(node: Node) -> bool:
     """Whether an operation reads elements from elsewhere than where its own are."""
     if is_view(node):
         return node.op.name != "reshape" and not Domain.is_alignment(node)  # type: ignore[union-attr]
-    return node.op is not None and not node.op.rules.keys().isdisjoint(("element", "pieces"))
+    return in_pieces(node) or (node.op is not None and "element" in node.op.rules)
 
 
 def reads_rows(node: Node, domain: Domain) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.extent import Dim, form_of
-from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, rewrite
+from gemel.extent import Dim
+from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, inline, rewrite
 from gemel.ir.numbers import computed
 from gemel.ir.op_kinds import Composite
 from gemel.ir.trace import Trace
@@ -17,22 +17,55 @@ from gemel.ops.shape import axis_order
 
 def expand(graph: Graph) -> Graph:
     """Composites become their bodies, and products of rare dtypes what they are made of."""
-    return rewrite(graph, _expanded)
+    return _Expansion().of(graph)
 
 
-def _expanded(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
-    if isinstance(node.op, Composite):
+class _Expansion:
+    """One run of the pass. Of composites that are alike one body is written, and copied."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[Any, Graph] = {}
+
+    def of(self, graph: Graph) -> Graph:
+        """The graph without composites."""
+        return rewrite(graph, self.rule)
+
+    def rule(self, node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+        """What stands for a node, if not it itself."""
+        if isinstance(node.op, Composite):
+            text = _call_text(node, inputs)
+            if text is None:
+                return self._body(node, inputs).outputs
+            if text in self.bodies:
+                return inline(self.bodies[text], inputs)
+            self.bodies[text] = self._body(node, inputs)
+            return self.bodies[text].outputs
+        if node.op is linalg.matmul:
+            found = linalg.decompose(*inputs)
+            return None if found is None else (found,)
+        if node.op is linalg.wide_matmul:
+            found = linalg.decompose_wide(*inputs)
+            return None if found is None else (found,)
+        return None
+
+    def _body(self, node: Node, inputs: tuple[Entry, ...]) -> Graph:
+        """What a composite is written in, which may use composites in turn."""
+        assert isinstance(node.op, Composite)
         with Trace() as trace:
             trace.line, trace.part = node.origin, node.part or node.op.name
-            # The body alone, which may use composites in turn.
-            return expand(Graph(inputs, node.op.in_plan(inputs, node.params))).outputs
-    if node.op is linalg.matmul:
-        found = linalg.decompose(*inputs)
-        return None if found is None else (found,)
-    if node.op is linalg.wide_matmul:
-        found = linalg.decompose_wide(*inputs)
-        return None if found is None else (found,)
-    return None
+            return self.of(Graph(inputs, node.op.in_plan(inputs, node.params)))
+
+
+def _call_text(node: Node, inputs: tuple[Entry, ...]) -> Any:
+    """What decides a composite's body, if nothing but specs and parameters does: it may look at
+    numbers, and at which inputs are one."""
+    assert node.op is not None
+    if node.op.random or node.op.updates or len(set(inputs)) < len(inputs):
+        return None
+    if any(entry.node.is_constant or entry.spec.weak for entry in inputs):
+        return None
+    specs = tuple([(frozen(entry.shape), entry.dtype.code) for entry in inputs])
+    return node.op, specs, frozen(node.params), node.origin, node.part
 
 
 # --- fold -----------------------------------------------------------------------------------
@@ -169,13 +202,15 @@ def merge(graph: Graph) -> Graph:
 
 
 def frozen(value: Any) -> Any:
-    """A parameter as a dictionary key: typed, and symbolic for free extents."""
+    """A parameter as a key: it tells 2, 2.0 and True apart, 0.0 from -0.0; extents are forms."""
+    if type(value) is int or value is None:
+        return value
     if isinstance(value, dict):
-        return tuple((name, frozen(item)) for name, item in value.items())
+        return tuple([(name, frozen(item)) for name, item in value.items()])
     if isinstance(value, tuple):
-        return tuple(frozen(item) for item in value)
+        return tuple([frozen(item) for item in value])
     if isinstance(value, Dim):
-        return ("dim", form_of(value))
+        return "dim", value.form
     if isinstance(value, Graph):
-        return id(value)
-    return (type(value), value)
+        return Graph, id(value)
+    return type(value), repr(value) if isinstance(value, (float, complex)) else value

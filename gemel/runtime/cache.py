@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from typing import Any
 
 from gemel._core import cores
-from gemel.codegen.program import Program
+from gemel.codegen.program import ACROSS, INNER, Program
 from gemel.config import DEBUG
 from gemel.forking import Helpers, compiling
 from gemel.runtime import files
@@ -68,20 +69,25 @@ class Compilation:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self._given: dict[str, tuple[Program, Backend]] = {}
+        self._asked: set[str] = set()
         self._helpers = Helpers(self._made, cores() if cores() > 1 else 0)
+        self._held = ExitStack()
 
     def __enter__(self) -> Compilation:
-        compiling.acquire()
+        with ExitStack() as entered:
+            entered.enter_context(compiling)
+            entered.enter_context(self._helpers)
+            self._held = entered.pop_all()
         return self
 
-    def __exit__(self, *error: object) -> None:
-        try:
-            self._helpers.__exit__(*error)
-        finally:
-            compiling.release()
+    def __exit__(self, *error: Any) -> None:
+        self._held.__exit__(*error)
 
     def start(self, program: Program) -> None:
         """The program's kernel will be wanted: it is compiled where it is not known."""
+        if program.text in self._asked:
+            return
+        self._asked.add(program.text)
         program = self.backend.scheduled(program)
         serving = self.backend.serving(program)
         if not serving.on_disk:
@@ -90,7 +96,7 @@ class Compilation:
         if name in self._given or known_kernel(name, serving) is not None:
             return
         self._given[name] = program, serving
-        self._helpers.give(name)
+        self._helpers.give(name, work(program))
 
     def finish(self) -> None:
         """Waits for all of them: `kernel_for` knows them now."""
@@ -99,6 +105,16 @@ class Compilation:
 
     def _made(self, name: str) -> bytes:
         return _code(*self._given[name])
+
+
+def work(program: Program) -> int:
+    """What compiling a program costs, roughly: which of two is longer. A product's tile is written
+    out, and so are squares that are turned and what is reduced along vectors."""
+    length = 8 * len(program.code)
+    if program.in_tiles:
+        return length + (100 if program.schedule.endswith("copy") else 500)
+    turned = any(operand.stride == ACROSS for operand in program.operands)
+    return length + 300 * (turned or program.lanes == INNER)
 
 
 def object_for(program: Program, backend: Backend) -> bytes:

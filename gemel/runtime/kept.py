@@ -68,22 +68,37 @@ def split(items: Sequence[Any], fixed: set[Entry] | None, where: dict[Entry, Any
         return Split([], list(items), [], [])
     still = {where[entry].buffer for entry in fixed if entry.node.is_input}
     writers = _writers(items)
+    refused: set[Buffer] = set()
+    while True:
+        found = _tried(items, still, refused)
+        ours = _writers(found.first)
+        # One that is written by several is kept if all of them can be.
+        partly = {buffer for buffer, count in ours.items() if count < writers[buffer]}
+        if not partly:
+            break
+        refused |= partly
+    made = set(ours)
+    wanted = {buffer for item in found.rest for buffer, _ in item.touches()}
+    read = {buffer for item in found.first for buffer, _ in item.touches()}
+    found.values.extend(sorted(made & wanted, key=lambda buffer: buffer.index))
+    found.sources.extend(sorted(read - made, key=lambda buffer: (buffer.space, buffer.index)))
+    return found if found.values else Split([], list(items), [], [])
+
+
+def _tried(items: Sequence[Any], still: set[Buffer], refused: set[Buffer]) -> Split:
+    """The items split as if what is written by several were kept, but for what is refused."""
     left = config.KEEP_BYTES.read()
     made: set[Buffer] = set()
     found = Split([], [], [], [])
     for item in items:
-        size = _size(item, still | made, writers) if isinstance(item, Launch) else None
+        size = _size(item, still | made, refused) if isinstance(item, Launch) else None
         if size is None or size > left:
             found.rest.append(item)
             continue
         left -= size
         found.first.append(item)
         made.update(buffer for buffer, written in item.touches() if written)
-    wanted = {buffer for item in found.rest for buffer, _ in item.touches()}
-    read = {buffer for item in found.first for buffer, _ in item.touches()}
-    found.values.extend(sorted(made & wanted, key=lambda buffer: buffer.index))
-    found.sources.extend(sorted(read - made, key=lambda buffer: (buffer.space, buffer.index)))
-    return found if found.values else Split([], list(items), [], [])
+    return found
 
 
 def _writers(items: Sequence[Any]) -> dict[Buffer, int]:
@@ -95,7 +110,7 @@ def _writers(items: Sequence[Any]) -> dict[Buffer, int]:
     return counts
 
 
-def _size(item: Launch, still: set[Buffer], writers: dict[Buffer, int]) -> int | None:
+def _size(item: Launch, still: set[Buffer], refused: set[Buffer]) -> int | None:
     """How many bytes a kernel's results take; None if they cannot be kept."""
     kernel: Kernel = item.kernel
     if item.fails or any(number.source[0] != "constant" for _, number in kernel.scalars):
@@ -105,14 +120,15 @@ def _size(item: Launch, still: set[Buffer], writers: dict[Buffer, int]) -> int |
     given = made = 0
     for (place, _), written in zip(kernel.places, kernel.written, strict=True):
         buffer = place.buffer if isinstance(place, Place) else place
-        if written and (buffer.space != TEMPORARY or writers[buffer] > 1):
+        if written and (buffer.space != TEMPORARY or buffer in refused):
             return None
         if not written and buffer not in still and buffer.space != CAPTURED:
             return None
+        size = product(place.shape) * place.dtype.itemsize if isinstance(place, Place) else None
         if written:
-            made += buffer.size
-        elif isinstance(place, Place):
-            given += product(place.shape) * place.dtype.itemsize
+            made += buffer.size if size is None else max(size, 1)
+        elif size is not None:
+            given += size
     return made if made <= max(GROWTH * given, LITTLE) else None
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from gemel.codegen.body import write_loops
 from gemel.codegen.nest import Kernel, Nest, Number, Place
 from gemel.codegen.pieces import stays_in_place
 from gemel.codegen.product import OFTEN, Means, factor, is_only_factor, write_product
@@ -18,11 +16,12 @@ from gemel.extent import Guard, maximum, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, Several, broadcast_strides, dense, several_strides
 from gemel.ir.op_kinds import Elementwise
-from gemel.passes.domain import is_product
+from gemel.passes.domain import gathers, is_product
 from gemel.passes.fuse import can_fail, fused
+from gemel.runtime.alike import Kernels, Optimized
 from gemel.runtime.backend import Backend
-from gemel.runtime.beside import Beside, Branch, Launch, behind, flat, side_by_side
-from gemel.runtime.cache import Compilation, kernel_for, kernel_name, object_for
+from gemel.runtime.beside import Beside, Launch, behind, flat, side_by_side
+from gemel.runtime.cache import Compilation
 from gemel.runtime.image import (
     CAPTURED,
     FAILS,
@@ -32,22 +31,20 @@ from gemel.runtime.image import (
     TEMPORARY,
     WRITTEN,
     Buffer,
-    Choice,
     Image,
     Input,
     Kept,
-    Loop,
     Output,
     Result,
-    Step,
     Temporary,
-    Together,
     free_sizes,
     spanned,
 )
+from gemel.runtime.items import Items
 from gemel.runtime.kept import made_of, split
-from gemel.runtime.rounds import Repeat, Rounds, Written, lower_branch, lower_rounds
-from gemel.runtime.sites import Site, find_sites, label_of, located
+from gemel.runtime.rounds import Rounds, lower_branch, lower_rounds
+from gemel.runtime.sites import Site, find_sites
+from gemel.runtime.written import Written
 from gemel.spec import product
 
 
@@ -84,7 +81,6 @@ class Lowering:
         self.captured: list[Any] = []
         self.items: list[Any] = []
         self.inside: Rounds | None = None  # the loop whose rounds are emitted
-        self.windows = 0
         self.time = 0
         self.node = Node(None, (), {}, ())  # whose steps are emitted
         self.scalars = 0
@@ -93,6 +89,7 @@ class Lowering:
         self.users = self._users()
         self.results = set(graph.results)
         self.packed: dict[str, tuple[Any, int]] = {}
+        self.kernels, self.inner_graphs = Kernels(), Optimized()  # for what is alike
         self.random = random
         self.inputs: list[Input] = []
         self._take_inputs(layouts or {})
@@ -212,11 +209,37 @@ class Lowering:
         }
 
     def _emit_all(self, graph: Graph) -> None:
+        parts = self._claim_parts(graph)
         for node in graph.walk():
             if node.is_constant:
                 self._constant(node)
             elif node.op is not None:
                 self._emit(node)
+        for entry in parts:
+            del self.claimed[entry]
+
+    def _claim_parts(self, graph: Graph) -> list[Entry]:
+        """Let what is gathered be computed where it is to lie: the entries this is said of."""
+        found: list[Entry] = []
+        for node in filter(gathers, graph.walk()):
+            (whole,) = node.entries
+            if whole not in self.claimed:
+                self.claimed[whole] = self.temporary(whole.dtype, whole.shape)
+                found.append(whole)
+            place = self.claimed[whole]
+            for part, there in zip(node.inputs, self._parts(node, place), strict=True):
+                wanted = part.node.op is fused and part not in self.claimed
+                if wanted and part.dtype is whole.dtype:
+                    self.claimed[part] = there
+                    found.append(part)
+        return found
+
+    def _parts(self, node: Node, whole: Place) -> list[Place]:
+        """Where the inputs of a node that gathers them are to lie in its result."""
+        assert node.op is not None
+        specs = [entry.spec for entry in node.inputs]
+        pieces = node.op.rules["pieces"](whole.layout, *specs, **node.params)
+        return [whole.at(layout) for layout, _ in pieces]
 
     def _constant(self, node: Node) -> None:
         entry = node.entries[0]
@@ -285,7 +308,7 @@ class Lowering:
             means = Means(target, self.contiguous, self._scratch, self.packed, often)
             kernels = write_product(body, given, outputs, means)
         else:
-            kernels = write_loops(body, given, outputs)
+            kernels = self.kernels.loops(body, given, outputs)
         for kernel in kernels:
             self._launch(kernel)
 
@@ -342,6 +365,13 @@ class Lowering:
         strides = broadcast_strides(source.shape, source.strides, len(target.shape))
         nest.store(target, nest.load(source, strides))
         self._launch(nest.finish())
+
+    def gather(self, target: Place, sources: Sequence[Place]) -> None:
+        """Move what is not there yet to its part of the result of the node being emitted."""
+        for part, source in zip(self._parts(self.node, target), sources, strict=True):
+            there = source.buffer is part.buffer
+            if not (there and same_for_all(source.layout.offset, part.layout.offset)):
+                self.copy(source, part)
 
     def fill(self, target: Place, value: float) -> None:
         """Set every element to a number."""
@@ -400,10 +430,11 @@ class Lowering:
         image.captured = self.captured
         if self.compilation is not None:
             self.compilation.finish()
+        written = Items(image, self.backend)
         if found.values:
-            image.items.append(Kept(*found.reads(), self._items(image, found.first)))
+            image.items.append(Kept(*found.reads(), written.of(found.first)))
         for item, done in zip(items, behind(items, self.early), strict=True):
-            image.items += [self._item(image, item), *map(Result, done)]
+            image.items += [*written.of([item]), *map(Result, done)]
         image.sites = self._sites(list(flat(items)))
         return image
 
@@ -438,47 +469,6 @@ class Lowering:
 
         writers = self._writers if self.keeps else None
         return find_sites(self.graph, items, attrgetter("fails"), writers, position)
-
-    def _items(self, image: Image, items: list[Any]) -> list[Any]:
-        return [self._item(image, item) for item in items]
-
-    def _item(self, image: Image, item: Any) -> Any:
-        if isinstance(item, Beside):
-            return Together([self._items(image, part) for part in item.parts])
-        if isinstance(item, Branch):
-            sides = (self._items(image, side) for side in (item.then, item.otherwise))
-            return Choice(self._address(item.place, 0), *sides)
-        if isinstance(item, Repeat):
-            self.windows = item.numbered(self.windows)
-            given = [(self._address(w.of, w.offset), w.step, w.period) for w in item.windows]
-            items, after = (self._items(image, each) for each in (item.items, item.after))
-            held = None if item.condition is None else self._address(item.condition, 0)
-            return Loop(item.length, given, items, held, after)
-        kernel: Kernel = item.kernel
-        integers = list(kernel.integers)
-        scalars = []
-        for position, number in kernel.scalars:
-            if number.source[0] == "constant":
-                integers[position] = number.bits
-            else:
-                scalars.append((position, number.run_time_source, number.passed is float64))
-        meant = self.backend.scheduled(kernel.program), self.backend
-        return Step(
-            image.kernel(kernel_name(*meant), kernel_for(*meant), partial(object_for, *meant)),
-            [self._address(place, offset) for place, offset in kernel.places],
-            integers,
-            kernel.extent,
-            kernel.chunk,
-            scalars,
-            kernel.cost,
-            located(kernel.failure, item.node),
-            label_of(item.node),
-        )
-
-    def _address(self, place: Any, offset: int) -> tuple[int, int, int]:
-        buffer = place.buffer if isinstance(place, Place) else place
-        within = place.layout.offset * place.dtype.itemsize if isinstance(place, Place) else 0
-        return buffer.space, buffer.index, offset + within
 
 
 def lowered(graph: Graph, backend: Backend, keeps: bool = True, early: Sequence[int] = ()) -> Image:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from gemel.codegen.nest import Kernel, Nest, Place
+from gemel.codegen.nest import Kernel, Place
 from gemel.extent import seen
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, dense
-from gemel.passes import optimize
 from gemel.runtime.beside import Branch, flat
 from gemel.runtime.image import TEMPORARY, WINDOW, Buffer
 from gemel.spec import product
@@ -19,29 +18,6 @@ if TYPE_CHECKING:
 
 #: Elements the two places of a state are apart by multiples of.
 APART = 64
-
-
-class Written(Nest):
-    """A nest that a `lower` rule writes; `finish` hands it to the plan."""
-
-    def __init__(
-        self,
-        lowering: Lowering,
-        shape: tuple[int, ...],
-        failure: Any,
-        parallel: bool,
-        reduced: frozenset[int],
-    ) -> None:
-        super().__init__(shape, reduced)
-        self.lowering = lowering
-        self.failure = failure
-        self.parallel = parallel
-
-    def finish(self) -> Kernel:
-        """The kernel, which is a step of the plan now."""
-        kernel = super().finish()
-        self.lowering._launch(kernel)
-        return kernel
 
 
 class Window(Buffer):
@@ -229,7 +205,7 @@ def lower_rounds(
     condition: int,
 ) -> None:
     """The loop of a `loop` node, which is the one being emitted."""
-    node, graph = lowering.node, optimize(step)
+    node, graph = lowering.node, lowering.inner_graphs.of(step)
     given = [lowering.where[entry] for entry in node.inputs[data + states :]]
     carried = [State(lowering, place) for place in inputs[data : data + states]]
     count = len(outputs) - states
@@ -298,7 +274,7 @@ def lower_branch(
 def _side(lowering: Lowering, graph: Graph, inputs: list[Place], outputs: list[Place]) -> list[Any]:
     kept, lowering.items = lowering.items, []
     packed = dict(lowering.packed)  # what one side makes is there for nobody else
-    graph = optimize(graph)
+    graph = lowering.inner_graphs.of(graph)
     lowering.where.update(zip(graph.inputs, inputs, strict=True))
     lowering._emit_all(graph)
     for entry, place in zip(graph.outputs, outputs, strict=True):
@@ -307,4 +283,4 @@ def _side(lowering: Lowering, graph: Graph, inputs: list[Place], outputs: list[P
     return side
 
 
-__all__ = ["Repeat", "Rounds", "Window", "Written", "lower_branch", "lower_rounds"]
+__all__ = ["Repeat", "Rounds", "Window", "lower_branch", "lower_rounds"]

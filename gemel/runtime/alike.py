@@ -1,0 +1,122 @@
+"""Steps that are alike: networks repeat their layers, and what is written of one serves the others.
+
+Two steps are alike where one text would tell them: their operations, and where in memory what they
+read and write lies, but for the blocks of memory themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.codegen.body import write_loops
+from gemel.codegen.nest import Kernel, Place
+from gemel.ir.graph import Entry, Graph, Node
+from gemel.passes import optimize
+from gemel.passes.simplify import frozen
+from gemel.spec import Spec
+
+
+class Kernels:
+    """The kernels of loops that a lowering has written so far."""
+
+    def __init__(self) -> None:
+        # With the body, so that what its text names by identity stays what it is.
+        self._known: dict[Any, tuple[list[Kernel], list[Any], Graph]] = {}
+
+    def loops(self, body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> list[Kernel]:
+        """The kernels of a fused body, see `write_loops`."""
+        places = _Places()
+        text = body_text(body), *map(places.text, given.values()), *map(places.text, outputs)
+        found = self._known.get(text)
+        if found is None:
+            kernels = write_loops(body, given, outputs)
+            self._known[text] = kernels, list(places.buffers), body
+            return kernels
+        kernels, buffers, _ = found
+        moved = dict(zip(buffers, places.buffers, strict=True))
+        return [_elsewhere(kernel, moved) for kernel in kernels]
+
+
+class Optimized:
+    """The graphs of rounds and of sides of choices that a lowering has optimised so far."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, tuple[Graph, Graph]] = {}
+
+    def of(self, graph: Graph) -> Graph:
+        """A graph after the passes: that of another one like it, with its own inputs, if there was
+        one whose steps come from the same lines and operations."""
+        told = tuple([(node.origin, node.part) for node in graph.walk()])
+        text = body_text(graph), told
+        if text not in self._known:
+            self._known[text] = optimize(graph), graph
+        return self._known[text][0]
+
+
+def _elsewhere(kernel: Kernel, moved: dict[Any, Any]) -> Kernel:
+    """A kernel that reads and writes the same places of other blocks of memory."""
+    places = [
+        (Place(moved[place.buffer], place.dtype, place.layout), offset)
+        for place, offset in kernel.places
+    ]
+    own = kernel.written, list(kernel.integers), kernel.extent, kernel.chunk
+    found = Kernel(kernel.program, places, *own)
+    found.scalars = kernel.scalars
+    found.failure, found.cost, found.packs = kernel.failure, kernel.cost, kernel.packs
+    return found
+
+
+class _Places:
+    """Numbers for places and for the blocks of memory they lie in, in order of appearance."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[Any, int] = {}
+        self._seen: dict[int, int] = {}
+
+    def text(self, where: Any) -> Any:
+        """All that decides what is written of a place, or of a number."""
+        number = self._seen.setdefault(id(where), len(self._seen))
+        if not isinstance(where, Place):
+            return number, where.dtype.code, frozen(where.source)
+        buffer, layout = where.buffer, where.layout
+        block = self.buffers.setdefault(buffer, len(self.buffers)), buffer.strided
+        lies = sizes(layout.shape), sizes(layout.strides), frozen(layout.offset)
+        return number, where.dtype.code, block, lies
+
+
+def body_text(graph: Graph) -> Any:
+    """All that decides what a graph computes and in which order it is written, as a key."""
+    names: dict[Entry, int] = {}
+
+    def named(node: Node) -> None:
+        for entry in node.entries:
+            names[entry] = len(names)
+
+    steps: list[Any] = []
+    for given in graph.inputs:
+        named(given.node)
+        steps.append(_spec_text(given.spec))
+    for node in graph.walk():
+        if node.op is not None:
+            inputs = tuple([names[entry] for entry in node.inputs])
+            specs = tuple([_spec_text(spec) for spec in node.specs])
+            steps.append((node.op, inputs, frozen(node.params), specs))
+        elif node.entries[0] in names:
+            continue
+        else:
+            steps.append(frozen(node.value) if node.is_number else id(node))
+        named(node)
+    results = tuple([names[entry] for entry in graph.results])
+    return tuple(steps), results, tuple([index for index, _ in graph.updates])
+
+
+def _spec_text(spec: Spec) -> Any:
+    return spec.dtype.code, spec.weak, sizes(spec.shape)
+
+
+def sizes(extents: tuple[Any, ...]) -> Any:
+    """Extents as a key: the forms of those that are free."""
+    return tuple([extent if type(extent) is int else frozen(extent) for extent in extents])
+
+
+__all__ = ["Kernels", "Optimized", "body_text"]

@@ -1,0 +1,81 @@
+"""Items of a lowering as those of an image: kernels get numbers, places addresses."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from gemel.codegen.nest import Kernel, Place
+from gemel.codegen.program import Program
+from gemel.dtype import float64
+from gemel.runtime.backend import Backend
+from gemel.runtime.beside import Beside, Branch, Launch
+from gemel.runtime.cache import kernel_for, kernel_name, object_for
+from gemel.runtime.image import Address, Choice, Image, Item, Loop, Step, Together
+from gemel.runtime.rounds import Repeat
+from gemel.runtime.sites import label_of, located
+
+
+class Items:
+    """The items of one image; kernels that are not known by then are compiled one by one."""
+
+    def __init__(self, image: Image, backend: Backend) -> None:
+        self.image, self.backend = image, backend
+        self._windows = 0
+        self._kernels: dict[str, int] = {}  # by the text of their programs
+
+    def of(self, items: list[Any]) -> list[Item]:
+        """What an image has for these items."""
+        return [self._item(item) for item in items]
+
+    def _item(self, item: Any) -> Item:
+        if isinstance(item, Beside):
+            return Together([self.of(part) for part in item.parts])
+        if isinstance(item, Branch):
+            return Choice(_address(item.place, 0), self.of(item.then), self.of(item.otherwise))
+        if isinstance(item, Repeat):
+            self._windows = item.numbered(self._windows)
+            given = [(_address(w.of, w.offset), w.step, w.period) for w in item.windows]
+            items, after = self.of(item.items), self.of(item.after)
+            held = None if item.condition is None else _address(item.condition, 0)
+            return Loop(item.length, given, items, held, after)
+        return self._step(item)
+
+    def _step(self, item: Launch) -> Step:
+        kernel: Kernel = item.kernel
+        integers = list(kernel.integers)
+        scalars = []
+        for position, number in kernel.scalars:
+            if number.source[0] == "constant":
+                integers[position] = number.bits
+            else:
+                scalars.append((position, number.run_time_source, number.passed is float64))
+        return Step(
+            self._kernel(kernel.program),
+            [_address(place, offset) for place, offset in kernel.places],
+            integers,
+            kernel.extent,
+            kernel.chunk,
+            scalars,
+            kernel.cost,
+            located(kernel.failure, item.node),
+            label_of(item.node),
+        )
+
+    def _kernel(self, program: Program) -> int:
+        """The number of a program's kernel in the image."""
+        number = self._kernels.get(program.text)
+        if number is None:
+            meant = self.backend.scheduled(program), self.backend
+            known = kernel_name(*meant), kernel_for(*meant), partial(object_for, *meant)
+            number = self._kernels[program.text] = self.image.kernel(*known)
+        return number
+
+
+def _address(place: Any, offset: int) -> Address:
+    buffer = place.buffer if isinstance(place, Place) else place
+    within = place.layout.offset * place.dtype.itemsize if isinstance(place, Place) else 0
+    return buffer.space, buffer.index, offset + within
+
+
+__all__ = ["Items"]

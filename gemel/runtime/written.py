@@ -1,0 +1,36 @@
+"""Nests that the `lower` rules of operations write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gemel.codegen.nest import Kernel, Nest
+
+if TYPE_CHECKING:
+    from gemel.runtime.lower import Lowering
+
+
+class Written(Nest):
+    """A nest that a `lower` rule writes; `finish` hands it to the plan."""
+
+    def __init__(
+        self,
+        lowering: Lowering,
+        shape: tuple[int, ...],
+        failure: Any,
+        parallel: bool,
+        reduced: frozenset[int],
+    ) -> None:
+        super().__init__(shape, reduced)
+        self.lowering = lowering
+        self.failure = failure
+        self.parallel = parallel
+
+    def finish(self) -> Kernel:
+        """The kernel, which is a step of the plan now."""
+        kernel = super().finish()
+        self.lowering._launch(kernel)
+        return kernel
+
+
+__all__ = ["Written"]
