@@ -26,6 +26,8 @@ from gemel.codegen.target import Target
 BLOCK = 48
 #: So many rows ahead are lines of memory asked for, where columns are reduced.
 AHEAD = 16
+#: So many rows are walked along before the next pass over them, if these are so many places.
+ROWS, PLACES = 8, 8192
 #: Bytes of a line of memory.
 LINE = 64
 
@@ -62,19 +64,19 @@ class Loops(Frame):
         """All loops, by the program's schedule."""
         program = self.program
         if program.lanes != OUTER:
-            self._walk(0, program.outer, self.begin, self.end, bases, self._point_inner)
+            self.run_rows(bases, self._rows_inner)
         elif any(operand.stride == ACROSS for operand in program.operands):
             Panels(self).run(self.begin, self.end, bases)
         else:
-            self.run_rows(bases)
+            self.run_rows(bases, self._row)
 
-    def run_rows(self, bases: Bases) -> None:
-        """All loops, lanes along the last outer dimension."""
+    def run_rows(self, bases: Bases, rows: Callable[[Value, Value, Bases], None]) -> None:
+        """All loops: `rows(start, stop, bases)` is the one along the last outer dimension."""
         begin, end, last = self.begin, self.end, self.program.outer - 1
         if last == 0:
-            self._row(begin, end, bases)
+            rows(begin, end, bases)
         else:
-            body = lambda inside: self._row(i64(0), self.extents[last], inside)  # noqa: E731
+            body = lambda inside: rows(i64(0), self.extents[last], inside)  # noqa: E731
             self._walk(0, last, begin, end, bases, body)
 
     # -- loops ------------------------------------------------------------------------------------
@@ -114,13 +116,11 @@ class Loops(Frame):
         carried: list[Value],
         body: Callable[[Value, int, int, Value | None, list[Value]], list[Value]],
         blocked: Callable[[Value, Value, Value, list[Value]], list[Value]] | None = None,
-        tail: int = 1,
     ) -> list[Value]:
         """The loop along the vector: `body(index, copies, lanes, stop, carried)`, where `stop` is
         what vectors end at that may reach beyond it.
 
-        `blocked(start, stop, step, carried)`, if given, runs the part of whole blocks itself; what
-        is left is done `tail` vectors at a time.
+        `blocked(start, stop, step, carried)`, if given, runs the part of whole blocks itself.
         """
         builder = self.builder
 
@@ -128,8 +128,7 @@ class Loops(Frame):
             return lambda index, held: body(index, count, lanes, None, held)
 
         def masked(index: Value, held: list[Value]) -> list[Value]:
-            # If it is done once, masks are the same each time: they are computed before.
-            return body(middle if tail == copies else index, tail, self.lanes, stop, held)
+            return body(index, 1, self.lanes, stop, held)
 
         if self.lanes == 1:
             return self.loop(start, stop, i64(1), carried, call(1, 1))
@@ -143,7 +142,7 @@ class Loops(Frame):
         else:
             carried = self.loop(start, middle, i64(size), carried, call(copies, self.lanes))
         if self.masks:
-            return self.loop(middle, stop, i64(tail * self.lanes), carried, masked)
+            return self.loop(middle, stop, i64(self.lanes), carried, masked)
         if copies > 1:
             rest = builder.and_(builder.sub(stop, middle), i64(-self.lanes))
             end = builder.add(middle, rest)
@@ -345,15 +344,57 @@ class Loops(Frame):
 
     # -- lanes along the last inner dimension -----------------------------------------------------
 
-    def _point_inner(self, bases: Bases) -> None:
-        """One outer position, with all passes over the inner dimensions."""
+    def _rows_inner(self, start: Value, stop: Value, bases: Bases) -> None:
+        """Outer positions, some at a time, each pass over all of them before the next: while one
+        waits for what its lanes give together, the others' work is near."""
+        builder, program = self.builder, self.program
+        known = self._known_later() or [set()]
+        rooms = {p: memory.room(builder, program.code[p].dtype, ROWS) for p in set().union(*known)}
+        size = self.extents[-1]
+        for extent in self.extents[program.outer : -1]:
+            size = builder.mul(size, extent)
+        short = builder.icmp_signed("<=", size, i64(PLACES // ROWS))
+        most = builder.select(short, i64(ROWS), i64(1)) if rooms else i64(ROWS)
+
+        def some(first: Value) -> None:
+            count = builder.minimum(builder.sub(stop, first), most)
+            for stage in range(max(1, self.analysis.last + 1)):
+                self.each(0, count, 1, lambda row: one(stage, first, row))  # noqa: B023
+
+        def one(stage: int, first: Value, row: Value) -> None:
+            inside = self.advance(bases, program.outer - 1, builder.add(first, row))
+            place = {p: memory.element(builder, rooms[p], row, program.code[p].dtype) for p in rooms}
+            before = known[stage - 1] if stage else set()
+            given = {p: memory.load(builder, place[p], program.code[p].dtype, 1) for p in before}
+            found = self._point_inner(stage, inside, {**self.fixed, **given})
+            for p in known[stage] - before:
+                memory.store(builder, found[p], place[p], program.code[p].dtype, 1)
+
+        self.each(start, stop, most, some)
+
+    def _known_later(self) -> list[set[int]]:
+        """What each pass and those before it know of an outer position that later ones ask for."""
+        analysis, code = self.analysis, self.program.code
+        made: list[set[int]] = []
+        asked: list[set[int]] = []
+        for stage, work in enumerate(analysis.passes):
+            points = analysis.point(stage, False)
+            made.append({*points, *work.reductions}.union(*made[-1:]))
+            points += analysis.point(stage + 1, False) * (stage == analysis.last)
+            users = [*points, *work.uniform, *work.varying, *work.reductions]
+            asked.append({a for user in users for a in code[user].arguments})
+        return [found & set().union(*asked[i + 1 :]) for i, found in enumerate(made)]
+
+    def _point_inner(self, stage: int, bases: Bases, given: Values) -> Values:
+        """One pass at one outer position, with what comes before it and after the last."""
         analysis = self.analysis
-        given = self.fixed
         site = Site(self.access, bases)
-        for stage in range(analysis.last + 2):
-            given = self.access.print(analysis.point(stage, False), site, given)
-            if stage <= analysis.last:
-                given = self._pass_inner(analysis.passes[stage], bases, given)
+        given = self.access.print(analysis.point(stage, False), site, given)
+        if stage <= analysis.last:
+            given = self._pass_inner(analysis.passes[stage], bases, given)
+        if stage == analysis.last:
+            given = self.access.print(analysis.point(stage + 1, False), site, given)
+        return given
 
     def _copies_inner(self, work: Pass) -> int:
         cost = self.analysis.cost(work.varying)
@@ -434,9 +475,7 @@ class Loops(Frame):
             turn = lambda index, inside: body(index, copies, self.lanes, None, inside)  # noqa: E731
             return self._blocks(begin, end, step, held, turn, work, states + tail, 1)
 
-        # Dear values wait for themselves: another one beside them costs nothing.
-        last = copies if count and copies == 2 else 1
-        return self._along(i64(0), extent, copies, carried, body, blocked, last)
+        return self._along(i64(0), extent, copies, carried, body, blocked)
 
 
 def _flat(states: list[State]) -> list[Value]:

@@ -10,9 +10,9 @@ from typing import Any
 from gemel.codegen import memory
 from gemel.codegen.access import Access, Bases, Site, Values
 from gemel.codegen.analysis import Analysis
-from gemel.codegen.assembly import Module, Value
+from gemel.codegen.assembly import I1, Constant, Module, Value
 from gemel.codegen.frame import i64
-from gemel.codegen.loops import Loops
+from gemel.codegen.loops import LINE, Loops
 from gemel.codegen.panels import transposed
 from gemel.codegen.program import (
     ACROSS,
@@ -31,6 +31,8 @@ from gemel.dtype import DType
 
 #: The longest row that is turned: of one that is walked along once, or several times.
 SHORT = (48, 96)
+#: Places of rows that leave the second cache: lines of the next ones are then asked for early.
+MANY = 1 << 17
 
 
 def emit(program: Program, target: Target) -> Module:
@@ -48,7 +50,7 @@ class Either(Loops):
             return
         with self.builder.if_else(turned.pays()) as (short, long):
             with short:
-                turned.run_rows(bases)
+                turned.run_rows(bases, turned._row)
             with long:
                 super().run(bases)
 
@@ -72,7 +74,7 @@ class Turned(Loops):
         self.side = min(4, self.lanes)
         self.longest = SHORT[self.analysis.last > 0]
         self.panels: dict[int, Value] = {}
-        self._stop = self.end
+        self._stop, self._many = self.end, Constant(I1, 0)
         along = program.rank - 1
         #: Panels of inputs that an output may have, too: it may be the same memory as any.
         spare: dict[DType, list[Value]] = {}
@@ -122,6 +124,8 @@ class Turned(Loops):
 
     def _row(self, start: Value, stop: Value, bases: Bases) -> None:
         self._stop = stop
+        places = self.builder.mul(self.builder.sub(stop, start), self.extents[-1])
+        self._many = self.builder.icmp_signed(">=", places, i64(MANY))
         super()._row(start, stop, bases)
 
     def _along(self, start: Value, stop: Value, copies: int, *others: Any, **more: Any) -> Any:
@@ -154,22 +158,35 @@ class Turned(Loops):
     def _turn(self, n: int, start: Value, rows: Value) -> None:
         """Between the panel of an operand and so many of its rows, from `start` on."""
         builder, extent = self.builder, self.extents[-1]
-        whole = builder.icmp_signed("==", builder.and_(rows, i64(self.lanes - 1)), i64(0))
+        enough = builder.icmp_signed(">=", rows, i64(self.lanes))
         wide = builder.icmp_signed(">=", extent, i64(self.side))
-        with builder.if_else(builder.and_(whole, wide)) as (squares, singly):
+        with builder.if_else(builder.and_(enough, wide)) as (squares, singly):
             with singly:
                 self._singly(n, start, rows)
             with squares:
-                last = builder.sub(extent, i64(self.side))
+                # The last squares overlap others, so that none reaches beyond rows and columns.
+                low, last = builder.sub(rows, i64(self.lanes)), builder.sub(extent, i64(self.side))
 
-                def square(row: Value, column: Value) -> None:
-                    left = builder.minimum(column, last)  # the last one overlaps another
+                def square(top: Value, column: Value) -> None:
+                    self._ask_for_next(n, start, top, column)
+                    row, left = builder.minimum(top, low), builder.minimum(column, last)
                     self._square(n, self._cell(n, start, row, left), self._inside(n, row, left))
 
                 self.each(
                     *(0, rows, self.lanes),
                     lambda row: self.each(0, extent, self.side, lambda left: square(row, left)),
                 )
+
+    def _ask_for_next(self, n: int, start: Value, row: Value, column: Value) -> None:
+        """Asks for as many lines of the panel's next rows, one after the other, as a square has."""
+        builder, operand = self.builder, self.program.operands[n]
+        each = LINE // operand.dtype.itemsize
+        with builder.if_then(self._many):
+            ahead = builder.mul(column, i64(self.lanes))
+            place = self._cell(n, start, builder.add(row, i64(self.width)), ahead)
+            for line in range(0, self.side * self.lanes, each):
+                there = memory.element(builder, place, i64(line), operand.dtype)
+                self.prefetch(there, writes=operand.role == OUTPUT)
 
     def _cell(self, n: int, start: Value, row: Value, column: Value) -> Value:
         """The address of a place in a row."""
