@@ -116,11 +116,13 @@ class Loops(Frame):
         carried: list[Value],
         body: Callable[[Value, int, int, Value | None, list[Value]], list[Value]],
         blocked: Callable[[Value, Value, Value, list[Value]], list[Value]] | None = None,
+        tail: int = 1,
     ) -> list[Value]:
         """The loop along the vector: `body(index, copies, lanes, stop, carried)`, where `stop` is
         what vectors end at that may reach beyond it.
 
-        `blocked(start, stop, step, carried)`, if given, runs the part of whole blocks itself.
+        `blocked(start, stop, step, carried)`, if given, runs the part of whole blocks itself; what
+        is left is done `tail` vectors at a time where there are masks.
         """
         builder = self.builder
 
@@ -128,7 +130,7 @@ class Loops(Frame):
             return lambda index, held: body(index, count, lanes, None, held)
 
         def masked(index: Value, held: list[Value]) -> list[Value]:
-            return body(index, 1, self.lanes, stop, held)
+            return body(index, tail, self.lanes, stop, held)
 
         if self.lanes == 1:
             return self.loop(start, stop, i64(1), carried, call(1, 1))
@@ -142,7 +144,7 @@ class Loops(Frame):
         else:
             carried = self.loop(start, middle, i64(size), carried, call(copies, self.lanes))
         if self.masks:
-            return self.loop(middle, stop, i64(self.lanes), carried, masked)
+            return self.loop(middle, stop, i64(tail * self.lanes), carried, masked)
         if copies > 1:
             rest = builder.and_(builder.sub(stop, middle), i64(-self.lanes))
             end = builder.add(middle, rest)
@@ -169,7 +171,10 @@ class Loops(Frame):
             self._points_outer(sites, given)
             return []
 
-        self._along(start, stop, self._copies_outer(), [], body)
+        copies = self._copies_outer()
+        # A walk along columns is waited for: another vector beside the first takes no longer.
+        tail = min(copies, 2 if self.program.inner else 1)
+        self._along(start, stop, copies, [], body, tail=tail)
 
     def _copies_outer(self) -> int:
         cost = self.analysis.cost(sorted(self.analysis.live))

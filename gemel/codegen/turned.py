@@ -151,21 +151,24 @@ class Turned(Loops):
         for role in (INPUT, OUTPUT):
             for n in self.panels:
                 if self.program.operands[n].role == role:
-                    self._turn(n, starts[n], rows)
+                    self._turn(n, starts[n], rows, index)
             if role == INPUT:
                 super()._points_outer(sites, row)
 
-    def _turn(self, n: int, start: Value, rows: Value) -> None:
-        """Between the panel of an operand and so many of its rows, from `start` on."""
+    def _turn(self, n: int, start: Value, rows: Value, index: Value) -> None:
+        """Between the panel of an operand and so many of its rows, from `start` on, at `index`."""
         builder, extent = self.builder, self.extents[-1]
         enough = builder.icmp_signed(">=", rows, i64(self.lanes))
         wide = builder.icmp_signed(">=", extent, i64(self.side))
+        if self.program.operands[n].role == INPUT:
+            wide = builder.or_(wide, self._runs_on(n, rows, index))
         with builder.if_else(builder.and_(enough, wide)) as (squares, singly):
             with singly:
                 self._singly(n, start, rows)
             with squares:
                 # The last squares overlap others, so that none reaches beyond rows and columns.
                 low, last = builder.sub(rows, i64(self.lanes)), builder.sub(extent, i64(self.side))
+                last = builder.select(builder.icmp_signed("<", last, i64(0)), i64(0), last)
 
                 def square(top: Value, column: Value) -> None:
                     self._ask_for_next(n, start, top, column)
@@ -176,6 +179,15 @@ class Turned(Loops):
                     *(0, rows, self.lanes),
                     lambda row: self.each(0, extent, self.side, lambda left: square(row, left)),
                 )
+
+    def _runs_on(self, n: int, rows: Value, index: Value) -> Value:
+        """Whether all of a square may be read of rows that have two or three places: they follow
+        one another, and there are more of them."""
+        builder, extent = self.builder, self.extents[-1]
+        stride = self.access.strides[n, self.program.outer - 1]
+        more = builder.icmp_signed("<", builder.add(index, rows), self._stop)
+        dense = builder.and_(more, builder.icmp_signed("==", stride, extent))
+        return builder.and_(dense, builder.icmp_signed(">", extent, i64(1)))
 
     def _ask_for_next(self, n: int, start: Value, row: Value, column: Value) -> None:
         """Asks for as many lines of the panel's next rows, one after the other, as a square has."""
