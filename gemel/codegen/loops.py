@@ -10,6 +10,7 @@ this depends on the extents only.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from gemel.codegen import memory
@@ -353,27 +354,30 @@ class Loops(Frame):
         """Outer positions, some at a time, each pass over all of them before the next: while one
         waits for what its lanes give together, the others' work is near."""
         builder, program = self.builder, self.program
-        known = self._known_later() or [set()]
-        rooms = {p: memory.room(builder, program.code[p].dtype, ROWS) for p in set().union(*known)}
+        known = self._known_later()
+        dtypes = {p: program.code[p].dtype for p in sorted(set().union(*known))}
+        rooms = {p: memory.room(builder, dtype, ROWS) for p, dtype in dtypes.items()}
         size = self.extents[-1]
         for extent in self.extents[program.outer : -1]:
             size = builder.mul(size, extent)
         short = builder.icmp_signed("<=", size, i64(PLACES // ROWS))
         most = builder.select(short, i64(ROWS), i64(1)) if rooms else i64(ROWS)
 
+        def one(stage: int, first: Value, row: Value) -> None:
+            def place(p: int) -> Value:
+                return memory.element(builder, rooms[p], row, dtypes[p])
+
+            inside = self.advance(bases, program.outer - 1, builder.add(first, row))
+            before = known[stage - 1] if stage else set()
+            given = {p: memory.load(builder, place(p), dtypes[p], 1) for p in sorted(before)}
+            found = self._point_inner(stage, inside, {**self.fixed, **given})
+            for p in sorted(known[stage] - before) if stage < len(known) else ():
+                memory.store(builder, found[p], place(p), dtypes[p], 1)
+
         def some(first: Value) -> None:
             count = builder.minimum(builder.sub(stop, first), most)
-            for stage in range(max(1, self.analysis.last + 1)):
-                self.each(0, count, 1, lambda row: one(stage, first, row))  # noqa: B023
-
-        def one(stage: int, first: Value, row: Value) -> None:
-            inside = self.advance(bases, program.outer - 1, builder.add(first, row))
-            place = {p: memory.element(builder, rooms[p], row, program.code[p].dtype) for p in rooms}
-            before = known[stage - 1] if stage else set()
-            given = {p: memory.load(builder, place[p], program.code[p].dtype, 1) for p in before}
-            found = self._point_inner(stage, inside, {**self.fixed, **given})
-            for p in known[stage] - before:
-                memory.store(builder, found[p], place[p], program.code[p].dtype, 1)
+            for stage in range(max(1, len(known))):
+                self.each(0, count, 1, partial(one, stage, first))
 
         self.each(start, stop, most, some)
 

@@ -74,7 +74,8 @@ class Turned(Loops):
         self.side = min(4, self.lanes)
         self.longest = SHORT[self.analysis.last > 0]
         self.panels: dict[int, Value] = {}
-        self._stop, self._many = self.end, Constant(I1, 0)
+        self._stop = self.end
+        self._many: Value = Constant(I1, 0)
         along = program.rank - 1
         #: Panels of inputs that an output may have, too: it may be the same memory as any.
         spare: dict[DType, list[Value]] = {}
@@ -135,6 +136,11 @@ class Turned(Loops):
         carried, body = others
         step = i64(copies * self.lanes)
         turn = lambda index, held: body(index, copies, self.lanes, stop, held)  # noqa: E731
+        return self.loop(start, stop, step, carried, turn)
+
+    def _blocks(self, start: Value, stop: Value, step: Value, *others: Any) -> list[Value]:
+        """Short rows are one block."""
+        carried, turn, *_ = others
         return self.loop(start, stop, step, carried, turn)
 
     def _points_outer(self, sites: list[Site], row: Values) -> None:
