@@ -407,6 +407,8 @@ class Loops(Frame):
 
     def _copies_inner(self, work: Pass) -> int:
         cost = self.analysis.cost(work.varying)
+        if self.analysis.last > 0:  # other rows are near
+            return 2 if cost <= 80 else 1
         if work.reductions:
             return 4 if cost <= 12 else 2 if cost <= 80 else 1
         return 4 if cost <= 12 else 2 if cost <= 40 else 1
