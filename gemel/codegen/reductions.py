@@ -205,3 +205,14 @@ def joined(builder: Builder, reduction: Reduction, states: list[State]) -> State
             for i in range(half)
         ]
     return states[0]
+
+
+def flatten(states: list[State]) -> list[Value]:
+    """The values of states, one after the other: what a loop carries."""
+    return [value for state in states for value in state]
+
+
+def unflatten(values: list[Value], like: list[State]) -> list[State]:
+    """What `flatten` has made of states like these."""
+    source = iter(values)
+    return [[next(source) for _ in state] for state in like]

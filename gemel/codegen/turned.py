@@ -10,9 +10,9 @@ from typing import Any
 from gemel.codegen import memory
 from gemel.codegen.access import Access, Bases, Site, Values
 from gemel.codegen.analysis import Analysis
-from gemel.codegen.assembly import I1, Constant, Module, Value
+from gemel.codegen.assembly import Module, Value
 from gemel.codegen.frame import i64
-from gemel.codegen.loops import LINE, Loops
+from gemel.codegen.loops import LINE, MANY, Loops
 from gemel.codegen.panels import transposed
 from gemel.codegen.program import (
     ACROSS,
@@ -31,8 +31,6 @@ from gemel.dtype import DType
 
 #: The longest row that is turned: of one that is walked along once, or several times.
 SHORT = (48, 96)
-#: Places of rows that leave the second cache: lines of the next ones are then asked for early.
-MANY = 1 << 17
 
 
 def emit(program: Program, target: Target) -> Module:
@@ -75,7 +73,6 @@ class Turned(Loops):
         self.longest = SHORT[self.analysis.last > 0]
         self.panels: dict[int, Value] = {}
         self._stop = self.end
-        self._many: Value = Constant(I1, 0)
         along = program.rank - 1
         #: Panels of inputs that an output may have, too: it may be the same memory as any.
         spare: dict[DType, list[Value]] = {}
@@ -125,8 +122,8 @@ class Turned(Loops):
 
     def _row(self, start: Value, stop: Value, bases: Bases) -> None:
         self._stop = stop
-        places = self.builder.mul(self.builder.sub(stop, start), self.extents[-1])
-        self._many = self.builder.icmp_signed(">=", places, i64(MANY))
+        places = self.builder.mul(*self.extents[-2:])
+        self.many = self.builder.icmp_signed(">=", places, i64(MANY))
         super()._row(start, stop, bases)
 
     def _along(self, start: Value, stop: Value, copies: int, *others: Any, **more: Any) -> Any:
@@ -199,7 +196,7 @@ class Turned(Loops):
         """Asks for as many lines of the panel's next rows, one after the other, as a square has."""
         builder, operand = self.builder, self.program.operands[n]
         each = LINE // operand.dtype.itemsize
-        with builder.if_then(self._many):
+        with builder.if_then(self.many):
             ahead = builder.mul(column, i64(self.lanes))
             place = self._cell(n, start, builder.add(row, i64(self.width)), ahead)
             for line in range(0, self.side * self.lanes, each):
