@@ -131,6 +131,11 @@ class Site:
         dtype = self.operands[number].dtype
         return memory.element(self.builder, self.bases[number], offset, dtype)
 
+    def _needed(self, number: int) -> Value | None:
+        """The mask of neighbours: a panel has whole vectors, and what a mask is on is not read
+        again before it is in the cache."""
+        return None if self.operands[number].stride == ACROSS else self.mask
+
     def _scattered(self, number: int, offsets: Value) -> Value:
         """An operand's elements from anywhere."""
         dtype, native = self.operands[number].dtype, self.access.target.masks
@@ -149,9 +154,9 @@ class Site:
             return builder.add(self._splat(first), self._offsets(number))
         if self._still(number):
             return memory.load(builder, base, operand.dtype, 1)
-        if operand.stride in (CONTIGUOUS, ACROSS):  # in its panel it runs on, too
+        if operand.stride in (CONTIGUOUS, ACROSS):
             pointer = self._element(number, self.index)
-            return memory.load(builder, pointer, operand.dtype, lanes, mask)
+            return memory.load(builder, pointer, operand.dtype, lanes, self._needed(number))
         if operand.stride == PAIRED and lanes > 1:
             pointer = self._element(number, builder.mul(self.index, Constant(I64, 2)))
             return memory.load_every_other(builder, pointer, operand.dtype, lanes, mask)
@@ -168,7 +173,7 @@ class Site:
             memory.store(builder, value, base, operand.dtype, 1)
         elif operand.stride in (CONTIGUOUS, ACROSS):
             pointer = self._element(number, self.index)
-            memory.store(builder, value, pointer, operand.dtype, lanes, mask)
+            memory.store(builder, value, pointer, operand.dtype, lanes, self._needed(number))
         elif operand.stride >= INTERLEAVED and lanes > 1:
             self._store_in_turn(number, value)
         else:

@@ -239,6 +239,20 @@ class Analysis:
             and (writes if self.program.code[p].name in _WRITES else self.stage[p] == stage)
         ]
 
+    def known_later(self) -> list[set[int]]:
+        """What each pass and those before it know of an outer position that later ones ask for;
+        lanes inner only."""
+        code = self.program.code
+        made: list[set[int]] = []
+        asked: list[set[int]] = []
+        for stage, work in enumerate(self.passes):
+            points = self.point(stage, False)
+            made.append({*points, *work.reductions}.union(*made[-1:]))
+            points += self.point(stage + 1, False) * (stage == self.last)
+            users = [*points, *work.uniform, *work.varying, *work.reductions]
+            asked.append({a for user in users for a in code[user].arguments})
+        return [found & set().union(*asked[i + 1 :]) for i, found in enumerate(made)]
+
     # -- sizes ------------------------------------------------------------------------------------
 
     def cost(self, positions: list[int]) -> int:

@@ -137,9 +137,10 @@ class Frame:
             )
         return moved
 
-    def prefetch(self, pointer: Value, near: int = 3) -> None:
-        """Asks for a line of memory, which need not exist; 3 for the first cache, 2 the second."""
-        arguments = [pointer, *(Constant(I32, flag) for flag in (0, near, 1))]  # read, data
+    def prefetch(self, pointer: Value, near: int = 3, writes: bool = False) -> None:
+        """Asks for a line of memory, which need not exist, to read or to write it; 3 for the first
+        cache, 2 the second."""
+        arguments = [pointer, *(Constant(I32, flag) for flag in (int(writes), near, 1))]  # 1: data
         self.builder.writing("llvm.prefetch.p0", arguments)
 
     def loop(

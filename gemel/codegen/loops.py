@@ -10,22 +10,29 @@ this depends on the extents only.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial, reduce
 from typing import Any
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site, Values
 from gemel.codegen.analysis import Pass
-from gemel.codegen.assembly import Module, Value
+from gemel.codegen.assembly import I1, Constant, Module, Value
 from gemel.codegen.frame import Frame, i64
 from gemel.codegen.panels import Panels
-from gemel.codegen.program import ACROSS, CONTIGUOUS, INDEX, INPUT, OUTER, Program
-from gemel.codegen.reductions import Reduction, State, joined
+from gemel.codegen.program import ACROSS, CONTIGUOUS, INDEX, INPUT, OUTER, Operand, Program
+from gemel.codegen.reductions import Reduction, State, flatten, joined, unflatten
 from gemel.codegen.registers import splat
 from gemel.codegen.target import Target
 
 BLOCK = 48
 #: So many rows ahead are lines of memory asked for, where columns are reduced.
 AHEAD = 16
+#: So many rows are walked along before the next pass over them, if these are so many places at
+#: most: of rows that come from far away, and of others.
+ROWS, PLACES = 8, (1536, 8192)
+#: Places of all rows that leave the second cache (lines of later ones are then asked for early),
+#: and the third.
+MANY, FAR = 1 << 17, 1 << 20
 #: Bytes of a line of memory.
 LINE = 64
 
@@ -43,6 +50,9 @@ class Loops(Frame):
         sizes = [o.dtype.itemsize for o in program.operands if o.role != INDEX]
         self.masks = target.masks and (target.small_masks or min(sizes, default=4) >= 4)
         self.masks = self.masks and self.lanes > 1
+        #: Whether all rows are `MANY` places, and how many are walked along at a time.
+        self.many: Value = Constant(I1, 0)
+        self._apart = i64(1)
         self.reductions = {
             position: Reduction(str(step.attribute), program.code[step.arguments[0]].dtype)
             for position, step in enumerate(program.code)
@@ -62,19 +72,19 @@ class Loops(Frame):
         """All loops, by the program's schedule."""
         program = self.program
         if program.lanes != OUTER:
-            self._walk(0, program.outer, self.begin, self.end, bases, self._point_inner)
+            self.run_rows(bases, self._rows_inner)
         elif any(operand.stride == ACROSS for operand in program.operands):
             Panels(self).run(self.begin, self.end, bases)
         else:
-            self.run_rows(bases)
+            self.run_rows(bases, self._row)
 
-    def run_rows(self, bases: Bases) -> None:
-        """All loops, lanes along the last outer dimension."""
+    def run_rows(self, bases: Bases, rows: Callable[[Value, Value, Bases], None]) -> None:
+        """All loops: `rows(start, stop, bases)` is the one along the last outer dimension."""
         begin, end, last = self.begin, self.end, self.program.outer - 1
         if last == 0:
-            self._row(begin, end, bases)
+            rows(begin, end, bases)
         else:
-            body = lambda inside: self._row(i64(0), self.extents[last], inside)  # noqa: E731
+            body = lambda inside: rows(i64(0), self.extents[last], inside)  # noqa: E731
             self._walk(0, last, begin, end, bases, body)
 
     # -- loops ------------------------------------------------------------------------------------
@@ -120,7 +130,7 @@ class Loops(Frame):
         what vectors end at that may reach beyond it.
 
         `blocked(start, stop, step, carried)`, if given, runs the part of whole blocks itself; what
-        is left is done `tail` vectors at a time.
+        is left is done `tail` vectors at a time where there are masks.
         """
         builder = self.builder
 
@@ -128,8 +138,7 @@ class Loops(Frame):
             return lambda index, held: body(index, count, lanes, None, held)
 
         def masked(index: Value, held: list[Value]) -> list[Value]:
-            # If it is done once, masks are the same each time: they are computed before.
-            return body(middle if tail == copies else index, tail, self.lanes, stop, held)
+            return body(index, tail, self.lanes, stop, held)
 
         if self.lanes == 1:
             return self.loop(start, stop, i64(1), carried, call(1, 1))
@@ -170,7 +179,10 @@ class Loops(Frame):
             self._points_outer(sites, given)
             return []
 
-        self._along(start, stop, self._copies_outer(), [], body)
+        copies = self._copies_outer()
+        # A walk along columns is waited for: another vector beside the first takes no longer.
+        tail = min(copies, 2 if self.program.inner else 1)
+        self._along(start, stop, copies, [], body, tail=tail)
 
     def _copies_outer(self) -> int:
         cost = self.analysis.cost(sorted(self.analysis.live))
@@ -200,7 +212,7 @@ class Loops(Frame):
         def body(bases: Bases, flat: Value, carried: list[Value]) -> list[Value]:
             self._ask_early(work, bases, sites)
             shared = self.access.print(work.uniform, Site(self.access, bases), self._shared(given))
-            held = self._unflatten(carried, states)
+            held = unflatten(carried, states)
             results: list[State] = []
             printed: list[tuple[Site, Values]] = []
 
@@ -230,12 +242,12 @@ class Loops(Frame):
                     one(number, site)
             for place, found in printed:
                 self.access.keep(work, place, found)
-            return _flat(results)
+            return flatten(results)
 
         ends = self._inner_walk(
-            0, self.program.inner, first, i64(0), _flat(states), body, work, states
+            0, self.program.inner, first, i64(0), flatten(states), body, work, states
         )
-        finals = iter(self._unflatten(ends, states))
+        finals = iter(unflatten(ends, states))
         for values_of in range(len(sites)):
             found = dict(given[values_of])
             for position in carrying:
@@ -245,12 +257,8 @@ class Loops(Frame):
     def _ask_early(self, work: Pass, bases: Bases, sites: list[Site]) -> None:
         """Asks for what is read some rows ahead, where rows are longer than what is read of each:
         that no prefetcher of a processor foresees."""
-        builder, code = self.builder, self.program.code
-        read: set[Any] = {code[p].attribute for p in work.varying if code[p].name == "load"}
-        for number in sorted(read):
-            operand = self.program.operands[number]
-            if (operand.role, operand.stride, operand.varies) != (INPUT, CONTIGUOUS, True):
-                continue
+        builder = self.builder
+        for number, operand in self._running(work):
             stride = self.access.strides[number, self.program.rank - 1]
             apart = max(1, LINE // (sites[0].lanes * operand.dtype.itemsize))
             far = builder.icmp_signed(">", stride, i64(2 * len(sites) * sites[0].lanes))
@@ -259,6 +267,13 @@ class Loops(Frame):
                     ahead = builder.add(builder.mul(stride, i64(AHEAD)), site.index)
                     place = memory.element(builder, bases[number], ahead, operand.dtype)
                     self.prefetch(place, 2)
+
+    def _running(self, work: Pass) -> list[tuple[int, Operand]]:
+        """The inputs whose neighbours a pass reads."""
+        code, operands = self.program.code, self.program.operands
+        read: set[Any] = {code[p].attribute for p in work.varying if code[p].name == "load"}
+        found = ((n, operands[n]) for n in sorted(read) if operands[n].varies)
+        return [(n, o) for n, o in found if (o.role, o.stride) == (INPUT, CONTIGUOUS)]
 
     def _shared(self, given: list[Values]) -> Values:
         """What scalars know: values that are the same in all lanes."""
@@ -277,10 +292,6 @@ class Loops(Frame):
         value = found[self.program.code[position].arguments[0]]
         value = splat(self.builder, value, lanes)
         return self.reductions[position].value(self.builder, value, where, mask, step)
-
-    def _unflatten(self, values: list[Value], like: list[State]) -> list[State]:
-        source = iter(values)
-        return [[next(source) for _ in state] for state in like]
 
     def _inner_walk(
         self,
@@ -332,31 +343,81 @@ class Loops(Frame):
 
         def block(index: Value, held: list[Value]) -> list[Value]:
             end = builder.minimum(builder.add(index, size), stop)
-            inside = self._blocks(index, end, step, _flat(neutral), turn, work, states, levels - 1)
-            sums = self._unflatten(inside, states)
-            totals = self._unflatten(held, states)
+            inside = self._blocks(
+                index, end, step, flatten(neutral), turn, work, states, levels - 1
+            )
+            sums = unflatten(inside, states)
+            totals = unflatten(held, states)
             both = [
                 kinds[i % len(kinds)].join(builder, total, part)
                 for i, (total, part) in enumerate(zip(totals, sums, strict=True))
             ]
-            return _flat(both)
+            return flatten(both)
 
         return self.loop(start, stop, size, carried, block)
 
     # -- lanes along the last inner dimension -----------------------------------------------------
 
-    def _point_inner(self, bases: Bases) -> None:
-        """One outer position, with all passes over the inner dimensions."""
+    def _rows_inner(self, start: Value, stop: Value, bases: Bases) -> None:
+        """Outer positions, some at a time, each pass over all of them before the next: while one
+        waits for what its lanes give together, the others' work is near."""
+        builder, program = self.builder, self.program
+        known = self.analysis.known_later()
+        dtypes = {p: program.code[p].dtype for p in sorted(set().union(*known))}
+        rooms = {p: memory.room(builder, dtype, ROWS) for p, dtype in dtypes.items()}
+        size = reduce(builder.mul, self.extents[program.outer :])
+        places = builder.mul(self.extents[program.outer - 1], size)
+        self.many = builder.icmp_signed(">=", places, i64(MANY))
+        far = builder.icmp_signed(">=", places, i64(FAR))
+        longest = builder.select(far, *(i64(most // ROWS) for most in PLACES))
+        most = builder.select(builder.icmp_signed("<=", size, longest), i64(ROWS), i64(1))
+        self._apart = most = most if rooms else i64(ROWS)
+
+        def one(stage: int, first: Value, row: Value) -> None:
+            def place(p: int) -> Value:
+                return memory.element(builder, rooms[p], row, dtypes[p])
+
+            inside = self.advance(bases, program.outer - 1, builder.add(first, row))
+            before = known[stage - 1] if stage else set()
+            given = {p: memory.load(builder, place(p), dtypes[p], 1) for p in sorted(before)}
+            found = self._point_inner(stage, inside, {**self.fixed, **given})
+            for p in sorted(known[stage] - before) if stage < len(known) else ():
+                memory.store(builder, found[p], place(p), dtypes[p], 1)
+
+        def some(first: Value) -> None:
+            count = builder.minimum(builder.sub(stop, first), most)
+            for stage in range(max(1, len(known))):
+                self.each(0, count, 1, partial(one, stage, first))
+
+        self.each(start, stop, most, some)
+
+    def _ask_for_later(self, bases: Bases, index: Value, count: int) -> None:
+        """Asks for what the first pass reads of the rows after those it has been over, so many
+        places from an index on: it would find them far away all at once."""
+        builder = self.builder
+        with builder.if_then(self.many):
+            for number, operand in self._running(self.analysis.passes[0]):
+                stride = self.access.strides[number, self.program.outer - 1]
+                first = builder.add(builder.mul(stride, self._apart), index)
+                for place in range(0, count, LINE // operand.dtype.itemsize):
+                    ahead = builder.add(first, i64(place))
+                    self.prefetch(memory.element(builder, bases[number], ahead, operand.dtype), 2)
+
+    def _point_inner(self, stage: int, bases: Bases, given: Values) -> Values:
+        """One pass at one outer position, with what comes before it and after the last."""
         analysis = self.analysis
-        given = self.fixed
         site = Site(self.access, bases)
-        for stage in range(analysis.last + 2):
-            given = self.access.print(analysis.point(stage, False), site, given)
-            if stage <= analysis.last:
-                given = self._pass_inner(analysis.passes[stage], bases, given)
+        given = self.access.print(analysis.point(stage, False), site, given)
+        if stage <= analysis.last:
+            given = self._pass_inner(analysis.passes[stage], bases, given)
+        if stage == analysis.last:
+            given = self.access.print(analysis.point(stage + 1, False), site, given)
+        return given
 
     def _copies_inner(self, work: Pass) -> int:
         cost = self.analysis.cost(work.varying)
+        if self.analysis.last > 0:  # other rows are near
+            return 2 if cost <= 80 else 1
         if work.reductions:
             return 4 if cost <= 12 else 2 if cost <= 80 else 1
         return 4 if cost <= 12 else 2 if cost <= 40 else 1
@@ -367,7 +428,7 @@ class Loops(Frame):
         kinds = [self.reductions[p] for p in work.reductions]
         states = [kind.identity(self.lanes) for _ in range(copies) for kind in kinds]
         tail = [kind.identity(1) for kind in kinds] if scalar_tail else []
-        carried = _flat(states + tail)
+        carried = flatten(states + tail)
 
         def body(inside: Bases, flat: Value, held: list[Value]) -> list[Value]:
             return self._line(work, inside, flat, held, given, states, tail)
@@ -375,7 +436,7 @@ class Loops(Frame):
         last = self.program.inner - 1
         ends = self._inner_walk(0, last, bases, i64(0), carried, body, work, states + tail)
         found = dict(given)
-        finals = self._unflatten(ends, states + tail)
+        finals = unflatten(ends, states + tail)
         for offset, position in enumerate(work.reductions):
             parts = [finals[copy * len(kinds) + offset] for copy in range(copies)]
             kind = kinds[offset]
@@ -405,7 +466,9 @@ class Loops(Frame):
         def body(
             index: Value, now: int, lanes: int, stop: Value | None, held: list[Value]
         ) -> list[Value]:
-            current = self._unflatten(held, states + tail)
+            current = unflatten(held, states + tail)
+            if work in self.analysis.passes[1:2]:
+                self._ask_for_later(bases, index, now * lanes)
             printed: list[tuple[Site, Values]] = []
 
             def one(copy: int) -> None:
@@ -428,17 +491,10 @@ class Loops(Frame):
                     one(copy)
             for site, found in printed:
                 self.access.keep(work, site, found)
-            return _flat(current)
+            return flatten(current)
 
         def blocked(begin: Value, end: Value, step: Value, held: list[Value]) -> list[Value]:
             turn = lambda index, inside: body(index, copies, self.lanes, None, inside)  # noqa: E731
             return self._blocks(begin, end, step, held, turn, work, states + tail, 1)
 
-        # Dear values wait for themselves: another one beside them costs nothing.
-        last = copies if count and copies == 2 else 1
-        return self._along(i64(0), extent, copies, carried, body, blocked, last)
-
-
-def _flat(states: list[State]) -> list[Value]:
-    """The values of states, one after the other: what a loop carries."""
-    return [value for state in states for value in state]
+        return self._along(i64(0), extent, copies, carried, body, blocked)

@@ -5,6 +5,7 @@ A state is a list of LLVM values: one, or for argmax and argmin the extreme and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gemel import dtype as dtypes
@@ -16,6 +17,7 @@ from gemel.dtype import DType
 from gemel.errors import CompileError
 
 State = list[Value]
+Join = Callable[[Builder, State, State], State]
 
 _UNSET = (1 << 63) - 1
 
@@ -149,13 +151,30 @@ class Reduction:
 
     def across(self, builder: Builder, state: State) -> State:
         """All lanes of a vector state joined, by halves."""
+        if self.kind in ("max", "min") and self.dtype.kind == "f" and state[0].type.lanes > 1:
+            return [self._extreme_across(builder, state[0])]
+        return self._by_halves(builder, state, self.join)
+
+    def _by_halves(self, builder: Builder, state: State, join: Join) -> State:
         lanes = state[0].type.lanes
         while lanes > 1:
             lanes //= 2
             low = [_part(builder, value, 0, lanes) for value in state]
             high = [_part(builder, value, lanes, lanes) for value in state]
-            state = self.join(builder, low, high)
+            state = join(builder, low, high)
         return state
+
+    def _extreme_across(self, builder: Builder, value: Value) -> Value:
+        """The greatest (or least) lane; whether one is NaN is asked once, for all of them."""
+
+        def join(builder: Builder, a: State, b: State) -> State:
+            return [builder.select(builder.fcmp_ordered(sign, a[0], b[0]), a[0], b[0])]
+
+        sign, lanes = ">" if self.kind == "max" else "<", value.type.lanes
+        bits = builder.bitcast(builder.fcmp_unordered("uno", value, value), integer(lanes))
+        some = builder.icmp_unsigned("!=", bits, Constant(integer(lanes), 0))
+        found = self._by_halves(builder, [value], join)[0]
+        return builder.select(some, constant(self.dtype, float("nan"), 1), found)
 
     def result(self, builder: Builder, state: State) -> Value:
         """The reduction's value."""
@@ -186,3 +205,14 @@ def joined(builder: Builder, reduction: Reduction, states: list[State]) -> State
             for i in range(half)
         ]
     return states[0]
+
+
+def flatten(states: list[State]) -> list[Value]:
+    """The values of states, one after the other: what a loop carries."""
+    return [value for state in states for value in state]
+
+
+def unflatten(values: list[Value], like: list[State]) -> list[State]:
+    """What `flatten` has made of states like these."""
+    source = iter(values)
+    return [[next(source) for _ in state] for state in like]

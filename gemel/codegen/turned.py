@@ -12,7 +12,7 @@ from gemel.codegen.access import Access, Bases, Site, Values
 from gemel.codegen.analysis import Analysis
 from gemel.codegen.assembly import Module, Value
 from gemel.codegen.frame import i64
-from gemel.codegen.loops import Loops
+from gemel.codegen.loops import LINE, MANY, Loops
 from gemel.codegen.panels import transposed
 from gemel.codegen.program import (
     ACROSS,
@@ -48,7 +48,7 @@ class Either(Loops):
             return
         with self.builder.if_else(turned.pays()) as (short, long):
             with short:
-                turned.run_rows(bases)
+                turned.run_rows(bases, turned._row)
             with long:
                 super().run(bases)
 
@@ -122,6 +122,8 @@ class Turned(Loops):
 
     def _row(self, start: Value, stop: Value, bases: Bases) -> None:
         self._stop = stop
+        places = self.builder.mul(*self.extents[-2:])
+        self.many = self.builder.icmp_signed(">=", places, i64(MANY))
         super()._row(start, stop, bases)
 
     def _along(self, start: Value, stop: Value, copies: int, *others: Any, **more: Any) -> Any:
@@ -131,6 +133,11 @@ class Turned(Loops):
         carried, body = others
         step = i64(copies * self.lanes)
         turn = lambda index, held: body(index, copies, self.lanes, stop, held)  # noqa: E731
+        return self.loop(start, stop, step, carried, turn)
+
+    def _blocks(self, start: Value, stop: Value, step: Value, *others: Any) -> list[Value]:
+        """Short rows are one block."""
+        carried, turn, *_ = others
         return self.loop(start, stop, step, carried, turn)
 
     def _points_outer(self, sites: list[Site], row: Values) -> None:
@@ -147,29 +154,54 @@ class Turned(Loops):
         for role in (INPUT, OUTPUT):
             for n in self.panels:
                 if self.program.operands[n].role == role:
-                    self._turn(n, starts[n], rows)
+                    self._turn(n, starts[n], rows, index)
             if role == INPUT:
                 super()._points_outer(sites, row)
 
-    def _turn(self, n: int, start: Value, rows: Value) -> None:
-        """Between the panel of an operand and so many of its rows, from `start` on."""
+    def _turn(self, n: int, start: Value, rows: Value, index: Value) -> None:
+        """Between the panel of an operand and so many of its rows, from `start` on, at `index`."""
         builder, extent = self.builder, self.extents[-1]
-        whole = builder.icmp_signed("==", builder.and_(rows, i64(self.lanes - 1)), i64(0))
+        enough = builder.icmp_signed(">=", rows, i64(self.lanes))
         wide = builder.icmp_signed(">=", extent, i64(self.side))
-        with builder.if_else(builder.and_(whole, wide)) as (squares, singly):
+        if self.program.operands[n].role == INPUT:
+            wide = builder.or_(wide, self._runs_on(n, rows, index))
+        with builder.if_else(builder.and_(enough, wide)) as (squares, singly):
             with singly:
                 self._singly(n, start, rows)
             with squares:
-                last = builder.sub(extent, i64(self.side))
+                # The last squares overlap others, so that none reaches beyond rows and columns.
+                low, last = builder.sub(rows, i64(self.lanes)), builder.sub(extent, i64(self.side))
+                last = builder.select(builder.icmp_signed("<", last, i64(0)), i64(0), last)
 
-                def square(row: Value, column: Value) -> None:
-                    left = builder.minimum(column, last)  # the last one overlaps another
+                def square(top: Value, column: Value) -> None:
+                    self._ask_for_next(n, start, top, column)
+                    row, left = builder.minimum(top, low), builder.minimum(column, last)
                     self._square(n, self._cell(n, start, row, left), self._inside(n, row, left))
 
                 self.each(
                     *(0, rows, self.lanes),
                     lambda row: self.each(0, extent, self.side, lambda left: square(row, left)),
                 )
+
+    def _runs_on(self, n: int, rows: Value, index: Value) -> Value:
+        """Whether all of a square may be read of rows that have two or three places: they follow
+        one another, and there are more of them."""
+        builder, extent = self.builder, self.extents[-1]
+        stride = self.access.strides[n, self.program.outer - 1]
+        more = builder.icmp_signed("<", builder.add(index, rows), self._stop)
+        dense = builder.and_(more, builder.icmp_signed("==", stride, extent))
+        return builder.and_(dense, builder.icmp_signed(">", extent, i64(1)))
+
+    def _ask_for_next(self, n: int, start: Value, row: Value, column: Value) -> None:
+        """Asks for as many lines of the panel's next rows, one after the other, as a square has."""
+        builder, operand = self.builder, self.program.operands[n]
+        each = LINE // operand.dtype.itemsize
+        with builder.if_then(self.many):
+            ahead = builder.mul(column, i64(self.lanes))
+            place = self._cell(n, start, builder.add(row, i64(self.width)), ahead)
+            for line in range(0, self.side * self.lanes, each):
+                there = memory.element(builder, place, i64(line), operand.dtype)
+                self.prefetch(there, writes=operand.role == OUTPUT)
 
     def _cell(self, n: int, start: Value, row: Value, column: Value) -> Value:
         """The address of a place in a row."""
