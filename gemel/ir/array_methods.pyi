@@ -202,6 +202,11 @@ class ArrayMethods(WrittenMethods):
     ) -> Self:
         """Position of the smallest element (the first of equals; NaN is smallest), int64."""
 
+    def argpartition(
+        self, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None
+    ) -> Self:
+        """Positions along an axis, those of elements below the kth before its own, others behind."""
+
     def argsort(
         self,
         axis: int | None = -1,

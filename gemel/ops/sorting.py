@@ -145,7 +145,7 @@ def _(
     return argsort(a, axis=axis, descending=descending)
 
 
-@op(public="np")
+@op(public="np", method=True)
 def argpartition(x: Any, *, kth: Any, axis: int) -> Any:
     """Positions along an axis, those of the smallest elements first, of the kth in its place."""
     return numpy().argpartition(x, kth, axis)
