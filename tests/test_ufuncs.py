@@ -184,3 +184,11 @@ def test_the_dtype_of_nanmean() -> None:
     with pytest.raises(DTypeError):
         np.nanmean(x, dtype="int8")
     assert np.nanmean(np.array([1, 4]), dtype="int8").dtype == "int8"
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])
+def test_a_reduction_of_integers_begins_with_an_integer(name: str) -> None:
+    x = numpy.array([[3, -1], [1, 2]], "int16")
+    wanted = getattr(numpy, name)(x, axis=0, initial=1.5)
+    found = getattr(np, name)(np.array(x), axis=0, initial=1.5)
+    assert found.dtype == wanted.dtype and found.tolist() == wanted.tolist()

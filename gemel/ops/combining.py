@@ -52,7 +52,7 @@ def _combined_dtype(by: str, x: Spec) -> Any:
 # --- reduce ---------------------------------------------------------------------------------
 
 
-@op(complex=True)
+@op()
 def fold_along(x: Any, *, by: str, axis: Any, keepdims: bool) -> Any:
     """The elements along axes combined by a function of two, from the first to the last."""
     x = numpy().asarray(x)
@@ -101,7 +101,7 @@ def _reduction(
 # --- accumulate, reduceat -------------------------------------------------------------------
 
 
-@op(complex=True)
+@op()
 def running(x: Any, *, by: str, axis: int) -> Any:
     """The elements up to each one along an axis, combined by a function of two."""
     return _function(by).accumulate(x, axis)
@@ -126,7 +126,7 @@ def combined_so_far(op: Op, array: Any, axis: int, dtype: Any, out: Any) -> Arra
     return into(f"{op.name}.accumulate", out, found)
 
 
-@op(complex=True, fails=True)
+@op(fails=True)
 def fold_slices(x: Any, indices: Any, *, by: str, axis: int) -> Any:
     """The slices that begin at positions along an axis, combined by a function of two."""
     return _function(by).reduceat(x, indices, axis)
