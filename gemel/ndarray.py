@@ -402,7 +402,7 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
         if isinstance(number, NUMBER):
             return number
     device = next((other.device for other in beside if isinstance(other, ndarray)), None)
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, range)):
         exact = any(getattr(other, "dtype", None) in (float64, complex128) for other in beside)
         leaves = [n for n in lists.leaves(value) if isinstance(n, (float, complex))]
         wide = as_number(_list_dtype(leaves)) if exact and leaves else None
@@ -450,9 +450,10 @@ def index_item(item: Any, x: Any) -> Any:
     if hasattr(item, "__index__") and not hasattr(item, "__len__"):
         return item.__index__()
     whole = isinstance(item, (list, tuple)) and all(type(n) is int for n in lists.leaves(item))
-    if not isinstance(item, (list, tuple, *NUMBER)) and not hasattr(item, "dtype"):
-        raise no_index(item)
-    found = array_like(item, int64 if whole else None, device)
+    try:
+        found = array_like(item, int64 if whole else None, device)
+    except DTypeError:
+        raise no_index(item) from None
     floating = found.dtype.is_floating and MANNERS["floating positions"]
     return found.astype(int64) if floating else found
 

@@ -192,3 +192,12 @@ def test_a_reduction_of_integers_begins_with_an_integer(name: str) -> None:
     wanted = getattr(numpy, name)(x, axis=0, initial=1.5)
     found = getattr(np, name)(np.array(x), axis=0, initial=1.5)
     assert found.dtype == wanted.dtype and found.tolist() == wanted.tolist()
+
+
+def test_numbers_and_ranges_are_arrays() -> None:
+    assert np.broadcast_to(2.0, (2, 3)).tolist() == [[2, 2, 2]] * 2
+    assert np.broadcast_to([1, 2], 2).tolist() == [1, 2]
+    assert np.broadcast_to(array=np.ones(2), shape=(2, 2)).shape == (2, 2)
+    assert np.sum(range(4)).item() == 6 and np.exp(range(2))[0].item() == 1
+    assert np.add(np.ones(3), range(3)).tolist() == [1, 2, 3]
+    assert np.argsort(2.0).tolist() == [0] and np.argsort(np.array(3), axis=0).shape == (1,)

@@ -218,8 +218,8 @@ class ArrayMethods(WrittenMethods):
     ) -> Self:
         """The positions that sort each row along an axis, or the flattened array; NaN is largest."""
 
-    def broadcast_to(self, /, shape: Any) -> Self:
-        """Repeated along new axes and axes of length 1, until it has the given shape."""
+    def broadcast_to(self, shape: Any, subok: builtins.bool = False) -> Self:
+        """Repeated along new axes and axes of length 1, until it has the given shape: as a view."""
 
     def ceil(
         self,

@@ -627,8 +627,8 @@ def broadcast_arrays(*args: Any) -> list[Any]:
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """The shape arrays of these shapes broadcast to. Raises `ShapeError`."""
 
-def broadcast_to(x: Any, /, shape: Any) -> ndarray:
-    """Repeated along new axes and axes of length 1, until it has the given shape."""
+def broadcast_to(array: Any, shape: Any, subok: builtins.bool = False) -> ndarray:
+    """Repeated along new axes and axes of length 1, until it has the given shape: as a view."""
 
 byte: DType
 

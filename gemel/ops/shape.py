@@ -272,6 +272,13 @@ def broadcast_to(x: Any, *, shape: Any) -> Any:
     return numpy().broadcast_to(x, shape)
 
 
+@broadcast_to.facade
+def _(array: Any, shape: Any, subok: bool = False) -> Array:
+    """Repeated along new axes and axes of length 1, until it has the given shape: as a view."""
+    shape = (shape,) if isinstance(shape, WHOLE) else shape
+    return broadcast_to(operand(array), shape=shape)
+
+
 @broadcast_to.spec
 def _(x: Spec, *, shape: Any) -> Spec:
     shape = extents("broadcast_to", shape)

@@ -141,6 +141,8 @@ def _(
 
     Equal elements keep their order, whatever `kind` and `stable` say.
     """
+    if axis in (0, -1) and not operand(a).ndim:
+        axis = None  # one element, as NumPy has it
     a, axis = _rows("argsort", a, axis, kind)
     return argsort(a, axis=axis, descending=descending)
 
