@@ -72,7 +72,7 @@ CASES: dict[str, tuple[Any, dict[str, Any], Callable[..., Any], Any]] = {
     "NegativeBinomial": (
         P.NegativeBinomial,
         {"n": 4, "prob": 0.3},
-        lambda n, prob: stats.nbinom(n, 1 - prob),
+        lambda n, prob: stats.nbinom(n, prob),
         COUNT,
     ),
     "Poisson": (P.Poisson, {"rate": 2.5}, lambda rate: stats.poisson(rate), COUNT),
@@ -407,3 +407,60 @@ def test_a_block_without_the_decorator_is_refused() -> None:
     with pytest.raises(ArgumentError, match="collectLoss"):
         Plain()(np.ones(2))
     assert repr(P.Normal(np.zeros(3), 1.0)) == "Normal(loc: (3,), scale: ())"
+
+
+def test_transformed() -> None:
+    x = numpy.array([0.3, 1.0, 2.5])
+    lognormal = P.TransformedDistribution(P.Normal(0.5, 0.8), P.ExpTransform())
+    theirs = stats.lognorm(0.8, scale=numpy.exp(0.5))
+    given = np.array(x, dtype="float64")
+    close(lognormal.log_prob(given), theirs.logpdf(x))
+    close(lognormal.cdf(given), theirs.cdf(x))
+    close(lognormal.icdf(np.array(SHARE, dtype="float64")), theirs.ppf(SHARE), 1e-5)
+    turned = P.TransformedDistribution(P.Exponential(1.5), P.AffineTransform(1.0, -2.0))
+    close(turned.log_prob(1 - given), stats.expon(1, 3).logpdf(1 + x), 1e-5)
+    close(turned.cdf(1 - given), 1 - stats.expon(1, 3).cdf(1 + x), 1e-5)
+    powers = P.TransformedDistribution(P.Exponential(1.0), [P.PowerTransform(0.5)])
+    close(powers.log_prob(given), stats.weibull_min(2.0).logpdf(x), 1e-5)
+    shares = P.TransformedDistribution(
+        P.Normal(0.0, 1.0), [P.AffineTransform(0.5, 2.0), P.SigmoidTransform()]
+    )
+    s = numpy.array([0.2, 0.7])
+    wanted = stats.norm(0.5, 2).logpdf(numpy.log(s / (1 - s))) - numpy.log(s * (1 - s))
+    close(shares.log_prob(np.array(s, dtype="float64")), wanted, 1e-5)
+    assert shares.sample((5,)).shape == (5,) and shares.sample_n(2).shape == (2,)
+    folded = P.TransformedDistribution(P.Normal(np.zeros(3), 1.0), P.AbsTransform())
+    assert (folded.sample() >= 0).all() and folded.batch_shape == (3,)
+    with pytest.raises(P.NoFormulaError, match="AbsTransform"):
+        folded.log_prob(np.ones(3))
+    vectors = P.TransformedDistribution(P.Normal(np.zeros((2, 3)), 1.0), P.SoftmaxTransform())
+    assert vectors.batch_shape == (2,) and vectors.sample_n(4).shape == (4, 2, 3)
+
+
+def test_relaxed() -> None:
+    np.random.seed(2)
+    one = P.RelaxedBernoulli(0.5, prob=0.3)
+    grid = (numpy.arange(20000) + 0.5) / 20000
+    mass = one.pdf(np.array(grid, dtype="float64")).asnumpy()
+    assert abs(mass.mean() - 1) < 0.01
+    drawn = one.sample((4000,)).asnumpy()
+    assert abs((drawn > 0.5).mean() - 0.3) < 0.03
+    assert abs((mass * grid).mean() - drawn.mean()) < 0.02
+    some = P.RelaxedOneHotCategorical(0.7, 3, prob=np.array([0.2, 0.3, 0.5]))
+    rows = some.sample((5000,))
+    close(rows.sum(axis=-1), numpy.ones(5000), 1e-5)
+    first = numpy.bincount(rows.asnumpy().argmax(1), minlength=3) / 5000
+    numpy.testing.assert_allclose(first, [0.2, 0.3, 0.5], atol=0.03)
+    # On the triangle of side 1 the density's mean over even points is 1 / its area, 1 / (1 / 2).
+    points = numpy.random.default_rng(0).dirichlet([1, 1, 1], 200000)
+    numpy.testing.assert_allclose(some.pdf(np.array(points)).asnumpy().mean() / 2, 1, atol=0.03)
+
+
+def test_checked_in_a_program() -> None:
+    def program(x: Any, scale: Any) -> Any:
+        return P.Normal(0.0, scale, validate_args=True).log_prob(x)
+
+    compiled, x = gemel.compile(program), np.ones(3)
+    close(compiled(x, np.ones(3)), program(x, np.ones(3)))
+    with pytest.raises(ValueError, match="scale must be above 0"):
+        compiled(x, np.array([1.0, -1.0, 1.0])).wait_to_read()

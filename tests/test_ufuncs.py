@@ -201,3 +201,10 @@ def test_numbers_and_ranges_are_arrays() -> None:
     assert np.sum(range(4)).item() == 6 and np.exp(range(2))[0].item() == 1
     assert np.add(np.ones(3), range(3)).tolist() == [1, 2, 3]
     assert np.argsort(2.0).tolist() == [0] and np.argsort(np.array(3), axis=0).shape == (1,)
+
+
+def test_ravel_takes_all_orders() -> None:
+    x = np.arange(6).reshape(2, 3)
+    assert x.flatten("K").tolist() == x.ravel("A").tolist() == [0, 1, 2, 3, 4, 5]
+    assert np.ravel(x, "F").tolist() == [0, 3, 1, 4, 2, 5]
+    assert np.ravel(x, order="K").tolist() == numpy.ravel(x.asnumpy(), order="K").tolist()

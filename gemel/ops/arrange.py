@@ -45,7 +45,10 @@ from gemel.spec import (
 
 @function(public="np")
 def ravel(a: Any, order: str = "C") -> Array:
-    """All elements in one dimension, as a view where possible; "F" counts the first axis first."""
+    """All elements in one dimension, as a view where possible; "F" counts the first axis first.
+
+    "A" and "K" are "C": how elements lie in memory is no part of what an array means.
+    """
     return operand(a).reshape(-1, order=order)
 
 

@@ -100,8 +100,8 @@ def _(
     a, extents = operand(a), newshape if shape is None else shape
     if extents is None:
         raise TypeError("reshape: missing the new shape")
-    if order not in ("C", "F", "A"):
-        raise unknown_name("order of reshape", order, ("C", "F", "A"))
+    if order not in ("C", "F", "A", "K"):
+        raise unknown_name("order of reshape", order, ("C", "F", "A", "K"))
     if order == "F":
         turned = reshape(transpose(a), shape=listed(extents)[::-1])
         return materialized(transpose(turned)) if copy else transpose(turned)

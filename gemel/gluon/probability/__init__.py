@@ -35,17 +35,34 @@ from gemel.gluon.probability.discrete import (
 )
 from gemel.gluon.probability.divergence import empirical_kl, kl_divergence, register_kl
 from gemel.gluon.probability.positive import Beta, Chi2, FisherSnedecor, Gamma, Pareto, Weibull
+from gemel.gluon.probability.transforms import (
+    AbsTransform,
+    AffineTransform,
+    ComposeTransform,
+    ExpTransform,
+    PowerTransform,
+    RelaxedBernoulli,
+    RelaxedOneHotCategorical,
+    SigmoidTransform,
+    SoftmaxTransform,
+    Transformation,
+    TransformedDistribution,
+)
 from gemel.gluon.probability.vectors import Dirichlet, Independent, MultivariateNormal
 
 __all__ = [
+    "AbsTransform",
+    "AffineTransform",
     "Bernoulli",
     "Beta",
     "Binomial",
     "Categorical",
     "Cauchy",
     "Chi2",
+    "ComposeTransform",
     "Dirichlet",
     "Distribution",
+    "ExpTransform",
     "Exponential",
     "FisherSnedecor",
     "Gamma",
@@ -63,9 +80,16 @@ __all__ = [
     "OneHotCategorical",
     "Pareto",
     "Poisson",
+    "PowerTransform",
+    "RelaxedBernoulli",
+    "RelaxedOneHotCategorical",
+    "SigmoidTransform",
+    "SoftmaxTransform",
     "StochasticBlock",
     "StochasticSequential",
     "StudentT",
+    "Transformation",
+    "TransformedDistribution",
     "Uniform",
     "Weibull",
     "empirical_kl",

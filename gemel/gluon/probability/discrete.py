@@ -76,7 +76,10 @@ class Geometric(OfOdds):
 
 
 class NegativeBinomial(OfOdds):
-    """How many trials succeed before n have failed, each with the probability `prob`."""
+    """How many trials fail before n have succeeded, each with the probability `prob`.
+
+    As `np.random.negative_binomial` counts, so that `Geometric` is what it is for n = 1.
+    """
 
     parameters = named(n=0, _prob=0, _logit=0)
     arg_constraints = named(n="positive", _prob="probability")
@@ -88,22 +91,22 @@ class NegativeBinomial(OfOdds):
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
         ways = npx.gammaln(value + self.n) - npx.gammaln(value + 1.0) - npx.gammaln(self.n)
-        return ways + times(value, self._log_prob) + self.n * self._log_other
+        return ways + times(value, self._log_other) + self.n * self._log_prob
 
     def sample(self, size: Any = None) -> Tensor:
         """See `Distribution.sample`."""
-        found = np.random.negative_binomial(self.n, 1 - self.prob, self._shape(size))
+        found = np.random.negative_binomial(self.n, self.prob, self._shape(size))
         return found.astype("float32")
 
     @property
     def mean(self) -> Tensor:
-        """n * prob / (1 - prob)."""
-        return self._spread(self.n * self.prob / (1 - self.prob))
+        """n * (1 - prob) / prob."""
+        return self._spread(self.n * (1 - self.prob) / self.prob)
 
     @property
     def variance(self) -> Tensor:
-        """n * prob / (1 - prob) ** 2."""
-        return self._spread(self.n * self.prob / (1 - self.prob) ** 2)
+        """n * (1 - prob) / prob ** 2."""
+        return self._spread(self.n * (1 - self.prob) / self.prob**2)
 
 
 class Binomial(OfOdds):
