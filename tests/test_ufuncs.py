@@ -208,3 +208,10 @@ def test_ravel_takes_all_orders() -> None:
     assert x.flatten("K").tolist() == x.ravel("A").tolist() == [0, 1, 2, 3, 4, 5]
     assert np.ravel(x, "F").tolist() == [0, 3, 1, 4, 2, 5]
     assert np.ravel(x, order="K").tolist() == numpy.ravel(x.asnumpy(), order="K").tolist()
+
+
+def test_names_numpy_had_and_mxnet_has() -> None:
+    x = np.array([[3, 1], [2, 4]])
+    assert np.in1d(x, [2, 4]).tolist() == [False, False, True, True]
+    assert np.in1d(x, [2, 4], invert=True).tolist() == [True, True, False, False]
+    assert np.msort(x).tolist() == [[2, 1], [3, 4]]

@@ -1392,6 +1392,11 @@ def iinfo(type: Any) -> IntegerInfo:
 def imag(val: Any) -> ndarray:
     """The imaginary part of each element, as a view; zeros for real numbers."""
 
+def in1d(
+    ar1: Any, ar2: Any, assume_unique: builtins.bool = False, invert: builtins.bool = False
+) -> ndarray:
+    """`isin` of the flattened array."""
+
 def indices(
     dimensions: Sequence[int],
     dtype: Any = "int64",
@@ -1941,6 +1946,9 @@ def modf(
 
 def moveaxis(a: Any, source: Any, destination: Any) -> ndarray:
     """Axes at other places, the others in their order; a view."""
+
+def msort(a: Any) -> ndarray:
+    """Each row along the first axis in order: `sort` with `axis=0`."""
 
 def multiply(
     a: Any,
@@ -3180,6 +3188,7 @@ __all__ = [
     "identity",
     "iinfo",
     "imag",
+    "in1d",
     "index_exp",
     "indices",
     "inexact",
@@ -3255,6 +3264,7 @@ __all__ = [
     "mod",
     "modf",
     "moveaxis",
+    "msort",
     "multiply",
     "nan",
     "nan_to_num",

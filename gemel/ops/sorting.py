@@ -415,6 +415,25 @@ def _(
     return logical_not(found) if invert else found
 
 
+@function(public="np")
+def in1d(ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False) -> Array:
+    """`isin` of the flattened array.
+
+    >>> np.in1d(np.array([[1, 2], [3, 4]]), [2, 4])
+    """
+    ar1 = reshape(operand(ar1), shape=(-1,))
+    return isin.face(ar1, ar2, assume_unique=assume_unique, invert=invert)
+
+
+@function(public="np")
+def msort(a: Any) -> Array:
+    """Each row along the first axis in order: `sort` with `axis=0`.
+
+    >>> np.msort(np.array([[3, 1], [2, 4]]))
+    """
+    return sort(operand(a), axis=0)
+
+
 def _as_sets(a: Any, b: Any, unique_already: bool) -> tuple[Any, Any]:
     """Two arrays in one row and one dtype each, without repetition."""
     rows = [reshape(x, shape=(-1,)) for x in operands((a, b))]
