@@ -200,10 +200,12 @@ def _begins(initial: Any, dtype: DType) -> Any:
     """Where a reduction of this dtype begins: a number in it, as NumPy has it."""
     if not isinstance(initial, NUMBER) or dtype.is_inexact:
         return initial
-    finite = isinstance(initial, int) or (isinstance(initial, float) and isfinite(initial))
-    if not finite:  # no integer is one: the result is a float, as it is beside a float
-        return initial
-    return bool(initial) if dtype is bool_ else int(initial)
+    if dtype is bool_:
+        return bool(initial)
+    # No integer is infinite or complex: beside such a number the result is one, too.
+    if isinstance(initial, float) and isfinite(initial):
+        return int(initial)
+    return initial
 
 
 __all__ = ["with_keywords"]

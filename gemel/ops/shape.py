@@ -252,8 +252,7 @@ def expand_dims(a: Any, axis: Any = 0) -> Array:
 @function(public="np", method=True)
 def squeeze(a: Any, axis: Any = None) -> Array:
     """Without the given axes of length 1, or without all of them. Raises `ShapeError`."""
-    a = operand(a)
-    shape = a.shape
+    shape = (a := operand(a)).shape
     if axis is None:
         return reshape(a, shape=tuple(n for n in shape if not n == 1))
     axes = normalize_axes("squeeze", axis, len(shape))
