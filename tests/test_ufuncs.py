@@ -215,3 +215,11 @@ def test_names_numpy_had_and_mxnet_has() -> None:
     assert np.in1d(x, [2, 4]).tolist() == [False, False, True, True]
     assert np.in1d(x, [2, 4], invert=True).tolist() == [True, True, False, False]
     assert np.msort(x).tolist() == [[2, 1], [3, 4]]
+
+
+@pytest.mark.parametrize("name", ["mean", "var", "std", "median", "average"])
+def test_there_is_no_axis_to_count_along_without_dimensions(name: str) -> None:
+    for module, x in ((numpy, numpy.array(3.0)), (np, np.array(3.0))):
+        with pytest.raises(IndexError):
+            getattr(module, name)(x, axis=0)
+    assert np.flip(np.array(3.0), ()).item() == 3

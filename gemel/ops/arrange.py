@@ -63,7 +63,7 @@ def flip(m: Any, axis: Any = None) -> Array:
     """Backwards along the given axes, or all, as a view."""
     m = operand(m)
     axes = normalize_axes("flip", axis, m.ndim)
-    if axis is not None and not m.ndim:  # it has no axis to combine along, and none to turn
+    if axis is not None and axis != () and not m.ndim:  # it has no axis to turn
         normalize_axis("flip", axis, 0)
     return m[tuple(BACKWARDS if a in axes else FORWARDS for a in range(m.ndim))]
 
