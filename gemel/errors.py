@@ -40,6 +40,10 @@ class DTypeError(GemelError, TypeError):
     """The dtype given to an operation is not one it works on, or not one gemel knows."""
 
 
+class IndexDTypeError(DTypeError, ArrayIndexError):
+    """What is given as an index has a dtype whose elements are no positions."""
+
+
 class DeviceError(GemelError, RuntimeError):
     """A device that does not exist, or arrays that live on different ones."""
 

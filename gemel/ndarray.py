@@ -402,7 +402,7 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
         if isinstance(number, NUMBER):
             return number
     device = next((other.device for other in beside if isinstance(other, ndarray)), None)
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, range)):
         exact = any(getattr(other, "dtype", None) in (float64, complex128) for other in beside)
         leaves = [n for n in lists.leaves(value) if isinstance(n, (float, complex))]
         wide = as_number(_list_dtype(leaves)) if exact and leaves else None
@@ -425,6 +425,14 @@ def _large_number(value: int, beside: Iterable[Any]) -> Any:
     return float("inf") if value > 0 else -float("inf")
 
 
+def no_index(item: Any) -> ArrayIndexError:
+    """The error for what selects nothing of an array."""
+    return ArrayIndexError(
+        f"index: {item!r} is no index of an array; those are whole numbers, slices, ..., None, "
+        "and arrays of integers or bools"
+    )
+
+
 def index_item(item: Any, x: Any) -> Any:
     """One item of an index of x: lists and bools become arrays beside it, NumPy's ints Python's."""
     if item is None or item is Ellipsis or type(item) is slice:
@@ -433,10 +441,7 @@ def index_item(item: Any, x: Any) -> Any:
         floating = item.dtype.is_floating and MANNERS["floating positions"]
         return item.astype(int64) if floating else item
     if isinstance(item, (str, bytes)):
-        raise ArrayIndexError(
-            f"index: {item!r} is no index of an array; those are whole numbers, slices, ..., None, "
-            "and arrays of integers or bools"
-        )
+        raise no_index(item)
     device = getattr(x, "device", None)
     if isinstance(item, bool) or getattr(item, "dtype", None) == "bool":
         return array_like(item, None, device)
@@ -445,7 +450,10 @@ def index_item(item: Any, x: Any) -> Any:
     if hasattr(item, "__index__") and not hasattr(item, "__len__"):
         return item.__index__()
     whole = isinstance(item, (list, tuple)) and all(type(n) is int for n in lists.leaves(item))
-    found = array_like(item, int64 if whole else None, device)
+    try:
+        found = array_like(item, int64 if whole else None, device)
+    except DTypeError:
+        raise no_index(item) from None
     floating = found.dtype.is_floating and MANNERS["floating positions"]
     return found.astype(int64) if floating else found
 

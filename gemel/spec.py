@@ -177,9 +177,15 @@ def normalize_axis(name: str, axis: Any, ndim: int) -> int:
 
 
 def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
-    """None (all), one axis, or several, as sorted axes without repetition. Raises `ShapeError`."""
+    """None (all), one axis, or several, as sorted axes without repetition. Raises `ShapeError`.
+
+    Of an array without dimensions the first and the last axis are none: NumPy combines the one
+    element there is.
+    """
     if axis is None:
         return tuple(range(ndim))
+    if ndim == 0 and isinstance(axis, WHOLE) and not isinstance(axis, bool) and axis in (0, -1):
+        return ()
     axes = list(axis) if is_several(axis) else [axis]
     found = sorted({normalize_axis(name, a, ndim) for a in axes})
     if len(found) != len(axes):

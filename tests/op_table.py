@@ -445,6 +445,13 @@ def _sorting() -> list[Case]:
         _case("top_positions", (3, 9), axis=-1, descending=True, count=2),
         _case("top_positions", (9, 2), axis=0, descending=False, count=5),
         _case("argpartition", (3, 4), kth=2, axis=1),
+        _case("fold_along", (3, 4), by="fmax", axis=1, keepdims=False),
+        _case("running", (3, 4), by="fmin", axis=0),
+        _case("fold_slices", (5, 3), Draw((2,), "place", "int64", 5), by="fmax", axis=0),
+        _case(
+            *("combine_flat", (6,), Draw((4,), "index", "int64", 6), (4,)), by="fmax"
+        ),
+        _case("apply_flat", (6,), Draw((4,), "index", "int64", 6), by="absolute"),
         _case("searchsorted", Draw((6,), "sorted"), (2, 3), side="left"),
         _case("searchsorted", Draw((6,), "sorted"), (), side="right"),
         _case("digitize", (2, 3), Draw((4,), "sorted")),

@@ -19,7 +19,17 @@ from gemel.gluon.parameter import (
 )
 
 if TYPE_CHECKING:
-    from gemel.gluon import contrib, data, loss, metric, model_zoo, parallel, rnn, utils
+    from gemel.gluon import (
+        contrib,
+        data,
+        loss,
+        metric,
+        model_zoo,
+        parallel,
+        probability,
+        rnn,
+        utils,
+    )
     from gemel.gluon.callbacks import Callback, ClipGradients, EarlyStopping
     from gemel.gluon.checkpoint import Checkpoint
     from gemel.gluon.fitting import Run, evaluate, fit
@@ -50,11 +60,17 @@ __all__ = [
     "nn",
     "parallel",
     "parameter",
+    "probability",
     "rnn",
     "utils",
 ]
 
 
+#: Modules that are imported when they are asked for.
+_MODULES = (
+    *("contrib", "data", "loss", "metric", "model_zoo"),
+    *("parallel", "probability", "rnn", "utils"),
+)
 #: Where names are that are imported when they are asked for.
 _LATE = {
     "Callback": "callbacks",
@@ -70,7 +86,7 @@ _LATE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("contrib", "data", "loss", "metric", "model_zoo", "parallel", "rnn", "utils"):
+    if name in _MODULES:
         # The import system sets the attribute, so this runs once for each name.
         __import__(f"gemel.gluon.{name}")
         return globals()[name]

@@ -202,6 +202,11 @@ class ArrayMethods(WrittenMethods):
     ) -> Self:
         """Position of the smallest element (the first of equals; NaN is smallest), int64."""
 
+    def argpartition(
+        self, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None
+    ) -> Self:
+        """Positions along an axis, those of elements below the kth before its own, others behind."""
+
     def argsort(
         self,
         axis: int | None = -1,
@@ -213,8 +218,8 @@ class ArrayMethods(WrittenMethods):
     ) -> Self:
         """The positions that sort each row along an axis, or the flattened array; NaN is largest."""
 
-    def broadcast_to(self, /, shape: Any) -> Self:
-        """Repeated along new axes and axes of length 1, until it has the given shape."""
+    def broadcast_to(self, shape: Any, subok: builtins.bool = False) -> Self:
+        """Repeated along new axes and axes of length 1, until it has the given shape: as a view."""
 
     def ceil(
         self,

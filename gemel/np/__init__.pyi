@@ -627,8 +627,8 @@ def broadcast_arrays(*args: Any) -> list[Any]:
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """The shape arrays of these shapes broadcast to. Raises `ShapeError`."""
 
-def broadcast_to(x: Any, /, shape: Any) -> ndarray:
-    """Repeated along new axes and axes of length 1, until it has the given shape."""
+def broadcast_to(array: Any, shape: Any, subok: builtins.bool = False) -> ndarray:
+    """Repeated along new axes and axes of length 1, until it has the given shape: as a view."""
 
 byte: DType
 
@@ -1392,6 +1392,11 @@ def iinfo(type: Any) -> IntegerInfo:
 def imag(val: Any) -> ndarray:
     """The imaginary part of each element, as a view; zeros for real numbers."""
 
+def in1d(
+    ar1: Any, ar2: Any, assume_unique: builtins.bool = False, invert: builtins.bool = False
+) -> ndarray:
+    """`isin` of the flattened array."""
+
 def indices(
     dimensions: Sequence[int],
     dtype: Any = "int64",
@@ -1941,6 +1946,9 @@ def modf(
 
 def moveaxis(a: Any, source: Any, destination: Any) -> ndarray:
     """Axes at other places, the others in their order; a view."""
+
+def msort(a: Any) -> ndarray:
+    """Each row along the first axis in order: `sort` with `axis=0`."""
 
 def multiply(
     a: Any,
@@ -3180,6 +3188,7 @@ __all__ = [
     "identity",
     "iinfo",
     "imag",
+    "in1d",
     "index_exp",
     "indices",
     "inexact",
@@ -3255,6 +3264,7 @@ __all__ = [
     "mod",
     "modf",
     "moveaxis",
+    "msort",
     "multiply",
     "nan",
     "nan_to_num",

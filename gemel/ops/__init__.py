@@ -18,6 +18,7 @@ from gemel.ops import (
     random,
     reduction,
     shape,
+    ufuncs,
 )
 
 later(
@@ -27,6 +28,7 @@ later(
     "gemel.ops.boxes",
     "gemel.ops.choice",
     "gemel.ops.choices",
+    "gemel.ops.combining",
     "gemel.ops.complexes",
     "gemel.ops.convolution",
     "gemel.ops.cumulative",
@@ -68,6 +70,7 @@ later(
     "gemel.ops.writing",
 )
 late_methods(
+    "argpartition",
     "argsort",
     "choose",
     "clip",
@@ -96,4 +99,5 @@ __all__ = [
     "random",
     "reduction",
     "shape",
+    "ufuncs",
 ]

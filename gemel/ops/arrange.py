@@ -45,7 +45,10 @@ from gemel.spec import (
 
 @function(public="np")
 def ravel(a: Any, order: str = "C") -> Array:
-    """All elements in one dimension, as a view where possible; "F" counts the first axis first."""
+    """All elements in one dimension, as a view where possible; "F" counts the first axis first.
+
+    "A" and "K" are "C": how elements lie in memory is no part of what an array means.
+    """
     return operand(a).reshape(-1, order=order)
 
 
@@ -60,6 +63,8 @@ def flip(m: Any, axis: Any = None) -> Array:
     """Backwards along the given axes, or all, as a view."""
     m = operand(m)
     axes = normalize_axes("flip", axis, m.ndim)
+    if axis is not None and axis != () and not m.ndim:  # it has no axis to turn
+        normalize_axis("flip", axis, 0)
     return m[tuple(BACKWARDS if a in axes else FORWARDS for a in range(m.ndim))]
 
 

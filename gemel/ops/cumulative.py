@@ -92,7 +92,7 @@ def _(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Ar
 def along(operation: Any, x: Any, axis: int | None, dtype: Any) -> Any:
     """A running operation along an axis or the flattened array, in a dtype."""
     x = in_dtype(operand(x), dtype)
-    if axis is None:
+    if axis is None or (not x.ndim and axis in (0, -1)):  # as NumPy has it
         x, axis = reshape(x, shape=(-1,)), 0
     return in_dtype(operation(x, axis=axis), dtype)
 

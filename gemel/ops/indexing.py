@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.dtype import as_dtype, int64, uint64
-from gemel.errors import ArrayIndexError, DTypeError, ShapeError, unknown_name
+from gemel.errors import ArrayIndexError, IndexDTypeError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.above import above
 from gemel.ir.declare import op
@@ -126,9 +126,9 @@ def _(x: Any, value: Any, index: int, *, key: Any) -> Any:
 
 
 def integer_indices(name: str, indices: Spec) -> None:
-    """Raises `DTypeError` unless the positions are integers."""
+    """Raises `IndexDTypeError` unless the positions are integers."""
     if indices.dtype.kind not in "iu":
-        raise DTypeError(f"{name}: indices {indices} must be integers; use astype('int64')")
+        raise IndexDTypeError(f"{name}: indices {indices} must be integers; use astype('int64')")
 
 
 def _some_place(name: str, shape: tuple[int, ...], axis: int, indices: Spec) -> None:

@@ -6,6 +6,7 @@ and differentiated as those are.
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 from gemel import _core
@@ -196,8 +197,15 @@ def _begun(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], initial:
 
 
 def _begins(initial: Any, dtype: DType) -> Any:
-    """Where a reduction of this dtype begins."""
-    return bool(initial) if dtype is bool_ and isinstance(initial, NUMBER) else initial
+    """Where a reduction of this dtype begins: a number in it, as NumPy has it."""
+    if not isinstance(initial, NUMBER) or dtype.is_inexact:
+        return initial
+    if dtype is bool_:
+        return bool(initial)
+    # No integer is infinite or complex: beside such a number the result is one, too.
+    if isinstance(initial, float) and isfinite(initial):
+        return int(initial)
+    return initial
 
 
 __all__ = ["with_keywords"]

@@ -26,7 +26,15 @@ from gemel.ops.elementwise import (
     where,
 )
 from gemel.ops.shape import broadcast_to, operand, reshape
-from gemel.spec import Spec, broadcast, normalize_axes, product, same_shape
+from gemel.spec import (
+    Spec,
+    broadcast,
+    is_several,
+    normalize_axes,
+    normalize_axis,
+    product,
+    same_shape,
+)
 
 
 def kept(shape: tuple[int, ...], axis: Any, name: str = "sum") -> tuple[int, ...]:
@@ -169,7 +177,17 @@ def argmin(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 def count(x: Any, axis: Any, name: str) -> int:
     """How many elements each result of a reduction combines."""
-    return product(x.shape[a] for a in normalize_axes(name, axis, builtins.len(x.shape)))
+    return product(x.shape[a] for a in counted(name, axis, x))
+
+
+def counted(name: str, axis: Any, x: Any) -> tuple[int, ...]:
+    """The axes that are counted along: without dimensions there is none, though there may be one
+    to add along, as in NumPy. Raises `AxisError`."""
+    ndim = builtins.len(x.shape)
+    if axis is not None and not ndim:
+        for each in axis if is_several(axis) else (axis,):
+            normalize_axis(name, each, ndim)
+    return normalize_axes(name, axis, ndim)
 
 
 def floating(x: Any) -> Any:
@@ -229,7 +247,7 @@ def _(x: Spec, *, axis: Any, keepdims: bool) -> Spec:
 
 def averaged(name: str, x: Spec, axis: Any, keepdims: bool) -> Spec:
     """The spec of a mean over axes: floating. Raises `ShapeError` for a bad axis."""
-    axes = normalize_axes(name, axis, x.ndim)
+    axes = counted(name, axis, x)
     (total,) = sum.infer(x, axis=axes, keepdims=keepdims)
     return Spec(total.shape, x.dtype.floating)
 

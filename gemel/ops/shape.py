@@ -100,8 +100,8 @@ def _(
     a, extents = operand(a), newshape if shape is None else shape
     if extents is None:
         raise TypeError("reshape: missing the new shape")
-    if order not in ("C", "F", "A"):
-        raise unknown_name("order of reshape", order, ("C", "F", "A"))
+    if order not in (known := ("C", "F", "A", "K")):
+        raise unknown_name("order of reshape", order, known)
     if order == "F":
         turned = reshape(transpose(a), shape=listed(extents)[::-1])
         return materialized(transpose(turned)) if copy else transpose(turned)
@@ -232,9 +232,8 @@ def _turned_back(x: Any, axes: Any) -> Any:
 def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
     """Exchange two axes."""
     a = operand(a)
-    ndim = len(a.shape)
-    order = list(range(ndim))
-    first, second = (normalize_axis("swapaxes", axis, ndim) for axis in (axis1, axis2))
+    order = list(range(a.ndim))
+    first, second = (normalize_axis("swapaxes", axis, a.ndim) for axis in (axis1, axis2))
     order[first], order[second] = second, first
     return transpose(a, axes=tuple(order))
 
@@ -244,17 +243,16 @@ def expand_dims(a: Any, axis: Any = 0) -> Array:
     """A new axis (or several) of length 1."""
     a = operand(a)
     added = wholes("expand_dims", "axis", axis)
-    places = normalize_axes("expand_dims", added, len(a.shape) + len(added))
-    extents = iter(a.shape)
     total = len(a.shape) + len(added)
+    places = normalize_axes("expand_dims", added, total)
+    extents = iter(a.shape)
     return reshape(a, shape=tuple(1 if i in places else next(extents) for i in range(total)))
 
 
 @function(public="np", method=True)
 def squeeze(a: Any, axis: Any = None) -> Array:
     """Without the given axes of length 1, or without all of them. Raises `ShapeError`."""
-    a = operand(a)
-    shape = a.shape
+    shape = (a := operand(a)).shape
     if axis is None:
         return reshape(a, shape=tuple(n for n in shape if not n == 1))
     axes = normalize_axes("squeeze", axis, len(shape))
@@ -270,6 +268,12 @@ def squeeze(a: Any, axis: Any = None) -> Array:
 def broadcast_to(x: Any, *, shape: Any) -> Any:
     """Repeated along new axes and axes of length 1, until it has the given shape."""
     return numpy().broadcast_to(x, shape)
+
+
+@broadcast_to.facade
+def _(array: Any, shape: Any, subok: bool = False) -> Array:
+    """Repeated along new axes and axes of length 1, until it has the given shape: as a view."""
+    return broadcast_to(operand(array), shape=listed(shape))
 
 
 @broadcast_to.spec

@@ -141,11 +141,13 @@ def _(
 
     Equal elements keep their order, whatever `kind` and `stable` say.
     """
+    if axis in (0, -1) and not operand(a).ndim:
+        axis = None  # one element, as NumPy has it
     a, axis = _rows("argsort", a, axis, kind)
     return argsort(a, axis=axis, descending=descending)
 
 
-@op(public="np")
+@op(public="np", method=True)
 def argpartition(x: Any, *, kth: Any, axis: int) -> Any:
     """Positions along an axis, those of the smallest elements first, of the kth in its place."""
     return numpy().argpartition(x, kth, axis)
@@ -411,6 +413,25 @@ def _(
     """Whether each element is one of `test_elements`, or with `invert` none of them."""
     found = isin(*operands((element, test_elements)))
     return logical_not(found) if invert else found
+
+
+@function(public="np")
+def in1d(ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False) -> Array:
+    """`isin` of the flattened array.
+
+    >>> np.in1d(np.array([[1, 2], [3, 4]]), [2, 4])
+    """
+    ar1 = reshape(operand(ar1), shape=(-1,))
+    return isin.face(ar1, ar2, assume_unique=assume_unique, invert=invert)
+
+
+@function(public="np")
+def msort(a: Any) -> Array:
+    """Each row along the first axis in order: `sort` with `axis=0`.
+
+    >>> np.msort(np.array([[3, 1], [2, 4]]))
+    """
+    return sort(operand(a), axis=0)
 
 
 def _as_sets(a: Any, b: Any, unique_already: bool) -> tuple[Any, Any]:

@@ -36,7 +36,7 @@ from gemel.ops.elementwise import (
 from gemel.ops.linalg import matmul
 from gemel.ops.logic import equal, isfinite, isnan, logical_and, not_equal
 from gemel.ops.random import required
-from gemel.ops.reduction import count, floating, in_dtype, max, mean, min, sum, widened
+from gemel.ops.reduction import count, counted, floating, in_dtype, max, mean, min, sum, widened
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, concatenate, operand, reshape, stack, transpose
 from gemel.ops.sorting import argsort
@@ -257,7 +257,7 @@ def quantiles(
         raise ArgumentError(f"{name}: only method='inverted_cdf' takes weights, not {method!r}")
     x = operand(x)
     x = x if METHODS[method][2] in EXACT and x.dtype is not bool_ else floating(x)
-    axes = normalize_axes(name, axis, x.ndim)
+    axes = counted(name, axis, x)
     rows, kept = as_rows(x, axes)
     if not rows.shape[-1]:
         if between is None:

@@ -62,8 +62,15 @@ def nanmean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 @nanmean.extended
 def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
-    """Mean of what is not NaN over the given axes, or all; NaN where nothing is left."""
-    return nanmean(in_dtype(x, dtype), axis=axis, keepdims=keepdims)
+    """Mean of what is not NaN over the given axes, or all; NaN where nothing is left.
+
+    With `dtype` the elements are converted first, and the result has that dtype. Raises
+    `DTypeError` for one of integers where there can be NaN.
+    """
+    if operand(x).dtype.is_inexact:
+        x = in_floating("nanmean", x, dtype)
+    found = nanmean(in_dtype(x, dtype), axis=axis, keepdims=keepdims)
+    return in_dtype(found, dtype)
 
 
 @nanmean.masked

@@ -1,0 +1,88 @@
+"""Blocks that draw, and that add to the loss: what variational networks are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from gemel.errors import ArgumentError
+from gemel.gluon.hybrid import HybridBlock
+
+
+class StochasticBlock(HybridBlock):
+    """A block whose forward adds losses of its own: `self.add_loss(x)`.
+
+    Its `forward` is decorated with `StochasticBlock.collectLoss`. After a call `losses` has what
+    that call has added, hybridized or not. Raises `ArgumentError` for a forward without it.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._losses: list[Any] = []
+        self._added: list[Any] = []
+
+    def add_loss(self, loss: Any) -> None:
+        """Add to what this call loses."""
+        self._added.append(loss)
+
+    @staticmethod
+    def collectLoss(forward: Callable[..., Any]) -> Callable[..., Any]:  # noqa: N802 -- MXNet's
+        """Decorate a forward that calls `add_loss`."""
+
+        @wraps(forward)
+        def collecting(self: Any, *inputs: Any, **keywords: Any) -> Any:
+            self._added = []
+            found = forward(self, *inputs, **keywords)
+            added, self._added = self._added, []
+            return found, added
+
+        collecting.collects = True  # type: ignore[attr-defined]
+        return collecting
+
+    def __call__(self, *inputs: Any, **keywords: Any) -> Any:
+        """What forward gives, without the losses."""
+        if not getattr(type(self).forward, "collects", False):
+            raise ArgumentError(
+                f"{type(self).__name__}: decorate forward with @StochasticBlock.collectLoss"
+            )
+        found, added = super().__call__(*inputs, **keywords)
+        self._losses = list(added)
+        return found
+
+    @property
+    def losses(self) -> list[Any]:
+        """What the last call has added."""
+        return self._losses
+
+
+class StochasticSequential(StochasticBlock):
+    """Blocks one after another, with the losses of those that have some."""
+
+    def __init__(self, *blocks: Any, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.add(*blocks)
+
+    def add(self, *blocks: Any) -> None:
+        """Put more blocks at the end."""
+        for block in blocks:
+            self.register_child(block)
+
+    @StochasticBlock.collectLoss
+    def forward(self, x: Any, *rest: Any) -> Any:
+        """Each block of what the one before gave."""
+        for block in self._children.values():
+            x = block(x, *rest)
+            rest = ()
+            for loss in getattr(block, "losses", ()):
+                self.add_loss(loss)
+        return x
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    def __getitem__(self, place: int) -> Any:
+        return list(self._children.values())[place]
+
+
+__all__ = ["StochasticBlock", "StochasticSequential"]
