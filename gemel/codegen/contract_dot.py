@@ -34,40 +34,41 @@ class _Dot(Tile):
         shape = program.schedule.split()[1]
         rows, columns, self.unroll = (int(word) for word in shape.split("x"))
         super().__init__(program, target, rows, columns)
-        self.stack = self.emitter.reserve(rows * columns)
+        self.stack = self.reserve(rows * columns)
         # What a vector has behind the last k is zero.
         if not self.sum.is_of_products or self.sum.dtype.kind != "f":
             raise CompileError(f"dot products are floating\n{program.text}")
 
-    def fill(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
-        emitter, add = self.emitter, self.emitter.builder.add
+    def fill_columns(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
+        add = self.builder.add
 
         def across(j: Value) -> None:
             first = add(columns[0], j)
             right = self.lines(1, bases[1], first, self.columns)
-            emitter.each(
+            self.each(
                 0, rows[1], self.rows, lambda i: self._block(bases, right, add(rows[0], i), first)
             )
 
-        emitter.each(0, columns[1], self.columns, across)
+        self.each(0, columns[1], self.columns, across)
 
     def _block(self, bases: Bases, right: list[Value], row: Value, column: Value) -> None:
         """rows x columns dot products, reduced and finished."""
-        emitter, tiles = self.emitter, self.tiles
         left = self.lines(0, bases[0], row, self.rows)
         sums = self._partial_sums(left, right)
         for i in range(self.rows):
             own = sums[i * self.columns : (i + 1) * self.columns]
-            emitter.store(self._reduce(own), emitter.at(self.stack, i * self.columns))
-        rows = tiles.left(tiles.m, row, self.rows)
-        columns = tiles.left(tiles.n, column, self.columns)
-        self.epilogue.apply(self.stack, self.columns, (row, rows), (column, columns), self.columns)
+            self.store(self._reduce(own), self.at(self.stack, i * self.columns))
+        rows = self.remaining(self.m, row, self.rows)
+        columns = self.remaining(self.n, column, self.columns)
+        self.epilogue.from_memory(
+            self.stack, self.columns, (row, rows), (column, columns), self.columns
+        )
 
     def _partial_sums(self, left: list[Value], right: list[Value]) -> list[Value]:
         """One vector per dot product, whose lanes are still to be added up."""
-        emitter, builder = self.emitter, self.emitter.builder
-        count, lanes = self.rows * self.columns, emitter.lanes
-        zero = Constant(emitter.vector, "zeroinitializer")
+        builder = self.builder
+        count, lanes = self.rows * self.columns, self.lanes
+        zero = Constant(self.vector, "zeroinitializer")
         bulk = builder.and_(self.depth, i64(-lanes * self.unroll))
         whole = builder.and_(self.depth, i64(-lanes))
 
@@ -82,7 +83,7 @@ class _Dot(Tile):
                 total[part] = self._step(left, right, here, total[part], vector)
             return total
 
-        sums = emitter.loop(0, bulk, lanes * self.unroll, [zero] * count * self.unroll, step)
+        sums = self.loop(0, bulk, lanes * self.unroll, [zero] * count * self.unroll, step)
         totals = sums[:count]
         for u in range(1, self.unroll):
             part = sums[u * count : (u + 1) * count]
@@ -95,17 +96,16 @@ class _Dot(Tile):
         self, left: list[Value], right: list[Value], whole: Value, totals: list[Value]
     ) -> list[Value]:
         """The last k, fewer than a vector."""
-        emitter = self.emitter
-        if emitter.has_masks:
-            mask = emitter.mask(emitter.builder.sub(self.depth, whole))
+        if self.has_masks:
+            mask = self.mask(self.builder.sub(self.depth, whole))
 
             def masked(reader: Elements, pointer: Value, k: Value) -> Value:
                 return reader.load(reader.at(pointer, k), mask=mask)
 
-            return self._along(left, right, (whole, self.depth, emitter.lanes), totals, masked)
+            return self._along(left, right, (whole, self.depth, self.lanes), totals, masked)
 
         def single(reader: Elements, pointer: Value, k: Value) -> Value:
-            return emitter.insert(None, reader.load(reader.at(pointer, k), 1), 0)
+            return self.insert(None, reader.load(reader.at(pointer, k), 1), 0)
 
         return self._along(left, right, (whole, self.depth, 1), totals, single)
 
@@ -118,9 +118,7 @@ class _Dot(Tile):
         fetch: Fetch,
     ) -> list[Value]:
         """`steps` along k: from where, up to where, how wide."""
-        return self.emitter.loop(
-            *steps, totals, lambda k, total: self._step(left, right, k, total, fetch)
-        )
+        return self.loop(*steps, totals, lambda k, total: self._step(left, right, k, total, fetch))
 
     def _step(
         self, left: list[Value], right: list[Value], k: Value, total: list[Value], fetch: Fetch
@@ -136,8 +134,7 @@ class _Dot(Tile):
 
     def _reduce(self, vectors: list[Value]) -> Value:
         """The lanes of each of 2, 4, ... vectors (at most `lanes`) added up, as one vector."""
-        emitter = self.emitter
-        segment = emitter.lanes
+        segment = self.lanes
         while segment > 1:
             # Every vector holds `lanes / segment` runs of `segment` lanes, one run per dot product.
             half = segment // 2
@@ -147,7 +144,7 @@ class _Dot(Tile):
             high = [lane + half for lane in low]
             pairs = zip(vectors[::2], vectors[1::2], strict=True) if paired else [(vectors[0],) * 2]
             vectors = [
-                emitter.builder.fadd(emitter.shuffle(x, y, low), emitter.shuffle(x, y, high))
+                self.builder.fadd(self.shuffle(x, y, low), self.shuffle(x, y, high))
                 for x, y in pairs
             ]
             segment = half
