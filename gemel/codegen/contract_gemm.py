@@ -20,6 +20,9 @@ from gemel.codegen.frame import Body, i64
 from gemel.codegen.program import INDEX, ROWS, Program
 from gemel.codegen.target import Target
 
+#: Which lanes of each vector of a line are read; None for all of them.
+Masks = list[Value | None] | None
+
 #: How many steps of k ahead packed panels are asked for.
 AHEAD = 16
 
@@ -36,7 +39,7 @@ class _Gemm(Tile):
         size = columns * program.code[sum_position(program)].dtype.itemsize
         # Of few columns all are one vector, a narrower one.
         super().__init__(program, target.narrowed(size), rows, columns)
-        self.a_form, self.b_form = words[2][2:], words[3][2:].replace("-", " ")
+        self.a_form, self.b_form = words[2][2:], words[3][2:]
         self.split, self.across = "split" in words, "across" in words
         self.vectors = columns // self.lanes
         self.unroll = 2 if rows * self.vectors > 12 else 4
@@ -69,7 +72,9 @@ class _Gemm(Tile):
             depth = start, self.remaining(self.depth, start, values["k_block"])
 
             def micro(i: Value, j: Value, b: Value) -> None:
-                place = builder.add(builder.mul(j, values["m_block"]), builder.mul(i, self._width))
+                place = builder.add(
+                    builder.mul(j, values["m_block"]), builder.mul(i, i64(self.columns))
+                )
                 sums = self.at(home, place) if self.split else home
                 where = builder.add(rows[0], i), builder.add(columns[0], j)
                 _Micro(self, sums, where, depth).emit(bases[0], b)
@@ -111,7 +116,7 @@ class _Gemm(Tile):
 
             def fill(w: Value) -> None:
                 place = builder.add(first, w)
-                windows.fill(bases[1], place, windows.at(w), depth, self.n)
+                windows.fill(bases[1], place, windows.at(w), depth)
 
             def row(i: Value) -> None:
                 self.each(
@@ -122,10 +127,6 @@ class _Gemm(Tile):
             self.each(0, rows, self.rows, row)
 
         self.each(0, columns[1], together, group)
-
-    @property
-    def _width(self) -> Value:
-        return i64(self.columns)
 
     # -- where the operands of a micro-tile lie ----------------------------------------------
 
@@ -195,15 +196,15 @@ class _Micro:
         """The micro-tile, then its epilogue if that was the last block."""
         kernel, start = self.kernel, self.depth[0]
         kernel.epilogue.ask(self.where, kernel.rows, kernel.vectors)
-        rows = kernel.row_pointers(a, self.where[0], start)
-        panel = kernel.panel_pointer(b, self.where[1], start)
-        if not kernel.guarded or self.kernel.has_masks:
-            return self._finish(self._sums(rows, panel, kernel.guarded))
+        self.lines = kernel.row_pointers(a, self.where[0], start)
+        self.panel = kernel.panel_pointer(b, self.where[1], start)
+        if not kernel.guarded or kernel.has_masks:
+            return self._finish(self._sums(kernel.guarded))
         with self.builder.if_else(self._is_wide()) as (then, otherwise):
             with then:
-                self._finish(self._sums(rows, panel, False))
+                self._finish(self._sums(False))
             with otherwise:
-                self._finish(self._sums(rows, panel, True))
+                self._finish(self._sums(True))
 
     def _is_wide(self) -> Value:
         """Whether there are all columns."""
@@ -211,17 +212,17 @@ class _Micro:
 
     # -- the sums ------------------------------------------------------------------------------
 
-    def _sums(self, rows: list[Value], panel: Value, guarded: bool) -> list[Value]:
-        """rows x panel, added to earlier blocks of k; of `guarded` ones no columns past the last
+    def _sums(self, guarded: bool) -> list[Value]:
+        """The products, added to earlier blocks of k; of `guarded` ones no columns past the last
         are read."""
         kernel = self.kernel
         start = self._initial()
         if kernel.windows and kernel.direct:
-            return self._walked(kernel.windows, rows, panel, start)
+            return kernel.windows.walk(self.panel, self.where[1], self.depth, start, self._step)
         masks = kernel.masks(self.columns, kernel.vectors, kernel.lanes) if guarded else None
 
         def steps(count: int) -> Body:
-            return lambda k, total: self._steps(rows, panel, k, count, total, masks)
+            return lambda k, total: self._steps(k, count, total, masks)
 
         zero, more = Constant(kernel.vector, "zeroinitializer"), kernel.sum.more
         start += [zero] * len(more) * kernel.vectors
@@ -242,21 +243,13 @@ class _Micro:
             inside = builder.block
         return [builder.phi(kernel.vector, (zero, before), (value, inside)) for value in loaded]
 
-    def _steps(
-        self,
-        rows: list[Value],
-        panel: Value,
-        k: Value,
-        count: int,
-        total: list[Value],
-        masks: list[Value | None] | None,
-    ) -> list[Value]:
+    def _steps(self, k: Value, count: int, total: list[Value], masks: Masks) -> list[Value]:
         """`count` lines of b, each times one column of a."""
         kernel, right = self.kernel, self.kernel.right
         packed = kernel.b_form == "packed"
         stride = i64(kernel.columns) if packed else kernel.b_stride
-        line = right.at(panel, self.builder.mul(k, stride))
-        left, total = kernel.elements(rows, k), list(total)
+        line = right.at(self.panel, self.builder.mul(k, stride))
+        left, total = kernel.elements(self.lines, k), list(total)
         for u in range(count):
             if u and not packed:
                 line = right.at(line, stride)
@@ -265,10 +258,10 @@ class _Micro:
             if kernel.b_form == "n" and kernel.rows > kernel.vectors:
                 ahead = right.at(line, self.builder.mul(stride, i64(AHEAD)))
                 for v in range(kernel.vectors):
-                    self.kernel.prefetch(right.at(ahead, (v + 1) * self.kernel.lanes - 1), 2)
+                    kernel.prefetch(right.at(ahead, (v + 1) * kernel.lanes - 1), 2)
             if kernel.a_form == "packed":
                 # A panel of b stays in the first cache; that of a changes with every micro-tile.
-                self.kernel.prefetch(left(0, u + AHEAD))
+                kernel.prefetch(left(0, u + AHEAD))
         return total
 
     def _multiply(self, left: list[Value], right: list[Value], total: list[Value]) -> None:
@@ -280,23 +273,16 @@ class _Micro:
                 slot = i * len(right) + v
                 total[slot] = terms.added(total[slot], value, other)
 
-    def _walked(
-        self, windows: Windows, rows: list[Value], b: Value, start: list[Value]
-    ) -> list[Value]:
-        """rows x windows, read where they lie."""
-        kernel = self.kernel
+    def _step(self, k: Value, right: list[Value], total: list[Value]) -> list[Value]:
+        """One column of a times the windows at k."""
+        left, total = self.kernel.elements(self.lines, k), list(total)
+        self._multiply([left(i, 0) for i in range(self.kernel.rows)], right, total)
+        return total
 
-        def line(k: Value, right: list[Value], total: list[Value]) -> list[Value]:
-            left, total = kernel.elements(rows, k), list(total)
-            self._multiply([left(i, 0) for i in range(kernel.rows)], right, total)
-            return total
-
-        return windows.walk(b, self.where[1], self.depth, kernel.n, start, line)
-
-    def _line(self, line: Value, skip: int, masks: list[Value | None] | None) -> list[Value]:
+    def _line(self, line: Value, skip: int, masks: Masks) -> list[Value]:
         """The vectors of the line of b `skip` elements after `line`."""
         kernel, right, lanes = self.kernel, self.kernel.right, self.kernel.lanes
-        starts = range(0, self.kernel.columns, lanes)
+        starts = range(0, kernel.columns, lanes)
         if masks is None:
             return [right.load(right.at(line, skip + start)) for start in starts]
         if kernel.has_masks:
@@ -325,7 +311,7 @@ class _Micro:
         if not epilogue.is_short(len(total)):
             return self._from_memory(total)
         whole = builder.icmp_signed("==", self.rows, i64(kernel.rows))
-        if not self.kernel.has_masks:
+        if not kernel.has_masks:
             whole = builder.and_(whole, self._is_wide())
         if kernel.split:
             whole = builder.and_(whole, self._is_last())

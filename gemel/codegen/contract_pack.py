@@ -9,7 +9,6 @@ their products are never stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from itertools import zip_longest
 
 from gemel.codegen.access import Bases
@@ -41,13 +40,7 @@ class _Lanes(Elements):
         self.builder = kernel.builder
         self.lanes = kernel.target.width // self.dtype.itemsize
 
-    def kept(
-        self,
-        pointer: Value,
-        lanes: int | None = None,
-        mask: Value | None = None,
-        other: Value | None = None,
-    ) -> Value:
+    def load(self, pointer: Value, lanes: int | None = None, mask: Value | None = None) -> Value:
         """Lines of bytes begin anywhere."""
         return self.builder.load(pointer, register_type(self.dtype, lanes or self.lanes), 1)
 
@@ -87,19 +80,27 @@ class _Pack(Tiled):
         """Where a panel's elements of one k (or so many) lie."""
         return self.at(place, self.builder.mul(k, i64(self.width)))
 
-    def _rest(self, line: Callable[[Value, Value], None]) -> None:
-        """`line(k, left)` for the last k, if these are too few."""
+    def _rest(self, line: Callable[[Value], None]) -> None:
+        """`line(k)` for the last k, if these are too few to lie side by side."""
         if self.together > 1:
-            k, builder = self.k, self.builder
-            left = builder.sub(k, self.whole)
-            self.each(self.whole, k, self.together, lambda q: line(q, left))
+            self.each(self.whole, self.k, self.together, line)
 
-    def _one_of(self, left: Value | None, j: int) -> AbstractContextManager[None]:
-        """What is written inside is done if there are more than `j` left; None: there are."""
-        builder = self.builder
-        if left is None:
-            return nullcontext()
-        return builder.if_then(builder.icmp_signed(">", left, i64(j)))
+    def _beside(self, k: Value) -> list[Value]:
+        """k and those that lie beside it."""
+        return [self.builder.add(k, i64(j)) for j in range(self.together)]
+
+    def _bounded(self, steps: list[Value]) -> list[Value]:
+        """Those of k and beside it, the last of all in place of what is past it."""
+        first, *others = steps
+        last = (self.builder.sub(self.k, i64(1)) for _ in others)
+        return [first, *map(self.builder.minimum, others, last)]
+
+    def _within(self, steps: list[Value], values: list[Value]) -> list[Value]:
+        """What was read at `_bounded` ones, but zero past the last."""
+        builder, zero = self.builder, constant(self.reader.dtype, 0)
+        inside = (builder.icmp_signed("<", step, self.k) for step in steps[1:])
+        others = zip(inside, values[1:], strict=True)
+        return [values[0], *(builder.select(there, value, zero) for there, value in others)]
 
     # -- lines side by side: every k is a short copy ----------------------------------------
 
@@ -109,14 +110,15 @@ class _Pack(Tiled):
         count = self.remaining(self.m, line, self.width)
         whole = builder.icmp_signed("==", count, i64(self.width))
 
-        def short(k: Value, left: Value | None = None) -> None:
-            self._short_line(source, k, left, self._goal(place, k), count)
+        def short(k: Value) -> None:
+            self._short_line(source, k, self._goal(place, k), count)
+
+        def long(k: Value) -> None:
+            self._whole_line(source, k, place)
 
         with builder.if_else(whole) as (then, otherwise):
             with then:
-                self.each(
-                    0, self.whole, self.together, lambda k: self._whole_line(source, k, place)
-                )
+                self.each(0, self.whole, self.together, long)
             with otherwise:
                 self._short_panel(source, count, place, short)
         self._rest(short)
@@ -132,47 +134,35 @@ class _Pack(Tiled):
         masks = [self.mask(sub(count, i64(at)), lanes) for at, lanes in pieces]
         self.each(0, self.whole, 1, lambda k: self._whole_line(source, k, place, masks))
 
-    def _lines(self, source: Value, k: Value) -> list[Value]:
-        """Where k and those beside it lie."""
-        mul, add, at = self.builder.mul, self.builder.add, self.reader.at
-        return [at(source, mul(add(k, i64(j)), self.apart)) for j in range(self.together)]
+    def _lines(self, source: Value, steps: list[Value]) -> list[Value]:
+        """Where some k lie."""
+        return [self.reader.at(source, self.builder.mul(k, self.apart)) for k in steps]
 
     def _whole_line(
         self, source: Value, k: Value, place: Value, masks: Sequence[Value | None] = ()
     ) -> None:
         builder, reader = self.builder, self.reader
-        lines, goal = self._lines(source, k), self._goal(place, k)
+        lines, goal = self._lines(source, self._beside(k)), self._goal(place, k)
         most = self.lanes if self.together == 1 else WOVEN
         for (at, lanes), mask in zip_longest(_pieces(self.width, most), masks):
             rows = [reader.load(reader.at(line, at), lanes, mask) for line in lines]
             for j, value in enumerate(interleaved(builder, rows) if lanes > 1 else rows):
                 self.store(value, self.at(goal, at * self.together + j * lanes))
 
-    def _short_line(
-        self, source: Value, k: Value, left: Value | None, goal: Value, count: Value
-    ) -> None:
-        """Of `count` lines, one after the other, k and those beside it, of which so many are left;
-        the rest is zero."""
-        builder = self.builder
-        lines = self._lines(source, k)
+    def _short_line(self, source: Value, k: Value, goal: Value, count: Value) -> None:
+        """Of `count` lines, one after the other, k and those beside it; the rest is zero."""
+        builder, steps = self.builder, self._beside(k)
+        lines = self._lines(source, self._bounded(steps))
 
         def element(i: Value) -> None:
             first = builder.mul(i, i64(self.together))
-            for j, line in enumerate(lines):
-                with self._one_of(left, j):
-                    value = self.reader.load(self.reader.at(line, i), 1)
-                    self.store(value, self.at(goal, builder.add(first, i64(j))))
+            values = [self.reader.load(self.reader.at(line, i), 1) for line in lines]
+            for j, value in enumerate(self._within(steps, values)):
+                self.store(value, self.at(goal, builder.add(first, i64(j))))
 
-        if left is not None:
-            self._blank(goal, i64(0), self.width)
         self.each(0, count, 1, element)
-        if left is None:
-            self._blank(goal, count, self.width)
-
-    def _blank(self, goal: Value, first: Value, last: int) -> None:
-        """Zeros in some lines."""
         zero, written = constant(self.written.dtype, 0), self.written
-        self.each(first, last, 1, lambda i: written.store(zero, written.at(goal, i)))
+        self.each(count, self.width, 1, lambda i: written.store(zero, written.at(goal, i)))
 
     # -- lines along k: squares of lanes x lanes are transposed in registers -----------------
 
@@ -208,7 +198,7 @@ class _Pack(Tiled):
             self.together,
             lambda k: self._single(pointers, k, self._goal(goal, k)),
         )
-        self._rest(lambda k, left: self._few(pointers, k, left, self._goal(goal, k)))
+        self._rest(lambda k: self._few(pointers, k, self._goal(goal, k)))
 
     def _square(self, pointers: list[Value], k: Value, goal: Value) -> None:
         builder, lanes, written = self.builder, self.read.lanes, self.written
@@ -235,15 +225,14 @@ class _Pack(Tiled):
             value = self.read.load(self.reader.at(pointer, k), 1)
             self.written.store(value, self.written.at(goal, i))
 
-    def _few(self, pointers: list[Value], k: Value, left: Value, goal: Value) -> None:
-        """The last `left` k, one after the other."""
-        builder = self.builder
-        self._blank(goal, i64(0), len(pointers))
-        for j in range(self.together):
-            with self._one_of(left, j):
-                for i, pointer in enumerate(pointers):
-                    value = self.reader.load(self.reader.at(pointer, builder.add(k, i64(j))), 1)
-                    self.store(value, self.at(goal, i * self.together + j))
+    def _few(self, pointers: list[Value], k: Value, goal: Value) -> None:
+        """k and those beside it, one after the other."""
+        steps = self._beside(k)
+        places = self._bounded(steps)
+        for i, pointer in enumerate(pointers):
+            values = [self.reader.load(self.reader.at(pointer, place), 1) for place in places]
+            for j, value in enumerate(self._within(steps, values)):
+                self.store(value, self.at(goal, i * self.together + j))
 
 
 def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:

@@ -53,6 +53,8 @@ SCRATCH = -1
 ONE = (1, 0)
 #: A vector of lines is put together of so many runs at most.
 MOST_RUNS = 4
+#: From so many neighbours along k on, transposing a square costs less than gathering its lines.
+TURNED = 3
 #: Up to so many rows windows are read where they lie.
 FEW = 16
 #: So many vectors wide are tiles for whose panels each row of a is read once.
@@ -98,7 +100,8 @@ def _form(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> str
         runs = 1 if len(n) == 1 else 2 if length >= lanes else (lanes - 2) // int(length) + 2
         if runs <= MOST_RUNS:
             return f"rows-{runs}-{stride}"
-    return "turned" if k and k[-1][1] == 1 and k[-1][0] >= lanes // 2 else "gathered"
+    beside = k and k[-1][1] == 1 and k[-1][0] >= min(TURNED, lanes // 2)
+    return "turned" if beside else "gathered"
 
 
 class Task(NamedTuple):

@@ -3,7 +3,7 @@
 Such a panel is made where it is used, on the stack of the kernel, from wherever its elements lie:
 what the windows of a convolution hold several times is never written out. Three ways:
 
-``rows R S``  lines along the last axis lie S apart (1 or 2): a vector is made of up to R runs
+``rows-R-S``  lines along the last axis lie S apart (1 or 2): a vector is made of up to R runs
 ``turned``    k along its last axis does: squares are transposed in registers
 ``gathered``  anything
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.codegen.assembly import I32, I64, Constant, Value, widened
-from gemel.codegen.contract_emit import Reader, Tiled
+from gemel.codegen.contract_emit import Range, Reader, Tiled
 from gemel.codegen.contract_plan import DEPTH, WIDE
 from gemel.codegen.frame import i64
 from gemel.codegen.memory import numbered
@@ -38,7 +38,7 @@ class Windows:
         self, kernel: Tiled, reader: Reader, form: str, columns: int, direct: bool
     ) -> None:
         """`direct`: no panels are wanted, but what `walk` gives."""
-        way, *numbers = form.split()
+        way, *numbers = form.split("-")
         ways = {"rows": self._rows, "turned": self._turned, "gathered": self._gathered}
         self.kernel, self.reader = kernel, reader
         self.columns = columns
@@ -60,22 +60,15 @@ class Windows:
         depth = i64(DEPTH + PAST)
         return self.kernel.at(self.panels, self.kernel.builder.mul(column, depth))
 
-    def fill(
-        self,
-        b: Value,
-        column: Value,
-        panel: Value,
-        depth: tuple[Value, Value],
-        lines: Value,
-    ) -> None:
-        """The panel from `column` on, for k from depth[0] on, depth[1] of them; of `lines` in all.
+    def fill(self, b: Value, column: Value, panel: Value, depth: Range) -> None:
+        """The panel from `column` on, for k from depth[0] on, depth[1] of them.
 
         Both are whole multiples of what the last two axes of k have.
         """
         self.panel = panel
-        self._fill(b, column, depth, lines)
+        self._fill(b, column, depth)
 
-    def _begin(self, b: Value, depth: tuple[Value, Value]) -> tuple[Value, Value]:
+    def _begin(self, b: Value, depth: Range) -> Range:
         """Where k from depth[0] on lie, and how many of its first axis depth[1] are."""
         builder = self.kernel.builder
         first = builder.udiv(depth[0], self.inner)
@@ -125,8 +118,7 @@ class Windows:
         self,
         b: Value,
         column: Value,
-        depth: tuple[Value, Value],
-        lines: Value,
+        depth: Range,
         carried: Carried,
         body: Callable[[Value, list[Value], Carried], Carried],
     ) -> Carried:
@@ -134,7 +126,7 @@ class Windows:
         builder, lanes = self.kernel.builder, self.kernel.lanes
         start, count = self._begin(b, depth)
         vectors = [
-            self._found(start, builder.add(column, i64(first)), lines)
+            self._found(start, builder.add(column, i64(first)))
             for first in range(0, self.columns, lanes)
         ]
 
@@ -156,7 +148,7 @@ class Windows:
             return reader.converted(parts[0])
         return reader.converted(kernel.shuffle(parts[0], parts[1], range(0, 2 * lanes, 2)))
 
-    def _rows(self, b: Value, column: Value, depth: tuple[Value, Value], lines: Value) -> None:
+    def _rows(self, b: Value, column: Value, depth: Range) -> None:
         kernel = self.kernel
 
         def each(k: Value, vectors: list[Value], _: Carried) -> Carried:
@@ -165,12 +157,11 @@ class Windows:
                 kernel.store(value, kernel.at(line, number * kernel.lanes))
             return []
 
-        self.walk(b, column, depth, lines, [], each)
+        self.walk(b, column, depth, [], each)
 
-    def _found(self, start: Value, first: Value, lines: Value) -> list[Run]:
+    def _found(self, start: Value, first: Value) -> list[Run]:
         """The runs that make a vector of lines from `first` on."""
-        builder, values = self.kernel.builder, self.values
-        length = values["n2"]
+        builder, length, lines = self.kernel.builder, self.values["n2"], self.kernel.n
         row = builder.udiv(first, length)
         final = builder.udiv(builder.sub(lines, i64(1)), length)
         low = builder.sub(builder.mul(row, length), first)
@@ -219,11 +210,11 @@ class Windows:
 
     # -- lines anywhere -----------------------------------------------------------------------
 
-    def _offsets(self, first: Value, lines: Value, count: int) -> list[Value]:
+    def _offsets(self, first: Value, count: int) -> list[Value]:
         """How far from the first line so many lie; those past the end are where the last one is."""
         builder, values = self.kernel.builder, self.values
         one, zero = i64(1), i64(0)
-        last = builder.sub(lines, one)
+        last = builder.sub(self.kernel.n, one)
         line = builder.minimum(first, last)
         row = builder.udiv(line, values["n2"])
         x = builder.udiv(row, values["n1"])
@@ -244,10 +235,10 @@ class Windows:
             x = builder.add(x, builder.zext(full, I64))
         return found
 
-    def _gathered(self, b: Value, column: Value, depth: tuple[Value, Value], lines: Value) -> None:
+    def _gathered(self, b: Value, column: Value, depth: Range) -> None:
         kernel, builder, lanes = self.kernel, self.kernel.builder, self.kernel.lanes
         start, count = self._begin(b, depth)
-        offsets = self._offsets(column, lines, self.columns)
+        offsets = self._offsets(column, self.columns)
         vectors = []
         for first in range(0, self.columns, lanes):
             vector: Value = Constant(widened(I64, lanes), "undef")
@@ -266,14 +257,14 @@ class Windows:
 
     # -- k side by side -----------------------------------------------------------------------
 
-    def _turned(self, b: Value, column: Value, depth: tuple[Value, Value], lines: Value) -> None:
+    def _turned(self, b: Value, column: Value, depth: Range) -> None:
         """As many lines at a time as a vector has lanes; what a square has too much is zero."""
         kernel, builder, lanes = self.kernel, self.kernel.builder, self.kernel.lanes
         start, count = self._begin(b, depth)
         length = self.values["k2"]
 
         def group(first: Value, _: list[Value]) -> list[Value]:
-            offsets = self._offsets(builder.add(column, first), lines, lanes)
+            offsets = self._offsets(builder.add(column, first), lanes)
             pointers = [self.reader.at(start, offset) for offset in offsets]
 
             def line(away: Value, k: Value, _: Carried) -> Carried:
