@@ -64,7 +64,7 @@ class _Dot(Tile):
             self.store(self._reduce(own), self.at(self.stack, i * self.columns))
         rows = row, self.remaining(self.m, row, self.rows)
         columns = column, self.remaining(self.n, column, self.columns)
-        self.epilogue.from_memory(self.stack, self.columns, rows, columns, self.columns)
+        self.epilogue.from_memory(self.stack, self.columns, rows, columns)
 
     def _partial_sums(self, step: Callable[[Fetch], Body]) -> list[Value]:
         """One vector per dot product, whose lanes are still to be added up; `step` adds a vector

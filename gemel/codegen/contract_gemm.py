@@ -338,7 +338,7 @@ class _Micro:
         """The epilogue, of sums that are kept."""
         kernel, (row, column) = self.kernel, self.where
         rows, columns = (row, self.rows), (column, self.columns)
-        kernel.epilogue.from_memory(self.sums, kernel.columns, rows, columns, self.kernel.lanes)
+        kernel.epilogue.from_memory(self.sums, kernel.columns, rows, columns)
 
     def _places(self) -> list[Value]:
         """Addresses of the sums' vectors."""

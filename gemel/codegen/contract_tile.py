@@ -6,7 +6,7 @@ columns, `contract_dot` parts of sums along k.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site
@@ -106,22 +106,24 @@ class Epilogue:
             bases = self._bases(self.kernel.builder.add(where[0], i64(first // vectors)))
             self._row(iter(values[first : first + vectors]), bases, where[1], masks, lanes)
 
-    def from_memory(self, sums: Value, width: int, rows: Range, columns: Range, lanes: int) -> None:
+    def from_memory(self, sums: Value, width: int, rows: Range, columns: Range) -> None:
         """Finishes a block of sums, `width` a row."""
         kernel, builder = self.kernel, self.kernel.builder
-        lanes = min(lanes, width)
+        lanes = min(kernel.lanes, width)
         masks = kernel.masks(columns[1], width // lanes, lanes)
 
-        def whole_row(index: Value) -> None:
-            line = kernel.at(sums, builder.mul(index, i64(width)))
+        def each(finish: Callable[[Value, Bases], None]) -> None:
+            def row(index: Value) -> None:
+                line = kernel.at(sums, builder.mul(index, i64(width)))
+                finish(line, self._bases(builder.add(rows[0], index)))
+
+            kernel.each(0, rows[1], 1, row)
+
+        def vectors(line: Value, bases: Bases) -> None:
             values = (kernel.load(kernel.at(line, at), lanes) for at in range(0, width, lanes))
-            bases = self._bases(builder.add(rows[0], index))
             self._row(values, bases, columns[0], masks, lanes)
 
-        def short_row(index: Value) -> None:
-            line = kernel.at(sums, builder.mul(index, i64(width)))
-            bases = self._bases(builder.add(rows[0], index))
-
+        def singly(line: Value, bases: Bases) -> None:
             def element(column: Value) -> None:
                 value = kernel.load(kernel.at(line, column), 1)
                 self._row(iter([value]), bases, builder.add(columns[0], column), [None], 1)
@@ -129,13 +131,13 @@ class Epilogue:
             kernel.each(0, columns[1], 1, element)
 
         if kernel.has_masks:
-            return kernel.each(0, rows[1], 1, whole_row)
+            return each(vectors)
         whole = builder.icmp_signed("==", columns[1], i64(width))
         with builder.if_else(whole) as (then, otherwise):
             with then:
-                kernel.each(0, rows[1], 1, whole_row)
+                each(vectors)
             with otherwise:
-                kernel.each(0, rows[1], 1, short_row)
+                each(singly)
 
     def _bases(self, row: Value) -> Bases:
         """Where the operands are in a row."""
