@@ -12,7 +12,6 @@ import numpy
 import pytest
 
 from gemel import dtype as dtypes
-from gemel.codegen import philox
 from gemel.codegen.lane import Lane, Recorder
 from gemel.codegen.program import (
     BROADCAST,
@@ -29,6 +28,7 @@ from gemel.codegen.program import (
 from gemel.codegen.schedules import compile_program
 from gemel.codegen.target import _NEEDED, MACHINE, TARGETS, _flags
 from gemel.errors import CompileError
+from gemel.ir import philox
 
 binding = pytest.importorskip("llvmlite.binding")
 

@@ -13,7 +13,7 @@ from products import Described, in_loops, steps
 
 from gemel.codegen import contract, contract_plan
 from gemel.codegen import target as targets
-from gemel.codegen.contract_plan import SCRATCH
+from gemel.codegen.contract_plan import SCRATCH, Task
 from gemel.codegen.program import (
     BROADCAST,
     CONTIGUOUS,
@@ -226,15 +226,20 @@ def test_short_k(lasts: tuple[str, str], name: str) -> None:
             check_product(float32, name, (m, n, k), lasts)
 
 
+def variants(b_last: str, target: targets.Target, m: int, n: int, k: int) -> contract_plan.Choice:
+    """The kernels of a product whose a runs along k."""
+    return contract_plan.variants(Task(float32, ("k", b_last), target, m, n, k))
+
+
 def test_tiles_of_short_k_waste_little_and_follow_the_rows() -> None:
     target = targets.TARGETS["avx512"]
     for n in (72, 112, 205, 256):
-        choice = contract.variants(float32, "k", "n", target, 206, n, 19)
+        choice = variants("n", target, 206, n, 19)
         padded = -(-n // choice.columns) * choice.columns
         assert padded - n < 48 and ("across" in choice.schedule) == (n > choice.columns)
         assert choice.columns > 32 and choice.rows * choice.columns <= 28 * 16
-        assert "across" not in contract.variants(float32, "k", "n", target, 206, n, 500).schedule
-    narrow = contract.variants(float32, "k", "n", target, 206, 8, 19)
+        assert "across" not in variants("n", target, 206, n, 500).schedule
+    narrow = variants("n", target, 206, 8, 19)
     assert narrow.columns == 8, "half a vector"
 
 
@@ -389,12 +394,12 @@ def test_large_products_are_cut_for_several_cores() -> None:
     target = targets.TARGETS["avx512"]
     for m, n, k in ((1024, 1024, 1024), (2048, 64, 512), (64, 4096, 576), (1, 8192, 4096)):
         for b_last in "nk":
-            choice = contract.variants(float32, "k", b_last, target, m, n, k)
+            choice = variants(b_last, target, m, n, k)
             tiles = -(-m // choice.m_block) * -(-n // choice.n_block)
             assert tiles >= 4
             assert choice.m_block % choice.rows == choice.n_block % choice.columns == 0
             assert choice.columns * choice.rows <= 14 * 32
-    small = contract.variants(float32, "k", "k", target, 1, 128, 256)
+    small = variants("k", target, 1, 128, 256)
     assert (small.m_block, small.chunk) == (1, 1) and small.n_block >= 128
 
 
@@ -408,9 +413,11 @@ def test_unknown_schedules_are_refused() -> None:
 
 
 def test_cost_grows_with_work() -> None:
-    assert contract_plan.cost(64, 64, 64) < contract_plan.cost(64, 64, 640)
-    assert contract.cost(64, 64, 64, 4) > 3 * contract.cost(64, 64, 64)
-    assert contract.cost(512, 512, 512, 1, float64) > contract.cost(512, 512, 512, 1, float32)
+    task = Task(float32, ("k", "n"), targets.TARGETS["avx512"], 64, 64, 64)
+    assert task.cost < task._replace(k=640).cost
+    assert task._replace(batch=4).cost > 3 * task.cost
+    large = task._replace(m=512, n=512, k=512)
+    assert large._replace(dtype=float64).cost > large.cost
 
 
 def test_panels_of_one_factor_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from plan_images import Read, closed_over
 
 import gemel
 from gemel import np, npx
-from gemel.codegen.contract_plan import bucket, decided
+from gemel.codegen.contract_plan import Task, bucket, decided
 from gemel.codegen.target import host
 from gemel.errors import GemelError
 from gemel.extent import Dim, Guard
@@ -233,11 +233,12 @@ def test_buckets() -> None:
 def test_a_product_is_held_along_k_only_where_it_is_computed_otherwise() -> None:
     guards: list[Guard] = []
     k = Dim(100, "k", guards)
-    choice = decided(gemel.dtype.float32, "k", "n", host(), 8, 8, k, 1)
+    task = Task(gemel.dtype.float32, ("k", "n"), host(), 8, 8, k)
+    choice = decided(task)
     (guard,) = guards
     assert str(guard) == f"k <= {guard.right}" and guard.right >= 128
     for depth in (2, 3, 64, 101, guard.right):
-        assert decided(gemel.dtype.float32, "k", "n", host(), 8, 8, depth, 1) == choice
+        assert decided(task._replace(k=depth)) == choice
 
 
 # --- values ---------------------------------------------------------------------------------

@@ -17,13 +17,13 @@ from gemel.codegen.program import (
     INNER,
     INTERLEAVED,
     OUTER,
+    WRITES,
     Program,
 )
 from gemel.dtype import DType
 from gemel.errors import CompileError
 
-_WRITES = ("store", "scatter_add")
-_ROOTS = ("store", "scatter_add", "check")
+_ROOTS = WRITES | {"check"}
 
 
 class Pass(NamedTuple):
@@ -85,12 +85,12 @@ class Analysis:
         self.inner[position] = any(self.inner[a] for a in arguments)
         self.stage[position] = max((self.stage[a] for a in arguments), default=0)
         self.loads[position] = any(self.loads[a] for a in arguments)
-        if step.name in ("load", "gather", "store", "scatter_add"):
+        if step.name in ("load", "gather", *WRITES):
             attribute = step.attribute
             number = attribute if step.name in ("load", "store") else attribute[0]  # type: ignore[index]
             vector, inner = self._operand(number)  # type: ignore[arg-type]
             self.vector[position] |= vector
-            if step.name in _WRITES and self.inner[position] and not inner:
+            if step.name in WRITES and self.inner[position] and not inner:
                 self._refuse(position, "stores a varying value into an operand that does not vary")
             self.inner[position] |= inner
             self.loads[position] = True
@@ -154,13 +154,13 @@ class Analysis:
                 reductions.append(position)
                 roots.append(step.arguments[0])
             elif self.inner[position] and (
-                (step.name in _WRITES and number == self.last)
+                (step.name in WRITES and number == self.last)
                 or (step.name == "check" and self.stage[position] == number)
             ):
                 roots.append(position)
         needed = sorted(self.closure(roots, inner_only=True, known=known))
         # Writing is work of the vector, even of a value that is the same all along it.
-        varying = [p for p in needed if self.vector[p] or code[p].name in _WRITES]
+        varying = [p for p in needed if self.vector[p] or code[p].name in WRITES]
         uniform = [p for p in needed if p not in set(varying)]
         scans = [p for p in varying if code[p].name == "scan"]
         return Pass(uniform, varying, reductions, scans)
@@ -222,7 +222,7 @@ class Analysis:
             and not self.vector[p]
             and not self.inner[p]
             and self.stage[p] == 0
-            and self.program.code[p].name not in _WRITES
+            and self.program.code[p].name not in WRITES
         ]
 
     def point(self, stage: int, lanes_outer: bool) -> list[int]:
@@ -236,7 +236,7 @@ class Analysis:
             and self._moves(p)
             and p not in skip
             and self.program.code[p].name != "reduce"
-            and (writes if self.program.code[p].name in _WRITES else self.stage[p] == stage)
+            and (writes if self.program.code[p].name in WRITES else self.stage[p] == stage)
         ]
 
     def known_later(self) -> list[set[int]]:
@@ -262,10 +262,7 @@ class Analysis:
             step = self.program.code[position]
             if step.name in mathlib.FUNCTIONS and step.dtype.kind == "f":
                 source: DType = self.program.code[step.arguments[0]].dtype
-                try:
-                    total += len(mathlib.expansion(step.name, source, step.dtype)[0])
-                except NotImplementedError:
-                    total += 1
+                total += len(mathlib.expansion(step.name, source, step.dtype)[0])
             elif step.name in ("gather", "scatter_add", "divide", "floor_divide", "remainder"):
                 total += 8
             elif step.name not in ("constant", "scalar"):

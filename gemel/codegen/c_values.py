@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gemel import dtype as dtypes
@@ -92,61 +92,58 @@ class Unit:
     def __init__(self) -> None:
         self.functions: dict[str, str] = {}
 
+    def _once(
+        self, name: str, made: DType, arguments: str, lines: Callable[[], list[str]], told: str = ""
+    ) -> str:
+        """The name of a function, whose lines are written when it is first asked for."""
+        if name not in self.functions:
+            body = "".join(f"    {line}\n" for line in lines() if line)
+            text = f"{told}static {kind(made)} {name}({arguments}) {{\n{body}}}\n"
+            self.functions[name] = text
+        return name
+
     def whole(self, name: str, dtype: DType) -> str:
         """The function of whole numbers of this name."""
-        full = f"{name}_{dtype}"
-        if full not in self.functions:
-            signed = dtype.kind == "i"
-            made = kind(dtype)
-            meant = {"T": made, "U": _unsigned(dtype), "N": str(8 * dtype.itemsize)}
-            body = (_WHOLE if signed else _NATURAL)[name]
-            body = re.sub(r"\b[TUN]\b", lambda found: meant[found.group()], body)
-            self.functions[full] = f"static {made} {full}({made} a, {made} b) {{\n    {body}\n}}\n"
-        return full
+        made = kind(dtype)
+        meant = {"T": made, "U": _unsigned(dtype), "N": str(8 * dtype.itemsize)}
+        body = (_WHOLE if dtype.kind == "i" else _NATURAL)[name]
+        body = re.sub(r"\b[TUN]\b", lambda found: meant[found.group()], body)
+        return self._once(f"{name}_{dtype}", dtype, f"{made} a, {made} b", lambda: [body])
 
     def expanded(self, name: str, given: DType, found: DType) -> str:
         """The function which mathlib writes out as arithmetic."""
+        code, result = mathlib.expansion(name, given, found)
+        count = sum(step.name == "argument" for step in code)
+        values = Values(self, code)
+        arguments = ", ".join(f"{kind(given)} v{i}" for i in range(count))
+        told = (mathlib.FUNCTIONS[name].__doc__ or "").split("\n")[0]
+
+        def lines() -> list[str]:
+            before = [values.statement(i) for i in range(count, result + 1)]
+            return [*before, f"return {values.of(result)};"]
+
         full = name if name in halves.FUNCTIONS else f"{name}_{given}"
-        if full not in self.functions:
-            code, result = mathlib.expansion(name, given, found)
-            values = Values(self, code)
-            count = sum(step.name == "argument" for step in code)
-            lines = [values.statement(i) for i in range(count, result + 1)]
-            told = (mathlib.FUNCTIONS[name].__doc__ or "").split("\n")[0]
-            arguments = ", ".join(f"{kind(given)} v{i}" for i in range(count))
-            body = "".join(f"    {line}\n" for line in lines if line)
-            self.functions[full] = (
-                f"/* {told} */\nstatic {kind(found)} {full}({arguments}) {{\n{body}"
-                f"    return {values.of(result)};\n}}\n"
-            )
-        return full
+        return self._once(full, found, arguments, lines, f"/* {told} */\n")
 
     def power(self, dtype: DType) -> str:
         """Powers: products and roots where the exponent says so."""
-        full = f"any_power_{dtype}"
-        if full not in self.functions:
-            lines = [
-                f"    if ({self.expanded(condition, dtype, dtypes.bool_)}(y)) "
-                f"return {self.expanded(name, dtype, dtype)}(x, y);\n"
+
+        def lines() -> list[str]:
+            short = [
+                f"if ({self.expanded(condition, dtype, dtypes.bool_)}(y)) "
+                f"return {self.expanded(name, dtype, dtype)}(x, y);"
                 for condition, name in powers.SHORT
             ]
-            general = self.expanded("power", dtype, dtype)
-            self.functions[full] = (
-                f"static {kind(dtype)} {full}({kind(dtype)} x, {kind(dtype)} y) {{\n"
-                + "".join(lines)
-                + f"    return {general}(x, y);\n}}\n"
-            )
-        return full
+            return [*short, f"return {self.expanded('power', dtype, dtype)}(x, y);"]
+
+        made = kind(dtype)
+        return self._once(f"any_power_{dtype}", dtype, f"{made} x, {made} y", lines)
 
     def bits(self, given: DType, found: DType) -> str:
         """The function that gives the same bits as another type."""
-        full = f"bits_of_{given}_as_{found}"
-        if full not in self.functions:
-            self.functions[full] = (
-                f"static {kind(found)} {full}({kind(given)} x) {{\n    {kind(found)} y;\n"
-                "    memcpy(&y, &x, sizeof y);\n    return y;\n}\n"
-            )
-        return full
+        lines = [f"{kind(found)} y;", "memcpy(&y, &x, sizeof y);", "return y;"]
+        name = f"bits_of_{given}_as_{found}"
+        return self._once(name, found, f"{kind(given)} x", lambda: lines)
 
 
 class Values:
@@ -238,14 +235,10 @@ class Values:
             return f"(uint32_t)((uint64_t){a} * {b} >> 32)"
         if name in EXACT:
             return a
-        if (
-            name.startswith("shift")
-            and b.rstrip("ul").isdigit()
-            and int(b.rstrip("ul")) < 8 * dtype.itemsize
-        ):
-            return (
-                f"({made})(({wide}){a} << {b})" if name == "shift_left" else f"({made})({a} >> {b})"
-            )
+        number = b.rstrip("ul")
+        if name.startswith("shift") and number.isdigit() and int(number) < 8 * dtype.itemsize:
+            left = f"({wide}){a} << {b}"
+            return f"({made})({left if name == 'shift_left' else f'{a} >> {b}'})"
         known = name in _WHOLE
         function = self.unit.whole(name, dtype) if known else self.unit.expanded(name, dtype, dtype)
         return f"{function}({a}, {b})"

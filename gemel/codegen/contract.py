@@ -12,17 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gemel.codegen.contract_plan import (
-    SCRATCH,
-    Choice,
-    Several,
-    StepPlan,
-    cost,
-    decided,
-    for_fours,
-    for_several,
-    variants,
-)
+from gemel.codegen import contract_plan
+from gemel.codegen.contract_plan import SCRATCH, Choice, Several, StepPlan, Task
 from gemel.codegen.program import (
     CONTIGUOUS,
     INDEX,
@@ -40,7 +31,7 @@ from gemel.dtype import DType, int8, uint8
 from gemel.extent import maximum, minimum
 from gemel.spec import product
 
-__all__ = ["Choice", "Several", "StepPlan", "cost", "steps", "variants"]
+__all__ = ["Several", "StepPlan", "steps"]
 
 #: A packing step's tile copies about this many bytes.
 PACKED_TILE = 1 << 18
@@ -63,48 +54,40 @@ def steps(
     ``"m"``, and ``"n"`` or ``"k"``. `often`: the second is packed for several products. `several`:
     how it lies where n or k are three loops.
     """
-    plan = _Planner(program, integers, lasts, often, several, target)
+    plan = _Planner(program, integers, lasts, target)
     if 0 in plan.extents[: program.outer]:
         return []
-    return plan.steps()
+    return plan.steps(often, several)
 
 
 class _Planner:
     """Collects the steps of one product and lays out its scratch."""
 
     def __init__(
-        self,
-        program: Program,
-        integers: Sequence[int],
-        lasts: tuple[str, str],
-        often: bool,
-        several: Several | None,
-        target: Target,
+        self, program: Program, integers: Sequence[int], lasts: tuple[str, str], target: Target
     ) -> None:
-        rank = program.rank
-        self.program = program
+        rank, count = program.rank, len(program.operands)
+        self.program, self.lasts, self.target = program, lasts, target
         #: What is computed in, and what the operands are read from.
         self.dtype = program.operands[0].dtype.compute
         self.code = program.code
-        self.lasts = lasts
         self.extents = list(integers[:rank])
-        self.strides = [
-            list(integers[rank * (1 + i) : rank * (2 + i)]) for i in range(len(program.operands))
-        ]
-        self.extras = list(integers[rank * (1 + len(program.operands)) :])
+        self.strides = [list(integers[rank * (1 + i) : rank * (2 + i)]) for i in range(count)]
+        self.extras = list(integers[rank * (1 + count) :])
         self.batch, self.m = self.extents[:ROWS], self.extents[ROWS]
         self.n = product(self.extents[ROWS + 1 : program.outer])
         self.k = product(self.extents[program.outer :])
         self.scratch: list[int] = []
         self.found: list[StepPlan] = []
-        self.often, self.several, self.target = often, several, target
         #: How many k of a line lie side by side in panels.
         self.together = FOURS if self.dtype in (int8, uint8) else 1
 
-    def steps(self) -> list[StepPlan]:
+    def steps(self, often: bool, several: Several | None) -> list[StepPlan]:
         """All steps."""
         sizes = self.m, self.n, self.k, product(self.batch)
-        choice = self._choice(sizes)
+        plain = self._is_plain(0)
+        task = Task(self.dtype, self.lasts, self.target, *sizes, often, plain)
+        choice = self._choice(task, several)
         operands = list(self.program.operands)
         buffers = [(i, 0) for i, each in enumerate(operands) if each.role != INDEX]
         contiguous = CONTIGUOUS if choice.b_form == "n" else STRIDED
@@ -117,21 +100,19 @@ class _Planner:
                 dtype = self._packed(number)
                 operands[number] = Operand(dtype, INPUT, kind, True, panel, self.together)
                 self.code = _loads(self.code, number, dtype)
-        estimate = cost(*sizes, self.dtype, self.target.width)
-        self._product(choice, tuple(operands), buffers, estimate)
+        self._product(choice, tuple(operands), buffers, task.cost)
         return self.found
 
-    def _choice(self, sizes: tuple[int, int, int, int]) -> Choice:
+    def _choice(self, task: Task, several: Several | None) -> Choice:
         """The kernels, and their tiling."""
-        kinds, target = [operand.dtype for operand in self.program.operands[:2]], self.target
         if self.together > 1:
             # One of the two it multiplies must be signed.
-            return for_fours(target, has_fours(target) and int8 in kinds, *sizes)
-        plain, several = self._is_plain(0), self.several
+            signed = int8 in [operand.dtype for operand in self.program.operands[:2]]
+            return contract_plan.for_fours(task, has_fours(self.target) and signed)
         if several is None:
-            return decided(self.dtype, *self.lasts, target, *sizes, self.often, plain)
-        choice = for_several(self.dtype, self.lasts[0], several, target, *sizes, plain)
-        if not self._is_plain(1) and not target.small_masks:
+            return contract_plan.decided(task)
+        choice = contract_plan.for_several(task, several)
+        if not self._is_plain(1) and not self.target.small_masks:
             choice.b_form, choice.direct = "gathered", False
         return choice
 
@@ -156,39 +137,29 @@ class _Planner:
         # An axis the operand broadcasts over is packed once.
         batch = [n if stride else 1 for n, stride in zip(self.batch, strides, strict=False)]
         panels = -(-lines // width)
-        size = panels * width * depth
-        packed = [batch[1] * size if strides[0] else 0, size if strides[1] else 0]
+        panel = width * depth
+        size = panels * panel
+        apart = [batch[1] * size if strides[0] else 0, size if strides[1] else 0]
         panels_of = self._reserve(product(batch) * size)
-        itemsize = self.dtype.itemsize
-        together = maximum(1, PACKED_TILE // maximum(1, width * depth * itemsize))
+        together = maximum(1, PACKED_TILE // maximum(1, panel * self.dtype.itemsize))
         tiles = -(-panels // together)
-        turn = self.lasts[number] == "k"
         integers = [*batch, lines, self.k, *strides[:ROWS], line, strides[-1]]
-        integers += [
-            *packed,
-            width * depth,
-            width * self.together,
-            together * width,
-            self.k,
-            tiles,
-            1,
-            1,
-        ]
+        integers += [*apart, panel, width * self.together]
+        integers += [together * width, self.k, tiles, 1, 1]
         extent = product(batch) * tiles
-        whole = extent * minimum(panels, together) * width * depth * itemsize
+        whole = extent * minimum(panels, together) * panel * self.dtype.itemsize
         chunk = maximum(1, extent * PACKED_TILE // maximum(whole, 1))
-        kept = self.program.operands[number].dtype
-        copies = _copies(kept, self._packed(number), width, turn, self.together)
         if self.k:
-            buffers = [(number, 0), (panels_of, 0)]
-            step = StepPlan(copies, buffers, integers, extent, chunk)
+            kept, turn = self.program.operands[number].dtype, self.lasts[number] == "k"
+            copies = _copies(kept, self._packed(number), width, turn, self.together)
+            step = StepPlan(copies, [(number, 0), (panels_of, 0)], integers, extent, chunk)
             step = step._replace(packs=number, scratch=self.scratch, cost=100 + whole // 10)
             self.found.append(step)
         inner = self.extents[k:]
         along = [width * self.together * product(inner[i + 1 :]) for i in range(len(inner))]
         others = [0] * (k - ROWS)
-        others[number] = width * depth
-        self.strides[number] = [*packed, *others, *along]
+        others[number] = panel
+        self.strides[number] = [*apart, *others, *along]
         return panels_of
 
     def _product(
@@ -203,17 +174,14 @@ class _Planner:
         n_tiles = -(-self.n // choice.n_block)
         extent = product(self.batch) * m_tiles * n_tiles
         integers = [*self.extents, *(each for strides in self.strides for each in strides)]
-        integers += self.extras
         k_block = choice.k_block or maximum(self.k, 1)
-        integers += [choice.m_block, choice.n_block, m_tiles, n_tiles, k_block]
+        integers += [*self.extras, choice.m_block, choice.n_block, m_tiles, n_tiles, k_block]
         if choice.split:
             partial = extent * choice.m_block * choice.n_block
             buffers = [*buffers, (self._reserve(partial), 0)]
+        extra = self.program.extra + len(TILES)
         made = self.program._replace(
-            schedule=choice.schedule,
-            operands=operands,
-            extra=self.program.extra + len(TILES),
-            code=self.code,
+            schedule=choice.schedule, operands=operands, extra=extra, code=self.code
         )
         scalars = len(integers) if made.scalars else -1
         integers += [0] * len(made.scalars)

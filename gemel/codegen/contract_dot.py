@@ -12,13 +12,13 @@ from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Constant, Module, Value
 from gemel.codegen.contract_emit import Elements, Range
 from gemel.codegen.contract_tile import Tile
-from gemel.codegen.frame import i64
+from gemel.codegen.frame import Body, i64
 from gemel.codegen.program import Program
 from gemel.codegen.target import Target
 from gemel.errors import CompileError
 
-#: What reads some k from there on.
-Fetch = Callable[[Elements, Value, Value], Value]
+#: What reads some k at a place.
+Fetch = Callable[[Elements, Value], Value]
 
 
 def emit(program: Program, target: Target) -> Module:
@@ -34,110 +34,85 @@ class _Dot(Tile):
         shape = program.schedule.split()[1]
         rows, columns, self.unroll = (int(word) for word in shape.split("x"))
         super().__init__(program, target, rows, columns)
-        self.stack = self.emitter.reserve(rows * columns)
+        self.stack = self.reserve(rows * columns)
         # What a vector has behind the last k is zero.
         if not self.sum.is_of_products or self.sum.dtype.kind != "f":
             raise CompileError(f"dot products are floating\n{program.text}")
 
-    def fill(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
-        emitter, add = self.emitter, self.emitter.builder.add
+    def fill_columns(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
+        add = self.builder.add
 
         def across(j: Value) -> None:
             first = add(columns[0], j)
             right = self.lines(1, bases[1], first, self.columns)
-            emitter.each(
+            self.each(
                 0, rows[1], self.rows, lambda i: self._block(bases, right, add(rows[0], i), first)
             )
 
-        emitter.each(0, columns[1], self.columns, across)
+        self.each(0, columns[1], self.columns, across)
 
     def _block(self, bases: Bases, right: list[Value], row: Value, column: Value) -> None:
         """rows x columns dot products, reduced and finished."""
-        emitter, tiles = self.emitter, self.tiles
         left = self.lines(0, bases[0], row, self.rows)
-        sums = self._partial_sums(left, right)
+
+        def step(fetch: Fetch) -> Body:
+            return lambda k, total: self._step(left, right, k, total, fetch)
+
+        sums = self._partial_sums(step)
         for i in range(self.rows):
             own = sums[i * self.columns : (i + 1) * self.columns]
-            emitter.store(self._reduce(own), emitter.at(self.stack, i * self.columns))
-        rows = tiles.left(tiles.m, row, self.rows)
-        columns = tiles.left(tiles.n, column, self.columns)
-        self.epilogue.apply(self.stack, self.columns, (row, rows), (column, columns), self.columns)
+            self.store(self._reduce(own), self.at(self.stack, i * self.columns))
+        rows = row, self.remaining(self.m, row, self.rows)
+        columns = column, self.remaining(self.n, column, self.columns)
+        self.epilogue.from_memory(self.stack, self.columns, rows, columns)
 
-    def _partial_sums(self, left: list[Value], right: list[Value]) -> list[Value]:
-        """One vector per dot product, whose lanes are still to be added up."""
-        emitter, builder = self.emitter, self.emitter.builder
-        count, lanes = self.rows * self.columns, emitter.lanes
-        zero = Constant(emitter.vector, "zeroinitializer")
+    def _partial_sums(self, step: Callable[[Fetch], Body]) -> list[Value]:
+        """One vector per dot product, whose lanes are still to be added up; `step` adds a vector
+        of k, once it is told how that is read."""
+        builder, lanes, count = self.builder, self.lanes, self.rows * self.columns
+        zero = Constant(self.vector, "zeroinitializer")
         bulk = builder.and_(self.depth, i64(-lanes * self.unroll))
         whole = builder.and_(self.depth, i64(-lanes))
+        single = step(lambda reader, place: reader.load(place))
 
-        def vector(reader: Elements, pointer: Value, k: Value) -> Value:
-            return reader.load(reader.at(pointer, k))
-
-        def step(k: Value, total: list[Value]) -> list[Value]:
+        def several(k: Value, total: list[Value]) -> list[Value]:
             total = list(total)
             for u in range(self.unroll):
                 here = builder.add(k, i64(u * lanes))
                 part = slice(u * count, (u + 1) * count)
-                total[part] = self._step(left, right, here, total[part], vector)
+                total[part] = single(here, total[part])
             return total
 
-        sums = emitter.loop(0, bulk, lanes * self.unroll, [zero] * count * self.unroll, step)
+        sums = self.loop(0, bulk, lanes * self.unroll, [zero] * count * self.unroll, several)
         totals = sums[:count]
         for u in range(1, self.unroll):
             part = sums[u * count : (u + 1) * count]
             totals = [builder.fadd(x, y) for x, y in zip(totals, part, strict=True)]
         if self.unroll > 1:
-            totals = self._along(left, right, (bulk, whole, lanes), totals, vector)
-        return self._rest(left, right, whole, totals)
-
-    def _rest(
-        self, left: list[Value], right: list[Value], whole: Value, totals: list[Value]
-    ) -> list[Value]:
-        """The last k, fewer than a vector."""
-        emitter = self.emitter
-        if emitter.has_masks:
-            mask = emitter.mask(emitter.builder.sub(self.depth, whole))
-
-            def masked(reader: Elements, pointer: Value, k: Value) -> Value:
-                return reader.load(reader.at(pointer, k), mask=mask)
-
-            return self._along(left, right, (whole, self.depth, emitter.lanes), totals, masked)
-
-        def single(reader: Elements, pointer: Value, k: Value) -> Value:
-            return emitter.insert(None, reader.load(reader.at(pointer, k), 1), 0)
-
-        return self._along(left, right, (whole, self.depth, 1), totals, single)
-
-    def _along(
-        self,
-        left: list[Value],
-        right: list[Value],
-        steps: tuple[Value, Value, int],
-        totals: list[Value],
-        fetch: Fetch,
-    ) -> list[Value]:
-        """`steps` along k: from where, up to where, how wide."""
-        return self.emitter.loop(
-            *steps, totals, lambda k, total: self._step(left, right, k, total, fetch)
-        )
+            totals = self.loop(bulk, whole, lanes, totals, single)
+        # The last k are fewer than a vector.
+        if self.has_masks:
+            mask = self.mask(builder.sub(self.depth, whole))
+            masked = step(lambda reader, place: reader.load(place, mask=mask))
+            return self.loop(whole, self.depth, lanes, totals, masked)
+        one = step(lambda reader, place: self.insert(None, reader.load(place, 1), 0))
+        return self.loop(whole, self.depth, 1, totals, one)
 
     def _step(
         self, left: list[Value], right: list[Value], k: Value, total: list[Value], fetch: Fetch
     ) -> list[Value]:
         """One vector of k for every pair."""
-        b = [fetch(self.right, pointer, k) for pointer in right]
+        b = [fetch(self.right, self.right.at(pointer, k)) for pointer in right]
         result: list[Value] = []
         for pointer in left:
-            x = fetch(self.left, pointer, k)
+            x = fetch(self.left, self.left.at(pointer, k))
             for y in b:
                 result.append(self.sum.added(total[len(result)], y, x))
         return result
 
     def _reduce(self, vectors: list[Value]) -> Value:
         """The lanes of each of 2, 4, ... vectors (at most `lanes`) added up, as one vector."""
-        emitter = self.emitter
-        segment = emitter.lanes
+        segment = self.lanes
         while segment > 1:
             # Every vector holds `lanes / segment` runs of `segment` lanes, one run per dot product.
             half = segment // 2
@@ -147,7 +122,7 @@ class _Dot(Tile):
             high = [lane + half for lane in low]
             pairs = zip(vectors[::2], vectors[1::2], strict=True) if paired else [(vectors[0],) * 2]
             vectors = [
-                emitter.builder.fadd(emitter.shuffle(x, y, low), emitter.shuffle(x, y, high))
+                self.builder.fadd(self.shuffle(x, y, low), self.shuffle(x, y, high))
                 for x, y in pairs
             ]
             segment = half

@@ -20,6 +20,9 @@ from gemel.codegen.frame import Body, i64
 from gemel.codegen.program import INDEX, ROWS, Program
 from gemel.codegen.target import Target
 
+#: Which lanes of each vector of a line are read; None for all of them.
+Masks = list[Value | None] | None
+
 #: How many steps of k ahead packed panels are asked for.
 AHEAD = 16
 
@@ -36,60 +39,61 @@ class _Gemm(Tile):
         size = columns * program.code[sum_position(program)].dtype.itemsize
         # Of few columns all are one vector, a narrower one.
         super().__init__(program, target.narrowed(size), rows, columns)
-        self.a_form, self.b_form = words[2][2:], words[3][2:].replace("-", " ")
+        self.a_form, self.b_form = words[2][2:], words[3][2:]
         self.split, self.across = "split" in words, "across" in words
-        emitter = self.emitter
-        self.vectors = columns // emitter.lanes
+        self.vectors = columns // self.lanes
         self.unroll = 2 if rows * self.vectors > 12 else 4
         k = program.rank - 1
         #: From line to line, or from panel to panel; and along the other axis.
-        self.a_stride = emitter.stride(0, k if self.a_form == "m" else ROWS)
-        self.b_stride = emitter.stride(1, k if self.b_form == "n" else ROWS + 1)
+        self.a_stride = self.stride(0, k if self.a_form == "m" else ROWS)
+        self.b_stride = self.stride(1, k if self.b_form == "n" else ROWS + 1)
         #: Where sums are kept: for all tiles, or for one of them.
         buffers = sum(operand.role != INDEX for operand in program.operands)
-        self.scratch = emitter.buffer(buffers) if self.split else emitter.reserve(rows * columns)
+        self.scratch = self.buffer(buffers) if self.split else self.reserve(rows * columns)
         #: What makes panels of b here; else they are made already, or not wanted.
         self.windows: Windows | None = None
         if self.b_form not in ("n", "packed"):
             #: Whether they are read where they lie: there are no more rows to read them for.
             self.direct = "direct" in words
-            reader = Reader(emitter, 1, self.sum.factors[1])
-            self.windows = Windows(emitter, reader, self.b_form, columns, self.direct)
+            reader = Reader(self, 1, self.sum.factors[1])
+            self.windows = Windows(self, reader, self.b_form, columns, self.direct)
             #: What lies where panels of b were made here are the factors.
-            self.right = emitter
+            self.right = self
             self.b_form = "packed"
         #: Whether the columns past the end must not be read where b lies.
         self.guarded = self.b_form != "packed"
 
-    def fill(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
-        emitter, builder, values = self.emitter, self.emitter.builder, self.tiles.values
+    def fill_columns(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
+        builder, values = self.builder, self.values
         area = builder.mul(values["m_block"], values["n_block"])
-        home = emitter.at(self.scratch, builder.mul(tile, area)) if self.split else self.scratch
+        home = self.at(self.scratch, builder.mul(tile, area)) if self.split else self.scratch
 
         def block(start: Value) -> None:
-            depth = start, self.tiles.left(self.depth, start, values["k_block"])
+            depth = start, self.remaining(self.depth, start, values["k_block"])
 
             def micro(i: Value, j: Value, b: Value) -> None:
-                place = builder.add(builder.mul(j, values["m_block"]), builder.mul(i, self._width))
-                sums = emitter.at(home, place) if self.split else home
+                place = builder.add(
+                    builder.mul(j, values["m_block"]), builder.mul(i, i64(self.columns))
+                )
+                sums = self.at(home, place) if self.split else home
                 where = builder.add(rows[0], i), builder.add(columns[0], j)
                 _Micro(self, sums, where, depth).emit(bases[0], b)
 
             def panel(j: Value) -> None:
-                emitter.each(0, rows[1], self.rows, lambda i: micro(i, j, bases[1]))
+                self.each(0, rows[1], self.rows, lambda i: micro(i, j, bases[1]))
 
             def row(i: Value) -> None:
-                emitter.each(0, columns[1], self.columns, lambda j: micro(i, j, bases[1]))
+                self.each(0, columns[1], self.columns, lambda j: micro(i, j, bases[1]))
 
             if self.windows and not self.direct:
                 self._by_panels(self.windows, bases, columns, depth, rows[1], micro)
             elif self.across:
-                emitter.each(0, rows[1], self.rows, row)
+                self.each(0, rows[1], self.rows, row)
             else:
-                emitter.each(0, columns[1], self.columns, panel)
+                self.each(0, columns[1], self.columns, panel)
 
         if self.split:
-            emitter.each(0, self.depth, values["k_block"], block)
+            self.each(0, self.depth, values["k_block"], block)
         else:
             block(i64(0))
 
@@ -103,7 +107,7 @@ class _Gemm(Tile):
         micro: Callable[[Value, Value, Value], None],
     ) -> None:
         """Some panels of b are made at a time, so that each row of a is read once for all."""
-        emitter, builder = self.emitter, self.emitter.builder
+        builder = self.builder
         together = windows.together * self.columns
 
         def group(j: Value) -> None:
@@ -112,42 +116,38 @@ class _Gemm(Tile):
 
             def fill(w: Value) -> None:
                 place = builder.add(first, w)
-                windows.fill(bases[1], place, windows.at(w), depth, self.tiles.n)
+                windows.fill(bases[1], place, windows.at(w), depth)
 
             def row(i: Value) -> None:
-                emitter.each(
+                self.each(
                     0, count, self.columns, lambda w: micro(i, builder.add(j, w), windows.at(w))
                 )
 
-            emitter.each(0, count, self.columns, fill)
-            emitter.each(0, rows, self.rows, row)
+            self.each(0, count, self.columns, fill)
+            self.each(0, rows, self.rows, row)
 
-        emitter.each(0, columns[1], together, group)
-
-    @property
-    def _width(self) -> Value:
-        return i64(self.columns)
+        self.each(0, columns[1], together, group)
 
     # -- where the operands of a micro-tile lie ----------------------------------------------
 
     def _panel(self, number: int, base: Value, line: Value, start: Value) -> Value:
         """Where the panel that begins with a line is, from a step on."""
-        builder, width = self.emitter.builder, i64((self.rows, self.columns)[number])
-        stride = self.emitter.stride(number, ROWS + number)
-        dtype = self.emitter.program.operands[number].dtype
+        builder, width = self.builder, i64((self.rows, self.columns)[number])
+        stride = self.stride(number, ROWS + number)
+        dtype = self.program.operands[number].dtype
         far = builder.mul(builder.udiv(line, width), stride)
         panel = memory.element(builder, base, far, dtype)
         return (self.left, self.right)[number].at(panel, builder.mul(start, width))
 
     def row_pointers(self, a: Value, row: Value, start: Value) -> list[Value]:
         """Where each row of the micro-tile starts; rows past the end repeat the last one."""
-        builder, stride = self.emitter.builder, self.a_stride
+        builder, stride = self.builder, self.a_stride
         if self.a_form == "packed":
             return [self._panel(0, a, row, start)]
         if self.a_form == "k":
             return self.lines(0, self.left.at(a, start), row, self.rows)
         base = self.left.at(a, builder.mul(start, stride))
-        last = builder.sub(self.tiles.m, i64(1))
+        last = builder.sub(self.m, i64(1))
         further = (builder.minimum(builder.add(row, i64(i)), last) for i in range(1, self.rows))
         return [self.left.at(base, index) for index in (row, *further)]
 
@@ -157,12 +157,12 @@ class _Gemm(Tile):
             return b
         if self.b_form == "packed":
             return self._panel(1, b, column, start)
-        builder = self.emitter.builder
+        builder = self.builder
         return self.right.at(b, builder.add(builder.mul(start, self.b_stride), column))
 
     def elements(self, rows: list[Value], k: Value) -> Callable[[int, int], Value]:
         """Where the element of row i, u steps after k, lies."""
-        at, builder = self.left.at, self.emitter.builder
+        at, builder = self.left.at, self.builder
         if self.a_form == "packed":
             start = at(rows[0], builder.mul(k, i64(self.rows)))
             return lambda i, u: at(start, u * self.rows + i)
@@ -187,25 +187,24 @@ class _Micro:
     def __init__(
         self, kernel: _Gemm, sums: Value, where: tuple[Value, Value], depth: Range
     ) -> None:
-        tiles = kernel.tiles
-        self.kernel, self.emitter, self.builder = kernel, kernel.emitter, kernel.emitter.builder
+        self.kernel, self.builder = kernel, kernel.builder
         self.where, self.depth, self.sums = where, depth, sums
-        self.rows = tiles.left(tiles.m, where[0], kernel.rows)
-        self.columns = tiles.left(tiles.n, where[1], kernel.columns)
+        self.rows = kernel.remaining(kernel.m, where[0], kernel.rows)
+        self.columns = kernel.remaining(kernel.n, where[1], kernel.columns)
 
     def emit(self, a: Value, b: Value) -> None:
         """The micro-tile, then its epilogue if that was the last block."""
         kernel, start = self.kernel, self.depth[0]
         kernel.epilogue.ask(self.where, kernel.rows, kernel.vectors)
-        rows = kernel.row_pointers(a, self.where[0], start)
-        panel = kernel.panel_pointer(b, self.where[1], start)
-        if not kernel.guarded or self.emitter.has_masks:
-            return self._finish(self._sums(rows, panel, kernel.guarded))
+        self.lines = kernel.row_pointers(a, self.where[0], start)
+        self.panel = kernel.panel_pointer(b, self.where[1], start)
+        if not kernel.guarded or kernel.has_masks:
+            return self._finish(self._sums(kernel.guarded))
         with self.builder.if_else(self._is_wide()) as (then, otherwise):
             with then:
-                self._finish(self._sums(rows, panel, False))
+                self._finish(self._sums(False))
             with otherwise:
-                self._finish(self._sums(rows, panel, True))
+                self._finish(self._sums(True))
 
     def _is_wide(self) -> Value:
         """Whether there are all columns."""
@@ -213,52 +212,44 @@ class _Micro:
 
     # -- the sums ------------------------------------------------------------------------------
 
-    def _sums(self, rows: list[Value], panel: Value, guarded: bool) -> list[Value]:
-        """rows x panel, added to earlier blocks of k; of `guarded` ones no columns past the last
+    def _sums(self, guarded: bool) -> list[Value]:
+        """The products, added to earlier blocks of k; of `guarded` ones no columns past the last
         are read."""
-        kernel, emitter = self.kernel, self.emitter
+        kernel = self.kernel
         start = self._initial()
         if kernel.windows and kernel.direct:
-            return self._walked(kernel.windows, rows, panel, start)
-        masks = emitter.masks(self.columns, kernel.vectors, emitter.lanes) if guarded else None
+            return kernel.windows.walk(self.panel, self.where[1], self.depth, start, self._step)
+        masks = kernel.masks(self.columns, kernel.vectors, kernel.lanes) if guarded else None
 
         def steps(count: int) -> Body:
-            return lambda k, total: self._steps(rows, panel, k, count, total, masks)
+            return lambda k, total: self._steps(k, count, total, masks)
 
-        zero, more = Constant(emitter.vector, "zeroinitializer"), kernel.sum.more
+        zero, more = Constant(kernel.vector, "zeroinitializer"), kernel.sum.more
         start += [zero] * len(more) * kernel.vectors
         bulk = self.builder.and_(self.depth[1], i64(-kernel.unroll))
-        middle = emitter.loop(0, bulk, kernel.unroll, start, steps(kernel.unroll))
-        final = emitter.loop(bulk, self.depth[1], 1, middle, steps(1))
+        middle = kernel.loop(0, bulk, kernel.unroll, start, steps(kernel.unroll))
+        final = kernel.loop(bulk, self.depth[1], 1, middle, steps(1))
         return kernel.sum.settled(final, kernel.vectors)
 
     def _initial(self) -> list[Value]:
         """Zero in the first block of k, what the blocks before left in the later ones."""
-        emitter, builder, places = self.emitter, self.builder, self._places()
-        zero = Constant(emitter.vector, "zeroinitializer")
-        if not self.kernel.split:
+        kernel, builder, places = self.kernel, self.builder, self._places()
+        zero = Constant(kernel.vector, "zeroinitializer")
+        if not kernel.split:
             return [zero] * len(places)
         before = builder.block
         with builder.if_then(builder.icmp_signed(">", self.depth[0], i64(0))):
-            loaded = [emitter.load(place) for place in places]
+            loaded = [kernel.load(place) for place in places]
             inside = builder.block
-        return [builder.phi(emitter.vector, (zero, before), (value, inside)) for value in loaded]
+        return [builder.phi(kernel.vector, (zero, before), (value, inside)) for value in loaded]
 
-    def _steps(
-        self,
-        rows: list[Value],
-        panel: Value,
-        k: Value,
-        count: int,
-        total: list[Value],
-        masks: list[Value | None] | None,
-    ) -> list[Value]:
+    def _steps(self, k: Value, count: int, total: list[Value], masks: Masks) -> list[Value]:
         """`count` lines of b, each times one column of a."""
         kernel, right = self.kernel, self.kernel.right
         packed = kernel.b_form == "packed"
         stride = i64(kernel.columns) if packed else kernel.b_stride
-        line = right.at(panel, self.builder.mul(k, stride))
-        left, total = kernel.elements(rows, k), list(total)
+        line = right.at(self.panel, self.builder.mul(k, stride))
+        left, total = kernel.elements(self.lines, k), list(total)
         for u in range(count):
             if u and not packed:
                 line = right.at(line, stride)
@@ -267,10 +258,10 @@ class _Micro:
             if kernel.b_form == "n" and kernel.rows > kernel.vectors:
                 ahead = right.at(line, self.builder.mul(stride, i64(AHEAD)))
                 for v in range(kernel.vectors):
-                    self.emitter.prefetch(right.at(ahead, (v + 1) * self.emitter.lanes - 1), 2)
+                    kernel.prefetch(right.at(ahead, (v + 1) * kernel.lanes - 1), 2)
             if kernel.a_form == "packed":
                 # A panel of b stays in the first cache; that of a changes with every micro-tile.
-                self.emitter.prefetch(left(0, u + AHEAD))
+                kernel.prefetch(left(0, u + AHEAD))
         return total
 
     def _multiply(self, left: list[Value], right: list[Value], total: list[Value]) -> None:
@@ -282,38 +273,31 @@ class _Micro:
                 slot = i * len(right) + v
                 total[slot] = terms.added(total[slot], value, other)
 
-    def _walked(
-        self, windows: Windows, rows: list[Value], b: Value, start: list[Value]
-    ) -> list[Value]:
-        """rows x windows, read where they lie."""
-        kernel = self.kernel
+    def _step(self, k: Value, right: list[Value], total: list[Value]) -> list[Value]:
+        """One column of a times the windows at k."""
+        left, total = self.kernel.elements(self.lines, k), list(total)
+        self._multiply([left(i, 0) for i in range(self.kernel.rows)], right, total)
+        return total
 
-        def line(k: Value, right: list[Value], total: list[Value]) -> list[Value]:
-            left, total = kernel.elements(rows, k), list(total)
-            self._multiply([left(i, 0) for i in range(kernel.rows)], right, total)
-            return total
-
-        return windows.walk(b, self.where[1], self.depth, kernel.tiles.n, start, line)
-
-    def _line(self, line: Value, skip: int, masks: list[Value | None] | None) -> list[Value]:
+    def _line(self, line: Value, skip: int, masks: Masks) -> list[Value]:
         """The vectors of the line of b `skip` elements after `line`."""
-        emitter, right, lanes = self.emitter, self.kernel.right, self.emitter.lanes
-        starts = range(0, self.kernel.columns, lanes)
+        kernel, right, lanes = self.kernel, self.kernel.right, self.kernel.lanes
+        starts = range(0, kernel.columns, lanes)
         if masks is None:
             return [right.load(right.at(line, skip + start)) for start in starts]
-        if emitter.has_masks:
+        if kernel.has_masks:
             places = (right.at(line, start) for start in starts)
             return [right.load(p, mask=mask) for p, mask in zip(places, masks, strict=True)]
         return [self._one_by_one(line, start) for start in starts]
 
     def _one_by_one(self, line: Value, start: int) -> Value:
         """A vector of a line; columns past the end repeat the last one."""
-        emitter, right = self.emitter, self.kernel.right
+        kernel, right = self.kernel, self.kernel.right
         last = self.builder.sub(self.columns, i64(1))
-        vector: Value = Constant(emitter.vector, "zeroinitializer")
-        for lane in range(emitter.lanes):
+        vector: Value = Constant(kernel.vector, "zeroinitializer")
+        for lane in range(kernel.lanes):
             index = self.builder.minimum(i64(start + lane), last)
-            vector = emitter.insert(vector, right.load(right.at(line, index), 1), lane)
+            vector = kernel.insert(vector, right.load(right.at(line, index), 1), lane)
         return vector
 
     # -- what follows on them ------------------------------------------------------------------
@@ -327,13 +311,13 @@ class _Micro:
         if not epilogue.is_short(len(total)):
             return self._from_memory(total)
         whole = builder.icmp_signed("==", self.rows, i64(kernel.rows))
-        if not self.emitter.has_masks:
+        if not kernel.has_masks:
             whole = builder.and_(whole, self._is_wide())
         if kernel.split:
             whole = builder.and_(whole, self._is_last())
         with builder.if_else(whole) as (then, other):
             with then:
-                epilogue.direct(total, kernel.vectors, self.where, self.columns)
+                epilogue.from_registers(total, kernel.vectors, self.where, self.columns)
             with other:
                 self._from_memory(total)
 
@@ -344,7 +328,7 @@ class _Micro:
     def _from_memory(self, total: list[Value]) -> None:
         """Stores the sums; then, if these are all, the epilogue."""
         for place, value in zip(self._places(), total, strict=True):
-            self.emitter.store(value, place)
+            self.kernel.store(value, place)
         if not self.kernel.split:
             return self._apply()
         with self.builder.if_then(self._is_last()):
@@ -354,9 +338,9 @@ class _Micro:
         """The epilogue, of sums that are kept."""
         kernel, (row, column) = self.kernel, self.where
         rows, columns = (row, self.rows), (column, self.columns)
-        kernel.epilogue.apply(self.sums, kernel.columns, rows, columns, self.emitter.lanes)
+        kernel.epilogue.from_memory(self.sums, kernel.columns, rows, columns)
 
     def _places(self) -> list[Value]:
         """Addresses of the sums' vectors."""
-        emitter, size = self.emitter, self.kernel.rows * self.kernel.columns
-        return [emitter.at(self.sums, place) for place in range(0, size, emitter.lanes)]
+        kernel, size = self.kernel, self.kernel.rows * self.kernel.columns
+        return [kernel.at(self.sums, place) for place in range(0, size, kernel.lanes)]

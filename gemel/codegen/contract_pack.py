@@ -9,11 +9,11 @@ their products are never stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from itertools import zip_longest
 
+from gemel.codegen.access import Bases
 from gemel.codegen.assembly import I1, Constant, Module, Value, widened
-from gemel.codegen.contract_emit import Elements, Emitter, Reader, Tiles
+from gemel.codegen.contract_emit import Elements, Range, Reader, Tiled
 from gemel.codegen.frame import i64
 from gemel.codegen.memory import interleaved
 from gemel.codegen.panels import transposed
@@ -36,92 +36,89 @@ class _Lanes(Elements):
 
     dtype = int32
 
-    def __init__(self, emitter: Emitter) -> None:
-        self.builder = emitter.builder
-        self.lanes = emitter.target.width // self.dtype.itemsize
+    def __init__(self, kernel: Tiled) -> None:
+        self.builder = kernel.builder
+        self.lanes = kernel.target.width // self.dtype.itemsize
 
-    def kept(
-        self,
-        pointer: Value,
-        lanes: int | None = None,
-        mask: Value | None = None,
-        other: Value | None = None,
-    ) -> Value:
+    def load(self, pointer: Value, lanes: int | None = None, mask: Value | None = None) -> Value:
         """Lines of bytes begin anywhere."""
         return self.builder.load(pointer, register_type(self.dtype, lanes or self.lanes), 1)
 
 
-class _Pack:
+class _Pack(Tiled):
     def __init__(self, program: Program, target: Target) -> None:
         _, width, way = program.schedule.split()
         self.width = int(width)
         self.turn = way == "turn"
         made = program.operands[1]
-        self.emitter = emitter = Emitter(program, target, made.dtype)
-        self.tiles = Tiles(emitter)
+        super().__init__(program, target, made.dtype)
         store = next(step for step in program.code if step.name == "store")
-        self.reader = Reader(emitter, 0, store.arguments[0])
+        self.reader = Reader(self, 0, store.arguments[0])
         #: How many k of a line lie side by side, and how those are read and written at once.
         self.together = made.together
-        self.read: Elements = self.reader if self.together == 1 else _Lanes(emitter)
-        self.written: Elements = emitter if self.together == 1 else self.read
+        self.read: Elements = self.reader if self.together == 1 else _Lanes(self)
+        self.written: Elements = self if self.together == 1 else self.read
         #: From line to line, or from k to k.
-        self.stride = emitter.stride(0, ROWS if self.turn else ROWS + 1)
+        self.apart = self.stride(0, ROWS if self.turn else ROWS + 1)
         #: Where the k begin that are too few to lie side by side.
-        k = self.tiles.k
-        self.whole = emitter.builder.and_(k, i64(-self.together)) if self.together > 1 else k
+        k = self.k
+        self.whole = self.builder.and_(k, i64(-self.together)) if self.together > 1 else k
 
-    def emit(self) -> Module:
-        return self.emitter.finish(self._tile)
-
-    def _tile(self, tile: Value) -> None:
-        emitter, builder, tiles = self.emitter, self.emitter.builder, self.tiles
-        (source, target), first, _ = tiles.enter(tile)
-        count = tiles.left(tiles.m, first, tiles.values["m_block"])
-        depth = builder.add(tiles.k, i64(self.together - 1))
+    def fill(self, tile: Value, bases: Bases, rows: Range, column: Value) -> None:
+        builder, (source, target) = self.builder, bases
+        depth = builder.add(self.k, i64(self.together - 1))
         depth = builder.and_(depth, i64(-self.together)) if self.together > 1 else depth
 
         def panel(i: Value) -> None:
-            line = builder.add(first, i)
-            place = emitter.at(target, builder.mul(line, depth))
+            line = builder.add(rows[0], i)
+            place = self.at(target, builder.mul(line, depth))
             (self._turned if self.turn else self._copied)(source, line, place)
 
-        emitter.each(0, count, self.width, panel)
+        self.each(0, rows[1], self.width, panel)
 
     def _goal(self, place: Value, k: Value) -> Value:
         """Where a panel's elements of one k (or so many) lie."""
-        return self.emitter.at(place, self.emitter.builder.mul(k, i64(self.width)))
+        return self.at(place, self.builder.mul(k, i64(self.width)))
 
-    def _rest(self, line: Callable[[Value, Value], None]) -> None:
-        """`line(k, left)` for the last k, if these are too few."""
+    def _rest(self, line: Callable[[Value], None]) -> None:
+        """`line(k)` for the last k, if these are too few to lie side by side."""
         if self.together > 1:
-            k, builder = self.tiles.k, self.emitter.builder
-            left = builder.sub(k, self.whole)
-            self.emitter.each(self.whole, k, self.together, lambda q: line(q, left))
+            self.each(self.whole, self.k, self.together, line)
 
-    def _one_of(self, left: Value | None, j: int) -> AbstractContextManager[None]:
-        """What is written inside is done if there are more than `j` left; None: there are."""
-        builder = self.emitter.builder
-        if left is None:
-            return nullcontext()
-        return builder.if_then(builder.icmp_signed(">", left, i64(j)))
+    def _beside(self, k: Value) -> list[Value]:
+        """k and those that lie beside it."""
+        return [self.builder.add(k, i64(j)) for j in range(self.together)]
+
+    def _bounded(self, steps: list[Value]) -> list[Value]:
+        """Those of k and beside it, the last of all in place of what is past it."""
+        first, *others = steps
+        last = (self.builder.sub(self.k, i64(1)) for _ in others)
+        return [first, *map(self.builder.minimum, others, last)]
+
+    def _within(self, steps: list[Value], values: list[Value]) -> list[Value]:
+        """What was read at `_bounded` ones, but zero past the last."""
+        builder, zero = self.builder, constant(self.reader.dtype, 0)
+        inside = (builder.icmp_signed("<", step, self.k) for step in steps[1:])
+        others = zip(inside, values[1:], strict=True)
+        return [values[0], *(builder.select(there, value, zero) for there, value in others)]
 
     # -- lines side by side: every k is a short copy ----------------------------------------
 
     def _copied(self, source: Value, line: Value, place: Value) -> None:
-        emitter, builder = self.emitter, self.emitter.builder
+        builder = self.builder
         source = self.reader.at(source, line)
-        count = self.tiles.left(self.tiles.m, line, self.width)
+        count = self.remaining(self.m, line, self.width)
         whole = builder.icmp_signed("==", count, i64(self.width))
 
-        def short(k: Value, left: Value | None = None) -> None:
-            self._short_line(source, k, left, self._goal(place, k), count)
+        def short(k: Value) -> None:
+            self._short_line(source, k, self._goal(place, k), count)
+
+        def long(k: Value) -> None:
+            self._whole_line(source, k, place)
 
         with builder.if_else(whole) as (then, otherwise):
             with then:
-                emitter.each(
-                    0, self.whole, self.together, lambda k: self._whole_line(source, k, place)
-                )
+                self.each(0, self.whole, self.together, long)
             with otherwise:
                 self._short_panel(source, count, place, short)
         self._rest(short)
@@ -130,60 +127,48 @@ class _Pack:
         self, source: Value, count: Value, place: Value, short: Callable[[Value], None]
     ) -> None:
         """A panel of fewer lines than it has room for, with masks where there are some."""
-        emitter, sub = self.emitter, self.emitter.builder.sub
-        if self.together > 1 or self.width % 2 or not emitter.has_masks:
-            return emitter.each(0, self.whole, self.together, short)
-        pieces = _pieces(self.width, emitter.lanes)
-        masks = [emitter.mask(sub(count, i64(at)), lanes) for at, lanes in pieces]
-        emitter.each(0, self.whole, 1, lambda k: self._whole_line(source, k, place, masks))
+        sub = self.builder.sub
+        if self.together > 1 or self.width % 2 or not self.has_masks:
+            return self.each(0, self.whole, self.together, short)
+        pieces = _pieces(self.width, self.lanes)
+        masks = [self.mask(sub(count, i64(at)), lanes) for at, lanes in pieces]
+        self.each(0, self.whole, 1, lambda k: self._whole_line(source, k, place, masks))
 
-    def _lines(self, source: Value, k: Value) -> list[Value]:
-        """Where k and those beside it lie."""
-        mul, add, at = self.emitter.builder.mul, self.emitter.builder.add, self.reader.at
-        return [at(source, mul(add(k, i64(j)), self.stride)) for j in range(self.together)]
+    def _lines(self, source: Value, steps: list[Value]) -> list[Value]:
+        """Where some k lie."""
+        return [self.reader.at(source, self.builder.mul(k, self.apart)) for k in steps]
 
     def _whole_line(
         self, source: Value, k: Value, place: Value, masks: Sequence[Value | None] = ()
     ) -> None:
-        emitter, builder, reader = self.emitter, self.emitter.builder, self.reader
-        lines, goal = self._lines(source, k), self._goal(place, k)
-        most = emitter.lanes if self.together == 1 else WOVEN
+        builder, reader = self.builder, self.reader
+        lines, goal = self._lines(source, self._beside(k)), self._goal(place, k)
+        most = self.lanes if self.together == 1 else WOVEN
         for (at, lanes), mask in zip_longest(_pieces(self.width, most), masks):
             rows = [reader.load(reader.at(line, at), lanes, mask) for line in lines]
             for j, value in enumerate(interleaved(builder, rows) if lanes > 1 else rows):
-                emitter.store(value, emitter.at(goal, at * self.together + j * lanes))
+                self.store(value, self.at(goal, at * self.together + j * lanes))
 
-    def _short_line(
-        self, source: Value, k: Value, left: Value | None, goal: Value, count: Value
-    ) -> None:
-        """Of `count` lines, one after the other, k and those beside it, of which so many are left;
-        the rest is zero."""
-        emitter, builder = self.emitter, self.emitter.builder
-        lines = self._lines(source, k)
+    def _short_line(self, source: Value, k: Value, goal: Value, count: Value) -> None:
+        """Of `count` lines, one after the other, k and those beside it; the rest is zero."""
+        builder, steps = self.builder, self._beside(k)
+        lines = self._lines(source, self._bounded(steps))
 
         def element(i: Value) -> None:
             first = builder.mul(i, i64(self.together))
-            for j, line in enumerate(lines):
-                with self._one_of(left, j):
-                    value = self.reader.load(self.reader.at(line, i), 1)
-                    emitter.store(value, emitter.at(goal, builder.add(first, i64(j))))
+            values = [self.reader.load(self.reader.at(line, i), 1) for line in lines]
+            for j, value in enumerate(self._within(steps, values)):
+                self.store(value, self.at(goal, builder.add(first, i64(j))))
 
-        if left is not None:
-            self._blank(goal, i64(0), self.width)
-        emitter.each(0, count, 1, element)
-        if left is None:
-            self._blank(goal, count, self.width)
-
-    def _blank(self, goal: Value, first: Value, last: int) -> None:
-        """Zeros in some lines."""
+        self.each(0, count, 1, element)
         zero, written = constant(self.written.dtype, 0), self.written
-        self.emitter.each(first, last, 1, lambda i: written.store(zero, written.at(goal, i)))
+        self.each(count, self.width, 1, lambda i: written.store(zero, written.at(goal, i)))
 
     # -- lines along k: squares of lanes x lanes are transposed in registers -----------------
 
     def _turned(self, source: Value, line: Value, place: Value) -> None:
         """All lines of a panel, as many at a time as a vector has lanes."""
-        emitter, builder, lanes = self.emitter, self.emitter.builder, self.read.lanes
+        builder, lanes = self.builder, self.read.lanes
         at = self.written.at
 
         def group(first: Value) -> None:
@@ -191,32 +176,32 @@ class _Pack:
 
         whole = self.width // lanes * lanes
         if whole:
-            emitter.each(0, whole, lanes, group)
+            self.each(0, whole, lanes, group)
         if whole < self.width:
             start = builder.add(line, i64(whole))
             self._group(source, start, at(place, whole), self.width - whole)
 
     def _group(self, source: Value, line: Value, goal: Value, count: int) -> None:
         """`count` lines, at most as many as lanes."""
-        emitter, builder = self.emitter, self.emitter.builder
+        builder = self.builder
         side = self.read.lanes * self.together
-        squares = builder.and_(self.tiles.k, i64(-side))
-        last = builder.sub(self.tiles.m, i64(1))
+        squares = builder.and_(self.k, i64(-side))
+        last = builder.sub(self.m, i64(1))
         pointers = []
         for i in range(count):
             bounded = builder.minimum(builder.add(line, i64(i)), last)
-            pointers.append(self.reader.at(source, builder.mul(bounded, self.stride)))
-        emitter.each(0, squares, side, lambda k: self._square(pointers, k, self._goal(goal, k)))
-        emitter.each(
+            pointers.append(self.reader.at(source, builder.mul(bounded, self.apart)))
+        self.each(0, squares, side, lambda k: self._square(pointers, k, self._goal(goal, k)))
+        self.each(
             squares,
             self.whole,
             self.together,
             lambda k: self._single(pointers, k, self._goal(goal, k)),
         )
-        self._rest(lambda k, left: self._few(pointers, k, left, self._goal(goal, k)))
+        self._rest(lambda k: self._few(pointers, k, self._goal(goal, k)))
 
     def _square(self, pointers: list[Value], k: Value, goal: Value) -> None:
-        builder, lanes, written = self.emitter.builder, self.read.lanes, self.written
+        builder, lanes, written = self.builder, self.read.lanes, self.written
         rows = [self.read.load(self.reader.at(p, k)) for p in pointers]
         nothing = Constant(register_type(written.dtype, lanes), "zeroinitializer")
         rows += [nothing] * (lanes - len(rows))
@@ -225,14 +210,14 @@ class _Pack:
 
     def _store_head(self, value: Value, place: Value, count: int) -> None:
         """The first `count` lanes, in pieces no wider than what is left."""
-        emitter, written, lanes = self.emitter, self.written, self.read.lanes
-        if count < lanes and emitter.has_masks:
+        written, lanes = self.written, self.read.lanes
+        if count < lanes and self.has_masks:
             bits = ", ".join(f"i1 {int(i < count)}" for i in range(lanes))
             mask = Constant(widened(I1, lanes), f"<{bits}>")
             written.store(value, place, mask)
             return
         for at, few in _pieces(count, lanes):
-            part = emitter.shuffle(value, value, range(at, at + few))
+            part = self.shuffle(value, value, range(at, at + few))
             written.store(part, written.at(place, at))
 
     def _single(self, pointers: list[Value], k: Value, goal: Value) -> None:
@@ -240,15 +225,14 @@ class _Pack:
             value = self.read.load(self.reader.at(pointer, k), 1)
             self.written.store(value, self.written.at(goal, i))
 
-    def _few(self, pointers: list[Value], k: Value, left: Value, goal: Value) -> None:
-        """The last `left` k, one after the other."""
-        emitter, builder = self.emitter, self.emitter.builder
-        self._blank(goal, i64(0), len(pointers))
-        for j in range(self.together):
-            with self._one_of(left, j):
-                for i, pointer in enumerate(pointers):
-                    value = self.reader.load(self.reader.at(pointer, builder.add(k, i64(j))), 1)
-                    emitter.store(value, emitter.at(goal, i * self.together + j))
+    def _few(self, pointers: list[Value], k: Value, goal: Value) -> None:
+        """k and those beside it, one after the other."""
+        steps = self._beside(k)
+        places = self._bounded(steps)
+        for i, pointer in enumerate(pointers):
+            values = [self.reader.load(self.reader.at(pointer, place), 1) for place in places]
+            for j, value in enumerate(self._within(steps, values)):
+                self.store(value, self.at(goal, i * self.together + j))
 
 
 def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from gemel.codegen.program import Program
@@ -39,15 +40,11 @@ SHALLOW, START, LINE = 176, 30, 4
 FIRST_BYTES, SECOND = 1 << 14, 0.1
 #: Estimated multiply-adds per nanosecond and byte of vector width, for one core.
 RATE = 1
-
-
 #: Up to here every size has kernels and tiles of its own.
 EXACT = 64
-
 #: Bytes a nanosecond read from the second cache, and what that holds; from beyond it come 20 a
 #: nanosecond: what is added there takes one for as many bytes.
 NEAR, NEAR_BYTES, FURTHER = 90, 1 << 20, 26
-
 
 #: Whose a buffer is that is no operand's: the first block of scratch, further ones lie below.
 SCRATCH = -1
@@ -56,6 +53,8 @@ SCRATCH = -1
 ONE = (1, 0)
 #: A vector of lines is put together of so many runs at most.
 MOST_RUNS = 4
+#: From so many neighbours along k on, transposing a square costs less than gathering its lines.
+TURNED = 3
 #: Up to so many rows windows are read where they lie.
 FEW = 16
 #: So many vectors wide are tiles for whose panels each row of a is read once.
@@ -101,9 +100,52 @@ def _form(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> str
         runs = 1 if len(n) == 1 else 2 if length >= lanes else (lanes - 2) // int(length) + 2
         if runs <= MOST_RUNS:
             return f"rows-{runs}-{stride}"
-    return "turned" if k and k[-1][1] == 1 and k[-1][0] >= lanes // 2 else "gathered"
+    beside = k and k[-1][1] == 1 and k[-1][0] >= min(TURNED, lanes // 2)
+    return "turned" if beside else "gathered"
 
 
+class Task(NamedTuple):
+    """`batch` products of m x k by k x n, for which kernels are wanted.
+
+    `lasts` are the axes along which the strides of both operands are 1. `often`: panels of b are
+    made once for several tasks. `plain`: a is kept as it is computed in; else each element that is
+    read where it lies is converted there.
+    """
+
+    dtype: DType
+    lasts: tuple[str, str]
+    target: Target
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+    often: bool = False
+    plain: bool = True
+
+    @property
+    def lanes(self) -> int:
+        """How many elements a vector has."""
+        return self.target.width // self.dtype.itemsize
+
+    @property
+    def cost(self) -> int:
+        """Estimated nanoseconds on one core.
+
+        The larger of what the arithmetic and what reading both operands once takes.
+        """
+        m, n, k, size = self.m, self.n, self.k, self.dtype.itemsize
+        work = m * n * k * size // (RATE * self.target.width * 4)
+        whole = (m * k + k * n + m * n) * size
+        moved = whole // NEAR + maximum(whole - NEAR_BYTES, 0) // FURTHER
+        return 100 + self.batch * maximum(work, moved)
+
+    def in_buckets(self) -> Task:
+        """The same of sizes that decide for these; k stays."""
+        m, n, batch = bucket(self.m), bucket(self.n), bucket(self.batch)
+        return self._replace(m=m, n=n, batch=batch)
+
+
+@dataclass
 class Choice:
     """The kernels of one product and their tiling.
 
@@ -111,35 +153,33 @@ class Choice:
     and `b_form` say whether the operand is read packed or where it lies (``"k"``, ``"m"``,
     ``"n"``); a tile is `m_block` x `n_block` of the result, `chunk` tiles are one call, k is cut
     every `k_block` (0: it is not cut). `direct`: windows are read where they lie, and no panels
-    made. `across`: micro-tiles follow each other along the rows, not down the columns. `extension`:
-    what of the machine is used besides the target's.
+    made. `across`: micro-tiles follow each other along the rows, not down the columns. `vnni`: by
+    the instruction of this name.
     """
 
-    def __init__(self, kind: str, rows: int, columns: int, a_form: str, b_form: str) -> None:
-        self.kind = kind
-        self.rows, self.columns = rows, columns
-        self.a_form, self.b_form = a_form, b_form
-        self.unroll = self.m_block = self.n_block = self.chunk = 1
-        self.split = self.direct = self.across = False
-        self.extension, self.k_block = "", 0
+    kind: str
+    rows: int
+    columns: int
+    a_form: str
+    b_form: str
+    unroll: int = 1
+    m_block: int = 1
+    n_block: int = 1
+    chunk: int = 1
+    k_block: int = 0
+    split: bool = False
+    direct: bool = False
+    across: bool = False
+    vnni: bool = False
 
     @property
     def schedule(self) -> str:
         """The main kernel's: `Program.schedule`."""
         if self.kind == "dot":
             return f"dot {self.rows}x{self.columns}x{self.unroll}"
-        words = (("split", self.split), ("direct", self.direct), ("across", self.across))
-        end = "".join(f" {word}" for word, said in words if said) + self.extension
+        words = ("split", "direct", "across", "vnni")
+        end = "".join(f" {word}" for word in words if getattr(self, word))
         return f"gemm {self.rows}x{self.columns} a:{self.a_form} b:{self.b_form}{end}"
-
-    def __repr__(self) -> str:
-        tile = f"{self.m_block}x{self.n_block} k {self.k_block}"
-        return f"Choice({self.schedule!r}, tile {tile}, {self.chunk} a call)"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Choice) and vars(self) == vars(other)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 def bucket(extent: int) -> int:
@@ -166,23 +206,12 @@ def rounded(size: int) -> int:
     return -(-size // step) * step
 
 
-def decided(
-    dtype: DType,
-    a_last: str,
-    b_last: str,
-    target: Target,
-    m: int,
-    n: int,
-    k: int,
-    batch: int,
-    often: bool = False,
-    plain: bool = True,
-) -> Choice:
+def decided(task: Task) -> Choice:
     """`variants` for the buckets of these sizes; a free k is held only where the choice changes."""
-    m, n, batch = bucket(m), bucket(n), bucket(batch)
+    k, task = task.k, task.in_buckets()
 
     def at(depth: int) -> Choice:
-        return variants(dtype, a_last, b_last, target, m, n, depth, batch, often, plain)
+        return variants(task._replace(k=depth))
 
     low = high = rounded(seen(k))
     choice = at(low)
@@ -195,141 +224,86 @@ def decided(
     return choice
 
 
-def for_several(
-    dtype: DType,
-    a_last: str,
-    several: Several,
-    target: Target,
-    m: int,
-    n: int,
-    k: int,
-    batch: int,
-    plain: bool = True,
-) -> Choice:
+def for_several(task: Task, several: Several) -> Choice:
     """The kernels and the tiling where b is `Several`."""
-    m, n, batch = bucket(m), bucket(n), bucket(batch)
-    depth = bucket(k)
-    choice = _gemm(target.width // dtype.itemsize, target, a_last, "k", m, n, depth, plain)
+    task = task.in_buckets()._replace(k=bucket(task.k))
+    lanes = task.lanes
+    choice = _gemm(task, lanes)
     choice.b_form = several.form
-    if m <= FEW and several.form.startswith("rows"):
+    if task.m <= FEW and several.form.startswith("rows"):
         choice.direct, choice.a_form = True, "packed"
-        lanes = target.width // dtype.itemsize
-        choice.rows, vectors = _micro_tile(target, m, min(2, -(-n // lanes)), depth, 14)
+        choice.rows, vectors = _micro_tile(task, min(2, -(-task.n // lanes)), 14)
         choice.columns = vectors * lanes
     else:
         most = DEPTH // several.inner
         blocks = -(-several.k[0][0] // most)
         choice.k_block = -(-several.k[0][0] // blocks) * several.inner
-        choice.split = k > DEPTH
-    wide = WIDE * target.width // dtype.itemsize
-    _tile(choice, m, n, batch, cost(m, n, depth, batch, dtype, target.width) / 1000, wide)
+        choice.split = task.k > DEPTH
+    _tile(choice, task, WIDE * lanes)
     return choice
 
 
-def for_fours(target: Target, native: bool, m: int, n: int, k: int, batch: int) -> Choice:
+def for_fours(task: Task, native: bool) -> Choice:
     """The tiling of a product of bytes by fours; `native`: one instruction does four.
 
     Else bytes are widened in registers, of which fewer are left for sums.
     """
-    m, n, batch, depth = bucket(m), bucket(n), bucket(batch), bucket(k)
-    lanes = target.width // 4
-    vectors = min(2 if target.width == 64 else 1, -(-n // lanes))
-    rows, vectors = _micro_tile(target, m, vectors, -(-depth // 4), 12 if native else 4)
-    choice = Choice("gemm", rows, vectors * lanes, "packed", "packed")
-    choice.extension = " vnni" if native else ""
-    _tile(choice, m, n, batch, cost(m, n, depth, batch, None, target.width) / 4000)
+    task = task.in_buckets()._replace(k=bucket(task.k))
+    lanes = task.target.width // 4
+    vectors = min(2 if task.target.width == 64 else 1, -(-task.n // lanes))
+    steps = task._replace(k=-(-task.k // 4))
+    rows, vectors = _micro_tile(steps, vectors, 12 if native else 4)
+    choice = Choice("gemm", rows, vectors * lanes, "packed", "packed", vnni=native)
+    _tile(choice, task)
     return choice
 
 
-def cost(
-    m: int, n: int, k: int, batch: int = 1, dtype: DType | None = None, width: int = 64
-) -> int:
-    """Estimated nanoseconds of a product on one core with vectors of `width` bytes.
-
-    The larger of what the arithmetic and what reading both operands once takes.
-    """
-    size = dtype.itemsize if dtype is not None else 4
-    work = m * n * k * size // (RATE * width * 4)
-    whole = (m * k + k * n + m * n) * size
-    moved = whole // NEAR + maximum(whole - NEAR_BYTES, 0) // FURTHER
-    return 100 + batch * maximum(work, moved)
-
-
-def variants(
-    dtype: DType,
-    a_last: str,
-    b_last: str,
-    target: Target,
-    m: int,
-    n: int,
-    k: int,
-    batch: int = 1,
-    often: bool = False,
-    plain: bool = True,
-) -> Choice:
-    """The kernels and the tiling for ``batch`` products of m x k by k x n.
-
-    `often`: panels of b are made once for several of them. `plain`: a is kept as it is computed in;
-    else each element that is read where it lies is converted there.
-    """
-    lanes = target.width // dtype.itemsize
-    few = m <= DOT_ROWS or (m <= LONG_DOT_ROWS and k >= LONG_DOT and not often)
-    if a_last == b_last == "k" and few:
-        choice = _dot(lanes, target, m)
+def variants(task: Task) -> Choice:
+    """The kernels and the tiling for exactly these sizes."""
+    m, n, k = task.m, task.n, task.k
+    few = m <= DOT_ROWS or (m <= LONG_DOT_ROWS and k >= LONG_DOT and not task.often)
+    if task.lasts == ("k", "k") and few:
+        choice = _dot(task)
     else:
-        choice = _gemm(_lanes(lanes, target, n), target, a_last, b_last, m, n, k, plain)
+        # Half a vector where that is enough.
+        half = task.target.width == 64 and n <= task.lanes // 2
+        choice = _gemm(task, task.lanes // 2 if half else task.lanes)
         if k <= SHALLOW:
-            _spread_out(choice, lanes, target, m, n, k, dtype.itemsize)
-    _cut_k(choice, dtype, k)
-    estimate = cost(m, n, k, batch, dtype, target.width) / 1000
-    if choice.b_form == "packed" and estimate > LARGE:
-        _tile_large(choice, m, n, k, dtype.itemsize, estimate)
+            _spread_out(choice, task)
+    _cut_k(choice, task)
+    if choice.b_form == "packed" and task.cost > LARGE * 1000:
+        _tile_large(choice, task)
     else:
-        _tile(choice, m, n, batch, estimate)
+        _tile(choice, task)
     return choice
 
 
-def _dot(lanes: int, target: Target, m: int) -> Choice:
+def _dot(task: Task) -> Choice:
     """Rows of a x rows of b held as partial sums; about half the registers."""
-    wide = target.width == 64
-    rows = min(m, 4) if wide else min(m, 2)
-    columns = min(lanes, (4, 8, 8, 4)[rows - 1] if wide else 4)
-    choice = Choice("dot", rows, columns, "k", "k")
-    choice.unroll = 2 if rows == 1 else 1
-    return choice
+    wide = task.target.width == 64
+    rows = min(task.m, 4 if wide else 2)
+    columns = min(task.lanes, (4, 8, 8, 4)[rows - 1] if wide else 4)
+    return Choice("dot", rows, columns, "k", "k", unroll=2 if rows == 1 else 1)
 
 
-def _gemm(
-    lanes: int,
-    target: Target,
-    a_last: str,
-    b_last: str,
-    m: int,
-    n: int,
-    k: int,
-    plain: bool = True,
-) -> Choice:
+def _gemm(task: Task, lanes: int) -> Choice:
+    m, n, k = task.m, task.n, task.k
+    a_last, b_last = task.lasts
     along_k = a_last == "k"
-    near = plain and (m * k <= DIRECT_A if along_k else m <= 8)
+    near = task.plain and (m * k <= DIRECT_A if along_k else m <= 8)
     a_form = a_last if near or n <= 4 * lanes else "packed"
     # Read where it lies, every row of a needs a pointer, and there are few registers for those.
     most = 14 if a_form == "packed" else 12 if along_k else 8
-    rows, vectors = _micro_tile(target, m, -(-n // lanes), k, most)
+    rows, vectors = _micro_tile(task, -(-n // lanes), most)
     b_form = "n" if b_last == "n" and (m <= DIRECT_ROWS or k * n <= 1 << 13) else "packed"
     return Choice("gemm", rows, vectors * lanes, a_form, b_form)
 
 
-def _lanes(lanes: int, target: Target, n: int) -> int:
-    """Those of half a vector where they are enough."""
-    return lanes // 2 if target.width == 64 and n <= lanes // 2 else lanes
-
-
-def _spread_out(
-    choice: Choice, lanes: int, target: Target, m: int, n: int, k: int, size: int
-) -> None:
+def _spread_out(choice: Choice, task: Task) -> None:
     """Micro-tiles where k is short, so that writing the results takes long."""
+    n, k, lanes, size = task.n, task.k, task.lanes, task.dtype.itemsize
     vectors, most = -(-n // lanes), 12 if choice.a_form == "k" else 14
-    if target.width == 64 and vectors > 2 and choice.a_form != "m":
+    if task.target.width == 64 and vectors > 2 and choice.a_form != "m":
         depth = 1 << (k - 1).bit_length()  # so that few choices are made for a free k
         further = SECOND if k * n * size > FIRST_BYTES else 0.0
         choice.rows, wide = min(
@@ -339,7 +313,7 @@ def _spread_out(
                 for rows in HEIGHTS
                 if rows <= most and _registers(rows, wide) <= 32
             ),
-            key=lambda tile: _shallow_cost(tile, m, vectors, depth, further),
+            key=lambda tile: _shallow_cost(tile, task.m, vectors, depth, further),
         )
         choice.columns = wide * lanes
     choice.across = n > choice.columns and k * n * size <= RESIDENT
@@ -359,11 +333,12 @@ def _shallow_cost(tile: tuple[int, int], m: int, vectors: int, k: int, further: 
     return -(-vectors // wide) * (-(-m // rows) * cycles + m % rows * REST * wide)
 
 
-def _micro_tile(target: Target, m: int, vectors: int, k: int, most: int) -> tuple[int, int]:
+def _micro_tile(task: Task, vectors: int, most: int) -> tuple[int, int]:
     """Rows and vectors of a micro-tile: as square as the registers allow, little waste in m."""
-    if target.width == 64:
+    m, k = task.m, max(task.k, 1)
+    if task.target.width == 64:
         limits = {8: 2, 3: 9, 4: 6, 2: 14, 1: 14}
-    elif target.fma:
+    elif task.target.fma:
         limits = {8: 1, 3: 4, 4: 2, 2: 6, 1: 8}
     else:
         limits = {8: 1, 4: 2, 2: 4, 1: 8}
@@ -371,12 +346,10 @@ def _micro_tile(target: Target, m: int, vectors: int, k: int, most: int) -> tupl
     wide = next(count for count in fitting if m <= limits[count] or count <= 3)
     # An estimate of cycles per k: two multiply-adds a cycle, at least the latency, what starting
     # and ending a micro-tile takes, and the rows of one that is not full.
-    fixed = 0.4 + 100 / max(k, 1)
+    fixed = 0.4 + 100 / k
     best = min(
         (count for count in HEIGHTS if count <= min(most, limits[wide])),
-        key=lambda rows: (
-            -(-m // rows) * (max(rows * wide / 2, 4.0) + fixed) + m % rows * REST / max(k, 1)
-        ),
+        key=lambda rows: -(-m // rows) * (max(rows * wide / 2, 4.0) + fixed) + m % rows * REST / k,
     )
     return best, wide
 
@@ -388,20 +361,20 @@ def _fits(count: int, vectors: int) -> bool:
     return count <= vectors or count == 1 or (count < 2 * vectors and count <= 4)
 
 
-def _cut_k(choice: Choice, dtype: DType, k: int) -> None:
+def _cut_k(choice: Choice, task: Task) -> None:
     """Blocks of k of about equal length, where packed panels would outgrow the first cache."""
-    most = K_BLOCK * 4 // dtype.itemsize
-    if choice.kind == "gemm" and choice.b_form == "packed" and k > most * 3 // 2:
-        blocks = -(-k // most)
-        choice.k_block = -(-k // blocks)
+    most = K_BLOCK * 4 // task.dtype.itemsize
+    if choice.kind == "gemm" and choice.b_form == "packed" and task.k > most * 3 // 2:
+        choice.k_block = -(-task.k // -(-task.k // most))
         choice.split = True
 
 
-def _tile(choice: Choice, m: int, n: int, batch: int, microseconds: float, wide: int = 0) -> None:
+def _tile(choice: Choice, task: Task, wide: int = 0) -> None:
     """Cuts the batch, then the result, into enough tiles to keep several cores busy.
 
     With `wide` tiles stay so wide as long as they have many rows.
     """
+    m, n, batch, microseconds = task.m, task.n, task.batch, task.cost / 1000
     choice.m_block = max(_up(m, choice.rows), choice.rows)
     choice.n_block = max(_up(n, choice.columns), choice.columns)
     wanted = 1
@@ -409,9 +382,8 @@ def _tile(choice: Choice, m: int, n: int, batch: int, microseconds: float, wide:
         wanted = max(4 if microseconds < 100 else 8, int(microseconds / LONGEST) + 1)
     m_parts = n_parts = 1
     while batch * m_parts * n_parts < wanted:
-        tall = choice.m_block > 8 * choice.rows and choice.m_block * 4 >= choice.n_block
-        if wide:
-            tall = choice.m_block > 8 * choice.rows and choice.n_block <= wide
+        square = choice.n_block <= (wide or choice.m_block * 4)
+        tall = choice.m_block > 8 * choice.rows and square
         if choice.m_block > choice.rows and (tall or choice.n_block <= choice.columns):
             choice.m_block, m_parts = _cut(m, choice.m_block, choice.rows)
         elif choice.n_block > choice.columns:
@@ -421,14 +393,14 @@ def _tile(choice: Choice, m: int, n: int, batch: int, microseconds: float, wide:
     choice.chunk = max(1, batch * m_parts * n_parts // wanted)
 
 
-def _tile_large(choice: Choice, m: int, n: int, k: int, size: int, microseconds: float) -> None:
+def _tile_large(choice: Choice, task: Task) -> None:
     """Blocks of b that stay in the second cache while one block of a after the other passes by."""
-    columns = max(RESIDENT // ((choice.k_block or max(k, 1)) * size), choice.columns)
-    choice.n_block = _up(-(-n // -(-n // columns)), choice.columns)
-    share = microseconds * choice.n_block / max(n, 1)  # of the work, for all rows of a
+    line = (choice.k_block or max(task.k, 1)) * task.dtype.itemsize
+    columns = max(RESIDENT // line, choice.columns)
+    choice.n_block = _up(-(-task.n // -(-task.n // columns)), choice.columns)
+    share = task.cost / 1000 * choice.n_block / max(task.n, 1)  # of the work, for all rows of a
     parts = max(1, -(-int(share) // int(LARGE_TILE)))
-    choice.m_block = max(_up(-(-m // parts), choice.rows), choice.rows)
-    choice.chunk = 1
+    choice.m_block = max(_up(-(-task.m // parts), choice.rows), choice.rows)
 
 
 def _cut(total: int, block: int, unit: int) -> tuple[int, int]:

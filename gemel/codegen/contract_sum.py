@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gemel.codegen.assembly import I16, I32, Constant, Value, splat_constant, widened
-from gemel.codegen.contract_emit import Elements, Emitter, Reader, sum_position
+from gemel.codegen.contract_emit import Elements, Reader, Tiled, sum_position
 from gemel.codegen.frame import i64
 from gemel.dtype import DType, int8, uint8
 from gemel.errors import CompileError
@@ -27,11 +27,11 @@ class Sum:
     #: What a column's terms are computed with besides the rows of a tile.
     more: Sequence[Value] = ()
 
-    def __init__(self, emitter: Emitter, factors: tuple[int, int], terms: list[int]) -> None:
-        self.emitter = emitter
+    def __init__(self, kernel: Tiled, factors: tuple[int, int], terms: list[int]) -> None:
+        self.kernel = kernel
         self.factors = factors
         self.terms = terms
-        self.code = emitter.program.code
+        self.code = kernel.program.code
         self.dtype: DType = self.code[terms[-1]].dtype
 
     @property
@@ -41,7 +41,7 @@ class Sum:
 
     def reader(self, number: int) -> Elements:
         """What reads the factors of an operand."""
-        return Reader(self.emitter, number, self.factors[number])
+        return Reader(self.kernel, number, self.factors[number])
 
     def depth(self, k: Value) -> Value:
         """How many steps there are along so many k."""
@@ -49,17 +49,17 @@ class Sum:
 
     def row(self, factor: Value) -> Value:
         """The factor of a row, in every lane."""
-        return self.emitter.splat(factor)
+        return self.kernel.splat(factor)
 
     def added(self, total: Value, left: Value, right: Value) -> Value:
         """The total and, lane by lane, the term of two factors."""
-        emitter, floating = self.emitter, self.dtype.kind == "f"
+        kernel, floating = self.kernel, self.dtype.kind == "f"
         if floating and self.is_of_products:
-            return emitter.multiply_add(left, right, total)
-        given = {**emitter.fixed, **dict(zip(self.factors, (left, right), strict=True))}
-        printer = emitter.access.printer(emitter.lanes)
+            return kernel.multiply_add(left, right, total)
+        given = {**kernel.fixed, **dict(zip(self.factors, (left, right), strict=True))}
+        printer = kernel.access.printer(kernel.lanes)
         term = printer.emit(self.code, given=given, only=self.terms)[self.terms[-1]]
-        return (emitter.builder.fadd if floating else emitter.builder.add)(total, term)
+        return (kernel.builder.fadd if floating else kernel.builder.add)(total, term)
 
     def settled(self, totals: list[Value], vectors: int) -> list[Value]:
         """The sums of a tile's rows, `vectors` each, of those of these and of `more`."""
@@ -76,52 +76,52 @@ class Fours(Sum):
 
     together = 4
 
-    def __init__(self, emitter: Emitter, factors: tuple[int, int], terms: list[int]) -> None:
-        super().__init__(emitter, factors, terms)
-        kinds = [operand.dtype for operand in emitter.program.operands[:2]]
+    def __init__(self, kernel: Tiled, factors: tuple[int, int], terms: list[int]) -> None:
+        super().__init__(kernel, factors, terms)
+        kinds = [operand.dtype for operand in kernel.program.operands[:2]]
         if not self.is_of_products or any(kind not in (int8, uint8) for kind in kinds):
-            raise CompileError(f"only bytes lie in groups of four\n{emitter.program.text}")
+            raise CompileError(f"only bytes lie in groups of four\n{kernel.program.text}")
         self.signed = [kind is int8 for kind in kinds]
-        self.is_native = "vnni" in emitter.program.schedule.split()
+        self.is_native = "vnni" in kernel.program.schedule.split()
         # Two signed bytes: those of rows are made unsigned, and what that adds is taken off.
         if self.is_native and all(self.signed):
             self.more = [self._splat(SIGNS)]
 
     def reader(self, number: int) -> Elements:
-        return self.emitter
+        return self.kernel
 
     def depth(self, k: Value) -> Value:
-        builder = self.emitter.builder
+        builder = self.kernel.builder
         return builder.udiv(builder.add(k, i64(self.together - 1)), i64(self.together))
 
     def row(self, factor: Value) -> Value:
         if self.more:
-            factor = self.emitter.builder.xor(factor, Constant(I32, SIGNS))
-        return self.emitter.splat(factor)
+            factor = self.kernel.builder.xor(factor, Constant(I32, SIGNS))
+        return self.kernel.splat(factor)
 
     def settled(self, totals: list[Value], vectors: int) -> list[Value]:
         if not self.more:
             return totals
         rows, added = totals[:-vectors], totals[-vectors:]
-        return [self.emitter.builder.sub(t, added[i % vectors]) for i, t in enumerate(rows)]
+        return [self.kernel.builder.sub(t, added[i % vectors]) for i, t in enumerate(rows)]
 
     def _splat(self, number: int) -> Value:
-        return splat_constant(Constant(I32, number), self.emitter.lanes)
+        return splat_constant(Constant(I32, number), self.kernel.lanes)
 
     def added(self, total: Value, left: Value, right: Value) -> Value:
-        emitter, target = self.emitter, self.emitter.target
+        kernel, target = self.kernel, self.kernel.target
         if self.is_native:
             pair = (right, left) if self.signed == [True, False] else (left, right)
             name = f"llvm.x86.avx512.vpdpbusd.{8 * target.width}"
-            return emitter.builder.intrinsic(name, emitter.vector, [total, *pair])
+            return kernel.builder.intrinsic(name, kernel.vector, [total, *pair])
         if target.triple.startswith("x86_64"):
             return self._by_pairs(total, left, right)
         return self._by_four(total, left, right)
 
     def _by_pairs(self, total: Value, *factors: Value) -> Value:
         """Bytes as 16 bits: those at even places, then those at odd ones."""
-        emitter, builder = self.emitter, self.emitter.builder
-        kind = widened(I16, 2 * emitter.lanes)
+        kernel, builder = self.kernel, self.kernel.builder
+        kind = widened(I16, 2 * kernel.lanes)
         eight = splat_constant(Constant(I16, 8), kind.lanes)
         for odd in (False, True):
             halves = []
@@ -129,13 +129,13 @@ class Fours(Sum):
                 part = builder.bitcast(value, kind)
                 part = part if odd else builder.shl(part, eight)
                 halves.append((builder.ashr if signed else builder.lshr)(part, eight))
-            name = f"llvm.x86.{PAIRS[emitter.target.width]}"
-            total = builder.add(total, builder.intrinsic(name, emitter.vector, halves))
+            name = f"llvm.x86.{PAIRS[kernel.target.width]}"
+            total = builder.add(total, builder.intrinsic(name, kernel.vector, halves))
         return total
 
     def _by_four(self, total: Value, *factors: Value) -> Value:
         """Bytes as 32 bits, one of the four after the other."""
-        builder = self.emitter.builder
+        builder = self.kernel.builder
         for place in range(self.together):
             wide = []
             for value, signed in zip(factors, self.signed, strict=True):
@@ -145,9 +145,9 @@ class Fours(Sum):
         return total
 
 
-def sum_of(emitter: Emitter) -> Sum:
+def sum_of(kernel: Tiled) -> Sum:
     """What a kernel sums. Raises `CompileError` for what is no sum of terms of two factors."""
-    program, analysis = emitter.program, emitter.analysis
+    program, analysis = kernel.program, kernel.analysis
     (made,) = program.code[sum_position(program)].arguments
     inside = sorted(analysis.closure([made]))
     reads: dict[int, set[int]] = {}
@@ -162,4 +162,4 @@ def sum_of(emitter: Emitter) -> Sum:
     if [reads[p] for p in factors] != [{0}, {1}]:
         raise CompileError(f"no sum of terms of two factors is done in tiles\n{program.text}")
     kind = Fours if program.operands[0].together == Fours.together else Sum
-    return kind(emitter, (factors[0], factors[1]), terms)
+    return kind(kernel, (factors[0], factors[1]), terms)

@@ -6,59 +6,154 @@ columns, `contract_dot` parts of sums along k.
 
 from __future__ import annotations
 
-from gemel.codegen.access import Bases
-from gemel.codegen.assembly import Module, Value
-from gemel.codegen.contract_emit import (
-    Elements,
-    Emitter,
-    Epilogue,
-    Range,
-    Tiles,
-    sum_position,
-)
+from collections.abc import Callable, Iterator
+
+from gemel.codegen import memory
+from gemel.codegen.access import Bases, Site
+from gemel.codegen.assembly import Value
+from gemel.codegen.contract_emit import Elements, Range, Tiled, sum_position
 from gemel.codegen.contract_sum import sum_of
 from gemel.codegen.frame import i64
-from gemel.codegen.program import ROWS, Program
+from gemel.codegen.program import CONTIGUOUS, INPUT, ROWS, Program
 from gemel.codegen.target import Target
 
+#: What follows is written out for every vector of a micro-tile up to this many instructions.
+MOST_REPEATED = 200
+#: Instructions that are about one machine instruction each.
+CHEAP = frozenset(
+    ("load", "scalar", "constant", "store", "cast", "select", "negative", "absolute")
+    + ("add", "subtract", "multiply", "maximum", "minimum", "equal", "not_equal")
+    + ("less", "less_equal", "greater", "greater_equal")
+)
 
-class Tile:
+
+class Tile(Tiled):
     """One kernel; a micro-tile is `rows` x `columns`."""
 
     def __init__(self, program: Program, target: Target, rows: int, columns: int) -> None:
+        super().__init__(program, target, program.code[sum_position(program)].dtype)
         self.rows, self.columns = rows, columns
-        self.emitter = Emitter(program, target, program.code[sum_position(program)].dtype)
-        self.sum = sum_of(self.emitter)
-        self.tiles, self.epilogue = Tiles(self.emitter), Epilogue(self.emitter)
+        self.sum = sum_of(self)
+        self.epilogue = Epilogue(self)
         self.left: Elements = self.sum.reader(0)
         self.right: Elements = self.sum.reader(1)
         #: How many steps k has.
-        self.depth = self.sum.depth(self.tiles.k)
+        self.depth = self.sum.depth(self.k)
 
-    def emit(self) -> Module:
-        """The kernel."""
-        return self.emitter.finish(self._tile)
-
-    def _tile(self, tile: Value) -> None:
-        tiles, values = self.tiles, self.tiles.values
-        bases, row, column = tiles.enter(tile)
+    def fill(self, tile: Value, bases: Bases, rows: Range, column: Value) -> None:
         self.epilogue.enter(bases)
-        rows = row, tiles.left(tiles.m, row, values["m_block"])
-        columns = column, tiles.left(tiles.n, column, values["n_block"])
-        self.fill(tile, bases, rows, columns)
+        columns = column, self.remaining(self.n, column, self.values["n_block"])
+        self.fill_columns(tile, bases, rows, columns)
 
-    def fill(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
+    def fill_columns(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
         """Computes the rows and columns of a tile."""
         raise NotImplementedError
 
     def lines(self, number: int, base: Value, first: Value, count: int) -> list[Value]:
         """Where `count` lines of an operand begin; those past the end repeat the last one."""
-        builder = self.emitter.builder
-        reader, total = ((self.left, self.tiles.m), (self.right, self.tiles.n))[number]
-        stride = self.emitter.stride(number, ROWS + number)
+        builder = self.builder
+        reader, total = ((self.left, self.m), (self.right, self.n))[number]
+        stride = self.stride(number, ROWS + number)
         last = builder.sub(total, i64(1))
         pointers = []
         for i in range(count):
             index = builder.minimum(builder.add(first, i64(i)), last) if i else first
             pointers.append(reader.at(base, builder.mul(index, stride)))
         return pointers
+
+
+class Epilogue:
+    """What a program does with its finished sums, a block of them at a time."""
+
+    def __init__(self, kernel: Tiled) -> None:
+        analysis = kernel.analysis
+        self.kernel = kernel
+        self.sum = sum_position(kernel.program)
+        made = {*analysis.closure([self.sum]), *analysis.fixed()}
+        self.steps = [p for p in sorted(analysis.live) if p not in made]
+        self.bases: Bases = []
+
+    def enter(self, bases: Bases) -> None:
+        """Where the operands are from now on; the product's own two are not looked at."""
+        self.bases = [None, None, *bases[2:]]
+
+    def ask(self, where: tuple[Value, Value], rows: int, vectors: int) -> None:
+        """Asks early for what a micro-tile reads at its end."""
+        kernel, builder = self.kernel, self.kernel.builder
+        code = kernel.program.code
+        read = {code[p].attribute for p in self.steps if code[p].name == "load"}
+        for n, operand in enumerate(kernel.program.operands):
+            if n not in read or (operand.role, operand.stride) != (INPUT, CONTIGUOUS):
+                continue
+            for i in range(rows):
+                base = self._bases(builder.add(where[0], i64(i)))[n]
+                for v in range(vectors):
+                    place = builder.add(where[1], i64(v * kernel.lanes))
+                    kernel.prefetch(memory.element(builder, base, place, operand.dtype))
+
+    def is_short(self, count: int) -> bool:
+        """Whether the code is worth repeating for `count` vectors."""
+        cheap = all(self.kernel.program.code[p].name in CHEAP for p in self.steps)
+        return cheap and count * (len(self.steps) + 1) <= MOST_REPEATED
+
+    def from_registers(
+        self, values: list[Value], vectors: int, where: tuple[Value, Value], columns: Value
+    ) -> None:
+        """Finishes whole rows held in registers, `vectors` to a row."""
+        lanes = self.kernel.lanes
+        masks = self.kernel.masks(columns, vectors, lanes)
+        for first in range(0, len(values), vectors):
+            bases = self._bases(self.kernel.builder.add(where[0], i64(first // vectors)))
+            self._row(iter(values[first : first + vectors]), bases, where[1], masks, lanes)
+
+    def from_memory(self, sums: Value, width: int, rows: Range, columns: Range) -> None:
+        """Finishes a block of sums, `width` a row."""
+        kernel, builder = self.kernel, self.kernel.builder
+        lanes = min(kernel.lanes, width)
+        masks = kernel.masks(columns[1], width // lanes, lanes)
+
+        def each(finish: Callable[[Value, Bases], None]) -> None:
+            def row(index: Value) -> None:
+                line = kernel.at(sums, builder.mul(index, i64(width)))
+                finish(line, self._bases(builder.add(rows[0], index)))
+
+            kernel.each(0, rows[1], 1, row)
+
+        def vectors(line: Value, bases: Bases) -> None:
+            values = (kernel.load(kernel.at(line, at), lanes) for at in range(0, width, lanes))
+            self._row(values, bases, columns[0], masks, lanes)
+
+        def singly(line: Value, bases: Bases) -> None:
+            def element(column: Value) -> None:
+                value = kernel.load(kernel.at(line, column), 1)
+                self._row(iter([value]), bases, builder.add(columns[0], column), [None], 1)
+
+            kernel.each(0, columns[1], 1, element)
+
+        if kernel.has_masks:
+            return each(vectors)
+        whole = builder.icmp_signed("==", columns[1], i64(width))
+        with builder.if_else(whole) as (then, otherwise):
+            with then:
+                each(vectors)
+            with otherwise:
+                each(singly)
+
+    def _bases(self, row: Value) -> Bases:
+        """Where the operands are in a row."""
+        return self.kernel.advance(self.bases, ROWS, row)
+
+    def _row(
+        self,
+        values: Iterator[Value],
+        bases: Bases,
+        column: Value,
+        masks: list[Value | None],
+        lanes: int,
+    ) -> None:
+        """What follows, for the sums of a row from a column on."""
+        kernel = self.kernel
+        for v, (value, mask) in enumerate(zip(values, masks, strict=True)):
+            place = kernel.builder.add(column, i64(v * lanes))
+            site = Site(kernel.access, bases, place, lanes, mask)
+            kernel.access.print(self.steps, site, {**kernel.fixed, self.sum: value})

@@ -3,7 +3,7 @@
 Such a panel is made where it is used, on the stack of the kernel, from wherever its elements lie:
 what the windows of a convolution hold several times is never written out. Three ways:
 
-``rows R S``  lines along the last axis lie S apart (1 or 2): a vector is made of up to R runs
+``rows-R-S``  lines along the last axis lie S apart (1 or 2): a vector is made of up to R runs
 ``turned``    k along its last axis does: squares are transposed in registers
 ``gathered``  anything
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.codegen.assembly import I32, I64, Constant, Value, widened
-from gemel.codegen.contract_emit import Emitter, Reader
+from gemel.codegen.contract_emit import Range, Reader, Tiled
 from gemel.codegen.contract_plan import DEPTH, WIDE
 from gemel.codegen.frame import i64
 from gemel.codegen.memory import numbered
@@ -35,49 +35,42 @@ class Windows:
     """Where the elements of b lie, and how a panel of it is made."""
 
     def __init__(
-        self, emitter: Emitter, reader: Reader, form: str, columns: int, direct: bool
+        self, kernel: Tiled, reader: Reader, form: str, columns: int, direct: bool
     ) -> None:
         """`direct`: no panels are wanted, but what `walk` gives."""
-        way, *numbers = form.split()
+        way, *numbers = form.split("-")
         ways = {"rows": self._rows, "turned": self._turned, "gathered": self._gathered}
-        self.emitter, self.reader = emitter, reader
+        self.kernel, self.reader = kernel, reader
         self.columns = columns
         self.runs, self.step = map(int, numbers or (0, 1))
-        self.together = max(1, WIDE * emitter.lanes // columns)
+        self.together = max(1, WIDE * kernel.lanes // columns)
         size = self.together * (DEPTH + PAST) * columns
-        self.panels: Any = None if direct else emitter.reserve(size)
+        self.panels: Any = None if direct else kernel.reserve(size)
         #: Extents of the axes of k and n, and b's strides along them.
         self.values = {}
-        for name, first in (("n", ROWS + 1), ("k", emitter.program.outer)):
+        for name, first in (("n", ROWS + 1), ("k", kernel.program.outer)):
             for i in range(3):
-                self.values[f"{name}{i}"] = emitter.extents[first + i]
-                self.values[f"{name}_stride{i}"] = emitter.stride(1, first + i)
-        self.inner = emitter.builder.mul(self.values["k1"], self.values["k2"])
+                self.values[f"{name}{i}"] = kernel.extents[first + i]
+                self.values[f"{name}_stride{i}"] = kernel.stride(1, first + i)
+        self.inner = kernel.builder.mul(self.values["k1"], self.values["k2"])
         self._fill = ways[way]
 
     def at(self, column: Value) -> Value:
         """Where the panel is that begins so many columns after the first of those together."""
         depth = i64(DEPTH + PAST)
-        return self.emitter.at(self.panels, self.emitter.builder.mul(column, depth))
+        return self.kernel.at(self.panels, self.kernel.builder.mul(column, depth))
 
-    def fill(
-        self,
-        b: Value,
-        column: Value,
-        panel: Value,
-        depth: tuple[Value, Value],
-        lines: Value,
-    ) -> None:
-        """The panel from `column` on, for k from depth[0] on, depth[1] of them; of `lines` in all.
+    def fill(self, b: Value, column: Value, panel: Value, depth: Range) -> None:
+        """The panel from `column` on, for k from depth[0] on, depth[1] of them.
 
         Both are whole multiples of what the last two axes of k have.
         """
         self.panel = panel
-        self._fill(b, column, depth, lines)
+        self._fill(b, column, depth)
 
-    def _begin(self, b: Value, depth: tuple[Value, Value]) -> tuple[Value, Value]:
+    def _begin(self, b: Value, depth: Range) -> Range:
         """Where k from depth[0] on lie, and how many of its first axis depth[1] are."""
-        builder = self.emitter.builder
+        builder = self.kernel.builder
         first = builder.udiv(depth[0], self.inner)
         start = self.reader.at(b, builder.mul(first, self.values["k_stride0"]))
         return start, builder.udiv(depth[1], self.inner)
@@ -87,7 +80,7 @@ class Windows:
     def _lines(self, count: Value, carried: Carried, body: Walk) -> Carried:
         """`body` is given how far from the start the last axis of k begins, its place in k, and
         what the one before gave."""
-        emitter, builder, values = self.emitter, self.emitter.builder, self.values
+        kernel, builder, values = self.kernel, self.kernel.builder, self.values
 
         def outer(i: Value, held: Carried) -> Carried:
             def inner(j: Value, held: Carried) -> Carried:
@@ -97,27 +90,27 @@ class Windows:
                 k = builder.mul(builder.add(builder.mul(i, values["k1"]), j), values["k2"])
                 return body(away, k, held)
 
-            return emitter.loop(0, values["k1"], 1, held, inner)
+            return kernel.loop(0, values["k1"], 1, held, inner)
 
-        return emitter.loop(0, count, 1, carried, outer)
+        return kernel.loop(0, count, 1, carried, outer)
 
     def _each(self, count: Value, carried: Carried, body: Walk) -> Carried:
         """`body` is given how far from the start each k is, its number, and what went before."""
-        emitter, builder, values = self.emitter, self.emitter.builder, self.values
+        kernel, builder, values = self.kernel, self.kernel.builder, self.values
 
         def line(away: Value, k: Value, held: Carried) -> Carried:
             def single(i: Value, held: Carried) -> Carried:
                 here = builder.add(away, builder.mul(i, values["k_stride2"]))
                 return body(here, builder.add(k, i), held)
 
-            return emitter.loop(0, values["k2"], 1, held, single)
+            return kernel.loop(0, values["k2"], 1, held, single)
 
         return self._lines(count, carried, line)
 
     def _line(self, k: Value) -> Value:
         """Where the panel's line of one k begins."""
         width = i64(self.columns)
-        return self.emitter.at(self.panel, self.emitter.builder.mul(k, width))
+        return self.kernel.at(self.panel, self.kernel.builder.mul(k, width))
 
     # -- lines side by side -------------------------------------------------------------------
 
@@ -125,16 +118,15 @@ class Windows:
         self,
         b: Value,
         column: Value,
-        depth: tuple[Value, Value],
-        lines: Value,
+        depth: Range,
         carried: Carried,
         body: Callable[[Value, list[Value], Carried], Carried],
     ) -> Carried:
         """As `fill`, but `body` is given each k and its vectors, and nothing is written."""
-        builder, lanes = self.emitter.builder, self.emitter.lanes
+        builder, lanes = self.kernel.builder, self.kernel.lanes
         start, count = self._begin(b, depth)
         vectors = [
-            self._found(start, builder.add(column, i64(first)), lines)
+            self._found(start, builder.add(column, i64(first)))
             for first in range(0, self.columns, lanes)
         ]
 
@@ -145,7 +137,7 @@ class Windows:
 
     def _put_together(self, runs: list[Run], away: Value) -> Value:
         """One vector of its runs."""
-        emitter, reader, lanes = self.emitter, self.reader, self.emitter.lanes
+        kernel, reader, lanes = self.kernel, self.reader, self.kernel.lanes
         parts: list[Any] = [None] * self.step
         for pointer, masks in runs:
             place = reader.at(pointer, away)
@@ -154,23 +146,22 @@ class Windows:
                 parts[part] = reader.kept(here, mask=mask, other=parts[part])
         if self.step == 1:
             return reader.converted(parts[0])
-        return reader.converted(emitter.shuffle(parts[0], parts[1], range(0, 2 * lanes, 2)))
+        return reader.converted(kernel.shuffle(parts[0], parts[1], range(0, 2 * lanes, 2)))
 
-    def _rows(self, b: Value, column: Value, depth: tuple[Value, Value], lines: Value) -> None:
-        emitter = self.emitter
+    def _rows(self, b: Value, column: Value, depth: Range) -> None:
+        kernel = self.kernel
 
         def each(k: Value, vectors: list[Value], _: Carried) -> Carried:
             line = self._line(k)
             for number, value in enumerate(vectors):
-                emitter.store(value, emitter.at(line, number * emitter.lanes))
+                kernel.store(value, kernel.at(line, number * kernel.lanes))
             return []
 
-        self.walk(b, column, depth, lines, [], each)
+        self.walk(b, column, depth, [], each)
 
-    def _found(self, start: Value, first: Value, lines: Value) -> list[Run]:
+    def _found(self, start: Value, first: Value) -> list[Run]:
         """The runs that make a vector of lines from `first` on."""
-        builder, values = self.emitter.builder, self.values
-        length = values["n2"]
+        builder, length, lines = self.kernel.builder, self.values["n2"], self.kernel.n
         row = builder.udiv(first, length)
         final = builder.udiv(builder.sub(lines, i64(1)), length)
         low = builder.sub(builder.mul(row, length), first)
@@ -187,7 +178,7 @@ class Windows:
 
     def _row(self, row: Value) -> Value:
         """How far from the first line a row of the last axis begins."""
-        builder, values = self.emitter.builder, self.values
+        builder, values = self.kernel.builder, self.values
         outer = builder.udiv(row, values["n1"])
         inner = builder.sub(row, builder.mul(outer, values["n1"]))
         return builder.add(
@@ -196,34 +187,34 @@ class Windows:
 
     def _masks(self, low: Value, high: Value) -> list[Value]:
         """Which elements of a run's vectors are lanes from low on, below high, or lie between."""
-        emitter, builder = self.emitter, self.emitter.builder
+        kernel, builder = self.kernel, self.kernel.builder
         if self.step == 1:
             return [self._between(low, high)]
         first = builder.mul(low, i64(2))
         last = builder.sub(builder.mul(high, i64(2)), i64(1))
-        lanes = i64(emitter.lanes)
+        lanes = i64(kernel.lanes)
         further = builder.sub(first, lanes), builder.sub(last, lanes)
         return [self._between(first, last), self._between(*further)]
 
     def _between(self, low: Value, high: Value) -> Value:
         """True in the lanes from low on, below high."""
-        emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes
+        kernel, builder, lanes = self.kernel, self.kernel.builder, self.kernel.lanes
         order = numbered(lanes, I32)
 
         def bound(value: Value) -> Value:
-            inside = builder.minimum(emitter.maximum(value, i64(0)), i64(lanes))
-            return emitter.splat(builder.trunc(inside, I32))
+            inside = builder.minimum(kernel.maximum(value, i64(0)), i64(lanes))
+            return kernel.splat(builder.trunc(inside, I32))
 
         above = builder.icmp_signed(">=", order, bound(low))
         return builder.and_(above, builder.icmp_signed("<", order, bound(high)))
 
     # -- lines anywhere -----------------------------------------------------------------------
 
-    def _offsets(self, first: Value, lines: Value, count: int) -> list[Value]:
+    def _offsets(self, first: Value, count: int) -> list[Value]:
         """How far from the first line so many lie; those past the end are where the last one is."""
-        builder, values = self.emitter.builder, self.values
+        builder, values = self.kernel.builder, self.values
         one, zero = i64(1), i64(0)
-        last = builder.sub(lines, one)
+        last = builder.sub(self.kernel.n, one)
         line = builder.minimum(first, last)
         row = builder.udiv(line, values["n2"])
         x = builder.udiv(row, values["n1"])
@@ -244,10 +235,10 @@ class Windows:
             x = builder.add(x, builder.zext(full, I64))
         return found
 
-    def _gathered(self, b: Value, column: Value, depth: tuple[Value, Value], lines: Value) -> None:
-        emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes
+    def _gathered(self, b: Value, column: Value, depth: Range) -> None:
+        kernel, builder, lanes = self.kernel, self.kernel.builder, self.kernel.lanes
         start, count = self._begin(b, depth)
-        offsets = self._offsets(column, lines, self.columns)
+        offsets = self._offsets(column, self.columns)
         vectors = []
         for first in range(0, self.columns, lanes):
             vector: Value = Constant(widened(I64, lanes), "undef")
@@ -259,39 +250,39 @@ class Windows:
         def each(away: Value, k: Value, _: Carried) -> Carried:
             here, line = self.reader.at(start, away), self._line(k)
             for number, vector in enumerate(vectors):
-                emitter.store(self.reader.gather(here, vector), emitter.at(line, number * lanes))
+                kernel.store(self.reader.gather(here, vector), kernel.at(line, number * lanes))
             return []
 
         self._each(count, [], each)
 
     # -- k side by side -----------------------------------------------------------------------
 
-    def _turned(self, b: Value, column: Value, depth: tuple[Value, Value], lines: Value) -> None:
+    def _turned(self, b: Value, column: Value, depth: Range) -> None:
         """As many lines at a time as a vector has lanes; what a square has too much is zero."""
-        emitter, builder, lanes = self.emitter, self.emitter.builder, self.emitter.lanes
+        kernel, builder, lanes = self.kernel, self.kernel.builder, self.kernel.lanes
         start, count = self._begin(b, depth)
         length = self.values["k2"]
 
         def group(first: Value, _: list[Value]) -> list[Value]:
-            offsets = self._offsets(builder.add(column, first), lines, lanes)
+            offsets = self._offsets(builder.add(column, first), lanes)
             pointers = [self.reader.at(start, offset) for offset in offsets]
 
             def line(away: Value, k: Value, _: Carried) -> Carried:
                 def square(i: Value, _: list[Value]) -> list[Value]:
-                    mask = emitter.mask(builder.sub(length, i))
+                    mask = kernel.mask(builder.sub(length, i))
                     here = builder.add(away, i)
                     rows = [
                         self.reader.load(self.reader.at(pointer, here), mask=mask)
                         for pointer in pointers
                     ]
-                    goal = emitter.at(self._line(builder.add(k, i)), first)
+                    goal = kernel.at(self._line(builder.add(k, i)), first)
                     for number, each in enumerate(transposed(builder, rows)):
-                        emitter.store(each, emitter.at(goal, number * self.columns))
+                        kernel.store(each, kernel.at(goal, number * self.columns))
                     return []
 
-                return emitter.loop(0, length, lanes, [], square)
+                return kernel.loop(0, length, lanes, [], square)
 
             self._lines(count, [], line)
             return []
 
-        emitter.loop(0, self.columns, lanes, [], group)
+        kernel.loop(0, self.columns, lanes, [], group)

@@ -29,6 +29,7 @@ from gemel.codegen.program import (
     INDEX,
     ROWS,
     TILES,
+    WRITES,
     Instruction,
     Program,
 )
@@ -148,7 +149,7 @@ class _Walk:
         used = [a for step in code for a in step.arguments]
         for position, step in enumerate(code):
             arguments = [values[i] for i in step.arguments]
-            if step.name in ("store", "scatter_add"):
+            if step.name in WRITES:
                 writes.append((step, arguments))
                 values.append(None)
             elif step.name == "cast":

@@ -16,6 +16,8 @@ from gemel.codegen.frame import i64
 from gemel.codegen.program import ACROSS
 from gemel.codegen.registers import shuffle_mask, splat
 
+#: How many rows and columns a part of a square has.
+Size = tuple[Value, Value]
 #: Columns of a panel: long enough for the loop over a row, short enough to stay in the first cache.
 COLUMNS = 64
 
@@ -28,15 +30,13 @@ class Panels:
         self.builder = nest.builder
         self.dimension = nest.program.outer - 2
         operands = nest.program.operands
-        self.numbers = [n for n in sorted(nest._used()) if operands[n].stride == ACROSS]
+        numbers = [n for n in sorted(nest._used()) if operands[n].stride == ACROSS]
         #: Rows of a panel, which are the sides of the squares, too.
         self.rows = 16
-        self.places: dict[int, Value] = {}
-        if self.numbers:
-            widest = max(operands[n].dtype.itemsize for n in self.numbers)
+        if numbers:
+            widest = max(operands[n].dtype.itemsize for n in numbers)
             self.rows = max(2, min(16, nest.target.width // widest))
-        for n in self.numbers:
-            self.places[n] = memory.room(self.builder, operands[n].dtype, self.rows * COLUMNS)
+        self.panels = [_Panel(nest, n, self.rows) for n in numbers]
 
     def run(self, begin: Value, end: Value, bases: Bases) -> None:
         """All loops, the outermost from `begin` to `end`."""
@@ -66,101 +66,104 @@ class Panels:
     def _part(self, first: Value, last: Value, left: Value, right: Value, bases: Bases) -> None:
         """Fills the panels with some columns of some rows, then runs over these."""
         nest, builder = self.nest, self.builder
-        for n in self.numbers:
-            self._fill(n, first, last, left, right, bases)
+        for panel in self.panels:
+            source = panel.at(bases[panel.number], first)
+            panel.fill(source, builder.sub(last, first), left, right)
 
         def row(index: Value) -> None:
             inside = nest.advance(bases, self.dimension, index)
             before = builder.mul(builder.sub(index, first), i64(COLUMNS))
-            for n in self.numbers:
-                dtype = nest.program.operands[n].dtype
-                offset = builder.sub(before, left)
-                inside[n] = memory.element(builder, self.places[n], offset, dtype)
+            for panel in self.panels:
+                inside[panel.number] = panel.at(panel.place, builder.sub(before, left))
             nest._row(left, right, inside)
 
         nest.each(first, last, 1, row)
 
-    def _fill(
-        self, n: int, first: Value, last: Value, left: Value, right: Value, bases: Bases
-    ) -> None:
-        nest, builder = self.nest, self.builder
-        dtype = nest.program.operands[n].dtype
-        source = memory.element(builder, bases[n], first, dtype)
-        count = builder.sub(last, first)
+
+class _Panel:
+    """The panel of one operand, of `rows` rows."""
+
+    def __init__(self, nest: Any, number: int, rows: int) -> None:
+        self.nest, self.builder = nest, nest.builder
+        self.number, self.rows = number, rows
+        self.dtype = nest.program.operands[number].dtype
+        self.place = memory.room(self.builder, self.dtype, rows * COLUMNS)
+
+    def at(self, pointer: Value, index: Value) -> Value:
+        """The address of an element."""
+        return memory.element(self.builder, pointer, index, self.dtype)
+
+    @property
+    def stride(self) -> Value:
+        """From column to column of the operand."""
+        strides: dict[tuple[int, int], Value] = self.nest.access.strides
+        return strides[self.number, self.nest.program.outer - 1]
+
+    def fill(self, source: Value, count: Value, left: Value, right: Value) -> None:
+        """The columns from `left` to `right` of `count` rows, the first of which is `source`."""
+        builder = self.builder
 
         def square(column: Value) -> None:
-            wide = builder.sub(right, column)
-            enough = builder.icmp_signed(">=", builder.minimum(count, wide), i64(self.rows))
-            goal = memory.element(builder, self.places[n], builder.sub(column, left), dtype)
-            if nest.masks:
-                self._turn(n, self._either(n, source, column, count, wide, enough), goal)
+            part = count, builder.sub(right, column)
+            enough = builder.icmp_signed(">=", builder.minimum(*part), i64(self.rows))
+            goal = self.at(self.place, builder.sub(column, left))
+            if self.nest.masks:
+                # What turns lines is written once for both, since that is most of the kernel.
+                self._turn(self._either(source, column, part, enough), goal)
                 return
-            with builder.if_else(enough) as (whole, part):
+            with builder.if_else(enough) as (whole, rest):
                 with whole:
-                    self._turn(n, self._lines(n, source, column, None, None), goal)
-                with part:
-                    self._singly(n, source, column, goal, count, wide)
+                    self._turn(self._lines(source, column), goal)
+                with rest:
+                    self._singly(source, column, part, goal)
 
-        nest.each(left, right, self.rows, square)
+        self.nest.each(left, right, self.rows, square)
 
-    def _either(
-        self, n: int, source: Value, column: Value, count: Value, wide: Value, enough: Value
-    ) -> list[Value]:
-        """The lines of a square, or of a part of one: what turns them is written once for both,
-        since that is most of the kernel's instructions."""
+    def _either(self, source: Value, column: Value, part: Size, enough: Value) -> list[Value]:
+        """The lines of a square, or of a part of one."""
         builder = self.builder
-        with builder.if_else(enough) as (whole, part):
+        with builder.if_else(enough) as (whole, rest):
             with whole:
-                lines = self._lines(n, source, column, None, None)
+                lines = self._lines(source, column)
                 first = builder.block
-            with part:
-                few = self._lines(n, source, column, count, wide)
+            with rest:
+                few = self._lines(source, column, part)
                 second = builder.block
         pairs = zip(lines, few, strict=True)
         return [builder.phi(a.type, (a, first), (b, second)) for a, b in pairs]
 
-    def _lines(
-        self, n: int, source: Value, column: Value, count: Value | None, wide: Value | None
-    ) -> list[Value]:
-        """The lines of a square; of `count` elements, `wide` of them, where these are given."""
-        builder, nest, lanes = self.builder, self.nest, self.rows
-        dtype = nest.program.operands[n].dtype
-        stride = nest.access.strides[n, self.dimension + 1]
-        mask = None if count is None else memory.first(builder, count, lanes)
-        pointer = memory.element(builder, source, builder.mul(column, stride), dtype)
+    def _lines(self, source: Value, column: Value, part: Size | None = None) -> list[Value]:
+        """The lines of a square, or of a part of one."""
+        builder, lanes = self.builder, self.rows
+        mask = memory.first(builder, part[0], lanes) if part else None
+        pointer = self.at(source, builder.mul(column, self.stride))
         lines = []
         for i in range(lanes):
             there = mask
-            if wide is not None:
-                inside = builder.icmp_signed(">", wide, i64(i))
+            if part:
+                inside = builder.icmp_signed(">", part[1], i64(i))
                 there = builder.and_(mask, splat(builder, inside, lanes))
-            lines.append(memory.load(builder, pointer, dtype, lanes, there))
-            pointer = memory.element(builder, pointer, stride, dtype)
+            lines.append(memory.load(builder, pointer, self.dtype, lanes, there))
+            pointer = self.at(pointer, self.stride)
         return lines
 
-    def _turn(self, n: int, lines: list[Value], goal: Value) -> None:
+    def _turn(self, lines: list[Value], goal: Value) -> None:
         """Writes a square of these lines."""
-        builder, dtype = self.builder, self.nest.program.operands[n].dtype
-        for i, line in enumerate(transposed(builder, lines)):
-            pointer = memory.element(builder, goal, i64(i * COLUMNS), dtype)
-            memory.store(builder, line, pointer, dtype, self.rows)
+        for i, line in enumerate(transposed(self.builder, lines)):
+            pointer = self.at(goal, i64(i * COLUMNS))
+            memory.store(self.builder, line, pointer, self.dtype, self.rows)
 
-    def _singly(
-        self, n: int, source: Value, column: Value, goal: Value, count: Value, wide: Value
-    ) -> None:
+    def _singly(self, source: Value, column: Value, part: Size, goal: Value) -> None:
         """A part of a square, one element after the other, where there are no masks."""
-        builder, nest = self.builder, self.nest
-        dtype = nest.program.operands[n].dtype
-        stride = nest.access.strides[n, self.dimension + 1]
+        builder, nest, (count, wide) = self.builder, self.nest, part
 
         def line(i: Value) -> None:
-            offset = builder.mul(builder.add(column, i), stride)
-            start = memory.element(builder, source, offset, dtype)
+            start = self.at(source, builder.mul(builder.add(column, i), self.stride))
 
             def one(r: Value) -> None:
-                value = memory.load(builder, memory.element(builder, start, r, dtype), dtype, 1)
+                value = memory.load(builder, self.at(start, r), self.dtype, 1)
                 place = builder.add(builder.mul(r, i64(COLUMNS)), i)
-                memory.store(builder, value, memory.element(builder, goal, place, dtype), dtype, 1)
+                memory.store(builder, value, self.at(goal, place), self.dtype, 1)
 
             nest.each(0, count, 1, one)
 

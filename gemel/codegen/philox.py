@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gemel import dtype as dtypes
-from gemel.ir.philox import FIRST, GOLDEN, MULTIPLIER, ROUNDS, SECOND, WEYL, random_bits
+from gemel.ir.philox import FIRST, GOLDEN, MULTIPLIER, ROUNDS, SECOND, WEYL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +29,3 @@ def record(xp: Lane, index: Value, seed: Value, number: Value) -> tuple[Value, V
         low, high = xp.multiply_high(multiplier, low) ^ key ^ high, low * multiplier
         key = key + WEYL
     return low, high
-
-
-__all__ = ["random_bits", "record"]

@@ -22,6 +22,7 @@ from gemel.codegen.program import (
     OUTPUT,
     ROWS,
     TILES,
+    WRITES,
     Operand,
     Program,
 )
@@ -246,9 +247,7 @@ class _Kernel:
     def steps(self, positions: Iterable[int]) -> None:
         """Instructions in order, what writes last: an output may be the same memory as an input."""
         code = self.program.code
-        for position in sorted(
-            positions, key=lambda p: (code[p].name in ("store", "scatter_add"), p)
-        ):
+        for position in sorted(positions, key=lambda p: (code[p].name in WRITES, p)):
             if code[position].name not in ("reduce", "scan"):
                 self.step(position)
             elif code[position].name == "scan":
@@ -263,7 +262,7 @@ class _Kernel:
             for p in found.live
             if not found.inner[p]
             and code[p].name != "reduce"
-            and (writes if code[p].name in ("store", "scatter_add") else found.stage[p] == stage)
+            and (writes if code[p].name in WRITES else found.stage[p] == stage)
         )
 
     def _pass(self, stage: int) -> None:

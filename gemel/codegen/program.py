@@ -45,6 +45,8 @@ INPUT, OUTPUT, INDEX = "input", "output", "index"
 OUTER, INNER = "outer", "inner"
 #: Rows and columns of one tile, how many tiles there are of each, and how much of k is one block.
 TILES = ("m_block", "n_block", "m_tiles", "n_tiles", "k_block")
+#: Instructions that write.
+WRITES = frozenset(("store", "scatter_add"))
 #: Where the rows are among the dimensions of what is done in tiles; columns follow.
 ROWS = 2
 #: Stride classes along the vector dimension; what lies across has stride 1 along the one before,
