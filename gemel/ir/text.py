@@ -147,22 +147,27 @@ def signature(graph: Graph) -> str | None:
 
 
 def _told(graph: Graph) -> list[Any]:
-    """A graph with free extents as lists whose `repr` tells it from all others, in one go.
+    """A graph with free extents as a list whose `repr` tells it from all others, in one go.
 
-    Values are known by their numbers. Where a failure comes from is a part of it, too.
+    Values are known by their numbers. Where a failure comes from is a part of it, too. The list is
+    flat, for lists in lists take long to become text: how many items follow is told before them.
     """
     numbers: dict[Entry, int] = {}
-    found: list[Any] = [graph.name]
+    found: list[Any] = [graph.name, len(graph.inputs)]
     for entry in graph.inputs:
         numbers[entry] = len(numbers)
         spec = entry.spec
-        found.append((spec.dtype.name, spec.shape, spec.weak))
+        found += (spec.dtype.name, spec.weak, len(spec.shape), *spec.shape)
     for node in graph.walk():
-        if node.op is not None:
-            _check_own(node.op)
-            params = [(name, _plain(value)) for name, value in node.params.items()]
-            inputs = [numbers[entry] for entry in node.inputs]
-            found.append((node.op.name, inputs, params, node.origin if node.fails else ""))
+        op = node.op
+        if op is not None:
+            _check_own(op)
+            origin = node.origin if node.fails else ""
+            found += (op.name, origin, len(node.inputs), len(node.params))
+            for entry in node.inputs:
+                found.append(numbers[entry])
+            for name, value in node.params.items():
+                found += (name, _plain(value))
         elif node.entries[0] in numbers:
             continue
         elif node.is_number:
@@ -171,8 +176,8 @@ def _told(graph: Graph) -> list[Any]:
             raise GemelError(f"{node!r} is an array; only numbers can be written down")
         for entry in node.entries:
             numbers[entry] = len(numbers)
-    found.append([numbers[entry] for entry in graph.outputs])
-    found.append([(index, numbers[entry]) for index, entry in graph.updates])
+    found += ("outputs", [numbers[entry] for entry in graph.outputs])
+    found += ("updates", [(index, numbers[entry]) for index, entry in graph.updates])
     return found
 
 
