@@ -279,13 +279,12 @@ class Op(_core.OpBase):
         """Raises `DTypeError` for complex inputs of an operation on real numbers."""
         if self.complex or self.moves:
             return
-        for spec in specs:
-            if spec.dtype.kind == "c":
-                given = " and ".join(map(str, specs))
-                raise DTypeError(
-                    f"{self.name}: {given}: there is no {self.name} of complex numbers; take "
-                    "real(x), imag(x) or absolute(x)"
-                )
+        if "c" in [spec.dtype.kind for spec in specs]:
+            given = " and ".join(map(str, specs))
+            raise DTypeError(
+                f"{self.name}: {given}: there is no {self.name} of complex numbers; take real(x), "
+                "imag(x) or absolute(x)"
+            )
 
     def kernel_for(self, inputs: Sequence[Spec], results: Sequence[Spec]) -> bool:
         """Whether a call with these inputs and results becomes machine code."""
