@@ -374,6 +374,9 @@ def _evaluated(form: Form, values: Mapping[str, int]) -> int:
 
 
 def _summed(form: Form, values: Mapping[str, int]) -> int:
+    if len(form) == 1 and form[0][1] == 1 and len(form[0][0]) == 1:
+        ((atom,), _) = form[0]
+        return _of_atom(atom, values) if atom.operator else values[atom]
     total = 0
     for product, count in form:
         term = count

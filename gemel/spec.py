@@ -131,16 +131,15 @@ def same_shape(a: Shape, b: Shape) -> bool:
 
 def broadcast(name: str, *specs: Spec) -> Shape:
     """The shape these broadcast to. Raises `ShapeError` naming the operation and both specs."""
-    result: list[int] = []
-    for spec in specs:
-        shape = list(spec.shape)
-        if len(shape) > len(result):
-            result = [1] * (len(shape) - len(result)) + result
-        lead = len(result) - len(shape)
-        for axis, extent in enumerate(shape, start=lead):
-            if same_extent(result[axis], 1):
+    result = list(specs[0].shape) if specs else []
+    for spec in specs[1:]:
+        lead = len(result) - len(spec.shape)
+        if lead < 0:
+            result, lead = [1] * -lead + result, 0
+        for axis, extent in enumerate(spec.shape, start=lead):
+            if result[axis] == 1:
                 result[axis] = extent
-            elif not same_extent(extent, 1) and not result[axis] == extent:
+            elif not extent == 1 and not result[axis] == extent:
                 raise ShapeError(
                     f"{name}: {' and '.join(map(str, specs))} do not broadcast: axis "
                     f"{axis - len(result)} has {result[axis]} and {extent}; they must be equal, or "
@@ -149,20 +148,15 @@ def broadcast(name: str, *specs: Spec) -> Shape:
     return tuple(result)
 
 
-def same_extent(extent: int, value: int) -> bool:
-    """extent == value, where a plain integer against a plain integer asks no guard."""
-    return extent == value
-
-
 def promote_specs(*specs: Spec) -> DType:
     """The dtype of an operation over these: arrays decide, Python scalars give way."""
     arrays = [spec.dtype for spec in specs if not spec.weak]
-    scalars = [spec.dtype for spec in specs if spec.weak]
-    result = arrays[0] if arrays else scalars[0]
+    result = arrays[0] if arrays else specs[0].dtype
     for dtype in arrays[1:]:
         result = promote(result, dtype)
-    for dtype in scalars:
-        result = promote_weak(result, dtype) if arrays else promote(result, dtype)
+    for spec in specs if len(arrays) < len(specs) else ():
+        if spec.weak:
+            result = promote_weak(result, spec.dtype) if arrays else promote(result, spec.dtype)
     return result
 
 

@@ -25,7 +25,7 @@ from gemel.ir.graph import (
 )
 from gemel.ir.interpret import interpret
 from gemel.ir.op import find
-from gemel.ir.text import parse_graph, print_graph
+from gemel.ir.text import parse_graph, print_graph, signature
 from gemel.ir.trace import Trace
 from gemel.ir.verify import InvalidGraph, verify
 from gemel.passes import PIPELINE, drop, fold, merge, optimize
@@ -191,6 +191,27 @@ def test_text_of_numbers(value: Any) -> None:
     found = round_trip(Graph((), (constant(value),)))
     assert found.outputs[0].node.value == value
     assert type(found.outputs[0].node.value) is type(value)
+
+
+def test_keys_tell_graphs_apart() -> None:
+    x, y, half = symbol(4, 6), symbol(4, 6), symbol(4, 6, dtype="float16")
+    free = placeholder(Spec((Dim(4, "n", []), 6), "float32"))
+    with Trace():
+        graphs = [
+            *(Graph((x, y), (found,)) for found in (x - y, y - x, x + y, x, y)),
+            *(Graph((x,), (constant(number),)) for number in (1, 1.0, True, 0.0, -0.0)),
+            *(Graph((x,), (x.sum(axis=axis),)) for axis in (0, 1, None)),
+            *(Graph((given,), (given * 2,)) for given in (x, half, free)),
+            Graph((x,), (x * 2,), name="other"),
+            Graph((x, y), (x,), ((0, y),)),
+            Graph((x, y), (x,), ((1, y),)),
+            Graph((x, y), (x, y)),
+        ]
+    keys = [signature(graph) for graph in graphs]
+    assert None not in keys
+    assert len(set(keys)) == len(graphs)
+    assert keys == [signature(graph) for graph in graphs]
+    assert signature(Graph((), (captured(np.ones(2)),))) is None
 
 
 def test_text_of_what_cannot_be_written_or_read() -> None:

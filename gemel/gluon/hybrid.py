@@ -8,7 +8,7 @@ from gemel import compiled
 from gemel.errors import PythonGivenError, SymbolGivenError, TraceError
 from gemel.gluon import facade
 from gemel.gluon.block import Block, BlockError
-from gemel.ir.graph import walk
+from gemel.ir.graph import Entry, walk
 from gemel.ir.trace import current_trace
 from gemel.ndarray import ndarray
 from gemel.nested import flatten
@@ -94,8 +94,10 @@ class HybridBlock(Block):
 
     def _imperatively(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Run its Python: with arrays, or with a trace's symbols; or compose MXNet's symbols."""
-        if arguments and type(arguments[0]) is not ndarray:
-            if any(hasattr(type(each), "list_arguments") for each in arguments):
+        first = type(arguments[0]) if arguments else ndarray
+        if first is not ndarray:
+            symbols = first is not Entry and [hasattr(type(x), "list_arguments") for x in arguments]
+            if symbols and any(symbols):
                 return symbol_block().composed(self, arguments)
         elif not (self._forward_hooks or self._forward_pre_hooks) and current_trace() is None:
             return Block._run(self, *arguments, **keywords)  # without frames that add nothing

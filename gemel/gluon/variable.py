@@ -228,7 +228,9 @@ class Parameter:
         Raises what `arrays` does, and `DeviceError` when it does not live on `device`.
         """
         arrays = self._arrays or self.arrays()
-        return arrays[0] if device is None else arrays[self._place(device)]
+        if device is None or arrays[0].device is device:
+            return arrays[0]
+        return arrays[self._place(device)]
 
     def _place(self, device: Device) -> int:
         for position, array in enumerate(self.arrays()):

@@ -66,7 +66,10 @@ class Node:
         self.specs = specs
         self.value = value
         self.name = name
-        self.entries = tuple([Entry(self, index) for index in range(len(specs))])
+        if len(specs) == 1:
+            self.entries: tuple[Entry, ...] = (Entry(self, 0),)
+        else:
+            self.entries = tuple([Entry(self, index) for index in range(len(specs))])
 
     @property
     def is_input(self) -> bool:
@@ -337,7 +340,8 @@ def walk(results: Iterable[Entry], given: Iterable[Entry] = ()) -> list[Node]:
             seen.add(node)
             if node.inputs:
                 stack += (node, None)
-                stack += [entry.node for entry in reversed(node.inputs)]
+                for entry in reversed(node.inputs):
+                    stack.append(entry.node)
             else:
                 order.append(node)
     return order

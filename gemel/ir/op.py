@@ -279,7 +279,7 @@ class Op(_core.OpBase):
         """Raises `DTypeError` for complex inputs of an operation on real numbers."""
         if self.complex or self.moves:
             return
-        if any(spec.dtype.kind == "c" for spec in specs):
+        if "c" in [spec.dtype.kind for spec in specs]:
             given = " and ".join(map(str, specs))
             raise DTypeError(
                 f"{self.name}: {given}: there is no {self.name} of complex numbers; take real(x), "
@@ -306,9 +306,9 @@ class Op(_core.OpBase):
             if name not in self.parameters:
                 raise TypeError(self._unknown_keyword(name))
         full = {**self.defaults, **parameters}
-        missing = [name for name in self.parameters if name not in full]
-        if missing:
-            raise TypeError(f"{self.name}: missing keyword {missing[0]!r}")
+        if len(full) < len(self.parameters):
+            missing = next(name for name in self.parameters if name not in full)
+            raise TypeError(f"{self.name}: missing keyword {missing!r}")
         return {name: static(value) for name, value in full.items()}
 
     def _unknown_keyword(self, name: str) -> str:
@@ -342,13 +342,13 @@ class Op(_core.OpBase):
         """A node of this operation on entries and numbers: the recorded form of a call."""
         if self.dynamic:
             return of_known(self, inputs, parameters)
+        trace = current_trace()
         entries = tuple([above.as_entry(value, inputs) for value in inputs])
         if int in map(type, inputs):
             self.check_numbers(inputs, tuple(entry.spec for entry in entries), parameters)
         node = self.node(entries, parameters)
         found = node.entries
-        trace = current_trace()
-        if trace:
+        if trace is not None:
             node.origin, node.part = trace.origin(), trace.part
             if trace.scopes:
                 node.name = trace.named(self.name)
@@ -359,7 +359,7 @@ class Op(_core.OpBase):
     def node(self, entries: tuple[Entry, ...], parameters: dict[str, Any]) -> Node:
         """A node of this operation. Raises `TypeError`, `ShapeError` or `DTypeError`."""
         self.check_count(len(entries))
-        specs = self.infer(*(entry.spec for entry in entries), **parameters)
+        specs = self.infer(*[entry.spec for entry in entries], **parameters)
         if self.random and parameters.get("call") is None:
             trace = current_trace()
             parameters = {**parameters, "call": trace.next_call() if trace else 0}
@@ -470,7 +470,7 @@ class Op(_core.OpBase):
 
 def static(value: Any) -> Any:
     """A parameter in its canonical, hashable form: tuples, and Python's numbers for NumPy's."""
-    if type(value) is int:
+    if value is None or type(value) is int:
         return value
     if isinstance(value, (list, tuple)):
         return tuple([static(item) for item in value])

@@ -69,9 +69,9 @@ class Elementwise(Op):
         if "spec" in self.rules:
             return super().infer(*specs, **parameters)
         _, dtypes = self.types(specs, parameters)
-        weak = bool(specs) and all(spec.weak for spec in specs)
+        weak = bool(specs) and False not in [spec.weak for spec in specs]
         shape = broadcast(self.name, *specs)
-        return tuple(Spec(shape, dtype, weak) for dtype in dtypes)
+        return tuple([Spec(shape, dtype, weak) for dtype in dtypes])
 
     def types(
         self, specs: tuple[Spec, ...], parameters: dict[str, Any]

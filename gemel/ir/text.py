@@ -90,24 +90,20 @@ def _short(value: Any) -> str:
 # --- for the round trip ---------------------------------------------------------------------
 
 
-def print_graph(graph: Graph, free: bool = False) -> str:
-    """A graph as lines that `parse_graph` reads back.
-
-    `free`: also with free extents, and where its failures come from; that is not read back.
-    """
+def print_graph(graph: Graph) -> str:
+    """A graph as lines that `parse_graph` reads back."""
     names: dict[Entry, str] = {}
     lines = [f"graph {graph.name}"]
     for number, entry in enumerate(graph.inputs):
         names[entry] = f"%{number}"
-        label = f" {entry.node.name!r}" if entry.node.name and not free else ""
-        extents = f" {entry.shape}" if free else ""
-        lines.append(f"  input %{number}: {entry.spec}{extents}{label}")
+        label = f" {entry.node.name!r}" if entry.node.name else ""
+        lines.append(f"  input %{number}: {entry.spec}{label}")
     for node in graph.walk():
         if node.op is None and node.entries[0] in names:
             continue
         fresh = [f"%{len(names) + i}" for i in range(len(node.entries))]
         names.update(zip(node.entries, fresh, strict=True))
-        lines.append(f"  {', '.join(fresh)} = {_node_text(node, names, free)}")
+        lines.append(f"  {', '.join(fresh)} = {_node_text(node, names)}")
     for entry in graph.outputs:
         lines.append(f"  output {names[entry]}")
     for index, entry in graph.updates:
@@ -115,29 +111,24 @@ def print_graph(graph: Graph, free: bool = False) -> str:
     return "\n".join([*lines, "end"]) + "\n"
 
 
-def _node_text(node: Node, names: dict[Entry, str], free: bool) -> str:
+def _node_text(node: Node, names: dict[Entry, str]) -> str:
     if node.op is None:
         if not node.is_number:
             raise GemelError(f"print_graph: {node!r} is an array; only numbers can be written down")
-        return f"constant {_value_text(node.value, free)}"
+        return f"constant {_value_text(node.value)}"
     inputs = [names[entry] for entry in node.inputs]
-    parameters = [f"{name}={_value_text(value, free)}" for name, value in node.params.items()]
-    origin = f" from {node.origin}" if free and node.fails else ""
-    if free:
-        _check_own(node.op)
-    return f"{node.op.name}({', '.join([*inputs, *parameters])}){origin}"
+    parameters = [f"{name}={_value_text(value)}" for name, value in node.params.items()]
+    return f"{node.op.name}({', '.join([*inputs, *parameters])})"
 
 
-def _value_text(value: Any, free: bool = False) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, Graph):
-        return "{\n" + print_graph(value, free) + "}"
-    if isinstance(value, Dim) and not free:
+        return "{\n" + print_graph(value) + "}"
+    if isinstance(value, Dim):
         raise GemelError(f"print_graph: the extent {value!r} is free; give it a value first")
     if isinstance(value, tuple):
-        inside = ", ".join(_value_text(item, free) for item in value)
+        inside = ", ".join(_value_text(item) for item in value)
         return f"({inside},)" if len(value) == 1 else f"({inside})"
-    if free:
-        return _plain(value)
     return repr(value.name if hasattr(value, "itemsize") else value)
 
 
@@ -150,9 +141,44 @@ def signature(graph: Graph) -> str | None:
     None for a graph that has no such text: with arrays, or with operations declared elsewhere.
     """
     try:
-        return print_graph(graph, free=True)
+        return repr(_told(graph))
     except GemelError:
         return None
+
+
+def _told(graph: Graph) -> list[Any]:
+    """A graph with free extents as a list whose `repr` tells it from all others, in one go.
+
+    Values are known by their numbers. Where a failure comes from is a part of it, too. The list is
+    flat, for lists in lists take long to become text: how many items follow is told before them.
+    """
+    numbers: dict[Entry, int] = {}
+    found: list[Any] = [graph.name, len(graph.inputs)]
+    for entry in graph.inputs:
+        numbers[entry] = len(numbers)
+        spec = entry.spec
+        found += (spec.dtype.name, spec.weak, len(spec.shape), *spec.shape)
+    for node in graph.walk():
+        op = node.op
+        if op is not None:
+            _check_own(op)
+            origin = node.origin if node.fails else ""
+            found += (op.name, origin, len(node.inputs), len(node.params))
+            for entry in node.inputs:
+                found.append(numbers[entry])
+            for name, value in node.params.items():
+                found += (name, _plain(value))
+        elif node.entries[0] in numbers:
+            continue
+        elif node.is_number:
+            found.append(node.value)
+        else:
+            raise GemelError(f"{node!r} is an array; only numbers can be written down")
+        for entry in node.entries:
+            numbers[entry] = len(numbers)
+    found += ("outputs", [numbers[entry] for entry in graph.outputs])
+    found += ("updates", [(index, numbers[entry]) for index, entry in graph.updates])
+    return found
 
 
 def call_text(op: Op, call: tuple[Any, ...], parameters: dict[str, Any]) -> str | None:
@@ -171,12 +197,14 @@ def _check_own(op: Op) -> None:
         )
 
 
-def _plain(value: Any) -> str:
-    """A parameter as text that tells it from all others."""
-    if isinstance(value, tuple):
-        return f"({''.join(f'{_plain(item)},' for item in value)})"
+def _plain(value: Any) -> Any:
+    """A parameter as what has a `repr` that tells it from all others."""
     if value is None or isinstance(value, (*NUMBER, str, DType)):
-        return repr(value)
+        return value
+    if isinstance(value, tuple):
+        return tuple([_plain(item) for item in value])
+    if isinstance(value, Graph):
+        return _told(value)
     raise GemelError(f"{value!r} has no text")
 
 

@@ -195,12 +195,12 @@ class Trace:
         return own and pairs[0] == pairs[1] and self.random_calls == calls
 
     def __enter__(self) -> Trace:
-        _stack().append(self)
+        _local.stack.append(self)
         _told()
         return self
 
     def __exit__(self, *error: object) -> None:
-        _stack().pop()
+        _local.stack.pop()
         _told()
 
     # --- arrays from outside ----------------------------------------------------------------
@@ -253,32 +253,32 @@ class suspended:  # noqa: N801 -- used as a function
     """A block of code that is no part of the traces in progress on this thread."""
 
     def __enter__(self) -> None:
-        self._kept = _stack()[:]
-        _stack().clear()
+        self._kept = _local.stack[:]
+        _local.stack.clear()
         _told()
 
     def __exit__(self, *error: object) -> None:
-        _stack().extend(self._kept)
+        _local.stack.extend(self._kept)
         _told()
 
 
-_local = threading.local()
+class _Local(threading.local):
+    """The traces in progress on this thread, outermost first."""
+
+    def __init__(self) -> None:
+        self.stack: list[Trace] = []
 
 
-def _stack() -> list[Trace]:
-    if not hasattr(_local, "stack"):
-        _local.stack = []
-    stack: list[Trace] = _local.stack
-    return stack
+_local = _Local()
 
 
 def _told() -> None:
     """Tell the core of the traces in progress on this thread."""
-    stack = _stack()
+    stack = _local.stack
     _core.set_tracing(len(stack), bool(stack) and stack[-1].closed is not None)
 
 
 def current_trace() -> Trace | None:
     """The innermost trace in progress on this thread, or None."""
-    stack = getattr(_local, "stack", None)
+    stack = _local.stack
     return stack[-1] if stack else None

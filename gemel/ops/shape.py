@@ -11,6 +11,7 @@ from gemel.errors import ShapeError, unknown_name
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.above import above
 from gemel.ir.declare import op
+from gemel.ir.graph import Entry
 from gemel.ir.keywords import converted, into
 from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op import numpy
@@ -39,7 +40,7 @@ def listed(shape: Any) -> tuple[int, ...]:
 
 def operand(value: Any, beside: Any = ()) -> Any:
     """What functions take for an array, as one (or as a symbol): a number is one of no axes."""
-    if isinstance(value, _core.Array):
+    if isinstance(value, (_core.Array, Entry)):
         return value
     found = above.as_array(value, beside)
     if isinstance(found, NUMBER):
@@ -204,7 +205,7 @@ def transpose(x: Any, *, axes: Any = None) -> Any:
 
 @transpose.spec
 def _(x: Spec, *, axes: Any) -> Spec:
-    return Spec((x.shape[axis] for axis in axis_order(x.ndim, axes)), x.dtype)
+    return Spec([x.shape[axis] for axis in axis_order(x.ndim, axes)], x.dtype)
 
 
 @transpose.view

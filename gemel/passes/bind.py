@@ -11,7 +11,11 @@ from gemel.spec import Spec
 
 
 def _bound(specs: tuple[Spec, ...], values: Mapping[str, int]) -> tuple[Spec, ...]:
-    return tuple([_bound_spec(spec, values) for spec in specs])
+    for spec in specs:
+        for extent in spec.shape:
+            if type(extent) is not int:
+                return tuple([_bound_spec(spec, values) for spec in specs])
+    return specs
 
 
 def _bound_spec(spec: Spec, values: Mapping[str, int]) -> Spec:
@@ -60,11 +64,11 @@ def concrete_graph(graph: Graph, values: Mapping[str, int]) -> Graph:
         own = params, specs, value, node.name, node.origin, node.part
         new = Node(node.op, inputs, *own)
         replaced.update(zip(node.entries, new.entries, strict=True))
-    return _with(graph, replaced)
+    return Graph(*_parts(graph, replaced), graph.name)
 
 
 def settled(graph: Graph, nodes: Iterable[Node], values: Mapping[str, int]) -> Graph:
-    """The same in place, for a graph that has just been traced: nobody else has its nodes.
+    """The same in place, for a graph that has just been traced: nobody else has it or its nodes.
 
     Numbers that could be asked for their values while it was traced are entries like others now.
     """
@@ -72,22 +76,25 @@ def settled(graph: Graph, nodes: Iterable[Node], values: Mapping[str, int]) -> G
     plain: dict[Entry, Entry] = {}
     for node in nodes:
         node.specs = _bound(node.specs, values)
-        node.params = _parameters(node.params, values)
-        if node.is_number:
+        if node.params:
+            node.params = _parameters(node.params, values)
+        if isinstance(node.value, Dim):
             node.value = concrete(node.value, values)
         if plain:
-            node.inputs = tuple(plain.get(entry, entry) for entry in node.inputs)
-        if any(type(entry) is not Entry for entry in node.entries):
-            own = tuple(Entry(node, index) for index in range(len(node.specs)))
-            plain.update(zip(node.entries, own, strict=True))
+            node.inputs = tuple([plain.get(entry, entry) for entry in node.inputs])
+        if node.op is None and type(node.entries[0]) is not Entry:
+            own = (Entry(node, 0),)
+            plain[node.entries[0]] = own[0]
             node.entries = own
-    return _with(graph, plain)
+    if plain:
+        graph.inputs, graph.outputs, graph.updates = _parts(graph, plain)
+    return graph
 
 
-def _with(graph: Graph, replaced: Mapping[Entry, Entry]) -> Graph:
-    return Graph(
-        (replaced.get(e, e) for e in graph.inputs),
-        (replaced.get(e, e) for e in graph.outputs),
-        ((i, replaced.get(e, e)) for i, e in graph.updates),
-        graph.name,
+def _parts(graph: Graph, replaced: Mapping[Entry, Entry]) -> tuple[Any, Any, Any]:
+    """The inputs, outputs and updates of a graph with entries replaced."""
+    inputs, outputs = (
+        tuple([replaced.get(entry, entry) for entry in entries])
+        for entries in (graph.inputs, graph.outputs)
     )
+    return inputs, outputs, tuple([(i, replaced.get(e, e)) for i, e in graph.updates])
