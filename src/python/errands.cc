@@ -79,4 +79,10 @@ void close_desk(Desk& desk, const std::string& type, const std::string& message)
   desk.close(failure);
 }
 
+void close_courier(Courier& courier, const std::string& type, const std::string& message) {
+  const FailurePointer failure = std::make_shared<const Failure>(type, message);
+  const WithoutGil released;
+  courier.close(failure);
+}
+
 }  // namespace gemel

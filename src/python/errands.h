@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "program/courier.h"
 #include "program/desk.h"
 #include "program/meeting.h"
 #include "python/callback.h"
@@ -29,5 +30,6 @@ Reference failure_of(const Errand& errand);
 // Without a text it is done.
 void end_errand(Errand& errand, const std::optional<std::tuple<std::string, std::string>>& failure);
 void close_desk(Desk& desk, const std::string& type, const std::string& message);
+void close_courier(Courier& courier, const std::string& type, const std::string& message);
 
 }  // namespace gemel
