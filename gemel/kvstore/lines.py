@@ -18,8 +18,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from gemel import _core
 from gemel.errors import WorkersError
-from gemel.kvstore.server.protocol import proof, proves, tune
+from gemel.kvstore.server.protocol import exactly, proof, proves, tune
 from gemel.kvstore.waiting import Scratch
 
 #: Of this machine's IPv4 addresses so many are told, as bytes behind the port's.
@@ -38,13 +39,27 @@ STRANGE = OSError, ValueError, KeyError, TypeError
 SIOCGIFADDR, ADDRESS = 0x8915, slice(20, 24)
 
 Sockets = dict[int, socket.socket]
+#: What connections are for; messages go to and from rank 0 only.
+USES = "contents", "messages", "sums"
+
+
+def _uses(lower: int, higher: int) -> list[str]:
+    """What two ranks are connected for."""
+    return [use for use in USES if use != "messages" or lower == 0]
 
 
 class Lines:
-    """Of one rank: a connection for contents to each other one, for messages to and from rank 0."""
+    """Of one rank: connections for contents and for sums to each other one, for messages to rank 0.
 
-    def __init__(self, rank: int, size: int, contents: Sockets, messages: Sockets) -> None:
+    Those for sums are the `courier`'s.
+    """
+
+    def __init__(
+        self, rank: int, size: int, contents: Sockets, messages: Sockets, sums: Sockets
+    ) -> None:
         self.rank, self.size = rank, size
+        ends = [-1 if other == rank else sums[other].detach() for other in range(size)]
+        self.courier = _core.Courier(rank, ends)
         self._contents, self._messages = contents, messages
         self._ranks = {channel.fileno(): other for other, channel in messages.items()}
         self._coming = {other: bytearray() for other in messages}
@@ -237,8 +252,7 @@ def opened(
 
     secret = numpy.frombuffer(secrets.token_bytes(SECRET_BYTES), "uint8").copy()
     secret = bytes(broadcast(secret))
-    contents: Sockets = {}
-    messages: Sockets = {}
+    met: dict[str, Sockets] = {use: {} for use in USES}
     with contextlib.ExitStack() as stack:
         listener = _listener(len(machines))
         told = numpy.zeros(2 + 4 * MOST_ADDRESSES, "uint8")
@@ -252,16 +266,17 @@ def opened(
         if listener is not None and whole:
             try:
                 door = _Door(machines, rank, secret, time.monotonic() + OPENING)
-                door.connect(rows, contents, messages)
-                door.accept(listener, contents, messages)
+                door.connect(rows, met)
+                door.accept(listener, met)
             except OSError:
                 whole = False
     everywhere = bool(gathered(numpy.array([whole], "uint8")).all())
-    made = Lines(rank, len(machines), contents, messages) if everywhere else None
-    if made is None:
-        for channel in (*contents.values(), *messages.values()):
+    if everywhere:
+        return Lines(rank, len(machines), **met)
+    for channels in met.values():
+        for channel in channels.values():
             channel.close()
-    return made
+    return None
 
 
 def _listener(backlog: int) -> socket.socket | None:
@@ -303,12 +318,11 @@ class _Door:
             raise TimeoutError("the time to connect is up")
         return left
 
-    def connect(self, rows: Sequence[bytes], contents: Sockets, messages: Sockets) -> None:
+    def connect(self, rows: Sequence[bytes], met: dict[str, Sockets]) -> None:
         """Connect to all lower ranks, as the rows of all say where they are. Raises `OSError`."""
         for other in range(self._rank):
-            contents[other] = self._connected(other, rows[other], "contents")
-            if other == 0:
-                messages[other] = self._connected(other, rows[other], "messages")
+            for use in _uses(other, self._rank):
+                met[use][other] = self._connected(other, rows[other], use)
 
     def _connected(self, other: int, row: bytes, use: str) -> socket.socket:
         (port,) = struct.unpack(">H", row[:2])
@@ -338,11 +352,10 @@ class _Door:
             raise ConnectionError("somebody else has answered")
         tune(channel)
 
-    def accept(self, listener: socket.socket, contents: Sockets, messages: Sockets) -> None:
+    def accept(self, listener: socket.socket, met: dict[str, Sockets]) -> None:
         """Wait for all higher ranks. Raises `OSError` when they have not come in time."""
         higher = range(self._rank + 1, len(self._machines))
-        missing = {(other, "contents") for other in higher}
-        missing |= {(other, "messages") for other in higher if self._rank == 0}
+        missing = {(other, use) for other in higher for use in _uses(self._rank, other)}
         while missing:
             left = self._until - time.monotonic()
             if left <= 0:
@@ -355,7 +368,7 @@ class _Door:
             except STRANGE:
                 channel.close()
                 continue
-            (contents if use == "contents" else messages)[other] = channel
+            met[use][other] = channel
             missing.discard((other, use))
 
     def _answer(self, channel: socket.socket, missing: set[tuple[int, str]]) -> tuple[int, str]:
@@ -380,22 +393,12 @@ def _say(channel: socket.socket, values: dict[str, Any]) -> None:
 
 def _heard(channel: socket.socket) -> dict[str, Any]:
     """A greeting. Raises `OSError` or `ValueError`."""
-    (length,) = LENGTH.unpack(_exactly(channel, LENGTH.size))
+    (length,) = LENGTH.unpack(exactly(channel, LENGTH.size))
     if length > MOST_GREETING:
         raise ConnectionError(f"a greeting of {length} bytes")
-    found = json.loads(_exactly(channel, length))
+    found = json.loads(exactly(channel, length))
     if not isinstance(found, dict) or not isinstance(found.get("challenge", ""), str):
         raise ValueError("no greeting")
-    return found
-
-
-def _exactly(channel: socket.socket, count: int) -> bytes:
-    found = b""
-    while len(found) < count:
-        part = channel.recv(count - len(found))
-        if not part:
-            raise ConnectionError("the connection has ended")
-        found += part
     return found
 
 

@@ -31,6 +31,10 @@ MOST_PAIRS = 64
 CHEAP = 1e-3
 #: Seconds a group takes at least, in which it is agreed on: most of that takes the core.
 GROUP = 3e-4
+#: The same of what is not agreed on (`gemel.kvstore.courses`): a step of a plan, and an operation.
+BUCKET = 1e-4
+#: Buckets of a step at most, and the bytes of one where nothing was measured.
+MOST_BUCKETS, BUCKET_BYTES = 64, 4 << 20
 #: Each block is a step of a plan and an operation of every worker; a ninth would cover 1.4 % more.
 MOST_BLOCKS = 8
 #: Rules that leave the choice to what was measured.
@@ -222,7 +226,27 @@ class Ways:
         whole, small = self.table.waiting(way, nbytes), self.table.seconds(way, 1)
         if rule != IN_ORDER or whole is None or small is None or whole < CHEAP:
             return 1
-        return max(1, min(MOST_BLOCKS, round(math.sqrt(whole / max(small, GROUP)))))
+        each = BUCKET if way == "lines" else max(small, GROUP)
+        return max(1, min(MOST_BLOCKS, round(math.sqrt(whole / each))))
+
+    def bucket(self, rule: str, nbytes: float) -> float | None:
+        """Bytes that leave together where so many do by themselves (`gemel.kvstore.courses`).
+
+        None where they are to be agreed on: other ways than sockets are chosen, and quicker than
+        these by more than that takes.
+        """
+        if "lines" not in self.known or rule not in (IN_ORDER, "lines"):
+            return None
+        measured = self.table.measured
+        lines, best = (self.table.seconds(n, nbytes) for n in ("lines", self.choose(rule, nbytes)))
+        if lines is None or best is None:
+            return None if measured else float(BUCKET_BYTES)
+        if rule == IN_ORDER and lines > best + GROUP:
+            return None
+        whole = self.table.waiting("lines", nbytes) or 0.0
+        if whole < CHEAP:
+            return math.inf
+        return nbytes / max(1, min(MOST_BUCKETS, round(math.sqrt(whole / BUCKET))))
 
     def _steps(self, rule: str) -> list[tuple[float, str]]:
         """`gather:65536,ring` as up to how many bytes which way goes."""
