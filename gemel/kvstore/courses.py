@@ -1,10 +1,10 @@
 """Sums of steps that all workers take alike: once that is known, nothing is agreed on any more.
 
-The first time a store brings some keys together, all workers tell a digest of what they bring, and
-in which order and parts. Where all are the same the step has a course: its sums leave as soon as
-they are there, each known by a tag that is the same everywhere, and a thread of the core does the
-rest (`src/program/courier.h`). Where they are not, rank 0 decides as ever
-(`gemel.kvstore.agreement`), and says who differs.
+The first time a store brings some keys together rank 0 decides what goes when, as ever
+(`gemel.kvstore.agreement`), and all workers tell a digest of what they bring, in which order and
+parts. Where all are the same such steps have a course: from the second on their sums leave as soon
+as they are there, each known by a tag that is the same everywhere, and a thread of the core does
+the rest (`src/program/courier.h`).
 """
 
 from __future__ import annotations
@@ -76,38 +76,52 @@ class Courses:
     def __init__(self, world: World, store: int) -> None:
         self._world, self._store = world, store
         self._known: dict[Hashable, Course | None] = {}
+        #: What was asked last, until the answers are needed: the step, these, and its buckets.
+        self._asked: tuple[Hashable, Any, list[Bucket]] | None = None
         #: Whether workers have once brought different keys.
         self._apart = world.leaving is None
 
     def clear(self) -> None:
         """What was agreed on no longer holds: all workers call it at the same point."""
+        self._hear()
         self._known.clear()
 
     def find(self, key: Hashable) -> Course | None:
-        """The course of a step that is known; None of one that is not, or has none."""
+        """The course of a step; None of one that has none, or was not asked for.
+
+        It waits for the answers to what was asked last, if that may decide it.
+        """
+        if key not in self._known:
+            self._hear()
         return self._known.get(key)
 
     def unknown(self, key: Hashable) -> bool:
-        """Whether it is worth asking the others: all then call `agree`."""
+        """Whether it is worth asking the others."""
         return not self._apart and key not in self._known and len(self._known) < MOST_COURSES
 
-    def agree(self, key: Hashable, pieces: Sequence[Piece], most: float | None) -> Course | None:
-        """Ask whether all bring the same pieces, and wait until all have said it.
+    def ask(self, key: Hashable, pieces: Sequence[Piece], most: float | None) -> None:
+        """Ask whether all bring the same pieces; this step is still to be agreed on.
 
-        Pieces of `most` bytes leave together; None: these need no course.
+        Pieces of `most` bytes are to leave together; None: these need no course.
         """
         text = repr((self._store, most, [piece[:4] for piece in pieces]))
         digest = hashlib.sha256(text.encode()).digest()
         mine = np.array(list(digest), dtype="uint8")
         result = mine._code, (self._world.size, len(digest))
-        rows = self._world.issue(self._store, STEP, "gather", [mine], result).asnumpy()
+        rows = self._world.issue(self._store, STEP, "gather", [mine], result)
+        wanted = most is not None and all(piece.dtype in ITEMS for piece in pieces)
+        buckets = buckets_of(digest, pieces, most or 0.0) if wanted else []
+        self._asked = key, rows, buckets
+
+    def _hear(self) -> None:
+        if self._asked is None:
+            return
+        (key, answers, buckets), self._asked = self._asked, None
+        rows = answers.asnumpy()
         if (rows != rows[0]).any():
             self._apart = True
-            return None
-        wanted = most is not None and all(piece.dtype in ITEMS for piece in pieces)
-        found = Course(buckets_of(digest, pieces, most or 0.0), self._world) if wanted else None
-        self._known[key] = found
-        return found
+            return
+        self._known[key] = Course(buckets, self._world) if buckets else None
 
 
 def buckets_of(digest: bytes, pieces: Sequence[Piece], most: float) -> list[Bucket]:

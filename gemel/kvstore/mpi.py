@@ -147,18 +147,13 @@ class MpiStore(LocalStore):
         step = tuple(keys), tuple(lists), tuple(kinds)
         course = self._courses.find(step)
         if course is None and self._courses.unknown(step):
-            course = self._agreed(step, keys, values)
+            self._ask(step, keys, values)
         if course is None:
             return self._one_by_one(keys, values, devices, blocks)
         return self._by_course(course, keys, values, devices, blocks)
 
-    def _agreed(
-        self, step: Any, keys: Sequence[Any], values: Sequence[Sequence[Any]]
-    ) -> Course | None:
-        """Find out whether all workers bring the same in such steps, and in which pieces it goes.
-
-        Whoever waits for that waits once: until all workers have come to their step.
-        """
+    def _ask(self, step: Any, keys: Sequence[Any], values: Sequence[Sequence[Any]]) -> None:
+        """Ask whether all workers bring the same in such steps, cut into the same pieces."""
         pieces: list[Piece] = []
         for position in reversed(range(len(keys))):
             first = values[position][0]
@@ -173,10 +168,10 @@ class MpiStore(LocalStore):
                 pieces.append(Piece(part, dtype, tuple(shape), size, -position))
         ways = self._world.ways
         most = ways.bucket(ways.rule(self._number), sum(piece.bytes for piece in pieces))
+        if self._world_compression is not None:
+            most = None
         with autograd.pause():
-            return self._courses.agree(
-                step, pieces, most if self._world_compression is None else None
-            )
+            self._courses.ask(step, pieces, most)
 
     def _cuts(self, value: Any) -> list[tuple[int, int]]:
         """The first and the last row, and one more, of each block in which an array goes."""

@@ -29,8 +29,9 @@ MOST_PAIRS = 64
 #: So many seconds of waiting are not worth being begun early: a group of its own takes as much of
 #: the core, which computes meanwhile.
 CHEAP = 1e-3
-#: Seconds a group takes at least, in which it is agreed on: most of that takes the core.
-GROUP = 3e-4
+#: Seconds a group takes at least, in which it is agreed on: most of that takes the core. By so many
+#: times another way has to be quicker than sockets to be worth it.
+GROUP, MUCH = 3e-4, 2.0
 #: The same of what is not agreed on (`gemel.kvstore.courses`): a step of a plan, and an operation.
 BUCKET = 1e-4
 #: Buckets of a step at most, and the bytes of one where nothing was measured.
@@ -232,16 +233,16 @@ class Ways:
     def bucket(self, rule: str, nbytes: float) -> float | None:
         """Bytes that leave together where so many do by themselves (`gemel.kvstore.courses`).
 
-        None where they are to be agreed on: other ways than sockets are chosen, and quicker than
-        these by more than that takes.
+        None where they are to be agreed on: another way is chosen, and so much quicker than sockets
+        that it is worth that.
         """
         if "lines" not in self.known or rule not in (IN_ORDER, "lines"):
             return None
-        measured = self.table.measured
-        lines, best = (self.table.seconds(n, nbytes) for n in ("lines", self.choose(rule, nbytes)))
+        tried = min(nbytes, self.table.reach("lines"))
+        lines, best = (self.table.seconds(n, tried) for n in ("lines", self.choose(rule, tried)))
         if lines is None or best is None:
-            return None if measured else float(BUCKET_BYTES)
-        if rule == IN_ORDER and lines > best + GROUP:
+            return None if self.table.measured else float(BUCKET_BYTES)
+        if rule == IN_ORDER and lines > MUCH * best + GROUP:
             return None
         whole = self.table.waiting("lines", nbytes) or 0.0
         if whole < CHEAP:
