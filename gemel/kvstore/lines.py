@@ -38,6 +38,9 @@ STRANGE = OSError, ValueError, KeyError, TypeError
 #: What asks Linux for the address of an interface (netdevice(7)), and where it then stands.
 SIOCGIFADDR, ADDRESS = 0x8915, slice(20, 24)
 
+#: Any interface; no sockets.
+ALL, NONE = "all", "none"
+
 Sockets = dict[int, socket.socket]
 #: What connections are for; messages go to and from rank 0 only.
 USES = "contents", "messages", "sums"
@@ -241,10 +244,13 @@ def opened(
     rank: int,
     gathered: Callable[[Any], Any],
     broadcast: Callable[[Any], Any],
+    interface: str = ALL,
 ) -> Lines | None:
     """Connections between all ranks, or None on all of them where some cannot be had.
 
     `gathered` gives the rows of all ranks, `broadcast` that of rank 0. All have to call it.
+    `interface` is what ``GEMEL_SOCKETS`` says. Raises `WorkersError` where there is none of its
+    name.
     """
     import secrets
 
@@ -254,15 +260,17 @@ def opened(
     secret = bytes(broadcast(secret))
     met: dict[str, Sockets] = {use: {} for use in USES}
     with contextlib.ExitStack() as stack:
-        listener = _listener(len(machines))
+        addresses = _addresses(interface)
+        listener = _listener(len(machines)) if interface != NONE else None
         told = numpy.zeros(2 + 4 * MOST_ADDRESSES, "uint8")
         if listener is not None:
             stack.enter_context(listener)
-            own = b"".join(map(socket.inet_aton, _addresses()[:MOST_ADDRESSES]))
+            own = b"".join(map(socket.inet_aton, addresses[:MOST_ADDRESSES]))
             port = struct.pack(">H", listener.getsockname()[1])
             told[: 2 + len(own)] = numpy.frombuffer(port + own, "uint8")
         rows = [bytes(row) for row in gathered(told)]
-        whole = listener is not None and hasattr(select, "poll")
+        # Nobody tries, and waits, where somebody does without.
+        whole = all(row[:2] != bytes(2) for row in rows) and hasattr(select, "poll")
         if listener is not None and whole:
             try:
                 door = _Door(machines, rank, secret, time.monotonic() + OPENING)
@@ -286,22 +294,28 @@ def _listener(backlog: int) -> socket.socket | None:
         return None
 
 
-def _addresses() -> list[str]:
-    """The IPv4 addresses of this machine's interfaces, that of its own self last."""
-    found = []
+def _addresses(interface: str) -> list[str]:
+    """The IPv4 addresses of this machine's interfaces, or of one; that of its own self last."""
+    found, names = [], []
     with contextlib.suppress(OSError):
         if sys.platform == "linux":
             import fcntl
 
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-                for _, name in socket.if_nameindex():
+                names = [name for _, name in socket.if_nameindex()]
+                for name in names if interface in (ALL, NONE) else [interface]:
                     asked = struct.pack("256s", name.encode())
                     with contextlib.suppress(OSError):  # one without an address
                         answer = fcntl.ioctl(probe, SIOCGIFADDR, asked)
                         found.append(socket.inet_ntoa(answer[ADDRESS]))
-        else:
+        elif interface in (ALL, NONE):
             known = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
             found = [str(entry[4][0]) for entry in known]
+    if not found and interface not in (ALL, NONE):
+        raise WorkersError(
+            f"GEMEL_SOCKETS={interface}: there is no interface of this name with an IPv4 address "
+            f"here; take one of {', '.join(names)}, or {ALL}, or {NONE}"
+        )
     return sorted(set(found), key=lambda address: address.startswith("127."))
 
 

@@ -33,7 +33,7 @@ CHEAP = 1e-3
 #: times another way has to be quicker than sockets to be worth it.
 GROUP, MUCH = 3e-4, 2.0
 #: The same of what is not agreed on (`gemel.kvstore.courses`): a step of a plan, and an operation.
-BUCKET = 1e-4
+BUCKET = 2e-4
 #: Buckets of a step at most, and the bytes of one where nothing was measured.
 MOST_BUCKETS, BUCKET_BYTES = 64, 4 << 20
 #: Each block is a step of a plan and an operation of every worker; a ninth would cover 1.4 % more.

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from gemel import config
 from gemel.kvstore.lines import Lines, opened
 from gemel.kvstore.waiting import LONGEST, Scratch, wait_until
 from gemel.kvstore.ways import MOST_PAIRS, ways_of
@@ -31,8 +32,9 @@ class MpiWire:
         self._status = library.Status()
         self.machines = self._machines()
         self._lines: Lines | None = None
+        told = config.SOCKETS.read()
         if 1 < self.size <= MOST_PAIRS:
-            self._lines = opened(self.machines, self.rank, self.gathered, self.broadcast)
+            self._lines = opened(self.machines, self.rank, self.gathered, self.broadcast, told)
         #: Whether `received` sleeps until something comes, and there is a way `lines`.
         self.lines = self._lines is not None
         self.courier = self._lines.courier if self._lines is not None else None

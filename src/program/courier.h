@@ -15,6 +15,8 @@
 
 namespace gemel {
 
+class CourierWork;  // program/courier_work.h
+
 class Courier {
  public:
   // What is told of it, from any thread.
@@ -42,8 +44,7 @@ class Courier {
   void close(const FailurePointer& failure);
 
  private:
-  class Work;
-  std::unique_ptr<Work> work_;
+  std::unique_ptr<CourierWork> work_;
 };
 
 }  // namespace gemel
