@@ -241,41 +241,23 @@ class Desk:
     def close(self, type: str, message: str) -> None:
         """What waits here and what comes from now on fails with this."""
 
-class CourierState:
-    """What is told of a `Courier`."""
-
-    problem: str
-    """Why nothing goes on; empty otherwise."""
-    open: int
-    """Sums that are issued and have not ended."""
-    waiting: float
-    """Seconds since the oldest open sum has started here, its `name`, and which ranks it misses."""
-    name: str
-    missing: list[int]
-    sums: int
-    """That have ended well, and the seconds they were open, together."""
-    seconds: float
-    worked: float
-    """Seconds of a core its thread has taken."""
-
 class Courier:
     """Sums over the arrays of several processes: see src/program/courier.h."""
 
-    def __init__(self, rank: int, sockets: Sequence[int]) -> None:
+    def __init__(self, rank: int, sockets: Sequence[int], /) -> None:
         """Takes over the descriptor of a connected socket for each rank, -1 for its own."""
-    def issue(
-        self,
-        tag: int,
-        name: str,
-        item: int,
-        priority: int,
-        inputs: Iterable[Array],
-        results: Sequence[tuple[int, Sequence[int]]],
-    ) -> tuple[Any, ...]:
-        """New arrays: the sums over all ranks of floats of `item` bytes, the next turn of a tag."""
+    def number(self, tag: int, name: str, item: int, priority: int, /) -> int:
+        """The next turn of a tag, over floats of `item` bytes: what the desk is to be told.
+
+        The errand's results, like its arrays, are then the sums over all ranks.
+        """
     @property
-    def state(self) -> CourierState: ...
-    def close(self, type: str, message: str) -> None:
+    def desk(self) -> Desk:
+        """Where the sums are issued."""
+    @property
+    def state(self) -> tuple[str, int, float, str, list[int], int, float, float]:
+        """Its problem, and seven more: see `gemel.kvstore.leaving.State`."""
+    def close(self, type: str, message: str, /) -> None:
         """What is open and what comes from now on fails with this."""
 
 class SortedRows:

@@ -17,6 +17,7 @@ import pytest
 
 from gemel import _core, np
 from gemel.errors import WorkersError
+from gemel.kvstore.leaving import state_of
 
 MAGIC = 0x67656D656C733031
 
@@ -48,7 +49,8 @@ def some(request: pytest.FixtureRequest) -> Any:
 def issued(courier: Any, tag: int, arrays: Sequence[Any], priority: int = 0) -> Any:
     specs = [(array._code, array.shape) for array in arrays]
     item = arrays[0].dtype.itemsize
-    return courier.issue(tag, f"sum {tag}", item, priority, arrays, specs)
+    number = courier.number(tag, f"sum {tag}", item, priority)
+    return courier.desk.issue(number, f"sum {tag}", arrays, specs)
 
 
 def until(wanted: Any) -> Any:
@@ -80,7 +82,7 @@ def test_elements_are_added_in_the_order_of_ranks(some: list[Any], dtype: str) -
                 total += row
         for found in totals:
             assert [one.asnumpy().tobytes() for one in found] == [e.tobytes() for e in expected]
-    until(lambda: all(courier.state.sums == len(SIZES) for courier in some))
+    until(lambda: all(state_of(courier).sums == len(SIZES) for courier in some))
 
 
 @pytest.mark.parametrize("some", [2, 4], indirect=True)
@@ -102,19 +104,19 @@ def test_a_rank_that_is_many_turns_ahead(some: list[Any]) -> None:
     turns = range(30)
     ahead = [issued(some[0], 7, [np.full((30_000,), float(turn))])[0] for turn in turns]
     time.sleep(0.1)
-    assert some[0].state.open == len(turns) and some[0].state.name == "sum 7"
+    assert state_of(some[0]).open == len(turns) and state_of(some[0]).name == "sum 7"
     for courier in some[1:]:
         for turn in turns:
             issued(courier, 7, [np.full((30_000,), float(turn))])
     for turn, total in zip(turns, ahead, strict=True):
         assert (total.asnumpy() == turn * len(some)).all()
-    until(lambda: some[0].state.open == 0)
+    until(lambda: state_of(some[0]).open == 0)
 
 
 @pytest.mark.parametrize("some", [2], indirect=True)
 def test_who_waits_is_told_for_whom_and_leaves_the_core(some: list[Any]) -> None:
     total = issued(some[0], 7, [np.ones((200_000,))])[0]
-    state = until(lambda: s if (s := some[0].state).waiting > 0.2 else None)
+    state = until(lambda: s if (s := state_of(some[0])).waiting > 0.2 else None)
     assert state.name == "sum 7" and state.missing == [1] and state.worked < 0.1
     issued(some[1], 7, [np.ones((200_000,))])
     assert total.asnumpy()[-1] == 2
@@ -150,7 +152,7 @@ def test_sums_of_other_sizes_are_no_sums(some: list[Any], early: bool) -> None:
     totals = [issued(first, 7, [np.ones((10 if early else 20,))])[0]]
     time.sleep(0.1)
     totals.append(issued(second, 7, [np.ones((20 if early else 10,))])[0])
-    problem = until(lambda: some[0].state.problem)
+    problem = until(lambda: state_of(some[0]).problem)
     assert "the workers disagree about sum 7: worker 1 sends" in problem
     for courier in some:
         courier.close("WorkersError", problem)
@@ -166,7 +168,7 @@ def test_a_rank_that_goes(some: list[Any]) -> None:
     total = issued(some[0], 7, [np.ones((1000,))])[0]
     some.pop(1)
     gc.collect()
-    assert until(lambda: some[0].state.problem) == "sum 7: worker 1 is gone"
+    assert until(lambda: state_of(some[0]).problem) == "sum 7: worker 1 is gone"
     some[0].close("WorkersError", "it is over")
     with pytest.raises(WorkersError, match="it is over"):
         total.wait_to_read()
@@ -186,9 +188,9 @@ def test_a_rank_that_dies_in_the_middle_of_a_bucket(started: bool) -> None:
     far.close()
     time.sleep(0.05)
     if total is None:
-        assert not courier.state.problem  # nobody has waited for it
+        assert not state_of(courier).problem  # nobody has waited for it
         total = issued(courier, 7, [np.ones((1000,))])[0]
-    assert until(lambda: courier.state.problem) == "sum 7: worker 1 is gone"
+    assert until(lambda: state_of(courier).problem) == "sum 7: worker 1 is gone"
     courier.close("WorkersError", "kvstore: worker 1 is gone")
     with pytest.raises(WorkersError, match="worker 1 is gone"):
         total.wait_to_read()
@@ -214,7 +216,7 @@ def test_what_makes_no_sense_is_refused(said: bytes) -> None:
     if said == STRANGE[-1]:
         time.sleep(0.05)
         totals = issued(courier, 9, [hold])  # has it look at what has come
-    assert until(lambda: courier.state.problem) == "what worker 1 sends makes no sense"
+    assert until(lambda: state_of(courier).problem) == "what worker 1 sends makes no sense"
     courier.close("WorkersError", "over")
     far.close()
     with pytest.raises(WorkersError, match="over"):
@@ -225,7 +227,7 @@ def test_what_makes_no_sense_is_refused(said: bytes) -> None:
 def test_what_has_failed_before_is_named(some: list[Any]) -> None:
     broken = np.take(np.ones((3,)), np.array([9] * 3), mode="raise")
     total = issued(some[0], 7, [np.ones((2,)), broken])[0]
-    problem = until(lambda: some[0].state.problem)
+    problem = until(lambda: state_of(some[0]).problem)
     assert problem.startswith("worker 0: sum 7: take: an index is out of bounds")
     with pytest.raises(Exception, match="out of bounds"):
         total.wait_to_read()
@@ -246,5 +248,5 @@ def test_a_fork_leaves_the_sockets_alone(some: list[Any]) -> None:
 def test_items_of_other_sizes_are_refused() -> None:
     courier = _core.Courier(0, [-1])
     with pytest.raises(ValueError, match="4 or 8 bytes"):
-        courier.issue(1, "sum", 2, 0, [np.ones((2,))], [(np.ones((2,))._code, (2,))])
+        courier.number(1, "sum", 2, 0)
     courier.close("WorkersError", "over")

@@ -245,7 +245,7 @@ def test_a_worker_that_is_gone_is_named(job: Job, monkeypatch: pytest.MonkeyPatc
     gone.leaving.close("over")
     wire, leaving = gone._wire, gone.leaving
     gone.leaving = None
-    wire.courier = wire._lines.courier = leaving._courier = None  # type: ignore[assignment]
+    wire.courier = wire._lines.courier = leaving._courier = leaving._desk = None  # type: ignore[assignment]
     for total in waiting:
         with pytest.raises(WorkersError, match="worker 1 is gone"):
             total.wait_to_read()

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gemel import _core, npx
 from gemel.kvstore.agreement import workers_have
@@ -22,11 +22,35 @@ REASON = 0.2
 LOOKING = 1e-3
 
 
+class State(NamedTuple):
+    """What a courier tells."""
+
+    #: Why nothing goes on, until it is closed; empty otherwise.
+    problem: str
+    #: Sums that are issued and have not ended.
+    open: int
+    #: Seconds since the oldest that has started here, its name, and which ranks it misses.
+    waiting: float
+    name: str
+    missing: list[int]
+    #: Sums that have ended well, and the seconds they were open, together.
+    sums: int
+    seconds: float
+    #: Seconds of a core its thread has taken.
+    worked: float
+
+
+def state_of(courier: _core.Courier) -> State:
+    """What a courier tells now."""
+    return State(*courier.state)
+
+
 class Leaving:
     """Buckets of sums, from one worker. `limit`: seconds it waits for others."""
 
     def __init__(self, courier: _core.Courier, rank: int, limit: float) -> None:
         self._courier = courier
+        self._desk = courier.desk
         self._rank, self._limit = rank, limit
         self._lock = threading.Lock()
         self._sent = {"requests": 0, "groups": 0, "bytes": 0}
@@ -38,14 +62,14 @@ class Leaving:
             self._sent["requests"] += len(arrays)
             self._sent["groups"] += 1
             self._sent["bytes"] += bucket.bytes
+        tag, name, item, priority, *_ = bucket
+        number = self._courier.number(tag, name, item, priority)
         with npx.priority(URGENT):
-            return self._courier.issue(
-                bucket.tag, bucket.name, bucket.item, bucket.priority, arrays, specs
-            )
+            return self._desk.issue(number, name, arrays, specs)
 
     def add_to(self, found: dict[str, float]) -> None:
         """Count what has left, as `MpiStore.statistics` says it."""
-        state = self._courier.state
+        state = state_of(self._courier)
         for name, count in self._sent.items():
             found[name] += count
         found["seconds"] += state.seconds
@@ -55,12 +79,12 @@ class Leaving:
 
     def wait(self, useless: Callable[[], object]) -> None:
         """Wait until all has arrived, or it is useless to."""
-        while not useless() and self._courier.state.open:
+        while not useless() and state_of(self._courier).open:
             time.sleep(LOOKING)
 
     def problem(self, now: float, left: Callable[[Sequence[int]], str]) -> str:
         """Why it cannot go on, if so; `left` says which of some workers has ended, and how."""
-        state = self._courier.state
+        state = state_of(self._courier)
         self._troubled = min(self._troubled, now) if state.problem else math.inf
         if now - self._troubled >= REASON:
             return state.problem
@@ -78,4 +102,4 @@ class Leaving:
         self._courier.close("WorkersError", reason)
 
 
-__all__ = ["URGENT", "Leaving"]
+__all__ = ["URGENT", "Leaving", "State", "state_of"]

@@ -114,7 +114,7 @@ def ascontiguousarray(a: Any, dtype: Any = None) -> Array:
     """The array with its elements in C order in memory, itself where they are; never 0-d."""
     if type(a) is ndarray and dtype is None:
         if not a._is_contiguous:
-            return a.copy()
+            return copied(a)
         if a.ndim:
             return a
     found = asarray(a, dtype)

@@ -322,16 +322,19 @@ def _(
         parts: Any = [reshape(x, shape=(-1,)) for x in operands(arrays)]
     else:
         parts = sequence("concatenate", "the arrays", arrays)
-    if out is None and dtype is None:
-        return concatenate(*parts, axis=axis or 0)
-    return _joined("concatenate", parts, axis or 0, out, dtype, casting)
-
-
-def _joined(name: str, parts: Any, axis: int, out: Any, dtype: Any, casting: str) -> Any:
     if dtype is not None:
-        parts = [converted(name, operand(x, parts), dtype, casting) for x in parts]
-    found = concatenate(*parts, axis=axis)
-    return found if out is None else into(name, out, found, casting)
+        parts = _converted("concatenate", parts, dtype, casting)
+    found = _joined(parts, axis)
+    return found if out is None else into("concatenate", out, found, casting)
+
+
+def _converted(name: str, parts: Any, dtype: Any, casting: str) -> list[Any]:
+    return [converted(name, operand(x, parts), dtype, casting) for x in parts]
+
+
+def _joined(parts: Any, axis: int | None) -> Any:
+    # A keyword behind a star costs as much as the rest of a short call.
+    return concatenate(*parts, axis=axis) if axis else concatenate(*parts)
 
 
 @concatenate.spec
@@ -479,12 +482,15 @@ def stack(
     parts = operands(arrays)
     if not parts:
         raise ShapeError("stack: needs at least one array")
-    shape = parts[0].shape
-    if any(x.shape != shape for x in parts):
-        raise ShapeError(f"stack: shapes {[x.shape for x in parts]} must be equal")
+    shapes = [x.shape for x in parts]
+    shape = shapes[0]
+    if shapes.count(shape) != len(shapes):
+        raise ShapeError(f"stack: shapes {shapes} must be equal")
     place = normalize_axis("stack", axis, len(shape) + 1)
     if place == len(shape):
         parts = [reshape(x, shape=(*shape, 1)) for x in parts]
-    found = _joined("stack", parts, place, None, dtype, casting)
+    if dtype is not None:
+        parts = _converted("stack", parts, dtype, casting)
+    found = _joined(parts, place)
     found = reshape(found, shape=(*shape[:place], len(parts), *shape[place:]))
     return found if out is None else into("stack", out, found, casting)

@@ -229,7 +229,7 @@ Courier::~Courier() {
 uint64_t Courier::number(uint64_t tag, const std::string& name, int item_bytes, int priority) {
   return work_->number(tag, name, item_bytes, priority);
 }
-Desk& Courier::desk() { return *work_->desk; }
+std::shared_ptr<Desk> Courier::desk() { return work_->desk; }
 Courier::State Courier::state() const { return work_->state(); }
 void Courier::close(const FailurePointer& failure) { work_->close(failure); }
 

@@ -38,7 +38,7 @@ class Courier {
   // The next turn of a tag, whose errand is to be issued to the desk by this number. Items are
   // float (4 bytes) or double (8).
   uint64_t number(uint64_t tag, const std::string& name, int item_bytes, int priority);
-  Desk& desk();
+  std::shared_ptr<Desk> desk();
   State state() const;
   // What is open and what comes from now on fails with this; the sockets stay as they are.
   void close(const FailurePointer& failure);

@@ -288,28 +288,11 @@ void define_plan_parts(nb::module_& module) {
           "number"_a, "name"_a, "inputs"_a, "results"_a, "device"_a = 0)
       .def("take", &take_errand, "seconds"_a)
       .def("close", &close_desk, "type"_a, "message"_a);
-  nb::class_<Courier>(module, "Courier")
-      .def(nb::init<int, const std::vector<int>&>(), "rank"_a, "sockets"_a)
-      .def(
-          "issue",
-          [](Courier& courier, uint64_t tag, const std::string& name, int item, int priority,
-             nb::object inputs, nb::object results) {
-            const uint64_t number = courier.number(tag, name, item, priority);
-            return checked(
-                issue_errand(courier.desk(), number, name, inputs.ptr(), results.ptr(), 0));
-          },
-          "tag"_a, "name"_a, "item"_a, "priority"_a, "inputs"_a, "results"_a)
-      .def_prop_ro("state", &Courier::state)
-      .def("close", &close_courier, "type"_a, "message"_a);
-  nb::class_<Courier::State>(module, "CourierState")
-      .def_ro("problem", &Courier::State::problem)
-      .def_ro("open", &Courier::State::open)
-      .def_ro("waiting", &Courier::State::waiting)
-      .def_ro("name", &Courier::State::name)
-      .def_ro("missing", &Courier::State::missing)
-      .def_ro("sums", &Courier::State::sums)
-      .def_ro("seconds", &Courier::State::seconds)
-      .def_ro("worked", &Courier::State::worked);
+  nb::class_<Courier>(module, "Courier").def(nb::init<int, const std::vector<int>&>())
+      .def("number", &Courier::number)
+      .def_prop_ro("desk", &Courier::desk)
+      .def_prop_ro("state", &state_of)
+      .def("close", &close_courier);
 }
 
 void define_arrays(nb::module_& module) {

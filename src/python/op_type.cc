@@ -325,7 +325,7 @@ int traverse_op(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(op->parameters);
   Py_VISIT(op->parameter_ids);
   Py_VISIT(op->older_parameter_ids);
-  return 0;
+  return visit_recent(op, visit, arg);
 }
 
 int clear_op(PyObject* self) {
@@ -334,6 +334,7 @@ int clear_op(PyObject* self) {
   Py_CLEAR(op->parameters);
   Py_CLEAR(op->parameter_ids);
   Py_CLEAR(op->older_parameter_ids);
+  forget_recent(op);
   return 0;
 }
 

@@ -8,13 +8,25 @@
 
 namespace gemel {
 
+// Keywords of an earlier call, and the number they have: the next call often has the very objects.
+struct RecentParameters {
+  static constexpr Py_ssize_t kMost = 4;
+  PyObject* names[kMost];
+  PyObject* values[kMost];
+  Py_ssize_t count;  // 0: none yet
+  uint32_t id;
+};
+
 struct OpObject {
+  static constexpr unsigned kRecent = 4;
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* name;
   PyObject* parameters;
   // Type-tagged keyword values -> small integer: those asked for lately, and those before them.
   PyObject* parameter_ids;
   PyObject* older_parameter_ids;
+  RecentParameters recent[kRecent];
+  unsigned oldest;  // of these, the one the next takes the place of
   uint32_t next_parameter_id;
   uint32_t owner;
   int most;  // inputs it takes; calls with more are Python's
@@ -34,6 +46,8 @@ struct Arguments {
 // parameters.cc: the small integer standing for these keyword values; false, without a Python
 // error, when they cannot be a key.
 bool parameters_id(OpObject* op, const Arguments& arguments, uint32_t* id);
+int visit_recent(const OpObject* op, visitproc visit, void* arg);
+void forget_recent(OpObject* op);
 Reference parameters_dict(const Arguments& arguments);
 Reference inputs_tuple(const Arguments& arguments);
 

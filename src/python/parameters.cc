@@ -1,7 +1,10 @@
 // Keyword parameters as keys. 2, 2.0 and True are equal as Python keys and are not the same
-// parameter, so every value goes into the key together with its type.
+// parameter, so values other than Python's own integers and strings go into the key together with
+// their type.
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "python/op_type.h"
 
@@ -34,7 +37,9 @@ PyObject* tagged_float(PyObject* value) {
 
 // Null with a Python error set when the value cannot be part of a key.
 PyObject* tagged(PyObject* value) {
-  if (PyUnicode_CheckExact(value) || value == Py_None) return Py_NewRef(value);
+  if (PyLong_CheckExact(value) || PyUnicode_CheckExact(value) || value == Py_None) {
+    return Py_NewRef(value);
+  }
   if (PyTuple_Check(value) || PyList_Check(value)) return tagged_items(value);
   if (PyFloat_CheckExact(value)) return tagged_float(value);
   if (is_array(value)) {
@@ -89,11 +94,72 @@ PyObject* find_id(OpObject* op, PyObject* key, PyObject* names) {
   return number.take();
 }
 
+// --- the same objects again ---
+
+// Whether a value can be another one later on. What a dict takes as a key cannot, and lists, of
+// which keys have the items.
+bool may_change(PyObject* value) {
+  if (!PyTuple_Check(value)) return PyList_Check(value);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
+    if (may_change(PyTuple_GET_ITEM(value, i))) return true;
+  }
+  return false;
+}
+
+bool are_same(const RecentParameters& recent, PyObject* names, PyObject* const* values,
+              Py_ssize_t count) {
+  if (recent.count != count) return false;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const bool same =
+        recent.names[i] == PyTuple_GET_ITEM(names, i) && recent.values[i] == values[i];
+    if (!same) return false;
+  }
+  return true;
+}
+
+void forget(RecentParameters& recent) {
+  for (Py_ssize_t i = std::exchange(recent.count, 0); i-- > 0;) {
+    Py_CLEAR(recent.names[i]);
+    Py_CLEAR(recent.values[i]);
+  }
+}
+
+void keep(OpObject* op, PyObject* names, PyObject* const* values, uint32_t id) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(names);
+  if (count > RecentParameters::kMost || std::any_of(values, values + count, may_change)) return;
+  RecentParameters& recent = op->recent[op->oldest++ % OpObject::kRecent];
+  RecentParameters forgotten = std::exchange(recent, {});  // dropped last: that may run any code
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    recent.names[i] = Py_NewRef(PyTuple_GET_ITEM(names, i));
+    recent.values[i] = Py_NewRef(values[i]);
+  }
+  recent.count = count;
+  recent.id = id;
+  forget(forgotten);
+}
+
 }  // namespace
+
+int visit_recent(const OpObject* op, visitproc visit, void* arg) {
+  for (const RecentParameters& recent : op->recent) {
+    for (Py_ssize_t i = 0; i < recent.count; ++i) Py_VISIT(recent.values[i]);
+  }
+  return 0;
+}
+
+void forget_recent(OpObject* op) {
+  for (RecentParameters& recent : op->recent) forget(recent);
+}
 
 bool parameters_id(OpObject* op, const Arguments& arguments, uint32_t* id) {
   *id = 0;
   if (arguments.names == nullptr || PyTuple_GET_SIZE(arguments.names) == 0) return true;
+  PyObject* const* values = arguments.values + arguments.count;
+  for (const RecentParameters& recent : op->recent) {
+    if (!are_same(recent, arguments.names, values, PyTuple_GET_SIZE(arguments.names))) continue;
+    *id = recent.id;
+    return true;
+  }
   Reference key(make_key(arguments));
   Reference number(key ? find_id(op, key.get(), arguments.names) : nullptr);
   if (!number) {
@@ -101,6 +167,7 @@ bool parameters_id(OpObject* op, const Arguments& arguments, uint32_t* id) {
     return false;
   }
   *id = static_cast<uint32_t>(PyLong_AsUnsignedLong(number.get()));
+  keep(op, arguments.names, values, *id);
   return true;
 }
 
