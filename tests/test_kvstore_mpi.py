@@ -186,7 +186,7 @@ def test_blocks_of_rows_have_the_bits_of_the_whole(workers, how, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("agreed", "words"), [(True, "key 0, rows |what a step brings"), (False, "worker 1 is gone")]
+    ("agreed", "words"), [(True, r"key \d, rows |what a step brings"), (False, "worker 1 is gone")]
 )
 def test_a_worker_that_dies_between_two_blocks(agreed, words, tmp_path, monkeypatch):
     if _is_mpich():
