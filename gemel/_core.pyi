@@ -241,6 +241,25 @@ class Desk:
     def close(self, type: str, message: str) -> None:
         """What waits here and what comes from now on fails with this."""
 
+class Courier:
+    """Sums over the arrays of several processes: see src/program/courier.h."""
+
+    def __init__(self, rank: int, sockets: Sequence[int], /) -> None:
+        """Takes over the descriptor of a connected socket for each rank, -1 for its own."""
+    def number(self, tag: int, name: str, item: int, priority: int, /) -> int:
+        """The next turn of a tag, over floats of `item` bytes: what the desk is to be told.
+
+        The errand's results, like its arrays, are then the sums over all ranks.
+        """
+    @property
+    def desk(self) -> Desk:
+        """Where the sums are issued."""
+    @property
+    def state(self) -> tuple[str, int, float, str, list[int], int, float, float]:
+        """Its problem, and seven more: see `gemel.kvstore.leaving.State`."""
+    def close(self, type: str, message: str, /) -> None:
+        """What is open and what comes from now on fails with this."""
+
 class SortedRows:
     """How an operation sorts: dense arrays of before x length x after elements along the second.
 

@@ -134,6 +134,12 @@ WORKERS_TIMEOUT = Variable(
 SCHEDULE = Variable(
     "GEMEL_SCHEDULE", "ranks", "how workers of dist_sync add up over MPI; worker 0's counts"
 )
+SOCKETS = Variable(
+    "GEMEL_SOCKETS",
+    "all",
+    "the interface (such as eth0) over which a worker of dist_sync is reached by sockets of its "
+    "own; all: any; none: MPI only, on all workers if on one",
+)
 MEASURE_SECONDS = Variable(
     "GEMEL_MEASURE_SECONDS", 0.3, "time for which they try that out when they join; 0: not at all"
 )
@@ -170,6 +176,7 @@ ALL = (
     PIECE,
     WORKERS_TIMEOUT,
     SCHEDULE,
+    SOCKETS,
     MEASURE_SECONDS,
     DEBUG,
 )

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from gemel import autograd, cpu, gluon, init, kvstore, np, npx, optimizer
 from gemel.errors import GemelError
 from gemel.gluon import nn
 from gemel.kvstore import agreement, mpi
+from gemel.kvstore.leaving import Leaving
 from gemel.kvstore.ways import Table
 from gemel.kvstore.world import World
 
@@ -233,12 +235,16 @@ def compressed(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
 
 #: What would have been measured of wires on which these gradients take long.
 SLOW = {"gather": [(64.0, 1e-3), (4096.0, 1e-1)]}
+SLOW_LINES = {"lines": SLOW["gather"]}
 
 
 def in_blocks(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
-    """For gradients as wholes and in blocks: what the parameters are, how many sums that took."""
+    """For gradients as wholes and in blocks: what the parameters are, how many sums that took.
+
+    Blocks that are agreed on, and such that leave by themselves.
+    """
     found = []
-    for measured in ({}, SLOW):
+    for measured in ({}, SLOW, SLOW_LINES):
         mpi.world().ways.table = Table(measured)
         before = store.statistics()["requests"]
         arrays = _few_steps(kvstore.create("dist_sync"), settings)
@@ -290,8 +296,8 @@ def _few_steps(store: Any, settings: dict[str, Any]) -> list[Any]:
 
 
 def torn(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
-    """Worker 1 dies when the first block is added up, and others are to come."""
-    mpi.world().ways.table = Table(SLOW)
+    """Worker 1 dies when the first block is added up, or has left, and others are to come."""
+    mpi.world().ways.table = Table(SLOW if settings["agreed"] else SLOW_LINES)
     agreement.BUCKET_BYTES = 1  # each block goes for itself
     whole = World._do
 
@@ -300,8 +306,17 @@ def torn(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
         if any("rows" in place[2] for place in places):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    if store.rank == 1:
+    issue = Leaving.issue
+
+    def only(leaving: Leaving, *arguments: Any) -> None:
+        issue(leaving, *arguments)
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if store.rank == 1 and settings["agreed"]:
         World._do = once  # type: ignore[method-assign]
+    elif store.rank == 1:
+        Leaving.issue = only  # type: ignore[method-assign, assignment]
     try:
         _few_steps(kvstore.create("dist_sync"), {"how": "plain"})
         npx.waitall()  # weights stay as they were, and do not tell

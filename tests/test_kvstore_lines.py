@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -54,14 +55,15 @@ def on_all(size: int, work: Callable[[int], Any]) -> list[Any]:
     return found
 
 
-def connected(machines: Sequence[int]) -> list[Lines | None]:
+def connected(machines: Sequence[int], *told: str) -> list[Lines | None]:
     meeting = Meeting(len(machines))
 
     def join(rank: int) -> Lines | None:
         def gathered(row: Any) -> Any:
             return meeting.gathered(rank, row)
 
-        return opened(machines, rank, gathered, lambda row: gathered(row)[0])
+        some = told[rank : rank + 1]
+        return opened(machines, rank, gathered, lambda row: gathered(row)[0], *some)
 
     return on_all(len(machines), join)
 
@@ -191,8 +193,26 @@ def test_where_one_cannot_listen_all_do_without(monkeypatch: pytest.MonkeyPatch)
     assert connected((0, 0, 0)) == [None] * 3
 
 
+def test_one_who_wants_no_sockets_keeps_nobody_waiting() -> None:
+    begun = time.monotonic()
+    assert connected((0, 0, 0), "all", "none", "all") == [None] * 3
+    assert time.monotonic() - begun < lines.OPENING / 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="interfaces are asked for by Linux's words")
+def test_by_one_interface_only() -> None:
+    assert lines._addresses("lo") == ["127.0.0.1"]
+    made = connected((0, 0), "lo", "lo")
+    rows = [numpy.full(3, 1.0), numpy.full(3, 2.0)]
+    assert on_all(2, lambda rank: made[rank].summed(rows[rank]).tolist()) == [[3.0] * 3] * 2
+    for one in made:
+        one.close()
+    with pytest.raises(WorkersError, match=r"GEMEL_SOCKETS=nosuch0.*take one of .*lo.*, or all"):
+        lines._addresses("nosuch0")
+
+
 def test_where_no_address_is_reached_all_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "_addresses", lambda: ["127.0.0.1"])
+    monkeypatch.setattr(lines, "_addresses", lambda interface: ["127.0.0.1"])
     monkeypatch.setattr(lines, "OPENING", 0.5)
     begun = time.monotonic()
     assert connected((0, 1)) == [None] * 2  # another machine's 127.0.0.1 is not tried

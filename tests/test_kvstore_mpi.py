@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -178,21 +179,24 @@ BLOCKS = [
 @pytest.mark.parametrize(("workers", "how"), BLOCKS)
 def test_blocks_of_rows_have_the_bits_of_the_whole(workers, how, tmp_path):
     """Whatever is done to a gradient, and whether backward has cut it or not."""
-    for whole, cut in (written := found(tmp_path, workers, "in_blocks", how=how)):
-        assert whole[0] == cut[0]
-        assert cut[1] > whole[1]
-        assert [whole, cut] == written[0]
+    for whole, cut, alone in (written := found(tmp_path, workers, "in_blocks", how=how)):
+        assert whole[0] == cut[0] == alone[0]
+        assert cut[1] > whole[1] and alone[1] > whole[1]
+        assert [whole, cut, alone] == written[0]
 
 
-def test_a_worker_that_dies_between_two_blocks(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("agreed", "words"), [(True, r"key \d, rows |what a step brings"), (False, "worker 1 is gone")]
+)
+def test_a_worker_that_dies_between_two_blocks(agreed, words, tmp_path, monkeypatch):
     if _is_mpich():
         pytest.skip("only Open MPI's starter lets the others go on")
     monkeypatch.setenv("PRTE_MCA_state_base_recoverable", "1")
-    job, written = launched(tmp_path, 3, "torn", "--timeout", "2")
+    job, written = launched(tmp_path, 3, "torn", "--timeout", "2", agreed=agreed)
     assert job.returncode != 0 and sorted(written) == [0, 2]
     for one in written.values():
         assert one["error"] == "WorkersError"
-        assert "key 0, rows " in one["text"]
+        assert re.search(words, one["text"])
 
 
 # ---- what can go wrong

@@ -93,16 +93,23 @@ class Agreement:
 
     def _abandoned(self) -> str | None:
         """What is wrong if a worker has ended and another waits for it."""
-        for rank, note in sorted(self._left.items()):
+        for rank in sorted(self._left):
             for pending in self._pending.values():
                 if pending.request.kind != "end" and rank not in pending.came:
-                    why = f" ({note})" if note else ""
                     waiting = min(pending.came)
                     return (
-                        f"worker {rank} has ended{why}, and worker {waiting} waits for it with "
+                        f"{self.left([rank])}, and worker {waiting} waits for it with "
                         f"{pending.request.name}"
                     )
         return None
+
+    def left(self, ranks: Sequence[int]) -> str:
+        """Of these workers the first that has ended, and how; empty if none has."""
+        rank = min((rank for rank in ranks if rank in self._left), default=None)
+        if rank is None:
+            return ""
+        note = self._left[rank]
+        return f"worker {rank} has ended" + (f" ({note})" if note else "")
 
     def next(self, group: Callable[[Request], str] = lambda request: "") -> list[Request]:
         """What all have come with, and shall now do together; an empty list if there is nothing.
@@ -140,8 +147,8 @@ class Agreement:
         pending = min(late, key=lambda pending: pending.number)
         missing = [rank for rank in range(self._size) if rank not in pending.came]
         text = (
-            f"{_workers(missing)} not come with {pending.request.name} for {self._limit:g} s; "
-            f"{_workers(sorted(pending.came))} come"
+            f"{workers_have(missing)} not come with {pending.request.name} for {self._limit:g} s; "
+            f"{workers_have(sorted(pending.came))} come"
         )
         for rank in missing:
             if names := self._names_of(rank):
@@ -154,9 +161,10 @@ class Agreement:
         return ", ".join(found[:3])
 
 
-def _workers(ranks: Sequence[int]) -> str:
+def workers_have(ranks: Sequence[int]) -> str:
+    """The subject of a sentence about workers, and its verb."""
     numbers = ", ".join(map(str, ranks))
     return f"worker {numbers} has" if len(ranks) == 1 else f"workers {numbers} have"
 
 
-__all__ = ["Agreement", "Request"]
+__all__ = ["Agreement", "Request", "workers_have"]

@@ -18,8 +18,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from gemel import _core
 from gemel.errors import WorkersError
-from gemel.kvstore.server.protocol import proof, proves, tune
+from gemel.kvstore.server.protocol import exactly, proof, proves, tune
 from gemel.kvstore.waiting import Scratch
 
 #: Of this machine's IPv4 addresses so many are told, as bytes behind the port's.
@@ -37,14 +38,31 @@ STRANGE = OSError, ValueError, KeyError, TypeError
 #: What asks Linux for the address of an interface (netdevice(7)), and where it then stands.
 SIOCGIFADDR, ADDRESS = 0x8915, slice(20, 24)
 
+#: Any interface; no sockets.
+ALL, NONE = "all", "none"
+
 Sockets = dict[int, socket.socket]
+#: What connections are for; messages go to and from rank 0 only.
+USES = "contents", "messages", "sums"
+
+
+def _uses(lower: int, higher: int) -> list[str]:
+    """What two ranks are connected for."""
+    return [use for use in USES if use != "messages" or lower == 0]
 
 
 class Lines:
-    """Of one rank: a connection for contents to each other one, for messages to and from rank 0."""
+    """Of one rank: connections for contents and for sums to each other one, for messages to rank 0.
 
-    def __init__(self, rank: int, size: int, contents: Sockets, messages: Sockets) -> None:
+    Those for sums are the `courier`'s.
+    """
+
+    def __init__(
+        self, rank: int, size: int, contents: Sockets, messages: Sockets, sums: Sockets
+    ) -> None:
         self.rank, self.size = rank, size
+        ends = [-1 if other == rank else sums[other].detach() for other in range(size)]
+        self.courier = _core.Courier(rank, ends)
         self._contents, self._messages = contents, messages
         self._ranks = {channel.fileno(): other for other, channel in messages.items()}
         self._coming = {other: bytearray() for other in messages}
@@ -226,10 +244,13 @@ def opened(
     rank: int,
     gathered: Callable[[Any], Any],
     broadcast: Callable[[Any], Any],
+    interface: str = ALL,
 ) -> Lines | None:
     """Connections between all ranks, or None on all of them where some cannot be had.
 
     `gathered` gives the rows of all ranks, `broadcast` that of rank 0. All have to call it.
+    `interface` is what ``GEMEL_SOCKETS`` says. Raises `WorkersError` where there is none of its
+    name.
     """
     import secrets
 
@@ -237,31 +258,33 @@ def opened(
 
     secret = numpy.frombuffer(secrets.token_bytes(SECRET_BYTES), "uint8").copy()
     secret = bytes(broadcast(secret))
-    contents: Sockets = {}
-    messages: Sockets = {}
+    met: dict[str, Sockets] = {use: {} for use in USES}
     with contextlib.ExitStack() as stack:
-        listener = _listener(len(machines))
+        addresses = _addresses(interface)
+        listener = _listener(len(machines)) if interface != NONE else None
         told = numpy.zeros(2 + 4 * MOST_ADDRESSES, "uint8")
         if listener is not None:
             stack.enter_context(listener)
-            own = b"".join(map(socket.inet_aton, _addresses()[:MOST_ADDRESSES]))
+            own = b"".join(map(socket.inet_aton, addresses[:MOST_ADDRESSES]))
             port = struct.pack(">H", listener.getsockname()[1])
             told[: 2 + len(own)] = numpy.frombuffer(port + own, "uint8")
         rows = [bytes(row) for row in gathered(told)]
-        whole = listener is not None and hasattr(select, "poll")
+        # Nobody tries, and waits, where somebody does without.
+        whole = all(row[:2] != bytes(2) for row in rows) and hasattr(select, "poll")
         if listener is not None and whole:
             try:
                 door = _Door(machines, rank, secret, time.monotonic() + OPENING)
-                door.connect(rows, contents, messages)
-                door.accept(listener, contents, messages)
+                door.connect(rows, met)
+                door.accept(listener, met)
             except OSError:
                 whole = False
     everywhere = bool(gathered(numpy.array([whole], "uint8")).all())
-    made = Lines(rank, len(machines), contents, messages) if everywhere else None
-    if made is None:
-        for channel in (*contents.values(), *messages.values()):
+    if everywhere:
+        return Lines(rank, len(machines), **met)
+    for channels in met.values():
+        for channel in channels.values():
             channel.close()
-    return made
+    return None
 
 
 def _listener(backlog: int) -> socket.socket | None:
@@ -271,22 +294,28 @@ def _listener(backlog: int) -> socket.socket | None:
         return None
 
 
-def _addresses() -> list[str]:
-    """The IPv4 addresses of this machine's interfaces, that of its own self last."""
-    found = []
+def _addresses(interface: str) -> list[str]:
+    """The IPv4 addresses of this machine's interfaces, or of one; that of its own self last."""
+    found, names = [], []
     with contextlib.suppress(OSError):
         if sys.platform == "linux":
             import fcntl
 
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-                for _, name in socket.if_nameindex():
+                names = [name for _, name in socket.if_nameindex()]
+                for name in names if interface in (ALL, NONE) else [interface]:
                     asked = struct.pack("256s", name.encode())
                     with contextlib.suppress(OSError):  # one without an address
                         answer = fcntl.ioctl(probe, SIOCGIFADDR, asked)
                         found.append(socket.inet_ntoa(answer[ADDRESS]))
-        else:
+        elif interface in (ALL, NONE):
             known = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
             found = [str(entry[4][0]) for entry in known]
+    if not found and interface not in (ALL, NONE):
+        raise WorkersError(
+            f"GEMEL_SOCKETS={interface}: there is no interface of this name with an IPv4 address "
+            f"here; take one of {', '.join(names)}, or {ALL}, or {NONE}"
+        )
     return sorted(set(found), key=lambda address: address.startswith("127."))
 
 
@@ -303,12 +332,11 @@ class _Door:
             raise TimeoutError("the time to connect is up")
         return left
 
-    def connect(self, rows: Sequence[bytes], contents: Sockets, messages: Sockets) -> None:
+    def connect(self, rows: Sequence[bytes], met: dict[str, Sockets]) -> None:
         """Connect to all lower ranks, as the rows of all say where they are. Raises `OSError`."""
         for other in range(self._rank):
-            contents[other] = self._connected(other, rows[other], "contents")
-            if other == 0:
-                messages[other] = self._connected(other, rows[other], "messages")
+            for use in _uses(other, self._rank):
+                met[use][other] = self._connected(other, rows[other], use)
 
     def _connected(self, other: int, row: bytes, use: str) -> socket.socket:
         (port,) = struct.unpack(">H", row[:2])
@@ -338,11 +366,10 @@ class _Door:
             raise ConnectionError("somebody else has answered")
         tune(channel)
 
-    def accept(self, listener: socket.socket, contents: Sockets, messages: Sockets) -> None:
+    def accept(self, listener: socket.socket, met: dict[str, Sockets]) -> None:
         """Wait for all higher ranks. Raises `OSError` when they have not come in time."""
         higher = range(self._rank + 1, len(self._machines))
-        missing = {(other, "contents") for other in higher}
-        missing |= {(other, "messages") for other in higher if self._rank == 0}
+        missing = {(other, use) for other in higher for use in _uses(self._rank, other)}
         while missing:
             left = self._until - time.monotonic()
             if left <= 0:
@@ -355,7 +382,7 @@ class _Door:
             except STRANGE:
                 channel.close()
                 continue
-            (contents if use == "contents" else messages)[other] = channel
+            met[use][other] = channel
             missing.discard((other, use))
 
     def _answer(self, channel: socket.socket, missing: set[tuple[int, str]]) -> tuple[int, str]:
@@ -380,22 +407,12 @@ def _say(channel: socket.socket, values: dict[str, Any]) -> None:
 
 def _heard(channel: socket.socket) -> dict[str, Any]:
     """A greeting. Raises `OSError` or `ValueError`."""
-    (length,) = LENGTH.unpack(_exactly(channel, LENGTH.size))
+    (length,) = LENGTH.unpack(exactly(channel, LENGTH.size))
     if length > MOST_GREETING:
         raise ConnectionError(f"a greeting of {length} bytes")
-    found = json.loads(_exactly(channel, length))
+    found = json.loads(exactly(channel, length))
     if not isinstance(found, dict) or not isinstance(found.get("challenge", ""), str):
         raise ValueError("no greeting")
-    return found
-
-
-def _exactly(channel: socket.socket, count: int) -> bytes:
-    found = b""
-    while len(found) < count:
-        part = channel.recv(count - len(found))
-        if not part:
-            raise ConnectionError("the connection has ended")
-        found += part
     return found
 
 

@@ -7,10 +7,9 @@ so that the replicas are the same bits; nothing but sums travels, and rank 0's v
 from __future__ import annotations
 
 import atexit
+import math
 import os
-import platform
 import threading
-import zlib
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -20,15 +19,13 @@ from gemel.device import CPUS, Device
 from gemel.errors import WorkersError
 from gemel.kvstore import compression
 from gemel.kvstore.base import pairs
-from gemel.kvstore.lines import Lines, opened
+from gemel.kvstore.courses import Course, Courses, Piece
 from gemel.kvstore.local import LocalStore, check_alike
-from gemel.kvstore.waiting import LONGEST, Scratch, wait_until
-from gemel.kvstore.ways import MOST_PAIRS, ways_of
+from gemel.kvstore.wire import MpiWire
 from gemel.kvstore.world import World
 from gemel.passes.rows import bounds_of
 
 if TYPE_CHECKING:
-    from gemel.kvstore.passing import Passing
     from gemel.links import Topology
 
 #: How MPI's starters tell a process how many there are.
@@ -53,6 +50,7 @@ class MpiStore(LocalStore):
         self._number = self._world.number_store()
         self._world.ways.set_rule(self._number, config.SCHEDULE.read())
         self._world_compression: compression.Compression | None = None
+        self._courses = Courses(self._world, self._number)
 
     @property
     def rank(self) -> int:
@@ -68,11 +66,11 @@ class MpiStore(LocalStore):
         """What this worker has sent, for all its stores, since it began.
 
         ``requests``, the ``groups`` in which they went, their ``bytes`` before and ``seconds`` of
-        communication, from when all workers had come; for each way of adding up that was taken, as
-        ``by ring``, how many groups went so.
+        communication; for each way of adding up that was taken, as ``by ring``, how many groups
+        went so. ``processor seconds``, where there are sockets between the workers: what sums that
+        nobody had to agree on took of a core.
         """
-        went = {f"by {name}": float(count) for name, count in self._world.went.items()}
-        return {**self._world.done, **went}
+        return self._world.statistics()
 
     def set_schedule(self, schedule: str) -> None:
         """How sums of this store are made from now on; waits until all workers say the same.
@@ -87,6 +85,7 @@ class MpiStore(LocalStore):
         note = f"schedule {rule}"
         self._world.issue(self._number, "the schedule", "meet", note=note).wait_to_read()
         self._world.ways.set_rule(self._number, rule)
+        self._courses.clear()
 
     def explain(self, topology: Topology | str | None = None, sizes: Sequence[int] = ()) -> str:
         """How sums are made between the workers, what was measured, and why: the same on all.
@@ -143,7 +142,72 @@ class MpiStore(LocalStore):
         first keys go first: the next forward begins with them. A large one goes in blocks of its
         rows, each when it is there, so that it is on its way while its end is computed.
         """
-        return self._one_by_one(keys, values, devices, blocks)
+        lists = [len(arrays) for arrays in values]
+        kinds = [(arrays[0].shape, arrays[0]._code) for arrays in values]
+        step = tuple(keys), tuple(lists), tuple(kinds)
+        course = self._courses.find(step)
+        if course is None and self._courses.unknown(step):
+            self._ask(step, keys, values)
+        if course is None:
+            return self._one_by_one(keys, values, devices, blocks)
+        return self._by_course(course, keys, values, devices, blocks)
+
+    def _ask(self, step: Any, keys: Sequence[Any], values: Sequence[Sequence[Any]]) -> None:
+        """Ask whether all workers bring the same in such steps, cut into the same pieces."""
+        pieces: list[Piece] = []
+        for position in reversed(range(len(keys))):
+            first = values[position][0]
+            narrow = first.dtype.name in NARROW
+            dtype, item = ("float32", 4) if narrow else (first.dtype.name, first.dtype.itemsize)
+            name = _named(keys[position])
+            for start, end in self._cuts(first):
+                shape = (end - start, *first.shape[1:]) if first.ndim else ()
+                whole = tuple(shape) == tuple(first.shape)
+                part = name if whole else f"{name}, rows {start} to {end - 1}"
+                size = item * math.prod(shape)
+                pieces.append(Piece(part, dtype, tuple(shape), size, -position))
+        ways = self._world.ways
+        most = ways.bucket(ways.rule(self._number), sum(piece.bytes for piece in pieces))
+        if self._world_compression is not None:
+            most = None
+        with autograd.pause():
+            self._courses.ask(step, pieces, most)
+
+    def _cuts(self, value: Any) -> list[tuple[int, int]]:
+        """The first and the last row, and one more, of each block in which an array goes."""
+        count = self.blocks(value)
+        if count == 1:
+            return [(0, value.shape[0] if value.ndim else 1)]
+        bounds = bounds_of(value.shape[0], count)
+        return list(zip(bounds[:-1], bounds[1:], strict=True))
+
+    def _by_course(
+        self,
+        course: Course,
+        keys: Sequence[Any],
+        values: Sequence[Sequence[Any]],
+        devices: Sequence[Device],
+        blocks: Sequence[Sequence[Sequence[Any]]],
+    ) -> list[list[Any]]:
+        """The sums of a step that all workers take alike."""
+        order = range(len(keys) - 1, -1, -1)
+        counts, arrays = [], []
+        with autograd.pause():
+            for position in order:
+                check_alike(keys[position], values[position])
+                place = self._place(values[position], position)
+                parts = self._parts(values[position], blocks[position] if blocks else ())
+                counts.append(len(parts))
+                arrays += [_sent(self._own(part, place)) for part in parts]
+            totals = course.sums(arrays)
+            found: list[list[Any]] = [[None] * len(keys) for _ in devices]
+            for position, count in zip(order, counts, strict=True):
+                some, totals = totals[:count], totals[count:]
+                total = some[0] if count == 1 else np.concatenate(some)
+                total = total.astype(values[position][0].dtype, copy=False)
+                for row, device in zip(found, devices, strict=True):
+                    row[position] = total.as_in_ctx(device)
+        return found
 
     def blocks(self, value: Any) -> int:
         """In how many blocks of rows a gradient like this array goes to the other workers.
@@ -172,20 +236,31 @@ class MpiStore(LocalStore):
         blocks: Sequence[Sequence[Any]] = (),
     ) -> Any:
         check_alike(key, values)
-        count = self.blocks(values[0])
-        if count == 1:
+        cuts = self._cuts(values[0])
+        if len(cuts) == 1:
             return self._over_workers(_named(key), key, values, place, priority)
-        bounds = bounds_of(values[0].shape[0], count)
         totals = []
-        for number, (start, end) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
-            # All workers cut alike, whether backward has or not.
-            parts = [
-                early[number] if len(early) == count else value[start:end]
-                for value, early in zip_longest(values, blocks, fillvalue=())
-            ]
+        parts = self._parts(values, blocks)
+        for number, ((start, end), part) in enumerate(zip(cuts, parts, strict=True)):
             name = f"{_named(key)}, rows {start} to {end - 1}"
-            totals.append(self._over_workers(name, (key, number), parts, place, priority))
+            totals.append(self._over_workers(name, (key, number), part, place, priority))
         return np.concatenate(totals)
+
+    def _parts(self, values: Sequence[Any], blocks: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+        """The arrays of a key, or of each block of its rows: all cut alike, backward or not."""
+        cuts = self._cuts(values[0])
+        if len(cuts) == 1:
+            return [values]
+        return [
+            [early[number] if len(early) == len(cuts) else value[start:end]
+             for value, early in zip_longest(values, blocks, fillvalue=())]
+            for number, (start, end) in enumerate(cuts)
+        ]  # fmt: skip
+
+    def _own(self, values: Sequence[Any], place: Device) -> Any:
+        """The sum of what this worker has, on the host."""
+        own = values[0] if len(values) == 1 else self._sum(values, place)
+        return own.as_in_ctx(CPUS[0]) if own.device.linked else own
 
     def _over_workers(
         self, name: str, kept: Any, values: Sequence[Any], place: Device, priority: int
@@ -194,12 +269,10 @@ class MpiStore(LocalStore):
 
         `kept` says whose losses are kept where that is compressed.
         """
-        own = values[0] if len(values) == 1 else self._sum(values, place)
-        own = own.as_in_ctx(CPUS[0]) if own.device.linked else own
+        own = self._own(values, place)
         if self._compresses(own):
             return self._compressed(name, kept, own, priority).as_in_ctx(place)
-        wide = own.astype("float32") if own.dtype.name in NARROW else own
-        total = self._world.issue(self._number, name, "sum", [wide], priority=priority)
+        total = self._world.issue(self._number, name, "sum", [_sent(own)], priority=priority)
         return total.astype(own.dtype, copy=False).as_in_ctx(place)
 
     def _compressed(self, name: str, kept: Any, own: Any, priority: int) -> Any:
@@ -221,156 +294,19 @@ class MpiStore(LocalStore):
         What an element loses stays with its worker, which adds it to what it sends next.
         """
         self._world_compression = compression.create(compression_params)
+        self._courses.clear()
 
 
 def _named(key: Any) -> str:
     return f"key {key!r}"
 
 
+def _sent(own: Any) -> Any:
+    """An array as it travels."""
+    return own.astype("float32") if own.dtype.name in NARROW else own
+
+
 # ---- MPI
-
-
-class MpiWire:
-    """Workers connected by an MPI communicator of their own."""
-
-    def __init__(self, communicator: Any, library: Any) -> None:
-        self.rank: int = communicator.Get_rank()
-        self.size: int = communicator.Get_size()
-        self._mpi = library
-        self._messages = communicator.Dup()
-        self._sums = communicator.Dup()
-        #: The longest pause between two looks at what all do together.
-        self.pause = LONGEST
-        self._sending: list[tuple[Any, bytes]] = []
-        self._rows = Scratch()
-        self._status = library.Status()
-        self.machines = self._machines()
-        self._lines: Lines | None = None
-        if 1 < self.size <= MOST_PAIRS:
-            self._lines = opened(self.machines, self.rank, self.gathered, self.broadcast)
-        #: Whether `received` sleeps until something comes, and there is a way `lines`.
-        self.lines = self._lines is not None
-        self._passing: dict[str, Passing] = {}
-        ways = ways_of(self.machines).values()
-        self._schedules = {way.name: way.schedule for way in ways if way.schedule is not None}
-
-    def _machines(self) -> tuple[int, ...]:
-        """For each rank the number of its machine, by the first rank that is there."""
-        import numpy
-
-        name = platform.node().encode()
-        rows = self.gathered(numpy.array([zlib.crc32(name), len(name)], "int64")).tolist()
-        return tuple(rows.index(row) for row in rows)
-
-    def send(self, rank: int, message: bytes) -> None:
-        """Send a message on its way; rank 0 is at one end of it."""
-        if self._lines is not None:
-            self._lines.send(rank, message)
-            return
-        self._sending = [pair for pair in self._sending if not pair[0].Test()]
-        self._sending.append((self._messages.Isend([message, self._mpi.BYTE], rank), message))
-
-    def received(self, patience: float = 0.0) -> list[tuple[int, bytes]]:
-        """The messages that have come, with the ranks they come from; `patience` as by lines."""
-        if self._lines is not None:
-            return self._lines.received(patience)
-        found = []
-        status = self._status
-        while self._messages.Iprobe(self._mpi.ANY_SOURCE, self._mpi.ANY_TAG, status):
-            message = bytearray(status.Get_count(self._mpi.BYTE))
-            self._messages.Recv([message, self._mpi.BYTE], status.Get_source())
-            found.append((status.Get_source(), bytes(message)))
-        return found
-
-    def gathered(self, row: Any) -> Any:
-        """The rows of all workers, in the order of ranks; all are as long.
-
-        They lie in memory the next call takes again.
-        """
-        found = self._rows.take(self.size * row.nbytes).view(row.dtype)
-        self._finish(self._sums.Iallgather(self._bytes(row), self._bytes(found)))
-        return found.reshape(self.size, row.size)
-
-    def summed(self, row: Any, way: str, lengths: Sequence[int]) -> Any:
-        """The sum of the rows of all workers, by a way; `lengths` are those of its requests."""
-        import numpy
-
-        if way == "lines" and self._lines is not None:
-            return self._lines.summed(row)
-        if way == "gather" or self.size == 1:
-            return _added(self.gathered(row))
-        if way == "pieces" or (way == "mpi" and row.dtype.kind not in "iufc"):
-            return self._by_pieces(row)
-        if way == "mpi":
-            total = numpy.empty_like(row)
-            self._finish(self._sums.Iallreduce(row, total))
-            return total
-        if way not in self._passing:
-            from gemel.kvstore.passing import Passing
-
-            self._passing[way] = Passing(self._schedules[way], self.rank)
-        return self._passing[way].summed(row, lengths, self)
-
-    def _by_pieces(self, row: Any) -> Any:
-        """Each worker adds up a piece, in the order of ranks, and gives it to all."""
-        import numpy
-
-        ends = [row.size * rank // self.size for rank in range(self.size + 1)]
-        counts = [b - a for a, b in zip(ends[:-1], ends[1:], strict=True)]
-        mine = counts[self.rank]
-        pieces = numpy.empty((self.size, mine), row.dtype)
-        item = row.itemsize
-        here = [item * mine] * self.size, [item * mine * rank for rank in range(self.size)]
-        there = [item * n for n in counts], [item * start for start in ends[:-1]]
-        self._finish(
-            self._sums.Ialltoallv(
-                [self._raw(row), there, self._mpi.BYTE], [self._raw(pieces), here, self._mpi.BYTE]
-            )
-        )
-        total = numpy.empty_like(row)
-        self._finish(
-            self._sums.Iallgatherv(
-                self._bytes(_added(pieces)), [self._raw(total), there, self._mpi.BYTE]
-            )
-        )
-        return total
-
-    def start_send(self, rank: int, array: Any) -> Any:
-        """Begin to send an array, which must stay as it is until `finish`."""
-        return self._sums.Isend(self._bytes(array), rank)
-
-    def start_receive(self, rank: int, array: Any) -> Any:
-        """Begin to fill an array."""
-        return self._sums.Irecv(self._bytes(array), rank)
-
-    def finish(self, begun: Sequence[Any]) -> None:
-        """Wait for what has begun."""
-        waiting = list(begun)
-        wait_until(lambda: bool(self._mpi.Request.Testall(waiting)), longest=self.pause)
-
-    def _finish(self, begun: Any) -> None:
-        """Wait for what all workers do, leaving the core to who computes."""
-        wait_until(begun.Test, longest=self.pause)
-
-    def broadcast(self, row: Any) -> Any:
-        """The row of rank 0."""
-        self._sums.Bcast(self._bytes(row), 0)
-        return row
-
-    def _bytes(self, array: Any) -> list[Any]:
-        return [self._raw(array), self._mpi.BYTE]
-
-    @staticmethod
-    def _raw(array: Any) -> Any:
-        return array.reshape(-1).view("uint8")
-
-
-def _added(rows: Any) -> Any:
-    """The sum of the rows, in the order of ranks; it is made in the first of them."""
-    total = rows[0]
-    for row in rows[1:]:
-        total += row
-    return total
 
 
 class _Joined:
@@ -445,4 +381,4 @@ def _leave(found: World, library: Any) -> None:
         library.Finalize()
 
 
-__all__ = ["MpiStore", "MpiWire", "world"]
+__all__ = ["MpiStore", "world"]

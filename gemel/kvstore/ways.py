@@ -29,8 +29,13 @@ MOST_PAIRS = 64
 #: So many seconds of waiting are not worth being begun early: a group of its own takes as much of
 #: the core, which computes meanwhile.
 CHEAP = 1e-3
-#: Seconds a group takes at least, in which it is agreed on: most of that takes the core.
-GROUP = 3e-4
+#: Seconds a group takes at least, in which it is agreed on: most of that takes the core. By so many
+#: times another way has to be quicker than sockets to be worth it.
+GROUP, MUCH = 3e-4, 2.0
+#: The same of what is not agreed on (`gemel.kvstore.courses`): a step of a plan, and an operation.
+BUCKET = 2e-4
+#: Buckets of a step at most, and the bytes of one where nothing was measured.
+MOST_BUCKETS, BUCKET_BYTES = 64, 4 << 20
 #: Each block is a step of a plan and an operation of every worker; a ninth would cover 1.4 % more.
 MOST_BLOCKS = 8
 #: Rules that leave the choice to what was measured.
@@ -222,7 +227,27 @@ class Ways:
         whole, small = self.table.waiting(way, nbytes), self.table.seconds(way, 1)
         if rule != IN_ORDER or whole is None or small is None or whole < CHEAP:
             return 1
-        return max(1, min(MOST_BLOCKS, round(math.sqrt(whole / max(small, GROUP)))))
+        each = BUCKET if way == "lines" else max(small, GROUP)
+        return max(1, min(MOST_BLOCKS, round(math.sqrt(whole / each))))
+
+    def bucket(self, rule: str, nbytes: float) -> float | None:
+        """Bytes that leave together where so many do by themselves (`gemel.kvstore.courses`).
+
+        None where they are to be agreed on: another way is chosen, and so much quicker than sockets
+        that it is worth that.
+        """
+        if "lines" not in self.known or rule not in (IN_ORDER, "lines"):
+            return None
+        tried = min(nbytes, self.table.reach("lines"))
+        lines, best = (self.table.seconds(n, tried) for n in ("lines", self.choose(rule, tried)))
+        if lines is None or best is None:
+            return None if self.table.measured else float(BUCKET_BYTES)
+        if rule == IN_ORDER and lines > MUCH * best + GROUP:
+            return None
+        whole = self.table.waiting("lines", nbytes) or 0.0
+        if whole < CHEAP:
+            return math.inf
+        return nbytes / max(1, min(MOST_BUCKETS, round(math.sqrt(whole / BUCKET))))
 
     def _steps(self, rule: str) -> list[tuple[float, str]]:
         """`gather:65536,ring` as up to how many bytes which way goes."""

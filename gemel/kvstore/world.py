@@ -24,6 +24,7 @@ from gemel import _core, config, npx
 from gemel.dtype import uint8
 from gemel.errors import GemelError, WorkersError
 from gemel.kvstore.agreement import GENERAL, Agreement, Request
+from gemel.kvstore.leaving import URGENT, Leaving
 from gemel.kvstore.waiting import ALONE, LONGEST, Scratch
 from gemel.kvstore.ways import CHEAP, GROUP, Ways
 
@@ -31,7 +32,7 @@ from gemel.kvstore.ways import CHEAP, GROUP, Ways
 #: from the first to the second; else the third. A look costs backward some 50 us of its core. Where
 #: backward is over, and all wait for the sums, it costs nothing: for so long as the fifth the
 #: fourth.
-EAGER, PATIENT, IDLE = 1e-4, 1e-3, 2e-2
+EAGER, PATIENT, IDLE = 1e-4, 1e-3, 1e-1
 KEEN, KEENNESS = 3e-5, 5e-3
 #: Seconds between two looks at the clock: whether somebody has been waited for too long.
 MINDING = 0.05
@@ -40,8 +41,6 @@ MINDING = 0.05
 HOLD = 5e-2
 #: Bytes from which a group tells how long is waited for the wires, and how fast that is forgotten.
 TELLING, FORGETTING = 64 << 10, 1.02
-#: The engine's priority of starting a request, which takes no time and lets others begin.
-URGENT = 1 << 20
 #: Seconds a worker that has failed waits at its exit for others to hear of it.
 FAREWELL = 10.0
 
@@ -54,6 +53,9 @@ class Wire(Protocol):
     pause: float
     #: Whether `received` sleeps until something comes, and sums have the way `lines`.
     lines: bool
+
+    #: What adds up without being told to, where `lines` says that there are sockets.
+    courier: _core.Courier | None
 
     @property
     def machines(self) -> Sequence[int]:
@@ -112,6 +114,9 @@ class World:
         self.went: Counter[str] = Counter()
         self.ways = Ways(wire.machines, wire.lines)
         self._wire = wire
+        courier = wire.courier if wire.lines else None
+        #: Sums that nobody has to agree on.
+        self.leaving = Leaving(courier, self.rank, limit) if courier is not None else None
         self.process = os.getpid()
         self._desk = _core.Desk()
         self._agreement = Agreement(self.size, limit)
@@ -162,11 +167,7 @@ class World:
         ``meet``, ``measure`` and ``end``. Raises `WorkersError` in a process that has been forked
         off.
         """
-        if os.getpid() != self.process:
-            raise WorkersError(
-                f"kvstore: {name}: this process was forked off from worker {self.rank} and is no "
-                "worker itself; use the store in the worker"
-            )
+        self.check_process(name)
         array = arrays[0] if arrays else None
         shape = () if array is None else tuple(array.shape)
         dtype = "uint8" if array is None else array.dtype.name
@@ -184,19 +185,43 @@ class World:
             (made,) = self._desk.issue(number, f"kvstore {kind}, {name}", arrays, [result])
         return made
 
+    def check_process(self, name: str) -> None:
+        """Raise `WorkersError` in a process that has been forked off."""
+        if os.getpid() != self.process:
+            raise WorkersError(
+                f"kvstore: {name}: this process was forked off from worker {self.rank} and is no "
+                "worker itself; use the store in the worker"
+            )
+
+    def statistics(self) -> dict[str, float]:
+        """What has been done so far, for all stores: see `MpiStore.statistics`."""
+        went = {f"by {name}": float(count) for name, count in self.went.items()}
+        found: dict[str, float] = {**self.done, **went}
+        if self.leaving is not None:
+            self.leaving.add_to(found)
+        return found
+
     def close(self) -> None:
         """At the exit: wait until all workers are here, or hear what keeps them."""
         if os.getpid() != self.process:
             return
         reason = getattr(sys, "last_type", None)
+        if reason is None and self.leaving is not None:
+            self.leaving.wait(lambda: self.broken)
         note = "" if reason is None else f"with {reason.__name__}"
         last = None if self.broken else self.issue(0, "the end", "end", note=note)
         self._ended.wait(None if reason is None else FAREWELL)
-        self._desk.close("WorkersError", self.broken or "kvstore: the program has ended")
+        self._end("kvstore: the program has ended")
         if last is not None:
             with contextlib.suppress(GemelError):
                 last.wait_to_read()  # so that nobody is told of a failure that is no news
         self._thread.join(1.0)
+
+    def _end(self, reason: str) -> None:
+        """Whatever waits and will come fails: with what is wrong, or for this reason."""
+        self._desk.close("WorkersError", self.broken or reason)
+        if self.leaving is not None:
+            self.leaving.close(self.broken or reason)
 
     # ---- the thread
 
@@ -240,6 +265,10 @@ class World:
                 self._break(problem)
         elif self.rank != 0:
             self._mind_silence(now)
+        if self.leaving is not None and not self.broken:
+            problem = self.leaving.problem(now, self._agreement.left)
+            if problem:
+                self._give_up(problem)
         # There may be another group to do, which nobody needs to tell.
         self._mind_at = 0.0 if busy else now + MINDING
         self._patience = self._next_patience(busy)
@@ -439,7 +468,7 @@ class World:
                 return
             self.broken = f"kvstore: {problem}"
         doing = self._no_longer_doing()
-        self._desk.close("WorkersError", self.broken)
+        self._end(self.broken)
         tasks = [*self._open.values(), *(doing.tasks if doing else ())]
         self._open.clear()
         for task in tasks:

@@ -129,7 +129,9 @@ class DeskLaunch final : public Launch {
 
 }  // namespace
 
-std::shared_ptr<Desk> Desk::make() { return std::shared_ptr<Desk>(new Desk); }
+std::shared_ptr<Desk> Desk::make(std::function<void()> bell) {
+  return std::shared_ptr<Desk>(new Desk(std::move(bell)));
+}
 
 void Desk::issue(uint64_t number, std::string name, const std::vector<Tensor*>& inputs,
                  const std::vector<Tensor*>& outputs, Front& front) {
@@ -151,6 +153,7 @@ void Desk::put(std::shared_ptr<Errand> errand) {
     if (closed_ == nullptr) {
       waiting_.push_back(std::move(errand));
       changed_.notify_one();
+      if (bell_) bell_();
       return;
     }
   }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -44,7 +45,8 @@ class Errand {
 // Where errands wait. They have a lane of their own, which holds up no other.
 class Desk : public std::enable_shared_from_this<Desk> {
  public:
-  static std::shared_ptr<Desk> make();
+  // `bell` is called, on any thread, when there may be something to take.
+  static std::shared_ptr<Desk> make(std::function<void()> bell = {});
 
   // The tensors are dense and in the host's memory; the outputs are new.
   void issue(uint64_t number, std::string name, const std::vector<Tensor*>& inputs,
@@ -56,9 +58,10 @@ class Desk : public std::enable_shared_from_this<Desk> {
 
  private:
   friend class DeskOperation;
-  Desk() = default;
+  explicit Desk(std::function<void()> bell) : bell_(std::move(bell)) {}
   void put(std::shared_ptr<Errand> errand);
 
+  const std::function<void()> bell_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Errand>> waiting_;

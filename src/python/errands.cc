@@ -79,4 +79,17 @@ void close_desk(Desk& desk, const std::string& type, const std::string& message)
   desk.close(failure);
 }
 
+std::tuple<std::string, uint64_t, double, std::string, std::vector<int>, uint64_t, double, double>
+state_of(Courier& courier) {
+  Courier::State told = courier.state();
+  return {std::move(told.problem), told.open, told.waiting, std::move(told.name),
+          std::move(told.missing), told.sums, told.seconds, told.worked};
+}
+
+void close_courier(Courier& courier, const std::string& type, const std::string& message) {
+  const FailurePointer failure = std::make_shared<const Failure>(type, message);
+  const WithoutGil released;
+  courier.close(failure);
+}
+
 }  // namespace gemel

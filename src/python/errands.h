@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "program/courier.h"
 #include "program/desk.h"
 #include "program/meeting.h"
 #include "python/callback.h"
@@ -29,5 +30,9 @@ Reference failure_of(const Errand& errand);
 // Without a text it is done.
 void end_errand(Errand& errand, const std::optional<std::tuple<std::string, std::string>>& failure);
 void close_desk(Desk& desk, const std::string& type, const std::string& message);
+// problem, open, waiting, name, missing, sums, seconds, worked: see Courier::State.
+std::tuple<std::string, uint64_t, double, std::string, std::vector<int>, uint64_t, double, double>
+state_of(Courier& courier);
+void close_courier(Courier& courier, const std::string& type, const std::string& message);
 
 }  // namespace gemel

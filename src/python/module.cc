@@ -278,7 +278,7 @@ void define_plan_parts(nb::module_& module) {
       .def_prop_ro("failure", [](Errand& e) { return checked(failure_of(e)); })
       .def("end", &end_errand, "failure"_a = nb::none());
   nb::class_<Desk>(module, "Desk")
-      .def(nb::new_(&Desk::make))
+      .def(nb::new_([] { return Desk::make(); }))
       .def(
           "issue",
           [](Desk& desk, uint64_t number, const std::string& name, nb::object inputs,
@@ -288,6 +288,11 @@ void define_plan_parts(nb::module_& module) {
           "number"_a, "name"_a, "inputs"_a, "results"_a, "device"_a = 0)
       .def("take", &take_errand, "seconds"_a)
       .def("close", &close_desk, "type"_a, "message"_a);
+  nb::class_<Courier>(module, "Courier").def(nb::init<int, const std::vector<int>&>())
+      .def("number", &Courier::number)
+      .def_prop_ro("desk", &Courier::desk)
+      .def_prop_ro("state", &state_of)
+      .def("close", &close_courier);
 }
 
 void define_arrays(nb::module_& module) {

@@ -283,6 +283,17 @@ class Decoder:
         return found
 
 
+def exactly(channel: socket.socket, count: int) -> bytes:
+    """So many bytes of a connection. Raises `ConnectionError` where it ends before."""
+    found = b""
+    while len(found) < count:
+        part = channel.recv(count - len(found))
+        if not part:
+            raise ConnectionError(f"the connection has ended after {len(found)} of {count} bytes")
+        found += part
+    return found
+
+
 def tune(channel: socket.socket) -> None:
     """Have a connection send at once, and go on soon when a broken link is whole again.
 
@@ -316,6 +327,7 @@ __all__ = [
     "Message",
     "array_message",
     "encode",
+    "exactly",
     "proof",
     "proves",
     "text_message",

@@ -17,6 +17,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from gemel.kvstore.server.protocol import exactly
+
 #: What servers and workers import by themselves, sooner or later.
 NEEDED = (
     *("asyncio", "numpy", "gemel.gluon", "gemel.kvstore.server.client"),
@@ -34,13 +36,6 @@ def prepare() -> None:
     (np.ones((2,)) * 2 + 1).wait_to_read()
 
 
-def _read(channel: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size and (part := channel.recv(size - len(found))):
-        found += part
-    return found
-
-
 def receive(channel: socket.socket) -> dict[str, Any] | None:
     """The command; None where whoever would have sent it is gone. Takes over its output."""
     try:
@@ -52,7 +47,10 @@ def receive(channel: socket.socket) -> dict[str, Any] | None:
     for number in numbers:
         os.dup2(number, 1)
         os.close(number)
-    found: dict[str, Any] = json.loads(_read(channel, int.from_bytes(size, "big")))
+    try:
+        found: dict[str, Any] = json.loads(exactly(channel, int.from_bytes(size, "big")))
+    except OSError:
+        return None
     return found
 
 

@@ -1,0 +1,155 @@
+"""Sums of steps that all workers take alike: once that is known, nothing is agreed on any more.
+
+The first time a store brings some keys together rank 0 decides what goes when, as ever
+(`gemel.kvstore.agreement`), and all workers tell a digest of what they bring, in which order and
+parts. Where all are the same such steps have a course: from the second on their sums leave as soon
+as they are there, each known by a tag that is the same everywhere, and a thread of the core does
+the rest (`src/program/courier.h`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gemel import np
+
+if TYPE_CHECKING:
+    from gemel.kvstore.world import World
+
+#: Different steps of a store that have a course; what comes after these is agreed on each time.
+MOST_COURSES = 32
+#: The request by which workers tell what they bring.
+STEP = "what a step brings"
+#: What a courier adds up, and the bytes of an item.
+ITEMS = {"float32": 4, "float64": 8}
+
+
+class Piece(NamedTuple):
+    """An array that a step brings: all of a key, or some of its rows."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+    priority: int
+
+
+class Bucket(NamedTuple):
+    """Pieces `start` to `end - 1` of a step, which leave together when all are there."""
+
+    tag: int
+    name: str
+    item: int
+    priority: int
+    start: int
+    end: int
+    bytes: int
+
+
+class Course:
+    """The buckets in which the pieces of a step leave."""
+
+    def __init__(self, buckets: Sequence[Bucket], world: World) -> None:
+        self.buckets = buckets
+        self._world = world
+        self._specs: list[list[tuple[int, tuple[int, ...]]]] = []
+
+    def sums(self, arrays: Sequence[Any]) -> list[Any]:
+        """The sums over all workers of the pieces of a step, which are issued."""
+        parts = [arrays[bucket.start : bucket.end] for bucket in self.buckets]
+        if not self._specs:
+            self._specs = [[(one._code, tuple(one.shape)) for one in part] for part in parts]
+        leaving = self._world.leaving
+        assert leaving is not None
+        self._world.check_process(self.buckets[0].name)
+        found: list[Any] = []
+        for bucket, part, specs in zip(self.buckets, parts, self._specs, strict=True):
+            found += leaving.issue(bucket, part, specs)
+        return found
+
+
+class Courses:
+    """The courses of a store."""
+
+    def __init__(self, world: World, store: int) -> None:
+        self._world, self._store = world, store
+        self._known: dict[Hashable, Course | None] = {}
+        #: What was asked last, until the answers are needed: the step, these, and its buckets.
+        self._asked: tuple[Hashable, Any, list[Bucket]] | None = None
+        #: Whether workers have once brought different keys.
+        self._apart = world.leaving is None
+
+    def clear(self) -> None:
+        """What was agreed on no longer holds: all workers call it at the same point."""
+        self._hear()
+        self._known.clear()
+
+    def find(self, key: Hashable) -> Course | None:
+        """The course of a step; None of one that has none, or was not asked for.
+
+        It waits for the answers to what was asked last, if that may decide it.
+        """
+        if key not in self._known:
+            self._hear()
+        return self._known.get(key)
+
+    def unknown(self, key: Hashable) -> bool:
+        """Whether it is worth asking the others."""
+        return not self._apart and key not in self._known and len(self._known) < MOST_COURSES
+
+    def ask(self, key: Hashable, pieces: Sequence[Piece], most: float | None) -> None:
+        """Ask whether all bring the same pieces; this step is still to be agreed on.
+
+        Pieces of `most` bytes are to leave together; None: these need no course.
+        """
+        text = repr((self._store, most, [piece[:4] for piece in pieces]))
+        digest = hashlib.sha256(text.encode()).digest()
+        mine = np.array(list(digest), dtype="uint8")
+        result = mine._code, (self._world.size, len(digest))
+        rows = self._world.issue(self._store, STEP, "gather", [mine], result)
+        wanted = most is not None and all(piece.dtype in ITEMS for piece in pieces)
+        buckets = buckets_of(digest, pieces, most or 0.0) if wanted else []
+        self._asked = key, rows, buckets
+
+    def _hear(self) -> None:
+        if self._asked is None:
+            return
+        (key, answers, buckets), self._asked = self._asked, None
+        rows = answers.asnumpy()
+        if (rows != rows[0]).any():
+            self._apart = True
+            return
+        self._known[key] = Course(buckets, self._world) if buckets else None
+
+
+def buckets_of(digest: bytes, pieces: Sequence[Piece], most: float) -> list[Bucket]:
+    """Pieces that leave together, in their order: some `most` bytes; from half of that on alone."""
+    found: list[Bucket] = []
+    start = 0
+    for number, piece in enumerate(pieces):
+        after = pieces[number + 1] if number + 1 < len(pieces) else None
+        total = sum(one.bytes for one in pieces[start : number + 1])
+        apart = after is None or after.dtype != piece.dtype or 2 * after.bytes >= most
+        if apart or 2 * total >= most:
+            found.append(_bucket(digest, pieces, start, number + 1))
+            start = number + 1
+    return found
+
+
+def _bucket(digest: bytes, pieces: Sequence[Piece], start: int, end: int) -> Bucket:
+    tag = hashlib.sha256(digest + b"%d" % start).digest()[:8]
+    some = pieces[start:end]
+    return Bucket(
+        int.from_bytes(tag, "big"),
+        ", ".join(piece.name for piece in some[:3]),
+        ITEMS[some[0].dtype],
+        max(piece.priority for piece in some),
+        start,
+        end,
+        sum(piece.bytes for piece in some),
+    )
+
+
+__all__ = ["Bucket", "Course", "Courses", "Piece", "buckets_of"]

@@ -1,0 +1,105 @@
+"""Sums that leave by themselves, of all stores of a worker: what the courier is told and tells."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gemel import _core, npx
+from gemel.kvstore.agreement import workers_have
+
+if TYPE_CHECKING:
+    from gemel.kvstore.courses import Bucket
+
+#: The engine's priority of starting a request, which takes no time and lets others begin.
+URGENT = 1 << 20
+#: Seconds for which a worker that has lost another one waits to hear why.
+REASON = 0.2
+#: Seconds between two looks whether all has arrived, at the exit.
+LOOKING = 1e-3
+
+
+class State(NamedTuple):
+    """What a courier tells."""
+
+    #: Why nothing goes on, until it is closed; empty otherwise.
+    problem: str
+    #: Sums that are issued and have not ended.
+    open: int
+    #: Seconds since the oldest that has started here, its name, and which ranks it misses.
+    waiting: float
+    name: str
+    missing: list[int]
+    #: Sums that have ended well, and the seconds they were open, together.
+    sums: int
+    seconds: float
+    #: Seconds of a core its thread has taken.
+    worked: float
+
+
+def state_of(courier: _core.Courier) -> State:
+    """What a courier tells now."""
+    return State(*courier.state)
+
+
+class Leaving:
+    """Buckets of sums, from one worker. `limit`: seconds it waits for others."""
+
+    def __init__(self, courier: _core.Courier, rank: int, limit: float) -> None:
+        self._courier = courier
+        self._desk = courier.desk
+        self._rank, self._limit = rank, limit
+        self._lock = threading.Lock()
+        self._sent = {"requests": 0, "groups": 0, "bytes": 0}
+        self._troubled = math.inf
+
+    def issue(self, bucket: Bucket, arrays: Sequence[Any], specs: Any) -> tuple[Any, ...]:
+        """Issue sums that all workers are known to bring: they leave when all are there."""
+        with self._lock:
+            self._sent["requests"] += len(arrays)
+            self._sent["groups"] += 1
+            self._sent["bytes"] += bucket.bytes
+        tag, name, item, priority, *_ = bucket
+        number = self._courier.number(tag, name, item, priority)
+        with npx.priority(URGENT):
+            return self._desk.issue(number, name, arrays, specs)
+
+    def add_to(self, found: dict[str, float]) -> None:
+        """Count what has left, as `MpiStore.statistics` says it."""
+        state = state_of(self._courier)
+        for name, count in self._sent.items():
+            found[name] += count
+        found["seconds"] += state.seconds
+        found["processor seconds"] = state.worked
+        if count := self._sent["groups"]:
+            found["by lines"] = found.get("by lines", 0.0) + count
+
+    def wait(self, useless: Callable[[], object]) -> None:
+        """Wait until all has arrived, or it is useless to."""
+        while not useless() and state_of(self._courier).open:
+            time.sleep(LOOKING)
+
+    def problem(self, now: float, left: Callable[[Sequence[int]], str]) -> str:
+        """Why it cannot go on, if so; `left` says which of some workers has ended, and how."""
+        state = state_of(self._courier)
+        self._troubled = min(self._troubled, now) if state.problem else math.inf
+        if now - self._troubled >= REASON:
+            return state.problem
+        if not state.name:
+            return ""
+        if ended := left(state.missing):
+            return f"{ended}, and worker {self._rank} waits for it with {state.name}"
+        if state.waiting <= self._limit:
+            return ""
+        late = workers_have(state.missing or [self._rank])
+        return f"{late} not come with {state.name} for {self._limit:g} s"
+
+    def close(self, reason: str) -> None:
+        """What has not arrived fails, and what is still to come."""
+        self._courier.close("WorkersError", reason)
+
+
+__all__ = ["URGENT", "Leaving", "State", "state_of"]

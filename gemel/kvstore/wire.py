@@ -1,0 +1,164 @@
+"""What connects the workers of an MPI job: MPI itself, and the sockets it has introduced."""
+
+from __future__ import annotations
+
+import platform
+import zlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gemel import config
+from gemel.kvstore.lines import Lines, opened
+from gemel.kvstore.waiting import LONGEST, Scratch, wait_until
+from gemel.kvstore.ways import MOST_PAIRS, ways_of
+
+if TYPE_CHECKING:
+    from gemel.kvstore.passing import Passing
+
+
+class MpiWire:
+    """Workers connected by an MPI communicator of their own."""
+
+    def __init__(self, communicator: Any, library: Any) -> None:
+        self.rank: int = communicator.Get_rank()
+        self.size: int = communicator.Get_size()
+        self._mpi = library
+        self._messages = communicator.Dup()
+        self._sums = communicator.Dup()
+        #: The longest pause between two looks at what all do together.
+        self.pause = LONGEST
+        self._sending: list[tuple[Any, bytes]] = []
+        self._rows = Scratch()
+        self._status = library.Status()
+        self.machines = self._machines()
+        self._lines: Lines | None = None
+        told = config.SOCKETS.read()
+        if 1 < self.size <= MOST_PAIRS:
+            self._lines = opened(self.machines, self.rank, self.gathered, self.broadcast, told)
+        #: Whether `received` sleeps until something comes, and there is a way `lines`.
+        self.lines = self._lines is not None
+        self.courier = self._lines.courier if self._lines is not None else None
+        self._passing: dict[str, Passing] = {}
+        ways = ways_of(self.machines).values()
+        self._schedules = {way.name: way.schedule for way in ways if way.schedule is not None}
+
+    def _machines(self) -> tuple[int, ...]:
+        """For each rank the number of its machine, by the first rank that is there."""
+        import numpy
+
+        name = platform.node().encode()
+        rows = self.gathered(numpy.array([zlib.crc32(name), len(name)], "int64")).tolist()
+        return tuple(rows.index(row) for row in rows)
+
+    def send(self, rank: int, message: bytes) -> None:
+        """Send a message on its way; rank 0 is at one end of it."""
+        if self._lines is not None:
+            self._lines.send(rank, message)
+            return
+        self._sending = [pair for pair in self._sending if not pair[0].Test()]
+        self._sending.append((self._messages.Isend([message, self._mpi.BYTE], rank), message))
+
+    def received(self, patience: float = 0.0) -> list[tuple[int, bytes]]:
+        """The messages that have come, with the ranks they come from; `patience` as by lines."""
+        if self._lines is not None:
+            return self._lines.received(patience)
+        found = []
+        status = self._status
+        while self._messages.Iprobe(self._mpi.ANY_SOURCE, self._mpi.ANY_TAG, status):
+            message = bytearray(status.Get_count(self._mpi.BYTE))
+            self._messages.Recv([message, self._mpi.BYTE], status.Get_source())
+            found.append((status.Get_source(), bytes(message)))
+        return found
+
+    def gathered(self, row: Any) -> Any:
+        """The rows of all workers, in the order of ranks; all are as long.
+
+        They lie in memory the next call takes again.
+        """
+        found = self._rows.take(self.size * row.nbytes).view(row.dtype)
+        self._finish(self._sums.Iallgather(self._bytes(row), self._bytes(found)))
+        return found.reshape(self.size, row.size)
+
+    def summed(self, row: Any, way: str, lengths: Sequence[int]) -> Any:
+        """The sum of the rows of all workers, by a way; `lengths` are those of its requests."""
+        import numpy
+
+        if way == "lines" and self._lines is not None:
+            return self._lines.summed(row)
+        if way == "gather" or self.size == 1:
+            return _added(self.gathered(row))
+        if way == "pieces" or (way == "mpi" and row.dtype.kind not in "iufc"):
+            return self._by_pieces(row)
+        if way == "mpi":
+            total = numpy.empty_like(row)
+            self._finish(self._sums.Iallreduce(row, total))
+            return total
+        if way not in self._passing:
+            from gemel.kvstore.passing import Passing
+
+            self._passing[way] = Passing(self._schedules[way], self.rank)
+        return self._passing[way].summed(row, lengths, self)
+
+    def _by_pieces(self, row: Any) -> Any:
+        """Each worker adds up a piece, in the order of ranks, and gives it to all."""
+        import numpy
+
+        ends = [row.size * rank // self.size for rank in range(self.size + 1)]
+        counts = [b - a for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        mine = counts[self.rank]
+        pieces = numpy.empty((self.size, mine), row.dtype)
+        item = row.itemsize
+        here = [item * mine] * self.size, [item * mine * rank for rank in range(self.size)]
+        there = [item * n for n in counts], [item * start for start in ends[:-1]]
+        self._finish(
+            self._sums.Ialltoallv(
+                [self._raw(row), there, self._mpi.BYTE], [self._raw(pieces), here, self._mpi.BYTE]
+            )
+        )
+        total = numpy.empty_like(row)
+        self._finish(
+            self._sums.Iallgatherv(
+                self._bytes(_added(pieces)), [self._raw(total), there, self._mpi.BYTE]
+            )
+        )
+        return total
+
+    def start_send(self, rank: int, array: Any) -> Any:
+        """Begin to send an array, which must stay as it is until `finish`."""
+        return self._sums.Isend(self._bytes(array), rank)
+
+    def start_receive(self, rank: int, array: Any) -> Any:
+        """Begin to fill an array."""
+        return self._sums.Irecv(self._bytes(array), rank)
+
+    def finish(self, begun: Sequence[Any]) -> None:
+        """Wait for what has begun."""
+        waiting = list(begun)
+        wait_until(lambda: bool(self._mpi.Request.Testall(waiting)), longest=self.pause)
+
+    def _finish(self, begun: Any) -> None:
+        """Wait for what all workers do, leaving the core to who computes."""
+        wait_until(begun.Test, longest=self.pause)
+
+    def broadcast(self, row: Any) -> Any:
+        """The row of rank 0."""
+        self._sums.Bcast(self._bytes(row), 0)
+        return row
+
+    def _bytes(self, array: Any) -> list[Any]:
+        return [self._raw(array), self._mpi.BYTE]
+
+    @staticmethod
+    def _raw(array: Any) -> Any:
+        return array.reshape(-1).view("uint8")
+
+
+def _added(rows: Any) -> Any:
+    """The sum of the rows, in the order of ranks; it is made in the first of them."""
+    total = rows[0]
+    for row in rows[1:]:
+        total += row
+    return total
+
+
+__all__ = ["MpiWire"]

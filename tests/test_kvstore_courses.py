@@ -1,0 +1,326 @@
+"""Steps that all workers take alike: what is asked, what leaves by itself, and who differs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+import pytest
+from test_kvstore_lines import connected, on_all
+
+from gemel import autograd, cpu, gluon, np
+from gemel.errors import WorkersError
+from gemel.gluon import nn
+from gemel.kvstore import courses, mpi
+from gemel.kvstore.courses import Piece, buckets_of
+from gemel.kvstore.lines import Lines
+from gemel.kvstore.mpi import MpiStore
+from gemel.kvstore.ways import Table
+from gemel.kvstore.world import World
+
+
+class Wire:
+    """Sockets alone, without MPI."""
+
+    lines = True
+    pause = 0.0
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self.rank, self.machines = lines.rank, (0,) * lines.size
+        self.courier = lines.courier
+        self.send, self.received = lines.send, lines.received
+
+    def gathered(self, row: Any) -> Any:
+        rows = numpy.empty((len(self.machines), row.size), row.dtype)
+        rows[self.rank] = row
+        others = [rank for rank in range(len(rows)) if rank != self.rank]
+        self._lines.exchange(dict.fromkeys(others, row), {rank: rows[rank] for rank in others})
+        return rows
+
+    def summed(self, row: Any, way: str, lengths: Any) -> Any:
+        return self._lines.summed(row)
+
+    def broadcast(self, row: Any) -> Any:
+        return self.gathered(row)[0]
+
+
+class Job:
+    """Workers of one process; `stores` makes one more store for each of them."""
+
+    def __init__(self, size: int, limit: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._patch = monkeypatch
+        self.worlds = [World(Wire(lines), limit) for lines in connected((0,) * size)]
+
+    def stores(self) -> list[MpiStore]:
+        found = []
+        for one in self.worlds:
+            self._patch.setattr(mpi, "world", lambda one=one: one)
+            found.append(MpiStore("dist_sync"))
+        return found
+
+    def groups(self) -> list[tuple[float, float]]:
+        """For each worker the groups that were agreed on, and those that left by themselves."""
+        agreed = [one.done["groups"] for one in self.worlds]
+        all_of = [one.statistics()["groups"] for one in self.worlds]
+        return [(a, b - a) for a, b in zip(agreed, all_of, strict=True)]
+
+    def close(self) -> None:
+        on_all(len(self.worlds), lambda rank: self.worlds[rank].close())
+
+
+@pytest.fixture
+def job(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
+    size, limit = getattr(request, "param", (2, 30.0))
+    made = Job(size, limit, monkeypatch)
+    yield made
+    made.close()
+
+
+SHAPES = {"a": (3, 2), "b": (70_001,), "c": (), "d": (0, 4)}
+
+
+def given(names: str, rank: int, turn: int) -> list[Any]:
+    draws = [numpy.random.default_rng([ord(name), rank, turn]) for name in names]
+    rows = zip(draws, names, strict=True)
+    return [draw.normal(size=SHAPES[name]).astype("float32") for draw, name in rows]
+
+
+def brought(store: Any, names: str, turn: int) -> list[Any]:
+    """The sums of some keys, issued."""
+    arrays = [[np.array(row)] for row in given(names, store.rank, turn)]
+    return store.totals(list(names), arrays, [cpu(0)])[0]
+
+
+def check(found: list[Any], names: str, turn: int, size: int) -> None:
+    for number, total in enumerate(found):
+        expected = given(names, 0, turn)[number]
+        for rank in range(1, size):
+            expected = expected + given(names, rank, turn)[number]
+        assert total.asnumpy().tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("job", [(2, 30.0), (3, 30.0)], indirect=True)
+def test_the_first_step_is_agreed_on_and_the_others_leave(job: Job) -> None:
+    stores = job.stores()
+    for turn in range(5):
+        found = [brought(store, "abcd", turn) for store in stores]
+        for totals in found:
+            check(totals, "abcd", turn, len(stores))
+        if turn == 0:
+            before = job.groups()
+    agreed = [now[0] - then[0] for now, then in zip(job.groups(), before, strict=True)]
+    assert agreed == [0] * len(stores)
+    assert all(left > 0 for _, left in job.groups())
+
+
+def test_other_keys_in_some_steps(job: Job) -> None:
+    """The same on all workers: each such step is asked about once."""
+    stores = job.stores()
+    for turn, names in enumerate(["abc", "abc", "ac", "abc", "ac", "abc", "ac", "b"]):
+        found = [brought(store, names, turn) for store in stores]
+        for totals in found:
+            check(totals, names, turn, 2)
+        if turn == 2:
+            before = job.groups()
+    left = [now[1] - then[1] for now, then in zip(job.groups(), before, strict=True)]
+    assert left == [4, 4]
+
+
+def test_keys_in_another_order_are_agreed_on(job: Job) -> None:
+    first, second = job.stores()
+    for turn in range(4):
+        found = brought(first, "abc", turn), brought(second, "cba", turn)
+        check(found[0], "abc", turn, 2)
+        check(found[1], "cba", turn, 2)
+    assert [left for _, left in job.groups()] == [0, 0]
+
+
+def test_keys_that_one_brings_together_and_another_apart(job: Job) -> None:
+    first, second = job.stores()
+    for turn in range(4):
+        whole = brought(first, "ab", turn)
+        parts = [*brought(second, "a", turn), *brought(second, "b", turn)]
+        check(whole, "ab", turn, 2)
+        check(parts, "ab", turn, 2)
+    assert [left for _, left in job.groups()] == [0, 0]
+
+
+@pytest.mark.parametrize("job", [(3, 1.0)], indirect=True)
+def test_a_key_that_is_missing_on_one_worker(job: Job) -> None:
+    """It is known to all by then; who waits hears who has not come, and nobody waits for ever."""
+    stores = job.stores()
+    for turn in range(3):
+        found = [brought(store, "ab", turn) for store in stores]
+        for totals in found:
+            check(totals, "ab", turn, 3)
+    begun = time.monotonic()
+    found = [brought(store, "b" if store.rank == 1 else "ab", 9) for store in stores]
+    late = "worker 1 has not come with key 'b', key 'a'|not come with what a step brings"
+    for total in [total for totals in found for total in totals]:
+        with pytest.raises(WorkersError, match=late):
+            total.wait_to_read()
+    assert time.monotonic() - begun < 20
+    with pytest.raises(WorkersError, match=late):
+        brought(stores[1], "a", 10)  # hears what became of its question
+
+
+@pytest.mark.parametrize("job", [(2, 30.0), (3, 30.0)], indirect=True)
+def test_two_stores_in_another_order_on_each_worker(job: Job) -> None:
+    one, other = job.stores(), job.stores()
+    for turn in range(6):
+        found = []
+        for first, second in zip(one, other, strict=True):
+            for store in (first, second) if first.rank % 2 else (second, first):
+                found.append(brought(store, "ab", turn + 100 * (store is second)))
+        for number, totals in enumerate(found):
+            odd = number // 2 % 2
+            second = number % 2 == odd
+            check(totals, "ab", turn + 100 * second, len(one))
+    assert all(left >= 5 for _, left in job.groups())
+
+
+def test_what_is_compressed_is_agreed_on(job: Job) -> None:
+    stores = job.stores()
+    for store in stores:
+        store.set_gradient_compression({"type": "bf16"})
+    for turn in range(3):
+        found = [brought(store, "ab", turn) for store in stores]
+        assert (found[0][1].asnumpy() == found[1][1].asnumpy()).all()
+    assert [left for _, left in job.groups()] == [0, 0]
+
+
+def test_another_schedule_ends_what_was_agreed_on(job: Job) -> None:
+    stores = job.stores()
+    for turn in range(3):
+        found = [brought(store, "ab", turn) for store in stores]
+        check(found[1], "ab", turn, 2)
+    before = [left for _, left in job.groups()]
+    assert before[0] > 0
+    on_all(2, lambda rank: stores[rank].set_schedule("gather"))
+    for turn in range(3):
+        found = [brought(store, "ab", turn) for store in stores]
+        check(found[0], "ab", turn, 2)
+    assert [left for _, left in job.groups()] == before
+
+
+def test_so_many_kinds_of_steps_have_a_course(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(courses, "MOST_COURSES", 2)
+    stores = job.stores()
+    for turn in range(2):
+        for names in ("a", "b", "ab", "bc"):
+            found = [brought(store, names, turn) for store in stores]
+            for totals in found:
+                check(totals, names, turn, 2)
+    assert [left for _, left in job.groups()] == [2, 2]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32"])
+def test_other_dtypes(job: Job, dtype: str) -> None:
+    stores = job.stores()
+    for turn in range(3):
+        arrays = [np.full((5,), 1 + store.rank + turn, dtype=dtype) for store in stores]
+        found = [
+            store.totals(["x"], [[array]], [cpu(0)])[0][0]
+            for store, array in zip(stores, arrays, strict=True)
+        ]
+        for total in found:
+            assert total.dtype == np.dtype(dtype)
+            assert total.astype("float64").tolist() == [3 + 2 * turn] * 5
+    assert all((left > 0) == (dtype != "int32") for _, left in job.groups())
+
+
+def test_a_worker_that_is_gone_is_named(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its courier's sockets end in the middle of a step."""
+    stores = job.stores()
+    for turn in range(2):
+        for totals in [brought(store, "ab", turn) for store in stores]:
+            check(totals, "ab", turn, 2)
+    waiting = brought(stores[0], "ab", 2)
+    time.sleep(0.1)
+    gone = job.worlds[1]
+    assert gone.leaving is not None
+    gone.leaving.close("over")
+    wire, leaving = gone._wire, gone.leaving
+    gone.leaving = None
+    wire.courier = wire._lines.courier = leaving._courier = leaving._desk = None  # type: ignore[assignment]
+    for total in waiting:
+        with pytest.raises(WorkersError, match="worker 1 is gone"):
+            total.wait_to_read()
+
+
+# ---- trainers
+
+
+def trained(job: Job, blocks: bool) -> list[bytes]:
+    """The parameters after two trainers' steps with batches and parameters that change."""
+    stores = list(zip(job.stores(), job.stores(), strict=True))
+    table = Table({"lines": [(64.0, 1e-3), (4096.0, 1e-1)]} if blocks else {})
+    for one in job.worlds:
+        one.ways.table = table
+    workers = []
+    for rank, pair in enumerate(stores):
+        np.random.seed(5 + rank)
+        nets = []
+        for store in pair:
+            net = nn.HybridSequential()
+            net.add(nn.Dense(37, "tanh", in_units=9), nn.Dense(5, in_units=37))
+            net.add(nn.Dense(3, in_units=5))  # without a part in some steps
+            net.initialize()
+            net.hybridize()
+            net[1].bias.grad_req = "null"
+            trainer = gluon.Trainer(net.collect_params(), "adam", kvstore=store)
+            nets.append((net, trainer))
+        workers.append(nets)
+    for turn, size in enumerate([8, 8, 8, 3, 8, 1, 8]):
+        for rank, nets in enumerate(workers):
+            for net, trainer in nets:
+                draw = numpy.random.default_rng([rank, turn])
+                x = np.array(draw.normal(size=(size, 9)).astype("float32"))
+                with autograd.record():
+                    middle = net[1](net[0](x))
+                    loss = (middle if turn % 3 == 2 else net[2](middle)) ** 2
+                loss.backward()
+                trainer.step(2 * size, ignore_stale_grad=True)
+    found = []
+    for nets in workers:
+        parameters = [p for net, _ in nets for p in net.collect_params().values()]
+        found.append(b"".join(p.data().asnumpy().tobytes() for p in parameters))
+    return found
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_trainers_have_the_bits_of_sums_that_are_agreed_on(
+    job: Job, blocks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two at once; some gradients are never wanted or missing in some steps; batches change."""
+    found = trained(job, blocks)
+    assert found[0] == found[1]
+    left = [left for _, left in job.groups()]
+    assert left[0] == left[1] > (20 if blocks else 8)
+    monkeypatch.setattr(courses.Courses, "unknown", lambda self, key: False)
+    assert trained(job, blocks) == found
+    assert [left for _, left in job.groups()] == left
+
+
+# ---- buckets
+
+
+def sizes(pieces: list[int], most: float, dtypes: str = "") -> list[list[int]]:
+    kinds = [{"f": "float32", "d": "float64"}[kind] for kind in dtypes or "f" * len(pieces)]
+    rows = [Piece(f"k{n}", kinds[n], (size,), size, -n) for n, size in enumerate(pieces)]
+    found = buckets_of(b"x", rows, most)
+    assert len({bucket.tag for bucket in found}) == len(found)
+    assert [b.start for b in found] == [0, *(b.end for b in found)][: len(found)]
+    return [pieces[bucket.start : bucket.end] for bucket in found]
+
+
+def test_what_leaves_together() -> None:
+    inf = float("inf")
+    assert sizes([5, 0, 7], inf) == [[5, 0, 7]]
+    assert sizes([5, 0, 7], inf, "ffd") == [[5, 0], [7]]
+    assert sizes([1, 1, 60, 60, 1, 60, 60], 100) == [[1, 1], [60], [60], [1], [60], [60]]
+    assert sizes([20, 20, 20, 20], 100) == [[20, 20, 20], [20]]
+    assert sizes([500], 100) == [[500]]
