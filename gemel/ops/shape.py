@@ -338,8 +338,7 @@ def _converted(name: str, parts: Any, dtype: Any, casting: str) -> list[Any]:
 
 
 def _joined(parts: Any, axis: int | None) -> Any:
-    # A keyword behind a star costs as much as the rest of a short call.
-    return concatenate(*parts, axis=axis) if axis else concatenate(*parts)
+    return concatenate(*parts, axis=axis) if axis else concatenate(*parts)  # the shorter way
 
 
 @concatenate.spec

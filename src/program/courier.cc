@@ -155,8 +155,8 @@ bool CourierWork::awaits(const Sum& sum, int rank) const {
 size_t CourierWork::enough(int rank) const {
   const Peer& peer = peers_[rank];
   if (peer.header_have == sizeof(Header)) {
-    const size_t left = peer.telling != nullptr ? peer.end - peer.at
-                                                : peer.filling->size - peer.filling->have;
+    const size_t left =
+        peer.telling != nullptr ? peer.end - peer.at : peer.filling->size - peer.filling->have;
     return std::min(left, kEnough);
   }
   size_t least = kEnough;
