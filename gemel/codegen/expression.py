@@ -25,7 +25,7 @@ from gemel.codegen.assembly import (
     integer,
     widened,
 )
-from gemel.codegen.program import Instruction
+from gemel.codegen.program import WRITES, Instruction
 from gemel.codegen.registers import constant, register_type, splat
 from gemel.codegen.spelling import ARITHMETIC, COMPARISONS, EXTREMES, ROUNDING
 from gemel.codegen.target import PORTABLE, Target
@@ -33,9 +33,8 @@ from gemel.dtype import DType
 
 __all__ = ["Printer", "extreme"]
 
-#: What reaches beyond values, and what of that writes.
+#: What reaches beyond values, besides what writes.
 BEYOND = frozenset(("load", "scalar", "gather", "scan", "check"))
-WRITES = frozenset(("store", "scatter_add"))
 #: The methods of instructions that are printed alike.
 _FAMILIES = {
     **dict.fromkeys(ARITHMETIC, "_arithmetic"),

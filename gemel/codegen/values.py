@@ -6,7 +6,7 @@ Python scalars are weak: they become constants of the other value's dtype.
 from __future__ import annotations
 
 from gemel import dtype as dtypes
-from gemel.codegen.program import Instruction
+from gemel.codegen.program import WRITES, Instruction
 from gemel.dtype import DType
 
 TYPE_CHECKING = False
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     Operand: TypeAlias = "Value | bool | int | float"
     Operator: TypeAlias = "Callable[[Value, Operand], Value]"
-
-_EFFECTS = frozenset(("store", "scatter_add"))
 
 
 class Recorder:
@@ -36,7 +34,7 @@ class Recorder:
         positions = tuple(value.position for value in arguments)
         # repr tells 1, 1.0 and True apart, 0.0 from -0.0, and a NaN from nothing else.
         key = (name, dtype.code, positions, repr(attribute))
-        found = None if name in _EFFECTS else self._seen.get(key)
+        found = None if name in WRITES else self._seen.get(key)
         if found is None:
             found = self._seen[key] = len(self.code)
             self.code.append(Instruction(name, dtype, positions, attribute))

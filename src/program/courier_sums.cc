@@ -52,8 +52,8 @@ void CourierWork::queue(Sum& sum, int rank, bool total) {
   Header header{Header::kMagic, sum.asked.key.first, sum.asked.key.second, total ? 1U : 0U,
                 end - begin};
   ++sum.unsent;
-  peers_[rank].going.add({header, total ? &sum.total : &sum.given, begin, end,
-                          sum.asked.priority, 0});
+  peers_[rank].going.add(
+      {header, total ? &sum.total : &sum.given, begin, end, sum.asked.priority, 0});
   empty(rank);
 }
 

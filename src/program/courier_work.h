@@ -21,7 +21,6 @@
 
 namespace gemel {
 
-
 using Clock = std::chrono::steady_clock;
 
 // Bytes that wake who receives, unless fewer are left; and after how long all are tried anyway, as
@@ -61,10 +60,9 @@ struct Peer {
   size_t header_have = 0;
   Buffer* filling = nullptr;  // of phase 0
   std::unique_ptr<Buffer> early;
-  Sum* telling = nullptr;     // of phase 1, from `at` on
+  Sum* telling = nullptr;  // of phase 1, from `at` on
   size_t at = 0, end = 0;
 };
-
 
 // The thread, and what only it touches unless it says otherwise.
 class CourierWork {

@@ -288,7 +288,8 @@ void define_plan_parts(nb::module_& module) {
           "number"_a, "name"_a, "inputs"_a, "results"_a, "device"_a = 0)
       .def("take", &take_errand, "seconds"_a)
       .def("close", &close_desk, "type"_a, "message"_a);
-  nb::class_<Courier>(module, "Courier").def(nb::init<int, const std::vector<int>&>())
+  nb::class_<Courier>(module, "Courier")
+      .def(nb::init<int, const std::vector<int>&>())
       .def("number", &Courier::number)
       .def_prop_ro("desk", &Courier::desk)
       .def_prop_ro("state", &state_of)
@@ -491,10 +492,10 @@ PyObject* PyInit__core() {
   static bool imported = false;
   const bool main = PyInterpreterState_Get() == PyInterpreterState_Main();
   if (main && !std::exchange(imported, true)) return PyInit__core_parts();
-  PyErr_SetString(PyExc_ImportError,
-                  main ? "gemel was imported before in this process, and cannot be imported again: "
-                         "keep its modules in sys.modules, or start another process"
-                       : "gemel cannot be imported in a subinterpreter: its engine belongs to the "
-                         "main interpreter; use threads or processes");
-  return nullptr;
+  return PyErr_Format(
+      PyExc_ImportError, "%s",
+      main ? "gemel was imported before in this process, and cannot be imported again: "
+             "keep its modules in sys.modules, or start another process"
+           : "gemel cannot be imported in a subinterpreter: its engine belongs to the "
+             "main interpreter; use threads or processes");
 }
