@@ -496,6 +496,5 @@ PyObject* PyInit__core() {
       PyExc_ImportError, "%s",
       main ? "gemel was imported before in this process, and cannot be imported again: "
              "keep its modules in sys.modules, or start another process"
-           : "gemel cannot be imported in a subinterpreter: its engine belongs to the "
-             "main interpreter; use threads or processes");
+           : "gemel's engine belongs to the main interpreter; use threads or processes");
 }
