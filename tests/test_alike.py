@@ -135,6 +135,20 @@ def test_planes_are_computed_where_they_lie() -> None:
     assert not any(" = store.float32(%0, 1)" in kind for kind in kinds)  # none only moves
 
 
+@pytest.mark.parametrize("rows", [2, 6])
+def test_parts_that_lie_over_others_are_written_later(rows: int) -> None:
+    """They are made of the same values as what lies below them; one kernel would mix them up."""
+
+    def function(x: Any) -> Any:
+        y = x * 2.0
+        y[::-1] = y * 1.0
+        return (y * y * y).sum(), y.T * 3.0
+
+    x = np.arange(rows * 3.0).reshape(rows, 3) / 5
+    for found, expected in zip(gemel.compile(function)(x), function(x), strict=True):
+        numpy.testing.assert_allclose(found.asnumpy(), expected.asnumpy(), rtol=1e-6)
+
+
 @pytest.mark.parametrize("dtypes", [("float32",) * 2, ("float32", "float64"), ("int32", "float32")])
 def test_planes_of_all_sorts(dtypes: tuple[str, str]) -> None:
     """Parts that are inputs, views, results, there twice, broadcast, of another dtype."""

@@ -18,7 +18,7 @@ from gemel.ir.layout import Layout
 from gemel.ir.position import far, through
 from gemel.ops.shape import MOST_INTERLEAVED
 from gemel.passes.domain import Domain, in_pieces, is_view
-from gemel.spec import same_shape
+from gemel.spec import product, same_shape
 
 
 def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> list[Kernel]:
@@ -26,7 +26,7 @@ def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> 
     node = next(n for n in body.walk() if in_pieces(n))
     parts = _parts(node, far(node.specs[0].shape))
     regions = [[layout for layout, _ in _parts(node, place.layout)] for place in outputs]
-    shared = _sharing(node, [source for _, source in parts])
+    shared = _sharing(node, parts)
     nests: list[Nest] = []
     writer: ElementWriter | None = None
     for number, (part, source) in enumerate(parts):
@@ -49,11 +49,14 @@ def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> 
     return [nest.finish() for nest in nests]
 
 
-def _sharing(node: Node, sources: list[Any]) -> bool:
+def _sharing(node: Node, parts: list[tuple[Layout, Any]]) -> bool:
     """Whether each part is made of values that another part is made of, too: one kernel computes
-    them for all."""
+    them for all. Not of parts that lie over others, which are to be written later."""
+    together = sum([product(layout.shape) for layout, _ in parts])
+    if not same_for_all(together, product(node.specs[0].shape)):
+        return False
     made: list[set[Node]] = []
-    for source in sources:
+    for _, source in parts:
         if type(source) is not int:
             return False
         below = walk([node.inputs[source]])
