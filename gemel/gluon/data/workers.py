@@ -7,6 +7,7 @@ Numbers of examples and batches themselves lie in the slots, memory that all sha
 from __future__ import annotations
 
 import contextlib
+import math
 import mmap
 import multiprocessing.connection
 import os
@@ -30,7 +31,8 @@ from gemel.gluon.data.crew import Maker, WorkerError, late, start_streams
 TASK = struct.Struct("<QQQQ")
 #: What became of it: number, slot, whether it worked, the bytes of the pickled part and of all.
 RESULT = struct.Struct("<QQQQQ")
-#: Seconds after which a worker looks whether the program is still there.
+#: Seconds after which a worker looks whether the program is still there, and who waits for workers
+#: whether there was a signal.
 LOOK_AROUND = 1.0
 #: Seconds that workers have to end by themselves, and then after SIGTERM.
 PATIENCE = (0.1, 1.0)
@@ -240,11 +242,24 @@ class Processes:
                 else:
                     self._results[number] = place, works, head, total
                 return True
-            ready = self._poll.poll(None if timeout is None else timeout * 1000)
+            ready = self._ready(timeout)
             if not ready:
                 return False
             if all(file != self._link.fileno() for file, _ in ready):
                 self._died()
+
+    def _ready(self, timeout: float | None) -> list[tuple[int, int]]:
+        """Which files there is something of, in that time; none otherwise.
+
+        It looks around meanwhile: a signal that comes just before a wait does not end it, and
+        Python would hear of a Ctrl-C after it only.
+        """
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            left = max(until - time.monotonic(), 0.0)
+            ready = self._poll.poll(min(left, LOOK_AROUND) * 1000)
+            if ready or left <= LOOK_AROUND:
+                return ready
 
     def _died(self) -> None:
         """Raise what there is to say of a worker that has ended; end the others."""
