@@ -5,8 +5,11 @@ Rounding is to nearest, ties to even; subnormals, infinities and NaN come throug
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gemel import dtype as dtypes
 from gemel.codegen.lane import Lane, Value
+from gemel.dtype import DType
 
 
 def half_to_float(xp: Lane, half: Value) -> Value:
@@ -65,3 +68,30 @@ FUNCTIONS = {
     "float32_to_bfloat16": float_to_upper_half,
     "double_to_odd_float": double_to_odd_float,
 }
+
+
+def casts(source: DType, target: DType) -> Iterator[tuple[str, DType]]:
+    """The steps of a cast: what each gives, and which function (of `FUNCTIONS` or `rounding`)
+    computes it; no name where the two dtypes say everything.
+
+    What is only kept becomes what it is computed in first. Whole numbers made of floating ones wrap
+    as NumPy's do, through a wider one, instead of saturating.
+    """
+    if source.compute is not source:
+        yield f"{source}_to_{source.compute}", source.compute
+        source = source.compute
+    wide = target.compute
+    if wide is not target:
+        odd = source.digits > wide.digits
+        yield from casts(source, dtypes.float64 if odd else wide)
+        if odd:
+            yield "double_to_odd_float", wide
+        yield f"{wide}_to_{target}", target
+    elif source.kind == "f" and target is dtypes.uint64:
+        yield "float_to_uint64", target
+    elif source is not target:
+        if source.kind == "f" and target.kind in "iu" and target.itemsize <= 2:
+            yield "", dtypes.int32
+        elif source.kind == "f" and target.kind == "u":
+            yield "", dtypes.int64
+        yield "", target

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gemel import dtype as dtypes
-from gemel.codegen import angles, halves, powers, program, rounding
+from gemel.codegen import angles, halves, powers, program, rounding, whole
 from gemel.codegen.lane import Lane, Recorder, Value
 from gemel.codegen.program import Instruction
 from gemel.codegen.rounding import exact_product, power_of_two, scale
@@ -457,6 +457,14 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
 _expansions: dict[tuple[str, int], tuple[tuple[Instruction, ...], int]] = {}
 
 
+def written(name: str, source: DType) -> Callable[..., Value]:
+    """What writes the function `name` of arguments of `source` as instructions."""
+    found = (FUNCTIONS if source.kind == "f" else whole.FUNCTIONS).get(name)
+    if found is None:
+        raise NotImplementedError(f"no instruction of {source} is called {name!r}")
+    return found
+
+
 def expansion(name: str, source: DType, target: DType) -> tuple[tuple[Instruction, ...], int]:
     """The function `name` of arguments of `source` as code, and the position of its result.
 
@@ -464,9 +472,7 @@ def expansion(name: str, source: DType, target: DType) -> tuple[tuple[Instructio
     """
     found = _expansions.get((name, source.code))
     if found is None:
-        function = FUNCTIONS.get(name)
-        if function is None:
-            raise NotImplementedError(f"no instruction is called {name!r}")
+        function = written(name, source)
         recorder = Recorder()
         arguments = [recorder.argument(source) for _ in range(function.__code__.co_argcount - 1)]
         result = function(Lane(recorder), *arguments)

@@ -237,7 +237,7 @@ class _Kernel:
                 self.out.add(f"{made} {element}{' != 0' if step.dtype.kind == 'b' else ''};")
             else:
                 value = values.of(step.arguments[1])
-                sum_ = values.computed("add", step.dtype, (element, value), (step.dtype,) * 2)
+                sum_ = values.computed("add", step.dtype, (element, value), step.dtype)
                 self.out.add(f"{element} = {sum_};")
         elif step.name == "check":
             self.out.add(f"if (!{values.of(step.arguments[0])}) status = 1;")
@@ -308,7 +308,7 @@ class _Kernel:
         names = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
         done = names.get(name, "bit_or" if name == "any" else "bit_and")
         pair = (value, now) if name in ("max", "min") else (now, value)
-        self.out.add(f"{now} = {self.values.computed(done, dtype, pair, (dtype,) * 2)};")
+        self.out.add(f"{now} = {self.values.computed(done, dtype, pair, dtype)};")
 
     def _position(self) -> str:
         """The number of an inner position, counted over all inner loops."""

@@ -131,21 +131,8 @@ def _rest(xp: Lane, x: Value, y: Value) -> tuple[Value, Value, Value]:
     return rest, b, (rest != 0) & ((rest < 0) != (b < 0))
 
 
-def _whole_rest(xp: Lane, x: Value, y: Value) -> Value:
-    """What is left of a whole number x after truncated division; nothing where y is 0."""
-    return xp.where(y == 0, 0, x - x.binary("divide", y) * y)
-
-
-def _apart(rest: Value, y: Value) -> Value:
-    """Whether what is left has another sign than y."""
-    return ((rest ^ y) < 0) & (rest != 0)
-
-
 def remainder(xp: Lane, x: Value, y: Value) -> Value:
     """x - floor(x / y) y: the sign of y, as Python's %."""
-    if x.dtype.kind != "f":
-        rest = _whole_rest(xp, x, y)
-        return xp.where(_apart(rest, y), rest + y, rest) if x.dtype.kind == "i" else rest
     rest, b, wrong = _rest(xp, x, y)
     rest = xp.where(wrong, rest + b, rest)
     return xp.where(rest == 0, xp.copysign(xp.zeros_like(b), b), rest).cast(x.dtype)
@@ -153,17 +140,19 @@ def remainder(xp: Lane, x: Value, y: Value) -> Value:
 
 def floor_divide(xp: Lane, x: Value, y: Value) -> Value:
     """floor(x / y), computed from the exact remainder."""
-    if x.dtype.kind != "f":
-        quotient = x.binary("divide", y)
-        if x.dtype.kind != "i":
-            return quotient
-        return xp.where(_apart(_whole_rest(xp, x, y), y), quotient - 1, quotient)
     rest, _, wrong = _rest(xp, x, y)
     quotient = (x - rest.cast(x.dtype)) / y - wrong.cast(x.dtype)
     whole = xp.floor(quotient)
     whole = xp.where(quotient - whole > 0.5, whole + 1, whole)
     whole = xp.where(quotient == 0, xp.copysign(xp.zeros_like(x), x / y), whole)
     return xp.where(y == 0, x / y, whole)
+
+
+def float_to_uint64(xp: Lane, x: Value) -> Value:
+    """Floating to uint64, whose upper half int64 does not hold: without its highest bit."""
+    low = x.cast(dtypes.int64).cast(dtypes.uint64)
+    high = (x - 2.0**63).cast(dtypes.int64).cast(dtypes.uint64) ^ 2**63
+    return xp.where(x >= 2.0**63, high, low)
 
 
 FUNCTIONS: dict[str, Callable[..., Value]] = {
@@ -174,4 +163,5 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "remainder": remainder,
     "floor_divide": floor_divide,
     "multiply_add": multiply_add,
+    "float_to_uint64": float_to_uint64,
 }
