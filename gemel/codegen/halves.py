@@ -12,7 +12,7 @@ from gemel.codegen.lane import Lane, Value
 from gemel.dtype import DType
 
 
-def half_to_float(xp: Lane, half: Value) -> Value:
+def float16_to_float32(xp: Lane, half: Value) -> Value:
     """float16 to float32: exact."""
     bits = xp.reinterpret(half, dtypes.int32)
     magnitude = (bits & 0x7FFF) << 13
@@ -23,7 +23,7 @@ def half_to_float(xp: Lane, half: Value) -> Value:
     return xp.reinterpret(result | ((bits & 0x8000) << 16), dtypes.float32)
 
 
-def float_to_half(xp: Lane, single: Value) -> Value:
+def float32_to_float16(xp: Lane, single: Value) -> Value:
     """float32 to float16; beyond 65504 rounds to inf."""
     bits = xp.reinterpret(single, dtypes.int32)
     magnitude = bits & 0x7FFFFFFF
@@ -39,12 +39,12 @@ def float_to_half(xp: Lane, single: Value) -> Value:
     return xp.reinterpret(result | sign, dtypes.float16)
 
 
-def upper_half_to_float(xp: Lane, half: Value) -> Value:
+def bfloat16_to_float32(xp: Lane, half: Value) -> Value:
     """bfloat16 to float32, whose upper half it is."""
     return xp.reinterpret(xp.reinterpret(half, dtypes.int32) << 16, dtypes.float32)
 
 
-def float_to_upper_half(xp: Lane, single: Value) -> Value:
+def float32_to_bfloat16(xp: Lane, single: Value) -> Value:
     """float32 to bfloat16."""
     bits = xp.reinterpret(single, dtypes.int32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
@@ -60,14 +60,9 @@ def double_to_odd_float(xp: Lane, double: Value) -> Value:
     return xp.reinterpret(bits | (back != double).cast(dtypes.int32), dtypes.float32)
 
 
+_ALL = (float16_to_float32, float32_to_float16, bfloat16_to_float32, float32_to_bfloat16)
 #: From and to each dtype that is only kept, by the names of the dtypes.
-FUNCTIONS = {
-    "float16_to_float32": half_to_float,
-    "float32_to_float16": float_to_half,
-    "bfloat16_to_float32": upper_half_to_float,
-    "float32_to_bfloat16": float_to_upper_half,
-    "double_to_odd_float": double_to_odd_float,
-}
+FUNCTIONS = {each.__name__: each for each in (*_ALL, double_to_odd_float)}
 
 
 def casts(source: DType, target: DType) -> Iterator[tuple[str, DType]]:

@@ -445,11 +445,7 @@ def power(xp: Lane, x: Value, y: Value) -> Value:
 
 FUNCTIONS: dict[str, Callable[..., Value]] = {
     **{name: globals()[name] for name in program.FUNCTIONS},
-    "far_sine": far_sine,
-    "power": power,
-    "scaled": scaled,
-    "power_common": power_common,
-    "power_short": power_short,
+    **{each.__name__: each for each in (far_sine, power, scaled, power_common, power_short)},
     **powers.FUNCTIONS,
     **rounding.FUNCTIONS,
     **halves.FUNCTIONS,

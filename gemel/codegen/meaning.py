@@ -23,8 +23,6 @@ import numpy
 
 from gemel import dtype as dtypes
 from gemel.codegen.program import (
-    BROADCAST,
-    CONTIGUOUS,
     FUNCTIONS,
     INDEX,
     ROWS,
@@ -167,14 +165,8 @@ class _Walk:
 
     def _stride(self, number: int, dimension: int) -> int:
         """The stride of an operand; kernels know some of its class, and do not look."""
-        operand, stride = self.operands[number], self.strides[number][dimension]
-        if dimension >= self.program.outer and not operand.varies:
-            return 0
-        if dimension == self.program.vector and operand.panel is None:
-            if operand.stride == CONTIGUOUS and operand.role != INDEX:
-                return 1
-            return 0 if operand.stride == BROADCAST else stride
-        return stride
+        known = self.program.known_stride(number, dimension)
+        return self.strides[number][dimension] if known is None else known
 
     def _running(self, number: int) -> Array:
         """How far an operand is from its start at each position; of an index one its value."""

@@ -34,11 +34,8 @@ def root(xp: Lane, x: Value, y: Value) -> Value:
     return xp.where(y < 0, 1 / base, base)
 
 
-FUNCTIONS: dict[str, Callable[..., Value]] = {
-    "has_product": has_product,
-    "product": product,
-    "has_root": has_root,
-    "root": root,
-}
 #: What tells by the exponent, and what computes the power.
 SHORT = (("has_product", "product"), ("has_root", "root"))
+FUNCTIONS: dict[str, Callable[..., Value]] = {
+    name: globals()[name] for pair in SHORT for name in pair
+}

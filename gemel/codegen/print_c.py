@@ -16,8 +16,6 @@ from typing import Any
 from gemel.codegen.analysis import Analysis
 from gemel.codegen.c_values import Unit, Values, kind, literal, memory
 from gemel.codegen.program import (
-    BROADCAST,
-    CONTIGUOUS,
     INDEX,
     OUTPUT,
     ROWS,
@@ -26,7 +24,7 @@ from gemel.codegen.program import (
     Operand,
     Program,
 )
-from gemel.dtype import DType
+from gemel.codegen.reductions import Reduction
 
 HEAD = """\
 #include <math.h>
@@ -110,12 +108,13 @@ class _Kernel:
         program, out = self.program, self.out
         self._buffers()
         self._scalars()
+        self.steps(self.analysis.fixed())
         checks = any(step.name == "check" for step in program.code)
         out.add("int32_t status = 0;" if checks else "")
         before = out.depth
         (self._tiles if program.in_tiles else self._loops)()
         for stage in range(self.analysis.last + 2):
-            self._point(stage)
+            self.steps(self.analysis.point(stage, False))
             if stage <= self.analysis.last:
                 self._pass(stage)
         out.close(out.depth - before)
@@ -193,22 +192,24 @@ class _Kernel:
         program = self.program
         operand: Operand = program.operands[number]
         terms = []
-        for dimension in range(program.rank if operand.varies else program.outer):
-            index = f"i{dimension}"
-            stride = f"stride{number}_{dimension}", program.rank * (1 + number) + dimension
+        for dimension in range(program.rank):
+            index, known = f"i{dimension}", program.known_stride(number, dimension)
+            if known is not None:
+                terms += [index] * known
+                continue
+            stride = self.integer(
+                f"stride{number}_{dimension}", program.rank * (1 + number) + dimension
+            )
+            width, apart = 1, operand.together
             if operand.panel is not None and operand.panel[0] == dimension:
-                width, apart = operand.panel[1], operand.together
-                terms += [f"{index} / {width} * {self.integer(*stride)}"]
-                terms += [f"{index} % {width}" + (f" * {apart}" if apart > 1 else "")]
-            elif operand.together > 1 and dimension == program.rank - 1:
-                count = operand.together
-                terms += [f"{index} / {count} * {self.integer(*stride)}", f"{index} % {count}"]
-            elif dimension != program.vector or operand.panel is not None:
-                terms.append(f"{index} * {self.integer(*stride)}")
-            elif operand.stride == CONTIGUOUS and operand.role != INDEX:
-                terms.append(index)
-            elif operand.stride != BROADCAST:
-                terms.append(f"{index} * {self.integer(*stride)}")
+                width = operand.panel[1]
+            elif dimension == program.rank - 1:
+                width, apart = apart, 1
+            if width == 1:
+                terms.append(f"{index} * {stride}")
+                continue
+            terms += [f"{index} / {width} * {stride}"]
+            terms += [f"{index} % {width}" + (f" * {apart}" if apart > 1 else "")]
         return " + ".join(terms) or "0"
 
     # --- instructions -----------------------------------------------------------------------
@@ -253,18 +254,6 @@ class _Kernel:
             elif code[position].name == "scan":
                 self._join(position)
 
-    def _point(self, stage: int) -> None:
-        """What is computed at an outer position once the walks before `stage` are done."""
-        found, code = self.analysis, self.program.code
-        writes = stage > found.last
-        self.steps(
-            p
-            for p in found.live
-            if not found.inner[p]
-            and code[p].name != "reduce"
-            and (writes if code[p].name in WRITES else found.stage[p] == stage)
-        )
-
     def _pass(self, stage: int) -> None:
         """A walk over the inner positions."""
         found, program, out = self.analysis, self.program, self.out
@@ -282,10 +271,7 @@ class _Kernel:
         step = self.program.code[position]
         name: Any = step.attribute
         dtype = self.program.code[step.arguments[0]].dtype
-        if name in ("max", "min", "argmax", "argmin"):
-            first = _limit(dtype, name.endswith("max"))
-        else:
-            first = literal(dtype, name in ("prod", "all"))
+        first = literal(dtype, Reduction(name, dtype).neutral)
         if name.startswith("arg"):
             self.out.add(f"{kind(dtype)} most{position} = {first};", f"int64_t v{position} = 0;")
         else:
@@ -316,12 +302,3 @@ class _Kernel:
         for dimension in range(self.program.outer + 1, self.program.outer + self.program.inner):
             text = f"({text}) * {self._extent(dimension)} + i{dimension}"
         return text
-
-
-def _limit(dtype: DType, least: bool) -> str:
-    """The least or the greatest value of a dtype."""
-    if dtype.kind in "fb":
-        return literal(dtype, float("-inf" if least else "inf") if dtype.kind == "f" else not least)
-    if dtype.kind == "u" and least:
-        return "0"
-    return f"{dtype.name.upper()}_{'MIN' if least else 'MAX'}"

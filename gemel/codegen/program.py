@@ -184,6 +184,18 @@ class Program(_Program):
         """The dimension along which the vector runs when results are written."""
         return self.rank - 1 if self.lanes == INNER else self.outer - 1
 
+    def known_stride(self, number: int, dimension: int) -> int | None:
+        """An operand's stride along a dimension where its class says it, else None: kernels do not
+        look."""
+        operand = self.operands[number]
+        if dimension >= self.outer and not operand.varies:
+            return 0
+        if dimension == self.vector and operand.panel is None:
+            if operand.stride == CONTIGUOUS and operand.role != INDEX:
+                return 1
+            return 0 if operand.stride == BROADCAST else None
+        return None
+
     @property
     def lanes(self) -> str:
         """Along which dimensions' last one that is: `OUTER` or `INNER`."""

@@ -155,13 +155,5 @@ def float_to_uint64(xp: Lane, x: Value) -> Value:
     return xp.where(x >= 2.0**63, high, low)
 
 
-FUNCTIONS: dict[str, Callable[..., Value]] = {
-    "rint": rint,
-    "floor": floor,
-    "ceil": ceil,
-    "trunc": trunc,
-    "remainder": remainder,
-    "floor_divide": floor_divide,
-    "multiply_add": multiply_add,
-    "float_to_uint64": float_to_uint64,
-}
+_ALL = (rint, floor, ceil, trunc, remainder, floor_divide, multiply_add, float_to_uint64)
+FUNCTIONS: dict[str, Callable[..., Value]] = {each.__name__: each for each in _ALL}

@@ -96,16 +96,8 @@ def floor_divide(xp: Lane, x: Value, y: Value) -> Value:
     return xp.where(_apart(_rest(xp, x, y), y), quotient - 1, quotient)
 
 
+_ALL = (isnan, negative, absolute, bit_not, multiply_high, divide, shift_left, shift_right)
 FUNCTIONS: dict[str, Callable[..., Value]] = {
     **dict.fromkeys(("floor", "ceil", "rint", "trunc"), _itself),
-    "isnan": isnan,
-    "negative": negative,
-    "absolute": absolute,
-    "bit_not": bit_not,
-    "multiply_high": multiply_high,
-    "divide": divide,
-    "shift_left": shift_left,
-    "shift_right": shift_right,
-    "remainder": remainder,
-    "floor_divide": floor_divide,
+    **{each.__name__: each for each in (*_ALL, remainder, floor_divide)},
 }
