@@ -85,10 +85,8 @@ class Analysis:
         self.inner[position] = any(self.inner[a] for a in arguments)
         self.stage[position] = max((self.stage[a] for a in arguments), default=0)
         self.loads[position] = any(self.loads[a] for a in arguments)
-        if step.name in ("load", "gather", *WRITES):
-            attribute = step.attribute
-            number = attribute if step.name in ("load", "store") else attribute[0]  # type: ignore[index]
-            vector, inner = self._operand(number)  # type: ignore[arg-type]
+        if step.operand is not None:
+            vector, inner = self._operand(step.operand)
             self.vector[position] |= vector
             if step.name in WRITES and self.inner[position] and not inner:
                 self._refuse(position, "stores a varying value into an operand that does not vary")
@@ -176,7 +174,8 @@ class Analysis:
         for store in final.varying:
             if self.program.code[store].name != "store":
                 continue
-            number: int = self.program.code[store].attribute  # type: ignore[assignment]
+            number = self.program.code[store].operand
+            assert number is not None
             operand = self.program.operands[number]
             if operand.stride == BROADCAST or operand.stride >= INTERLEAVED:
                 continue  # outputs that take turns are only written together
@@ -196,9 +195,9 @@ class Analysis:
         rest = self._pass(self.last, known)
         for position in rest.uniform + rest.varying:
             step = self.program.code[position]
-            if step.name in ("gather", "scatter_add"):
-                return False
-            if step.name == "load" and self.program.operands[step.attribute].role != INDEX:  # type: ignore[call-overload]
+            if step.operand is None or step.name == "store":
+                continue
+            if step.name != "load" or self.program.operands[step.operand].role != INDEX:
                 return False
         return True
 

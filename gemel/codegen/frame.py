@@ -7,7 +7,6 @@ the program uses of these, computes what depends on nothing else, and moves from
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from gemel import dtype as dtypes
 from gemel.codegen import memory
@@ -74,15 +73,9 @@ class Frame:
 
     def _used(self) -> set[int]:
         # What is done in tiles reads its first two operands by itself.
-        found = {0, 1} if self.program.in_tiles else set()
-        for position in self.analysis.live:
-            step = self.program.code[position]
-            attribute: Any = step.attribute
-            if step.name in ("load", "store"):
-                found.add(attribute)
-            elif step.name in ("gather", "scatter_add"):
-                found.add(attribute[0])
-        return found
+        read = {0, 1} if self.program.in_tiles else set()
+        steps = (self.program.code[position] for position in self.analysis.live)
+        return read | {step.operand for step in steps if step.operand is not None}
 
     def integer(self, place: int) -> Value:
         """A run-time integer."""

@@ -104,13 +104,17 @@ def element(builder: Builder, pointer: Value, offset: Value, dtype: DType) -> Va
     return builder.gep(pointer, offset, memory_type(dtype, 1))
 
 
-def _addresses(builder: Builder, pointer: Value, offsets: Value, dtype: DType) -> Value:
-    """A vector of addresses; `offsets` count elements."""
+def _together(
+    builder: Builder, pointer: Value, offsets: Value, dtype: DType, mask: Value | None
+) -> list[Value]:
+    """What reads and writes of several lanes take: addresses, alignment and mask; `offsets` count
+    elements."""
     lanes = offsets.type.lanes
     size = splat_constant(Constant(I64, dtype.itemsize), lanes)
     base = splat(builder, builder.ptrtoint(pointer, I64), lanes)
     whole = builder.add(base, builder.mul(offsets, size))
-    return builder.inttoptr(whole, widened(POINTER, lanes))
+    addresses = builder.inttoptr(whole, widened(POINTER, lanes))
+    return [addresses, Constant(I32, dtype.itemsize), mask or full_mask(lanes)]
 
 
 def _one_by_one(
@@ -147,10 +151,8 @@ def load_scattered(
             one = builder.load(place, memory_type(dtype, 1), dtype.itemsize)
             value = builder.insert_element(value, one, lane)
         return _to_register(builder, value, dtype)
-    addresses = _addresses(builder, pointer, offsets, dtype)
-    size = Constant(I32, dtype.itemsize)
-    arguments = [addresses, size, mask or full_mask(lanes), _nothing(kind)]
-    name = f"llvm.masked.gather.{kind.suffix}.{addresses.type.suffix}"
+    arguments = [*_together(builder, pointer, offsets, dtype, mask), _nothing(kind)]
+    name = f"llvm.masked.gather.{kind.suffix}.{arguments[0].type.suffix}"
     return _to_register(builder, builder.reading(name, kind, arguments), dtype)
 
 
@@ -173,9 +175,8 @@ def store_scattered(
         for lane, place in _one_by_one(builder, pointer, offsets, dtype):
             builder.store(builder.extract_element(value, lane), place, dtype.itemsize)
         return
-    addresses = _addresses(builder, pointer, offsets, dtype)
-    arguments = [value, addresses, Constant(I32, dtype.itemsize), mask or full_mask(lanes)]
-    name = f"llvm.masked.scatter.{value.type.suffix}.{addresses.type.suffix}"
+    arguments = [value, *_together(builder, pointer, offsets, dtype, mask)]
+    name = f"llvm.masked.scatter.{value.type.suffix}.{arguments[1].type.suffix}"
     builder.writing(name, arguments)
 
 

@@ -15,28 +15,18 @@ Run-time integers are laid out as::
 
 Index operands have strides (their value is the sum of position x stride) and no buffer.
 
-Schedules:
+Schedules are in docs/internals/kernels.md: OUTER and INNER are loops as they stand, with vectors
+along the last outer or inner dimension, and a call does a range of the first outer one; a word
+behind these is a recipe from elsewhere (`schedules`).
 
-=========================== ========================================================================
-OUTER, INNER                loops as they stand, vectors along the last outer or inner dimension;
-                            a call does a range of the first outer dimension; short rows of INNER
-                            are turned (`turned`)
-gemm ROWSxCOLUMNS a:F b:F   tiles of a sum of products kept in registers (`contract_gemm`); F says
-                            how an operand lies
-dot ROWSxCOLUMNSxUNROLL     the same for few rows, vectors along k (`contract_dot`)
-pack WIDTH copy|turn        a copy into panels (`contract_pack`)
-=========================== ========================================================================
-
-A word behind the first two is a recipe from elsewhere (`schedules`).
-
-All but the first do a range of tiles. Their outer dimensions are two of a batch, rows, and one or
+All others do a range of tiles. Their outer dimensions are two of a batch, rows, and one or
 three that columns run along; the integers called `TILES` come last of the `extra` ones.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gemel.dtype import DType
 
@@ -139,6 +129,18 @@ class Instruction(NamedTuple):
     dtype: DType
     arguments: tuple[int, ...] = ()
     attribute: object = None
+
+    @property
+    def operand(self) -> int | None:
+        """The operand it reads or writes."""
+        attribute: Any = self.attribute
+        if self.name in ("load", "store"):
+            number: int = attribute
+            return number
+        if self.name in ("gather", "scatter_add"):
+            number, _ = attribute
+            return number
+        return None
 
     def __repr__(self) -> str:
         inside = [f"%{i}" for i in self.arguments]

@@ -203,6 +203,17 @@ def transpose(x: Any, *, axes: Any = None) -> Any:
     return numpy().transpose(x, axes)
 
 
+@transpose.facade
+def _(a: Any, axes: Any = None) -> Array:
+    """The axes in another order, reversed by default: as a view. A number has none.
+
+    Raises `ShapeError` where `axes` does not name each axis once.
+
+    >>> np.transpose(np.array([[1, 2], [3, 4]]))
+    """
+    return transpose(operand(a), axes=axes)
+
+
 @transpose.spec
 def _(x: Spec, *, axes: Any) -> Spec:
     return Spec([x.shape[axis] for axis in axis_order(x.ndim, axes)], x.dtype)
