@@ -12,7 +12,8 @@ from typing import Any
 from gemel import dtype as dtypes
 from gemel.codegen import halves, mathlib, powers
 from gemel.codegen.program import Instruction
-from gemel.codegen.spelling import NONE, SPELLINGS, told
+from gemel.codegen.registers import rounded
+from gemel.codegen.spelling import looked_up, spelled
 from gemel.dtype import DType
 
 
@@ -51,11 +52,7 @@ def literal(dtype: DType, value: Any) -> str:
 def _floating(dtype: DType, value: float) -> str:
     """The shortest text that is this value."""
     single = dtype is dtypes.float32
-    if single and abs(value) < float("inf"):
-        try:
-            value = struct.unpack("<f", struct.pack("<f", value))[0]
-        except OverflowError:
-            value *= float("inf")
+    value = rounded(value) if single else value
     if value != value:
         return "(float)NAN" if single else "(double)NAN"
     sign, size = "-" if str(value)[0] == "-" else "", abs(value)
@@ -145,15 +142,15 @@ class Values:
         if step.name == "seldom":
             seldom = self.unit.expanded(str(step.attribute), kinds[2], step.dtype)
             return f"{arguments[0]} ? {seldom}({', '.join(arguments[2:])}) : {arguments[1]}"
-        return self.computed(told(step, self.code), step.dtype, arguments, kinds[0])
+        return self.computed(looked_up(step, self.code), step.dtype, arguments, kinds[0])
 
     def computed(self, name: str, dtype: DType, arguments: Sequence[str], given: DType) -> str:
         """The instruction `name` of these arguments, the first of which is of the dtype `given`."""
-        spelled = SPELLINGS.get((name, given.kind), NONE).c
-        if spelled:
+        text = spelled(name, given.kind).c
+        if text:
             f = "f" if given is dtypes.float32 else ""
             named = dict(zip("abc", arguments, strict=False))
-            return spelled.format(T=kind(dtype), U=_unsigned(dtype), f=f, **named)
+            return text.format(T=kind(dtype), U=_unsigned(dtype), f=f, **named)
         if name == "cast":
             return self.cast(arguments[0], given, dtype)
         if name == "reinterpret":

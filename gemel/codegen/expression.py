@@ -25,7 +25,7 @@ from gemel.codegen.assembly import (
 )
 from gemel.codegen.program import WRITES, Instruction
 from gemel.codegen.registers import constant, register_type, splat
-from gemel.codegen.spelling import COMPARISONS, NONE, SPELLINGS, told
+from gemel.codegen.spelling import COMPARISONS, looked_up, spelled
 from gemel.codegen.target import PORTABLE, Target
 from gemel.dtype import DType
 
@@ -118,17 +118,17 @@ class Printer:
             return constant(step.dtype, step.attribute)
         arguments = [self._wide(step, number) for number in range(len(step.arguments))]
         source = self._dtype(step) if step.arguments else step.dtype
-        name = told(step, self._code)
-        spelling = SPELLINGS.get((name, source.kind), NONE)
+        name = looked_up(step, self._code)
+        spelling = spelled(name, source.kind)
         if spelling.llvm and (not spelling.needs or getattr(self.target, spelling.needs)):
-            return self._spelled(spelling.llvm, arguments)
+            return self._one(spelling.llvm, arguments)
         method = getattr(self, f"_{name}", None)
         if method is not None:
             found: Value = method(step, *arguments)
             return found
         return self._expanded(step, arguments)
 
-    def _spelled(self, text: str, arguments: Sequence[Value]) -> Value:
+    def _one(self, text: str, arguments: Sequence[Value]) -> Value:
         """One instruction, as `spelling` calls it, or an intrinsic."""
         if text.startswith("llvm."):
             kind = arguments[0].type
@@ -293,8 +293,8 @@ class Printer:
         """One step of a cast."""
         kind = register_type(target, self.lanes)
         if target.kind == "b":
-            unequal = SPELLINGS["not_equal", source.kind].llvm
-            return self._spelled(unequal, (value, self._constant(source, 0)))
+            unequal = spelled("not_equal", source.kind).llvm
+            return self._one(unequal, (value, self._constant(source, 0)))
         if source.kind == "b" and target.kind == "f":
             return self.builder.select(value, self._constant(target, 1), self._constant(target, 0))
         wider, narrower = _CONVERSIONS[source.kind, target.kind]

@@ -31,7 +31,7 @@ from gemel.codegen.program import (
     Instruction,
     Program,
 )
-from gemel.codegen.spelling import NONE, SPELLINGS
+from gemel.codegen.spelling import spelled
 from gemel.dtype import DType
 
 Array = Any
@@ -387,7 +387,7 @@ TABLE: dict[str, Callable[..., Array]] = {
 
 def computed(name: str, *arguments: Array) -> Array:
     """An instruction that reaches no further than its arguments."""
-    spelled = SPELLINGS.get((name, arguments[0].dtype.kind), NONE).numpy
-    function = getattr(numpy, spelled) if spelled else TABLE[name]
+    known = spelled(name, arguments[0].dtype.kind).numpy
+    function = getattr(numpy, known) if known else TABLE[name]
     found: Array = function(*arguments)
     return found

@@ -118,17 +118,21 @@ _TABLE = {
     "quotient": {"iu": Spelling("", "({T})({a} / {b})")},
 }
 #: By an instruction's name and the kind of its first argument.
-SPELLINGS = {
+_SPELLINGS = {
     (name, kind): spelling
     for name, several in _TABLE.items()
     for kinds, spelling in several.items()
     for kind in kinds
 }
-#: Where there is no word.
-NONE = Spelling()
+_NONE = Spelling()
 
 
-def told(step: Instruction, code: Sequence[Instruction]) -> str:
+def spelled(name: str, kind: str) -> Spelling:
+    """How an instruction of arguments of this kind is said."""
+    return _SPELLINGS.get((name, kind), _NONE)
+
+
+def looked_up(step: Instruction, code: Sequence[Instruction]) -> str:
     """The name under which an instruction is looked up: a shift within the number of bits needs no
     care."""
     if step.name not in ("shift_left", "shift_right"):
@@ -137,6 +141,3 @@ def told(step: Instruction, code: Sequence[Instruction]) -> str:
     known = amount.name == "constant" and isinstance(amount.attribute, int)
     within = known and 0 <= amount.attribute < 8 * step.dtype.itemsize  # type: ignore[operator]
     return f"{step.name}_within" if within else step.name
-
-
-__all__ = ["COMPARISONS", "NONE", "SPELLINGS", "Spelling", "told"]
