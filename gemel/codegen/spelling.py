@@ -95,8 +95,8 @@ _TABLE = {
     "ceil": _rounding("ceil", "ceil"),
     "rint": _rounding("rint", "roundeven"),
     "trunc": _rounding("trunc", "trunc"),
-    "floor_divide": {"fiub": Spelling(numpy="floor_divide")},
-    "remainder": {"fiub": Spelling(numpy="remainder")},
+    "floor_divide": {"fiu": Spelling(numpy="floor_divide")},
+    "remainder": {"fiu": Spelling(numpy="remainder")},
     "multiply_add": {"f": Spelling("llvm.fma", "fma{f}({a}, {b}, {c})", needs="fma")},
     "maximum": _extreme(">", "|", "logical_or"),
     "minimum": _extreme("<", "&", "logical_and"),
@@ -118,7 +118,7 @@ _TABLE = {
     "quotient": {"iu": Spelling("", "({T})({a} / {b})")},
 }
 #: By an instruction's name and the kind of its first argument.
-_SPELLINGS = {
+SPELLINGS = {
     (name, kind): spelling
     for name, several in _TABLE.items()
     for kinds, spelling in several.items()
@@ -129,7 +129,7 @@ _NONE = Spelling()
 
 def spelled(name: str, kind: str) -> Spelling:
     """How an instruction of arguments of this kind is said."""
-    return _SPELLINGS.get((name, kind), _NONE)
+    return SPELLINGS.get((name, kind), _NONE)
 
 
 def looked_up(step: Instruction, code: Sequence[Instruction]) -> str:
