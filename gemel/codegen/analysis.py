@@ -212,31 +212,30 @@ class Analysis:
             return True
         return self.loads[position] or self.inner[position] or self.vector[position]
 
-    def row(self) -> list[int]:
-        """Those which do not change along the vector nor need a pass; lanes outer only."""
+    def _outside(self, stage: int) -> list[int]:
+        """Those that no inner dimension has a part in but through `stage` passes; no writes."""
+        code = self.program.code
         return [
             p
             for p in sorted(self.live)
-            if self._moves(p)
-            and not self.vector[p]
+            if self.stage[p] == stage
+            and self._moves(p)
             and not self.inner[p]
-            and self.stage[p] == 0
-            and self.program.code[p].name not in WRITES
+            and code[p].name not in ("reduce", *WRITES)
         ]
+
+    def row(self) -> list[int]:
+        """Those which do not change along the vector nor need a pass; lanes outer only."""
+        return [p for p in self._outside(0) if not self.vector[p]]
 
     def point(self, stage: int, lanes_outer: bool) -> list[int]:
         """Those computed at each outer position once the passes before `stage` have ended."""
-        writes = stage > self.last
         skip = set(self.row()) if lanes_outer else set()
-        return [
-            p
-            for p in sorted(self.live)
-            if not self.inner[p]
-            and self._moves(p)
-            and p not in skip
-            and self.program.code[p].name != "reduce"
-            and (writes if self.program.code[p].name in WRITES else self.stage[p] == stage)
-        ]
+        found = [p for p in self._outside(stage) if p not in skip]
+        if stage <= self.last:
+            return found
+        writes = (p for p in self.live if self.program.code[p].name in WRITES)
+        return sorted([*found, *(p for p in writes if not self.inner[p])])
 
     def known_later(self) -> list[set[int]]:
         """What each pass and those before it know of an outer position that later ones ask for;

@@ -64,7 +64,7 @@ def _floating(dtype: DType, value: float) -> str:
     return f"(-{text})" if sign else text
 
 
-class Unit:
+class Functions:
     """The functions that kernels of one text share, each after those it calls."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Unit:
         """The function which mathlib writes out as arithmetic."""
         code, result = mathlib.expansion(name, given, found)
         count = sum(step.name == "argument" for step in code)
-        values = Values(self, code)
+        values = Expressions(self, code)
         arguments = ", ".join(f"{kind(given)} v{i}" for i in range(count))
         told = (mathlib.written(name, given).__doc__ or "").split("\n")[0]
 
@@ -116,10 +116,10 @@ class Unit:
         return self._once(name, found, f"{kind(given)} x", lambda: lines)
 
 
-class Values:
+class Expressions:
     """Instructions as expressions: each is a variable of its number, constants stand where used."""
 
-    def __init__(self, unit: Unit, code: Sequence[Instruction]) -> None:
+    def __init__(self, unit: Functions, code: Sequence[Instruction]) -> None:
         self.unit = unit
         self.code = code
 

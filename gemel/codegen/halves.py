@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gemel import dtype as dtypes
-from gemel.codegen.lane import Lane, Value
+from gemel.codegen.lane import Lane, Recorded
 from gemel.dtype import DType
 
 
-def float16_to_float32(xp: Lane, half: Value) -> Value:
+def float16_to_float32(xp: Lane, half: Recorded) -> Recorded:
     """float16 to float32: exact."""
     bits = xp.reinterpret(half, dtypes.int32)
     magnitude = (bits & 0x7FFF) << 13
@@ -23,7 +23,7 @@ def float16_to_float32(xp: Lane, half: Value) -> Value:
     return xp.reinterpret(result | ((bits & 0x8000) << 16), dtypes.float32)
 
 
-def float32_to_float16(xp: Lane, single: Value) -> Value:
+def float32_to_float16(xp: Lane, single: Recorded) -> Recorded:
     """float32 to float16; beyond 65504 rounds to inf."""
     bits = xp.reinterpret(single, dtypes.int32)
     magnitude = bits & 0x7FFFFFFF
@@ -39,12 +39,12 @@ def float32_to_float16(xp: Lane, single: Value) -> Value:
     return xp.reinterpret(result | sign, dtypes.float16)
 
 
-def bfloat16_to_float32(xp: Lane, half: Value) -> Value:
+def bfloat16_to_float32(xp: Lane, half: Recorded) -> Recorded:
     """bfloat16 to float32, whose upper half it is."""
     return xp.reinterpret(xp.reinterpret(half, dtypes.int32) << 16, dtypes.float32)
 
 
-def float32_to_bfloat16(xp: Lane, single: Value) -> Value:
+def float32_to_bfloat16(xp: Lane, single: Recorded) -> Recorded:
     """float32 to bfloat16."""
     bits = xp.reinterpret(single, dtypes.int32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
@@ -52,7 +52,7 @@ def float32_to_bfloat16(xp: Lane, single: Value) -> Value:
     return xp.reinterpret(xp.where(nan, (bits >> 16) | 0x40, rounded), dtypes.bfloat16)
 
 
-def double_to_odd_float(xp: Lane, double: Value) -> Value:
+def double_to_odd_float(xp: Lane, double: Recorded) -> Recorded:
     """float64 to float32, rounded to odd: rounding that to two bytes is rounding once."""
     single = double.cast(dtypes.float32)
     back = single.cast(dtypes.float64)

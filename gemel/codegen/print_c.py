@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any
 
 from gemel.codegen.analysis import Analysis
-from gemel.codegen.c_values import Unit, Values, kind, literal, memory
+from gemel.codegen.c_values import Expressions, Functions, kind, literal, memory
 from gemel.codegen.program import (
     INDEX,
     OUTPUT,
@@ -24,7 +24,7 @@ from gemel.codegen.program import (
     Operand,
     Program,
 )
-from gemel.codegen.reductions import Reduction
+from gemel.codegen.reductions import Accumulator
 
 HEAD = """\
 #include <math.h>
@@ -43,7 +43,7 @@ def source(programs: Sequence[Program], name: str = "kernel") -> str:
     They are called as kernels are: with the buffers, the run-time integers and a range of the first
     loop (or of tiles), and give 1 where a check failed, else 0.
     """
-    unit = Unit()
+    unit = Functions()
     several = len(programs) > 1
     texts = []
     for number, program in enumerate(programs):
@@ -76,11 +76,11 @@ class _Text:
 class _Kernel:
     """A program as a function: its loops, each reduction a walk over the inner ones."""
 
-    def __init__(self, unit: Unit, program: Program, name: str) -> None:
+    def __init__(self, unit: Functions, program: Program, name: str) -> None:
         self.program = program
         self.analysis = Analysis(program)
         self.name = name
-        self.values = Values(unit, program.code)
+        self.values = Expressions(unit, program.code)
         self.out = _Text()
         #: Run-time integers that are used: how they are called, and where they are.
         self.integers: dict[str, int] = {}
@@ -271,7 +271,7 @@ class _Kernel:
         step = self.program.code[position]
         name: Any = step.attribute
         dtype = self.program.code[step.arguments[0]].dtype
-        first = literal(dtype, Reduction(name, dtype).neutral)
+        first = literal(dtype, Accumulator(name, dtype).neutral)
         if name.startswith("arg"):
             self.out.add(f"{kind(dtype)} most{position} = {first};", f"int64_t v{position} = 0;")
         else:
