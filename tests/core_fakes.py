@@ -11,7 +11,7 @@ from core_kernels import BOOL, FLOAT32, FLOAT64, INT32, INT64
 
 from gemel import _core
 from gemel.runtime.image import (
-    Choice,
+    Branching,
     Image,
     Input,
     Kept,
@@ -140,9 +140,9 @@ def image(
     cost = [int(1000 * microseconds)]
 
     def numbered(item: Any) -> Any:
-        if isinstance(item, Choice):
+        if isinstance(item, Branching):
             sides = ([numbered(one) for one in side] for side in (item.then, item.otherwise))
-            return Choice(item.condition, *sides)
+            return Branching(item.condition, *sides)
         if isinstance(item, Together):
             return Together([[numbered(one) for one in part] for part in item.parts])
         if isinstance(item, Loop):

@@ -11,7 +11,7 @@ from gemel.runtime.image import (
     STRIDED,
     TEMPORARY,
     VERSION,
-    Choice,
+    Branching,
     Input,
     Item,
     Kept,
@@ -71,7 +71,7 @@ def cost(item: Item) -> int:
     """Nanoseconds an item takes; of a choice, the longer side."""
     if isinstance(item, Step):
         return item.cost
-    if isinstance(item, Choice):
+    if isinstance(item, Branching):
         return max(sum(map(cost, item.then)), sum(map(cost, item.otherwise)))
     if isinstance(item, Loop):
         return item.rounds * sum(map(cost, item.items)) + sum(map(cost, item.after))
@@ -136,7 +136,7 @@ class Read:
         kind = self.word()
         if kind == 1:
             condition = self.take(3)
-            return Choice(condition, self.many(self.item), self.many(self.item))  # type: ignore[arg-type]
+            return Branching(condition, self.many(self.item), self.many(self.item))  # type: ignore[arg-type]
         if kind == 2:
             return Together(self.many(lambda: self.many(self.item)))
         if kind in (3, 5):
@@ -224,8 +224,8 @@ def bound_item(item: Item, values: Sequence[int]) -> Item:
     def items(found: Sequence[Item]) -> list[Item]:
         return [bound_item(one, values) for one in found]
 
-    if isinstance(item, Choice):
-        return Choice(address(item.condition), items(item.then), items(item.otherwise))
+    if isinstance(item, Branching):
+        return Branching(address(item.condition), items(item.then), items(item.otherwise))
     if isinstance(item, Together):
         return Together([items(part) for part in item.parts])
     if isinstance(item, Kept):

@@ -37,7 +37,7 @@ from gemel.runtime.image import (
     INPUT,
     OUTPUT,
     WRITTEN,
-    Choice,
+    Branching,
     Image,
     Input,
     Loop,
@@ -181,8 +181,8 @@ def test_branches_choose_at_run_time() -> None:
     def scaled(by: str) -> Any:
         return [loop_step(vector(by, 6, 6), [(0, 1, 0), (0, 1, 0), (1, 0, 0)], 2)]
 
-    inner = Choice((0, 0, 1), scaled("add"), scaled("subtract"))
-    branch = Choice((0, 0, 0), [inner], scaled("multiply"))
+    inner = Branching((0, 0, 1), scaled("add"), scaled("subtract"))
+    branch = Branching((0, 0, 0), [inner], scaled("multiply"))
     made = plan("branch", [(BOOL, (2,)), (FLOAT32, (2,))], [(FLOAT32, (2,))], [branch])
     x = array([3.0, 4.0])
     assert made(array([True, True], "bool"), x)[0].tolist() == [6, 8]
@@ -202,7 +202,7 @@ def test_the_condition_of_a_choice_may_be_a_temporary() -> None:
         "choice",
         [(FLOAT32, (2,)), (BOOL, (1,))],
         [(FLOAT32, (2,))],
-        [condition, Choice((2, 1, 0), [moved("add")], [moved("multiply")])],
+        [condition, Branching((2, 1, 0), [moved("add")], [moved("multiply")])],
         temporaries=[Temporary(640, 0, 9), Temporary(1, 0, 9)],
     )
     x = array([3.0, 4.0])
@@ -403,7 +403,7 @@ def test_malformed_plans_are_refused() -> None:
         {"items": [step(kernel, [(2, 0, 0)], [], 1, 1)]},
         {"items": [step(kernel, [], [1], 1, 1, scalars=[(1, -1, False)])]},
         {"items": [step(kernel, [], [1], 1, 1, scalars=[(0, 0, False)])]},
-        {"items": [Choice((3, 0, 0), [], [])]},
+        {"items": [Branching((3, 0, 0), [], [])]},
         {"items": [step(kernel, [(4, 0, 0)], [], 1, 1)]},
         {"items": [Loop(2, [((4, 0, 0), 1, 0)], [])]},
         {"items": [Loop(2, [((0, 0, 0), 1, 0)], [])]},
@@ -448,7 +448,7 @@ def test_any_word_of_an_image_may_be_wrong() -> None:
         [(FLOAT32, (size * 2 + 1,)), (FLOAT32, (2,), (1,), 1, OUTPUT, 0)],
         [
             loop_step(kernel, [(0, 0, 0), (3, 0, 0), (2, 0, 0)], size),
-            Choice((2, 0, 0), [loop_step(kernel, [(0, 0, 0), (0, 0, 0), (1, 0, 0)], size)], []),
+            Branching((2, 0, 0), [loop_step(kernel, [(0, 0, 0), (0, 0, 0), (1, 0, 0)], size)], []),
             Together([[loop_step(kernel, [(0, 0, 0), (0, 0, 0), (1, 0, 0)], size)], []]),
             Loop(
                 size,

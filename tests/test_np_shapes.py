@@ -426,6 +426,12 @@ def test_python_and_numpy_values_are_taken() -> None:
     assert np.vstack([[1, 2], numpy.array([3, 4])]).tolist() == [[1, 2], [3, 4]]
     assert np.tile(3, 2).tolist() == [3, 3]
     assert np.atleast_1d(3).tolist() == [3]
+    for number in (2.5, 3, True):
+        found = np.transpose(number)
+        assert (found.shape, found.item()) == ((), number)
+        assert found.dtype.kind == numpy.transpose(number).dtype.kind
+    assert np.permute_dims(2.5, ()).item() == 2.5
+    assert np.transpose([[1, 2], [3, 4]], (1, 0)).tolist() == [[1, 3], [2, 4]]
 
 
 def test_numbers_in_lists_are_as_exact_as_what_is_beside_them() -> None:
@@ -447,6 +453,8 @@ BAD: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: np.roll(x, (1, 2, 3), (0, 1)), ShapeError, "roll: 3 shifts do not fit 2 axes"),
     (lambda x: np.moveaxis(x, (0, 1), 0), ShapeError, "moveaxis"),
     (lambda x: np.matrix_transpose(x[0]), ShapeError, "matrix_transpose"),
+    (lambda x: np.transpose(2.0, (0,)), AxisError, "transpose: axis 0"),
+    (lambda x: np.transpose("rows"), TypeError, "'rows' is no array"),
     (lambda x: np.repeat(x, -1), ShapeError, "repeat: -1"),
     (lambda x: np.repeat(x, [1, 2], 0), ShapeError, "repeat: 2 numbers of times"),
     (lambda x: np.tile(x, -1), ShapeError, "tile"),

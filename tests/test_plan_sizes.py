@@ -24,7 +24,7 @@ from gemel.passes.bind import concrete_graph
 from gemel.runtime import beside
 from gemel.runtime import items as items_module
 from gemel.runtime.backend import backend_of
-from gemel.runtime.image import Choice, Image, Item, Loop, Step, Together
+from gemel.runtime.image import Branching, Image, Item, Loop, Step, Together
 from gemel.runtime.lower import Lowering
 from gemel.runtime.prepare import strides_of
 from gemel.runtime.single import Sizes, single_image
@@ -97,8 +97,8 @@ def flat(items: Any, read: Read) -> Iterator[Item]:
     for item in items:
         if isinstance(item, Step):
             yield item._replace(kernel=read.kernels[item.kernel][0])
-        elif isinstance(item, Choice):
-            yield Choice(item.condition, [*flat(item.then, read)], [*flat(item.otherwise, read)])
+        elif isinstance(item, Branching):
+            yield Branching(item.condition, [*flat(item.then, read)], [*flat(item.otherwise, read)])
         elif isinstance(item, Loop):
             yield item._replace(items=[*flat(item.items, read)])
         else:

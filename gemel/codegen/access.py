@@ -136,12 +136,10 @@ class Site:
         again before it is in the cache."""
         return None if self.operands[number].stride == ACROSS else self.mask
 
-    def _scattered(self, number: int, offsets: Value) -> Value:
-        """An operand's elements from anywhere."""
+    def _scattered(self, number: int, offsets: Value) -> memory.Scattered:
+        """An operand's elements anywhere."""
         dtype, native = self.operands[number].dtype, self.access.target.masks
-        return memory.load_scattered(
-            self.builder, self.bases[number], offsets, dtype, self.mask, native
-        )
+        return memory.Scattered(self.builder, self.bases[number], offsets, dtype, self.mask, native)
 
     def load(self, number: int) -> Value:
         """The operand's elements."""
@@ -160,12 +158,12 @@ class Site:
         if operand.stride == PAIRED and lanes > 1:
             pointer = self._element(number, builder.mul(self.index, Constant(I64, 2)))
             return memory.load_every_other(builder, pointer, operand.dtype, lanes, mask)
-        return self._scattered(number, self._offsets(number))
+        return self._scattered(number, self._offsets(number)).load()
 
     def store(self, number: int, value: Value) -> None:
         """Writes the operand's elements."""
         operand, base = self.operands[number], self.bases[number]
-        builder, lanes, mask = self.builder, self.lanes, self.mask
+        builder, lanes = self.builder, self.lanes
         value = self._splat(value)
         if self._still(number):
             if lanes > 1:
@@ -177,8 +175,7 @@ class Site:
         elif operand.stride >= INTERLEAVED and lanes > 1:
             self._store_in_turn(number, value)
         else:
-            offsets, native = self._offsets(number), self.access.target.masks
-            memory.store_scattered(builder, value, base, offsets, operand.dtype, mask, native)
+            self._scattered(number, self._offsets(number)).store(value)
 
     def _store_in_turn(self, number: int, value: Value) -> None:
         """Keep a vector until there is one of each output, then write all as whole vectors."""
@@ -218,7 +215,7 @@ class Site:
             offset = builder.add(builder.mul(index, self.access.extra[extra]), self.index)
             pointer = self._element(number, offset)
             return memory.load(builder, pointer, dtype, self.lanes, self.mask)
-        return self._scattered(number, self._chosen(number, extra, index))
+        return self._scattered(number, self._chosen(number, extra, index)).load()
 
     def scatter_add(self, chosen: tuple[int, int], index: Value, value: Value) -> None:
         """Adds to the chosen element of an operand."""

@@ -85,10 +85,8 @@ class Analysis:
         self.inner[position] = any(self.inner[a] for a in arguments)
         self.stage[position] = max((self.stage[a] for a in arguments), default=0)
         self.loads[position] = any(self.loads[a] for a in arguments)
-        if step.name in ("load", "gather", *WRITES):
-            attribute = step.attribute
-            number = attribute if step.name in ("load", "store") else attribute[0]  # type: ignore[index]
-            vector, inner = self._operand(number)  # type: ignore[arg-type]
+        if step.operand is not None:
+            vector, inner = self._operand(step.operand)
             self.vector[position] |= vector
             if step.name in WRITES and self.inner[position] and not inner:
                 self._refuse(position, "stores a varying value into an operand that does not vary")
@@ -176,7 +174,8 @@ class Analysis:
         for store in final.varying:
             if self.program.code[store].name != "store":
                 continue
-            number: int = self.program.code[store].attribute  # type: ignore[assignment]
+            number = self.program.code[store].operand
+            assert number is not None
             operand = self.program.operands[number]
             if operand.stride == BROADCAST or operand.stride >= INTERLEAVED:
                 continue  # outputs that take turns are only written together
@@ -196,9 +195,9 @@ class Analysis:
         rest = self._pass(self.last, known)
         for position in rest.uniform + rest.varying:
             step = self.program.code[position]
-            if step.name in ("gather", "scatter_add"):
-                return False
-            if step.name == "load" and self.program.operands[step.attribute].role != INDEX:  # type: ignore[call-overload]
+            if step.operand is None or step.name == "store":
+                continue
+            if step.name != "load" or self.program.operands[step.operand].role != INDEX:
                 return False
         return True
 
@@ -213,31 +212,30 @@ class Analysis:
             return True
         return self.loads[position] or self.inner[position] or self.vector[position]
 
-    def row(self) -> list[int]:
-        """Those which do not change along the vector nor need a pass; lanes outer only."""
+    def _outside(self, stage: int) -> list[int]:
+        """Those that no inner dimension has a part in but through `stage` passes; no writes."""
+        code = self.program.code
         return [
             p
             for p in sorted(self.live)
-            if self._moves(p)
-            and not self.vector[p]
+            if self.stage[p] == stage
+            and self._moves(p)
             and not self.inner[p]
-            and self.stage[p] == 0
-            and self.program.code[p].name not in WRITES
+            and code[p].name not in ("reduce", *WRITES)
         ]
+
+    def row(self) -> list[int]:
+        """Those which do not change along the vector nor need a pass; lanes outer only."""
+        return [p for p in self._outside(0) if not self.vector[p]]
 
     def point(self, stage: int, lanes_outer: bool) -> list[int]:
         """Those computed at each outer position once the passes before `stage` have ended."""
-        writes = stage > self.last
         skip = set(self.row()) if lanes_outer else set()
-        return [
-            p
-            for p in sorted(self.live)
-            if not self.inner[p]
-            and self._moves(p)
-            and p not in skip
-            and self.program.code[p].name != "reduce"
-            and (writes if self.program.code[p].name in WRITES else self.stage[p] == stage)
-        ]
+        found = [p for p in self._outside(stage) if p not in skip]
+        if stage <= self.last:
+            return found
+        writes = (p for p in self.live if self.program.code[p].name in WRITES)
+        return sorted([*found, *(p for p in writes if not self.inner[p])])
 
     def known_later(self) -> list[set[int]]:
         """What each pass and those before it know of an outer position that later ones ask for;

@@ -9,7 +9,7 @@ Source: Payne and Hanek (1983).
 from __future__ import annotations
 
 from gemel import dtype as dtypes
-from gemel.codegen.lane import Lane, Value
+from gemel.codegen.lane import Lane, Recorded
 from gemel.codegen.rounding import exact_product
 
 #: From here on the few parts of pi / 2 in `mathlib` do not do.
@@ -25,7 +25,7 @@ _WORDS = [int(_DIGITS[place : place + 16], 16) for place in range(0, len(_DIGITS
 _LOW = 2**32 - 1
 
 
-def _telling(xp: Lane, exponent: Value, steps: tuple[int, ...], count: int) -> list[Value]:
+def _telling(xp: Lane, exponent: Recorded, steps: tuple[int, ...], count: int) -> list[Recorded]:
     """The `count` words of 2 / pi that tell of angles with this exponent, which is below 128 times
     the first of `steps`."""
     words = [xp.constant(word, dtypes.uint64) for word in _WORDS[: count + 2 * steps[0]]]
@@ -36,7 +36,7 @@ def _telling(xp: Lane, exponent: Value, steps: tuple[int, ...], count: int) -> l
     return [(a << first) | (b >> 1 >> (63 - first)) for a, b in zip(words, words[1:], strict=False)]
 
 
-def _times(xp: Lane, significand: Value, words: list[Value]) -> list[Value]:
+def _times(xp: Lane, significand: Recorded, words: list[Recorded]) -> list[Recorded]:
     """The product's digits of 32 bits, the lowest first, but for what is beyond all words."""
     low, high = significand & _LOW, significand >> 32
     carry = xp.constant(0, dtypes.uint64)
@@ -48,7 +48,7 @@ def _times(xp: Lane, significand: Value, words: list[Value]) -> list[Value]:
     return digits
 
 
-def quarter_turns(xp: Lane, x: Value) -> tuple[Value, Value]:
+def quarter_turns(xp: Lane, x: Recorded) -> tuple[Recorded, Recorded]:
     """The angle left within [-pi/4, pi/4] as float64, NaN where x is not finite, and how many
     quarter turns were taken, modulo 4, as uint64; |x| >= 1."""
     bits = xp.reinterpret(abs(x).cast(dtypes.float64), dtypes.uint64)

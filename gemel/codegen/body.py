@@ -8,14 +8,7 @@ from gemel.codegen.elements import ElementWriter
 from gemel.codegen.lane import Lane, Recorder
 from gemel.codegen.nest import Kernel, Nest, Place
 from gemel.codegen.pieces import write_pieces
-from gemel.codegen.program import (
-    CONTIGUOUS,
-    INPUT,
-    OUTER,
-    OUTPUT,
-    Operand,
-    Program,
-)
+from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT, Operand, Program
 from gemel.dtype import DTYPES, DType, float64, int64
 from gemel.errors import CompileError
 from gemel.ir.graph import Entry, Graph, Node

@@ -5,7 +5,6 @@ Functions such as exp are written out from the table the machine code is made fr
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,26 +12,9 @@ from typing import Any
 from gemel import dtype as dtypes
 from gemel.codegen import halves, mathlib, powers
 from gemel.codegen.program import Instruction
-from gemel.codegen.spelling import ARITHMETIC, COMPARISONS, EXACT, EXTREMES
+from gemel.codegen.registers import rounded
+from gemel.codegen.spelling import looked_up, spelled
 from gemel.dtype import DType
-
-#: C's operators of bools, by LLVM's instruction.
-_SIGNS = {"or": "|", "and": "&", "xor": "^"}
-_BOOLEAN = {
-    **{name: _SIGNS[spelled.boolean] for name, spelled in ARITHMETIC.items()},
-    **{name: ARITHMETIC[other].sign for name, other in EXTREMES.items()},
-}
-#: Whole numbers, where C leaves something undefined. T is the type, U an unsigned one, N its bits.
-_WHOLE = {
-    "divide": "return b == 0 ? 0 : b == -1 ? (T)(0 - (U)a) : (T)(a / b);",
-    "shift_left": "return (U)b < N ? (T)((U)a << b) : 0;",
-    "shift_right": "return (U)b < N ? (T)(a >> b) : a < 0 ? -1 : 0;",
-}
-_NATURAL = {
-    "divide": "return b == 0 ? 0 : a / b;",
-    "shift_left": _WHOLE["shift_left"],
-    "shift_right": "return (U)b < N ? (T)(a >> b) : 0;",
-}
 
 
 def kind(dtype: DType) -> str:
@@ -70,11 +52,7 @@ def literal(dtype: DType, value: Any) -> str:
 def _floating(dtype: DType, value: float) -> str:
     """The shortest text that is this value."""
     single = dtype is dtypes.float32
-    if single and abs(value) < float("inf"):
-        try:
-            value = struct.unpack("<f", struct.pack("<f", value))[0]
-        except OverflowError:
-            value *= float("inf")
+    value = rounded(value) if single else value
     if value != value:
         return "(float)NAN" if single else "(double)NAN"
     sign, size = "-" if str(value)[0] == "-" else "", abs(value)
@@ -86,7 +64,7 @@ def _floating(dtype: DType, value: float) -> str:
     return f"(-{text})" if sign else text
 
 
-class Unit:
+class Functions:
     """The functions that kernels of one text share, each after those it calls."""
 
     def __init__(self) -> None:
@@ -102,21 +80,13 @@ class Unit:
             self.functions[name] = text
         return name
 
-    def whole(self, name: str, dtype: DType) -> str:
-        """The function of whole numbers of this name."""
-        made = kind(dtype)
-        meant = {"T": made, "U": _unsigned(dtype), "N": str(8 * dtype.itemsize)}
-        body = (_WHOLE if dtype.kind == "i" else _NATURAL)[name]
-        body = re.sub(r"\b[TUN]\b", lambda found: meant[found.group()], body)
-        return self._once(f"{name}_{dtype}", dtype, f"{made} a, {made} b", lambda: [body])
-
     def expanded(self, name: str, given: DType, found: DType) -> str:
         """The function which mathlib writes out as arithmetic."""
         code, result = mathlib.expansion(name, given, found)
         count = sum(step.name == "argument" for step in code)
-        values = Values(self, code)
+        values = Expressions(self, code)
         arguments = ", ".join(f"{kind(given)} v{i}" for i in range(count))
-        told = (mathlib.FUNCTIONS[name].__doc__ or "").split("\n")[0]
+        told = (mathlib.written(name, given).__doc__ or "").split("\n")[0]
 
         def lines() -> list[str]:
             before = [values.statement(i) for i in range(count, result + 1)]
@@ -146,10 +116,10 @@ class Unit:
         return self._once(name, found, f"{kind(given)} x", lambda: lines)
 
 
-class Values:
+class Expressions:
     """Instructions as expressions: each is a variable of its number, constants stand where used."""
 
-    def __init__(self, unit: Unit, code: Sequence[Instruction]) -> None:
+    def __init__(self, unit: Functions, code: Sequence[Instruction]) -> None:
         self.unit = unit
         self.code = code
 
@@ -172,100 +142,33 @@ class Values:
         if step.name == "seldom":
             seldom = self.unit.expanded(str(step.attribute), kinds[2], step.dtype)
             return f"{arguments[0]} ? {seldom}({', '.join(arguments[2:])}) : {arguments[1]}"
-        return self.computed(step.name, step.dtype, arguments, kinds)
+        return self.computed(looked_up(step, self.code), step.dtype, arguments, kinds[0])
 
-    def computed(
-        self, name: str, dtype: DType, arguments: Sequence[str], kinds: Sequence[DType]
-    ) -> str:
-        """The instruction `name` of these arguments."""
-        a, b, c = (*arguments, "", "", "")[:3]
-        if name in COMPARISONS:
-            return f"{a} {COMPARISONS[name]} {b}"
-        if name == "select":
-            return f"{a} ? {b} : {c}"
-        if name == "isnan":
-            return f"{a} != {a}" if kinds[0].kind == "f" else "false"
+    def computed(self, name: str, dtype: DType, arguments: Sequence[str], given: DType) -> str:
+        """The instruction `name` of these arguments, the first of which is of the dtype `given`."""
+        text = spelled(name, given.kind).c
+        if text:
+            f = "f" if given is dtypes.float32 else ""
+            named = dict(zip("abc", arguments, strict=False))
+            return text.format(T=kind(dtype), U=_unsigned(dtype), f=f, **named)
         if name == "cast":
-            return self.cast(a, kinds[0], dtype)
+            return self.cast(arguments[0], given, dtype)
         if name == "reinterpret":
-            if kinds[0].itemsize != dtype.itemsize:
-                return f"({kind(dtype)}){a}"
-            return f"{self.unit.bits(kinds[0], dtype)}({a})"
-        if dtype.kind == "b":
-            return f"!{a}" if name == "bit_not" else f"{a} {_BOOLEAN[name]} {b}"
-        if name in ("maximum", "minimum"):
-            sign = ">" if name == "maximum" else "<"
-            first = f"{a} {sign} {b}" + (f" || {a} != {a}" if dtype.kind == "f" else "")
-            return f"{first} ? {a} : {b}"
-        return (self._floating if dtype.kind == "f" else self._whole)(name, dtype, a, b, c)
-
-    def _floating(self, name: str, dtype: DType, a: str, b: str, c: str) -> str:
-        f = "f" if dtype is dtypes.float32 else ""
-        if name in ARITHMETIC:
-            return f"{a} {ARITHMETIC[name].sign} {b}"
-        if name == "divide":
-            return f"{a} / {b}"
-        if name == "negative":
-            return f"-{a}"
-        if name == "absolute":
-            return f"fabs{f}({a})"
-        if name in EXACT:
-            return f"{name}{f}({a})"
-        if name == "multiply_add":
-            return f"fma{f}({a}, {b}, {c})"
+            if given.itemsize != dtype.itemsize:
+                return f"({kind(dtype)}){arguments[0]}"
+            return f"{self.unit.bits(given, dtype)}({arguments[0]})"
         if name == "power":
-            return f"{self.unit.power(dtype)}({a}, {b})"
-        function = self.unit.expanded(name, dtype, dtype)
-        return f"{function}({a}{', ' + b if b else ''})"
+            return f"{self.unit.power(dtype)}({', '.join(arguments)})"
+        return f"{self.unit.expanded(name, given, dtype)}({', '.join(arguments)})"
 
-    def _whole(self, name: str, dtype: DType, a: str, b: str, c: str) -> str:
-        """Whole numbers wrap around."""
-        made, wide = kind(dtype), _unsigned(dtype)
-        if name.startswith("bit_") and b:
-            return f"({made})({a} {ARITHMETIC[name].sign} {b})"
-        if name in ARITHMETIC:
-            return f"({made})(({wide}){a} {ARITHMETIC[name].sign} ({wide}){b})"
-        if name == "bit_not":
-            return f"({made})~{a}"
-        if name == "negative":
-            return f"({made})(0 - ({wide}){a})"
-        if name == "absolute":
-            return f"{a} < 0 ? ({made})(0 - ({wide}){a}) : {a}" if dtype.kind == "i" else a
-        if name == "multiply_high":
-            return f"(uint32_t)((uint64_t){a} * {b} >> 32)"
-        if name in EXACT:
-            return a
-        number = b.rstrip("ul")
-        if name.startswith("shift") and number.isdigit() and int(number) < 8 * dtype.itemsize:
-            left = f"({wide}){a} << {b}"
-            return f"({made})({left if name == 'shift_left' else f'{a} >> {b}'})"
-        known = name in _WHOLE
-        function = self.unit.whole(name, dtype) if known else self.unit.expanded(name, dtype, dtype)
-        return f"{function}({a}, {b})"
-
-    def cast(self, a: str, given: DType, found: DType) -> str:
+    def cast(self, text: str, source: DType, target: DType) -> str:
         """As NumPy's astype; two bytes are rounded to once."""
-        if given is found:
-            return a
-        if given.compute is not given:
-            wide = given.compute
-            return self.cast(
-                f"{self.unit.expanded(f'{given}_to_{wide}', given, wide)}({a})", wide, found
-            )
-        if found.compute is not found:
-            wide = found.compute
-            if given.digits > wide.digits:
-                odd = self.unit.expanded("double_to_odd_float", dtypes.float64, wide)
-                single = f"{odd}({self.cast(a, given, dtypes.float64)})"
+        for name, following in halves.casts(source, target):
+            if name:
+                text = f"{self.unit.expanded(name, source, following)}({text})"
+            elif following.kind == "b":
+                text = f"{text} != 0"
             else:
-                single = self.cast(a, given, wide)
-            return f"{self.unit.expanded(f'{wide}_to_{found}', wide, found)}({single})"
-        if found.kind == "b":
-            return f"{a} != 0"
-        if given.kind != "f" or found.kind == "f":
-            return f"({kind(found)}){a}"
-        if found is dtypes.uint64:
-            low, high = f"(uint64_t)(int64_t){a}", f"(uint64_t)(int64_t)({a} - 0x1p63) ^ 1ull << 63"
-            return f"{a} >= 0x1p63 ? {high} : {low}"
-        way = "(int32_t)" if found.itemsize <= 2 else "(int64_t)" if found.kind == "u" else ""
-        return f"({kind(found)}){way}{a}"
+                text = f"({kind(following)}){text}"
+            source = following
+        return text

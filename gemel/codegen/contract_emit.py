@@ -179,7 +179,7 @@ class Reader(Elements):
         """A vector of the elements so many elements after `pointer`, from anywhere."""
         kernel = self.kernel
         native = kernel.target.masks
-        found = memory.load_scattered(kernel.builder, pointer, offsets, self.dtype, None, native)
+        found = memory.Scattered(kernel.builder, pointer, offsets, self.dtype, None, native).load()
         return self.converted(found)
 
     def converted(self, value: Value) -> Value:

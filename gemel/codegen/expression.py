@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gemel import dtype as dtypes
-from gemel.codegen import mathlib, powers
+from gemel.codegen import halves, mathlib, powers
 from gemel.codegen.assembly import (
     F32,
     F64,
@@ -17,32 +17,31 @@ from gemel.codegen.assembly import (
     I8,
     I16,
     I32,
-    I64,
     Builder,
     Constant,
-    Type,
     Value,
     integer,
     widened,
 )
 from gemel.codegen.program import WRITES, Instruction
 from gemel.codegen.registers import constant, register_type, splat
-from gemel.codegen.spelling import ARITHMETIC, COMPARISONS, EXTREMES, ROUNDING
+from gemel.codegen.spelling import COMPARISONS, looked_up, spelled
 from gemel.codegen.target import PORTABLE, Target
 from gemel.dtype import DType
 
 __all__ = ["Printer", "extreme"]
 
+#: LLVM's conversions between kinds, to wider or as wide values and to narrower ones.
+_CONVERSIONS = {
+    ("f", "f"): ("fpext", "fptrunc"),
+    ("f", "i"): ("fptosi", "fptosi"),
+    ("i", "f"): ("sitofp", "sitofp"),
+    ("u", "f"): ("uitofp", "uitofp"),
+    **{("i", kind): ("sext", "trunc") for kind in "iu"},
+    **{(kind, to): ("zext", "trunc") for kind in "ub" for to in "iu"},
+}
 #: What reaches beyond values, besides what writes.
 BEYOND = frozenset(("load", "scalar", "gather", "scan", "check"))
-#: The methods of instructions that are printed alike.
-_FAMILIES = {
-    **dict.fromkeys(ARITHMETIC, "_arithmetic"),
-    **dict.fromkeys(COMPARISONS, "_compared"),
-    **dict.fromkeys(ROUNDING, "_rounding"),
-    **dict.fromkeys(EXTREMES, "_extreme"),
-    **dict.fromkeys(("shift_left", "shift_right"), "_shift"),
-}
 
 
 class Printer:
@@ -118,11 +117,25 @@ class Printer:
         if step.name == "constant":
             return constant(step.dtype, step.attribute)
         arguments = [self._wide(step, number) for number in range(len(step.arguments))]
-        method = getattr(self, _FAMILIES.get(step.name, "_" + step.name), None)
+        source = self._dtype(step) if step.arguments else step.dtype
+        name = looked_up(step, self._code)
+        spelling = spelled(name, source.kind)
+        if spelling.llvm and (not spelling.needs or getattr(self.target, spelling.needs)):
+            return self._one(spelling.llvm, arguments)
+        method = getattr(self, f"_{name}", None)
         if method is not None:
             found: Value = method(step, *arguments)
             return found
         return self._expanded(step, arguments)
+
+    def _one(self, text: str, arguments: Sequence[Value]) -> Value:
+        """One instruction, as `spelling` calls it, or an intrinsic."""
+        if text.startswith("llvm."):
+            kind = arguments[0].type
+            return self.builder.intrinsic(f"{text}.{kind.suffix}", kind, arguments)
+        name, *sign = text.split()
+        found: Value = getattr(self.builder, name)(*sign, *arguments)
+        return found
 
     def _expanded(self, step: Instruction, arguments: list[Value]) -> Value:
         """A function which mathlib writes out as arithmetic."""
@@ -204,58 +217,6 @@ class Printer:
         builder.position_at_end(after)
         return builder.phi(a.type, *results)
 
-    def _arithmetic(self, step: Instruction, a: Value, b: Value) -> Value:
-        kind, spelled = step.dtype.kind, ARITHMETIC[step.name]
-        name = {"f": spelled.floating, "b": spelled.boolean}.get(kind, spelled.whole)
-        return self.builder.binary(name, a, b)
-
-    def _compared(self, step: Instruction, a: Value, b: Value) -> Value:
-        return self._compare(step.name, self._dtype(step), a, b)
-
-    def _compare(self, name: str, dtype: DType, a: Value, b: Value) -> Value:
-        sign = COMPARISONS[name]
-        if dtype.kind == "f":
-            unordered = sign == "!="
-            builder = self.builder
-            return (builder.fcmp_unordered if unordered else builder.fcmp_ordered)(sign, a, b)
-        if dtype.kind == "i":
-            return self.builder.icmp_signed(sign, a, b)
-        return self.builder.icmp_unsigned(sign, a, b)
-
-    def _divide(self, step: Instruction, a: Value, b: Value) -> Value:
-        if step.dtype.kind == "f":
-            return self.builder.fdiv(a, b)
-        return self._quotient(step.dtype, a, b)
-
-    def _negative(self, step: Instruction, a: Value) -> Value:
-        if step.dtype.kind == "f":
-            return self.builder.fneg(a)
-        return self.builder.sub(self._constant(step.dtype, 0), a)
-
-    def _absolute(self, step: Instruction, a: Value) -> Value:
-        if step.dtype.kind == "f":
-            return self.builder.intrinsic(f"llvm.fabs.{a.type.suffix}", a.type, [a])
-        if step.dtype.kind != "i":
-            return a
-        below = self.builder.icmp_signed("<", a, self._constant(step.dtype, 0))
-        return self.builder.select(below, self.builder.sub(self._constant(step.dtype, 0), a), a)
-
-    def _sqrt(self, step: Instruction, a: Value) -> Value:
-        return self.builder.intrinsic(f"llvm.sqrt.{a.type.suffix}", a.type, [a])
-
-    def _rounding(self, step: Instruction, a: Value) -> Value:
-        if step.dtype.kind != "f":
-            return a
-        if not self.target.rounds:
-            return self._expanded(step, [a])
-        name = f"llvm.{ROUNDING[step.name]}.{a.type.suffix}"
-        return self.builder.intrinsic(name, a.type, [a])
-
-    def _multiply_add(self, step: Instruction, a: Value, b: Value, c: Value) -> Value:
-        if not self.target.fma:
-            return self._expanded(step, [a, b, c])
-        return self.builder.intrinsic(f"llvm.fma.{a.type.suffix}", a.type, [a, b, c])
-
     def _scaled(self, step: Instruction, x: Value, shifted: Value) -> Value:
         """x * 2**n where `mathlib.MAGIC` was added to n is given."""
         if not self.target.scales or self.lanes * step.dtype.itemsize != self.target.width:
@@ -266,24 +227,16 @@ class Printer:
         every, rounding = Constant(size, -1), Constant(I32, 4)  # as elsewhere: to nearest
         return self.builder.intrinsic(name, x.type, [x, n, x, every, rounding])
 
-    def _extreme(self, step: Instruction, a: Value, b: Value) -> Value:
-        if step.dtype.kind == "b":
-            return self.builder.binary(ARITHMETIC[EXTREMES[step.name]].boolean, a, b)
-        name = "greater" if step.name == "maximum" else "less"
-        return extreme(self.builder, step.dtype, name, a, b)
+    def _maximum(self, step: Instruction, a: Value, b: Value) -> Value:
+        return extreme(self.builder, step.dtype, "greater", a, b)
+
+    def _minimum(self, step: Instruction, a: Value, b: Value) -> Value:
+        return extreme(self.builder, step.dtype, "less", a, b)
 
     def _isnan(self, step: Instruction, a: Value) -> Value:
         if self._dtype(step).kind != "f":
-            return self._constant(dtypes.bool_, False)
+            return self._expanded(step, [a])
         return self.builder.fcmp_unordered("uno", a, a)
-
-    def _bit_not(self, step: Instruction, a: Value) -> Value:
-        return self.builder.xor(
-            a, self._constant(step.dtype, True if step.dtype.kind == "b" else -1)
-        )
-
-    def _select(self, step: Instruction, condition: Value, a: Value, b: Value) -> Value:
-        return self.builder.select(condition, a, b)
 
     def _reinterpret(self, step: Instruction, a: Value) -> Value:
         """The same bits as another dtype of this size, two bytes as int32's low half (mathlib's
@@ -294,32 +247,12 @@ class Printer:
             return (self.builder.zext if source < target else self.builder.trunc)(a, kind)
         return a if a.type is kind else self.builder.bitcast(a, kind)
 
-    def _multiply_high(self, step: Instruction, a: Value, b: Value) -> Value:
-        wide = widened(I64, self.lanes)
-        product = self.builder.mul(self.builder.zext(a, wide), self.builder.zext(b, wide))
-        high = self.builder.lshr(product, self._constant(dtypes.int64, 32))
-        return self.builder.trunc(high, a.type)
-
-    # -- integers: division and shifts must not trap, nor be undefined --------------------------
-
-    def _quotient(self, dtype: DType, a: Value, b: Value) -> Value:
-        """Truncated a / b; 0 where b is 0; the smallest integer over -1 wraps to itself."""
-        builder = self.builder
-        zero, one = self._constant(dtype, 0), self._constant(dtype, 1)
-        none = builder.icmp_signed("==", b, zero)
-        if dtype.kind != "i":
-            quotient = self._exact(dtype, a, builder.select(none, one, b))
-            return builder.select(none, zero, quotient)
-        minus = builder.icmp_signed("==", b, self._constant(dtype, -1))
-        safe = builder.select(builder.or_(none, minus), one, b)
-        quotient = builder.select(minus, builder.sub(zero, a), self._exact(dtype, a, safe))
-        return builder.select(none, zero, quotient)
-
-    def _exact(self, dtype: DType, a: Value, b: Value) -> Value:
+    def _quotient(self, step: Instruction, a: Value, b: Value) -> Value:
         """a / b for b > 0 or b < -1.
 
         Vectors have no integer division: up to 32 bits the floating quotient, truncated, is exact,
         since a / b is at least 1 / |b| away from the next integer."""
+        dtype = step.dtype
         signed = dtype.kind == "i"
         builder = self.builder
         if self.lanes == 1 or dtype.itemsize == 8:
@@ -331,21 +264,6 @@ class Printer:
             return builder.trunc(builder.fptosi(quotient, widened(I32, self.lanes)), a.type)
         return (builder.fptosi if signed else builder.fptoui)(quotient, a.type)
 
-    def _shift(self, step: Instruction, a: Value, b: Value) -> Value:
-        """Shifts by the width or more give 0, or the sign; LLVM leaves them undefined."""
-        right = "ashr" if step.dtype.kind == "i" else "lshr"
-        name = "shl" if step.name == "shift_left" else right
-        amount = self._code[step.arguments[1]]
-        bits = 8 * step.dtype.itemsize
-        if amount.name == "constant" and 0 <= amount.attribute < bits:  # type: ignore[operator]
-            return self.builder.binary(name, a, b)
-        last = self._constant(step.dtype, bits - 1)
-        fits = self.builder.icmp_unsigned("<=", b, last)
-        shifted = self.builder.binary(name, a, self.builder.select(fits, b, last))
-        if name == "ashr":
-            return shifted
-        return self.builder.select(fits, shifted, self._constant(step.dtype, 0))
-
     # -- casts ----------------------------------------------------------------------------------
 
     def _cast(self, step: Instruction, a: Value) -> Value:
@@ -354,71 +272,35 @@ class Printer:
     def cast(self, value: Value, source: DType, target: DType) -> Value:
         """`value` of `source` as `target`, as NumPy's astype: truncation towards zero, wrapping
         integers; floating values no integer holds give what the processor gives."""
-        if source is target:
-            return value
-        if source.compute is not source:
-            return self.cast(self._unpacked(value, source), source.compute, target)
-        if target.compute is not target:
-            return self._packed(value, source, target)
+        for name, following in halves.casts(source, target):
+            if dtypes.float16 in (source, following) and self.target.halves:
+                value = self._half(value, following)
+            elif name:
+                value = self._function(name, source, following, value)
+            else:
+                value = self._converted(value, source, following)
+            source = following
+        return value
+
+    def _half(self, value: Value, target: DType) -> Value:
+        """float16, which is kept as its bits, to or from what it is computed in."""
+        builder, half = self.builder, widened(HALF, self.lanes)
+        if target is dtypes.float16:
+            return builder.bitcast(builder.fptrunc(value, half), widened(I16, self.lanes))
+        return builder.fpext(builder.bitcast(value, half), register_type(target, self.lanes))
+
+    def _converted(self, value: Value, source: DType, target: DType) -> Value:
+        """One step of a cast."""
         kind = register_type(target, self.lanes)
         if target.kind == "b":
-            name = "not_equal"
-            return self._compare(name, source, value, self._constant(source, 0))
+            unequal = spelled("not_equal", source.kind).llvm
+            return self._one(unequal, (value, self._constant(source, 0)))
         if source.kind == "b" and target.kind == "f":
             return self.builder.select(value, self._constant(target, 1), self._constant(target, 0))
-        if source.kind == "f":
-            return self._from_floating(value, source, target, kind)
-        if target.kind == "f":
-            signed = source.kind == "i"
-            return (self.builder.sitofp if signed else self.builder.uitofp)(value, kind)
-        if target.itemsize < source.itemsize:
-            return self.builder.trunc(value, kind)
-        if target.itemsize == source.itemsize and source.kind != "b":
-            return value
-        return (self.builder.sext if source.kind == "i" else self.builder.zext)(value, kind)
-
-    def _from_floating(self, value: Value, source: DType, target: DType, kind: Type) -> Value:
-        if target.kind == "f":
-            narrower = target.itemsize < source.itemsize
-            return (self.builder.fptrunc if narrower else self.builder.fpext)(value, kind)
-        if target is dtypes.uint64:
-            return self._beyond_int64(value, source)
-        # Through a wider integer, which wraps as NumPy does instead of saturating.
-        wide = I32 if target.itemsize <= 2 else I64 if target.kind == "u" else None
-        if wide is None:
-            return self.builder.fptosi(value, kind)
-        return self.builder.trunc(self.builder.fptosi(value, widened(wide, self.lanes)), kind)
-
-    def _beyond_int64(self, value: Value, source: DType) -> Value:
-        """A floating value as uint64: the upper half without its highest bit, which is put back."""
-        builder, kind = self.builder, widened(I64, self.lanes)
-        half = self._constant(source, 2.0**63)
-        below = builder.fcmp_unordered("<", value, half)
-        low = builder.fptosi(value, kind)
-        high = builder.fptosi(builder.fsub(value, half), kind)
-        high = builder.xor(high, self._constant(dtypes.int64, 1 << 63))
-        return builder.select(below, low, high)
-
-    def _unpacked(self, value: Value, kept: DType) -> Value:
-        """What is only kept, as what it is computed in."""
-        wide = kept.compute
-        if kept is dtypes.float16 and self.target.halves:
-            half = self.builder.bitcast(value, widened(HALF, self.lanes))
-            return self.builder.fpext(half, register_type(wide, self.lanes))
-        return self._function(f"{kept}_to_{wide}", kept, wide, value)
-
-    def _packed(self, value: Value, source: DType, kept: DType) -> Value:
-        wide = kept.compute
-        if source.digits > wide.digits:
-            # To odd first: rounding twice to nearest would not be rounding once.
-            value = self.cast(value, source, dtypes.float64)
-            value = self._function("double_to_odd_float", dtypes.float64, wide, value)
-        else:
-            value = self.cast(value, source, wide)
-        if kept is dtypes.float16 and self.target.halves:
-            half = self.builder.fptrunc(value, widened(HALF, self.lanes))
-            return self.builder.bitcast(half, widened(I16, self.lanes))
-        return self._function(f"{wide}_to_{kept}", wide, kept, value)
+        wider, narrower = _CONVERSIONS[source.kind, target.kind]
+        name = narrower if target.itemsize < source.itemsize else wider
+        found: Value = getattr(self.builder, name)(value, kind)
+        return found
 
     def _function(self, name: str, source: DType, target: DType, *arguments: Value) -> Value:
         code, result = mathlib.expansion(name, source, target)

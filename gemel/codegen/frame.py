@@ -7,14 +7,13 @@ the program uses of these, computes what depends on nothing else, and moves from
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from gemel import dtype as dtypes
 from gemel.codegen import memory
 from gemel.codegen.access import Access, Bases, Values
 from gemel.codegen.analysis import Analysis
 from gemel.codegen.assembly import F64, I32, I64, POINTER, Builder, Constant, Module, Value
-from gemel.codegen.program import BROADCAST, CONTIGUOUS, INDEX, OUTER, STRIDED, TILES, Program
+from gemel.codegen.program import INDEX, OUTER, STRIDED, TILES, Program
 from gemel.codegen.target import Target
 
 #: A loop's body: the position and what is carried give what the next round is given.
@@ -62,7 +61,7 @@ class Frame:
         self.extents = [self.integer(dimension) for dimension in range(program.rank)]
         for operand in used:
             for dimension in range(program.rank):
-                if self._moves(operand, dimension):
+                if program.known_stride(operand, dimension) is None:
                     place = program.rank * (1 + operand) + dimension
                     self.access.strides[operand, dimension] = self.integer(place)
         start = program.integers - program.extra
@@ -74,24 +73,9 @@ class Frame:
 
     def _used(self) -> set[int]:
         # What is done in tiles reads its first two operands by itself.
-        found = {0, 1} if self.program.in_tiles else set()
-        for position in self.analysis.live:
-            step = self.program.code[position]
-            attribute: Any = step.attribute
-            if step.name in ("load", "store"):
-                found.add(attribute)
-            elif step.name in ("gather", "scatter_add"):
-                found.add(attribute[0])
-        return found
-
-    def _moves(self, operand: int, dimension: int) -> bool:
-        """Whether the stride of an operand in a dimension is needed."""
-        seen = self.program.operands[operand]
-        if dimension == self.program.vector and seen.panel is None:
-            return seen.stride not in (BROADCAST, CONTIGUOUS) or (
-                seen.role == INDEX and seen.stride != BROADCAST
-            )
-        return seen.varies or dimension < self.program.outer
+        read = {0, 1} if self.program.in_tiles else set()
+        steps = (self.program.code[position] for position in self.analysis.live)
+        return read | {step.operand for step in steps if step.operand is not None}
 
     def integer(self, place: int) -> Value:
         """A run-time integer."""

@@ -5,11 +5,14 @@ Rounding is to nearest, ties to even; subnormals, infinities and NaN come throug
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gemel import dtype as dtypes
-from gemel.codegen.lane import Lane, Value
+from gemel.codegen.lane import Lane, Recorded
+from gemel.dtype import DType
 
 
-def half_to_float(xp: Lane, half: Value) -> Value:
+def float16_to_float32(xp: Lane, half: Recorded) -> Recorded:
     """float16 to float32: exact."""
     bits = xp.reinterpret(half, dtypes.int32)
     magnitude = (bits & 0x7FFF) << 13
@@ -20,7 +23,7 @@ def half_to_float(xp: Lane, half: Value) -> Value:
     return xp.reinterpret(result | ((bits & 0x8000) << 16), dtypes.float32)
 
 
-def float_to_half(xp: Lane, single: Value) -> Value:
+def float32_to_float16(xp: Lane, single: Recorded) -> Recorded:
     """float32 to float16; beyond 65504 rounds to inf."""
     bits = xp.reinterpret(single, dtypes.int32)
     magnitude = bits & 0x7FFFFFFF
@@ -36,12 +39,12 @@ def float_to_half(xp: Lane, single: Value) -> Value:
     return xp.reinterpret(result | sign, dtypes.float16)
 
 
-def upper_half_to_float(xp: Lane, half: Value) -> Value:
+def bfloat16_to_float32(xp: Lane, half: Recorded) -> Recorded:
     """bfloat16 to float32, whose upper half it is."""
     return xp.reinterpret(xp.reinterpret(half, dtypes.int32) << 16, dtypes.float32)
 
 
-def float_to_upper_half(xp: Lane, single: Value) -> Value:
+def float32_to_bfloat16(xp: Lane, single: Recorded) -> Recorded:
     """float32 to bfloat16."""
     bits = xp.reinterpret(single, dtypes.int32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
@@ -49,7 +52,7 @@ def float_to_upper_half(xp: Lane, single: Value) -> Value:
     return xp.reinterpret(xp.where(nan, (bits >> 16) | 0x40, rounded), dtypes.bfloat16)
 
 
-def double_to_odd_float(xp: Lane, double: Value) -> Value:
+def double_to_odd_float(xp: Lane, double: Recorded) -> Recorded:
     """float64 to float32, rounded to odd: rounding that to two bytes is rounding once."""
     single = double.cast(dtypes.float32)
     back = single.cast(dtypes.float64)
@@ -57,11 +60,33 @@ def double_to_odd_float(xp: Lane, double: Value) -> Value:
     return xp.reinterpret(bits | (back != double).cast(dtypes.int32), dtypes.float32)
 
 
+_ALL = (float16_to_float32, float32_to_float16, bfloat16_to_float32, float32_to_bfloat16)
 #: From and to each dtype that is only kept, by the names of the dtypes.
-FUNCTIONS = {
-    "float16_to_float32": half_to_float,
-    "float32_to_float16": float_to_half,
-    "bfloat16_to_float32": upper_half_to_float,
-    "float32_to_bfloat16": float_to_upper_half,
-    "double_to_odd_float": double_to_odd_float,
-}
+FUNCTIONS = {each.__name__: each for each in (*_ALL, double_to_odd_float)}
+
+
+def casts(source: DType, target: DType) -> Iterator[tuple[str, DType]]:
+    """The steps of a cast: what each gives, and which function (of `FUNCTIONS` or `rounding`)
+    computes it; no name where the two dtypes say everything.
+
+    What is only kept becomes what it is computed in first. Whole numbers made of floating ones wrap
+    as NumPy's do, through a wider one, instead of saturating.
+    """
+    if source.compute is not source:
+        yield f"{source}_to_{source.compute}", source.compute
+        source = source.compute
+    wide = target.compute
+    if wide is not target:
+        odd = source.digits > wide.digits
+        yield from casts(source, dtypes.float64 if odd else wide)
+        if odd:
+            yield "double_to_odd_float", wide
+        yield f"{wide}_to_{target}", target
+    elif source.kind == "f" and target is dtypes.uint64:
+        yield "float_to_uint64", target
+    elif source is not target:
+        if source.kind == "f" and target.kind in "iu" and target.itemsize <= 2:
+            yield "", dtypes.int32
+        elif source.kind == "f" and target.kind == "u":
+            yield "", dtypes.int64
+        yield "", target

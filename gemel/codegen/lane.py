@@ -11,18 +11,18 @@ from collections.abc import Callable
 
 from gemel import dtype as dtypes
 from gemel.codegen.program import FUNCTIONS
-from gemel.codegen.values import Recorder, Value, common, power
+from gemel.codegen.values import Recorded, Recorder, common, power
 from gemel.dtype import DType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gemel.codegen.values import Operand
+    from gemel.codegen.values import Term
 
-__all__ = ["Lane", "Recorder", "Value"]
+__all__ = ["Lane", "Recorded", "Recorder"]
 
 
-def _unary(name: str, floating: bool) -> Callable[[Lane, Operand], Value]:
-    def function(self: Lane, value: Operand) -> Value:
+def _unary(name: str, floating: bool) -> Callable[[Lane, Term], Recorded]:
+    def function(self: Lane, value: Term) -> Recorded:
         lifted = self.value(value)
         return (lifted.floating() if floating else lifted).unary(name)
 
@@ -31,8 +31,8 @@ def _unary(name: str, floating: bool) -> Callable[[Lane, Operand], Value]:
     return function
 
 
-def _binary(name: str) -> Callable[[Lane, Operand, Operand], Value]:
-    def function(self: Lane, a: Operand, b: Operand) -> Value:
+def _binary(name: str) -> Callable[[Lane, Term, Term], Recorded]:
+    def function(self: Lane, a: Term, b: Term) -> Recorded:
         first, second = common(self.recorder, a, b)
         return first.binary(name, second)
 
@@ -41,9 +41,9 @@ def _binary(name: str) -> Callable[[Lane, Operand, Operand], Value]:
     return function
 
 
-def _comparison(name: str) -> Callable[[Lane, Operand, Operand], Value]:
-    def function(self: Lane, a: Operand, b: Operand) -> Value:
-        if not isinstance(a, Value):
+def _comparison(name: str) -> Callable[[Lane, Term, Term], Recorded]:
+    def function(self: Lane, a: Term, b: Term) -> Recorded:
+        if not isinstance(a, Recorded):
             a, b = common(self.recorder, a, b)
         return a.compare(name, b)
 
@@ -69,14 +69,14 @@ class Lane:
         self,
         recorder: Recorder | None = None,
         *,
-        random: tuple[Value, ...] | Callable[..., tuple[Value, ...]] | None = None,
-        index: Callable[[int], Value] | None = None,
+        random: tuple[Recorded, ...] | Callable[..., tuple[Recorded, ...]] | None = None,
+        index: Callable[[int], Recorded] | None = None,
     ) -> None:
         self.recorder = Recorder() if recorder is None else recorder
         self._random = random
         self._index = index
 
-    def __getattr__(self, name: str) -> Callable[[Operand], Value]:
+    def __getattr__(self, name: str) -> Callable[[Term], Recorded]:
         """The functions of `program.FUNCTIONS`, as single instructions."""
         if name not in FUNCTIONS:
             raise AttributeError(f"a lane has no {name!r}")
@@ -84,42 +84,42 @@ class Lane:
 
     # -- making values --------------------------------------------------------------------------
 
-    def constant(self, value: bool | int | float, dtype: DType) -> Value:
+    def constant(self, value: bool | int | float, dtype: DType) -> Recorded:
         """A constant of `dtype`."""
         return self.recorder.constant(value, dtype)
 
-    def value(self, value: Operand) -> Value:
+    def value(self, value: Term) -> Recorded:
         """`value` itself, or a Python scalar as a constant of its own dtype."""
-        if isinstance(value, Value):
+        if isinstance(value, Recorded):
             return value
         return self.recorder.constant(value, dtypes.weak(value))
 
-    def cast(self, value: Operand, dtype: DType) -> Value:
+    def cast(self, value: Term, dtype: DType) -> Recorded:
         """`value` as `dtype`."""
-        if isinstance(value, Value):
+        if isinstance(value, Recorded):
             return value.cast(dtype)
         return self.recorder.constant(value, dtype)
 
     astype = cast
 
-    def reinterpret(self, value: Value, dtype: DType) -> Value:
+    def reinterpret(self, value: Recorded, dtype: DType) -> Recorded:
         """The same bits as another dtype of the same size."""
         return self.recorder.append("reinterpret", dtype, (value,))
 
-    def zeros_like(self, value: Value) -> Value:
+    def zeros_like(self, value: Recorded) -> Recorded:
         return self.recorder.constant(0, value.dtype)
 
-    def ones_like(self, value: Value) -> Value:
+    def ones_like(self, value: Recorded) -> Recorded:
         return self.recorder.constant(1, value.dtype)
 
-    def full_like(self, value: Value, fill: bool | int | float) -> Value:
+    def full_like(self, value: Recorded, fill: bool | int | float) -> Recorded:
         return self.recorder.constant(fill, value.dtype)
 
     # -- choosing -------------------------------------------------------------------------------
 
-    def where(self, condition: Value, a: Operand, b: Operand) -> Value:
+    def where(self, condition: Recorded, a: Term, b: Term) -> Recorded:
         """`a` where the condition holds, else `b`."""
-        if not isinstance(a, Value) and not isinstance(b, Value):
+        if not isinstance(a, Recorded) and not isinstance(b, Recorded):
             ladder = dtypes.promote_weak(dtypes.weak(a), dtypes.weak(b))
             a, b = self.constant(a, ladder), self.constant(b, ladder)
         first, second = common(self.recorder, a, b)
@@ -127,7 +127,7 @@ class Lane:
             "select", first.dtype, (condition.cast(dtypes.bool_), first, second)
         )
 
-    def clip(self, x: Value, low: Operand | None = None, high: Operand | None = None) -> Value:
+    def clip(self, x: Recorded, low: Term | None = None, high: Term | None = None) -> Recorded:
         """`x` between `low` and `high`; NaN stays."""
         if low is not None:
             x = self.maximum(x, low)
@@ -135,32 +135,32 @@ class Lane:
 
     # -- arithmetic by operator -----------------------------------------------------------------
 
-    def true_divide(self, a: Operand, b: Operand) -> Value:
+    def true_divide(self, a: Term, b: Term) -> Recorded:
         first, second = common(self.recorder, a, b)
         return first / second
 
     divide = true_divide
 
-    def multiply_add(self, a: Value, b: Operand, c: Operand) -> Value:
+    def multiply_add(self, a: Recorded, b: Term, c: Term) -> Recorded:
         """a * b + c; of float32 rounded once, which is one instruction."""
         if a.dtype is not dtypes.float32:
             return a * b + c
         arguments = (a, self.cast(b, a.dtype), self.cast(c, a.dtype))
         return self.recorder.append("multiply_add", a.dtype, arguments)
 
-    def power(self, a: Operand, b: Operand) -> Value:
-        if isinstance(a, Value):
+    def power(self, a: Term, b: Term) -> Recorded:
+        if isinstance(a, Recorded):
             return power(a, b)
         first, second = common(self.recorder, a, b)
         return power(first, second)
 
-    def square(self, x: Value) -> Value:
+    def square(self, x: Recorded) -> Recorded:
         return x * x
 
-    def reciprocal(self, x: Value) -> Value:
+    def reciprocal(self, x: Recorded) -> Recorded:
         return 1 / x
 
-    def sign(self, x: Value) -> Value:
+    def sign(self, x: Recorded) -> Recorded:
         """-1, 0 or 1; NaN stays."""
         if x.dtype.kind == "f":
             # + 0 makes -0.0 a plain zero and leaves NaN.
@@ -171,27 +171,27 @@ class Lane:
             else (x != 0).cast(x.dtype)
         )
 
-    def positive(self, x: Value) -> Value:
+    def positive(self, x: Recorded) -> Recorded:
         return x
 
-    def fmod(self, a: Operand, b: Operand) -> Value:
+    def fmod(self, a: Term, b: Term) -> Recorded:
         """The remainder with the sign of `a` (C's)."""
         first, second = common(self.recorder, a, b)
         rest = self.remainder(abs(first), abs(second))
         return self.where(first < 0, -rest, rest)
 
-    def copysign(self, a: Operand, b: Operand) -> Value:
+    def copysign(self, a: Term, b: Term) -> Recorded:
         """|a| with the sign of `b`, which counts for zeros and NaN too."""
         first, second = common(self.recorder, a, b)
         first, second = first.floating(), second.floating()
         return self.where(self.signbit(second), -abs(first), abs(first))
 
-    def signbit(self, x: Value) -> Value:
+    def signbit(self, x: Recorded) -> Recorded:
         """Whether the sign bit is set: of -0.0 too."""
         whole = dtypes.int64 if x.dtype is dtypes.float64 else dtypes.int32
         return self.reinterpret(x, whole) < 0 if x.dtype.kind == "f" else x < 0
 
-    def hypot(self, a: Operand, b: Operand) -> Value:
+    def hypot(self, a: Term, b: Term) -> Recorded:
         """sqrt(a*a + b*b), scaled against overflow."""
         first, second = common(self.recorder, a, b)
         first, second = abs(first.floating()), abs(second.floating())
@@ -202,19 +202,19 @@ class Lane:
 
     # -- functions made of others ---------------------------------------------------------------
 
-    def exp2(self, x: Value) -> Value:
+    def exp2(self, x: Recorded) -> Recorded:
         return self.power(self.full_like(x.floating(), 2), x.floating())
 
-    def log2(self, x: Value) -> Value:
+    def log2(self, x: Recorded) -> Recorded:
         return self.log(x) * 1.4426950408889634
 
-    def log10(self, x: Value) -> Value:
+    def log10(self, x: Recorded) -> Recorded:
         return self.log(x) * 0.4342944819032518
 
-    def tan(self, x: Value) -> Value:
+    def tan(self, x: Recorded) -> Recorded:
         return self.sin(x) / self.cos(x)
 
-    def sinh(self, x: Value) -> Value:
+    def sinh(self, x: Recorded) -> Recorded:
         x = x.floating()
         t = self.expm1(abs(x))
         # Halving early keeps the largest arguments finite.
@@ -222,22 +222,22 @@ class Lane:
         large = 0.5 * half * half
         return self.copysign(self.where(abs(x) > 20, large, 0.5 * (t + t / (t + 1))), x)
 
-    def cosh(self, x: Value) -> Value:
+    def cosh(self, x: Recorded) -> Recorded:
         half = self.exp(abs(x.floating()) * 0.5)
         return 0.5 * half * half + 0.5 / half / half
 
-    def arctanh(self, x: Value) -> Value:
+    def arctanh(self, x: Recorded) -> Recorded:
         x = x.floating()
         return self.copysign(0.5 * self.log1p(2 * abs(x) / (1 - abs(x))), x)
 
-    def arcsinh(self, x: Value) -> Value:
+    def arcsinh(self, x: Recorded) -> Recorded:
         x = x.floating()
         a = abs(x)
         small = self.log1p(a + a * a / (1 + self.sqrt(1 + a * a)))
         large = self.log(a) + 0.6931471805599453
         return self.copysign(self.where(a > 1e8, large, small), x)
 
-    def arccosh(self, x: Value) -> Value:
+    def arccosh(self, x: Recorded) -> Recorded:
         x = x.floating()
         t = x - 1
         return self.where(
@@ -246,48 +246,48 @@ class Lane:
 
     # -- tests ----------------------------------------------------------------------------------
 
-    def isnan(self, x: Value) -> Value:
+    def isnan(self, x: Recorded) -> Recorded:
         return self.recorder.append("isnan", dtypes.bool_, (x,))
 
-    def isinf(self, x: Value) -> Value:
+    def isinf(self, x: Recorded) -> Recorded:
         return abs(x) == self.inf if x.dtype.kind == "f" else self.constant(False, dtypes.bool_)
 
-    def isfinite(self, x: Value) -> Value:
+    def isfinite(self, x: Recorded) -> Recorded:
         return abs(x) < self.inf if x.dtype.kind == "f" else self.constant(True, dtypes.bool_)
 
-    def logical_not(self, x: Value) -> Value:
+    def logical_not(self, x: Recorded) -> Recorded:
         return ~x.cast(dtypes.bool_)
 
-    def logical_and(self, a: Operand, b: Operand) -> Value:
+    def logical_and(self, a: Term, b: Term) -> Recorded:
         return self.cast(a, dtypes.bool_) & self.cast(b, dtypes.bool_)
 
-    def logical_or(self, a: Operand, b: Operand) -> Value:
+    def logical_or(self, a: Term, b: Term) -> Recorded:
         return self.cast(a, dtypes.bool_) | self.cast(b, dtypes.bool_)
 
-    def logical_xor(self, a: Operand, b: Operand) -> Value:
+    def logical_xor(self, a: Term, b: Term) -> Recorded:
         return self.cast(a, dtypes.bool_) ^ self.cast(b, dtypes.bool_)
 
     # -- beyond one position --------------------------------------------------------------------
 
-    def reduce(self, kind: str, value: Value) -> Value:
+    def reduce(self, kind: str, value: Recorded) -> Recorded:
         """sum, prod, max, min, any, all, argmax or argmin over the program's inner dimensions."""
         return self.recorder.reduce(kind, value)
 
-    def check(self, value: Value) -> None:
+    def check(self, value: Recorded) -> None:
         """The kernel returns status 1 when `value` is false anywhere."""
         self.recorder.check(value)
 
-    def gather(self, operand: int, extra: int, index: Value, dtype: DType) -> Value:
+    def gather(self, operand: int, extra: int, index: Recorded, dtype: DType) -> Recorded:
         """The operand's element at the loop position + `index` * the extra integer."""
         return self.recorder.gather(operand, extra, index, dtype)
 
-    def index(self, axis: int) -> Value:
+    def index(self, axis: int) -> Recorded:
         """The running index along `axis`, int64."""
         if self._index is None:
             raise TypeError("this body uses xp.index, which its recorder does not provide")
         return self._index(axis)
 
-    def random_bits(self, *stream: Value) -> tuple[Value, Value]:
+    def random_bits(self, *stream: Recorded) -> tuple[Recorded, Recorded]:
         """Two uint32 of random bits for this element: see `gemel.codegen.philox`.
 
         `stream` is the seed and the number of the call; without it they are the program's.
@@ -299,7 +299,7 @@ class Lane:
         given = self._random(*stream) if callable(self._random) else self._random
         return philox.record(self, *given)
 
-    def random_stream(self) -> tuple[Value, Value]:
+    def random_stream(self) -> tuple[Recorded, Recorded]:
         """The program's seed and the number of the call, both int64."""
         if not callable(self._random):
             raise TypeError("this body uses xp.random_stream, which its recorder does not provide")

@@ -20,7 +20,7 @@ from gemel.codegen.assembly import I1, Constant, Module, Value
 from gemel.codegen.frame import Frame, i64
 from gemel.codegen.panels import Panels
 from gemel.codegen.program import ACROSS, CONTIGUOUS, INDEX, INPUT, OUTER, Operand, Program
-from gemel.codegen.reductions import Reduction, State, flatten, joined, unflatten
+from gemel.codegen.reductions import Accumulator, State, flatten, joined, unflatten
 from gemel.codegen.registers import splat
 from gemel.codegen.target import Target
 
@@ -54,7 +54,7 @@ class Loops(Frame):
         self.many: Value = Constant(I1, 0)
         self._apart = i64(1)
         self.reductions = {
-            position: Reduction(str(step.attribute), program.code[step.arguments[0]].dtype)
+            position: Accumulator(str(step.attribute), program.code[step.arguments[0]].dtype)
             for position, step in enumerate(program.code)
             if step.name in ("reduce", "scan")
         }
@@ -288,7 +288,7 @@ class Loops(Frame):
         mask: Value | None,
         step: int,
     ) -> State:
-        """What a reduction is given at a site, as a state; see `Reduction.value`."""
+        """What a reduction is given at a site, as a state; see `Accumulator.value`."""
         value = found[self.program.code[position].arguments[0]]
         value = splat(self.builder, value, lanes)
         return self.reductions[position].value(self.builder, value, where, mask, step)

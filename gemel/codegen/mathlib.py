@@ -27,8 +27,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gemel import dtype as dtypes
-from gemel.codegen import angles, halves, powers, program, rounding
-from gemel.codegen.lane import Lane, Recorder, Value
+from gemel.codegen import angles, halves, powers, program, rounding, whole
+from gemel.codegen.lane import Lane, Recorded, Recorder
 from gemel.codegen.program import Instruction
 from gemel.codegen.rounding import exact_product, power_of_two, scale
 from gemel.dtype import DType
@@ -46,7 +46,7 @@ _LOG2E = 1.4426950408889634
 _INFINITY = float("inf")
 
 
-def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
+def polynomial(x: Recorded, coefficients: Sequence[float]) -> Recorded:
     """Horner's rule, the highest power first."""
     xp = Lane(x.recorder)
     result = xp.full_like(x, coefficients[0])
@@ -55,28 +55,28 @@ def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
     return result
 
 
-def _nearest(x: Value) -> tuple[Value, Value]:
+def _nearest(x: Recorded) -> tuple[Recorded, Recorded]:
     """`x` rounded to an integer, as a floating value and as an integer; |x| < 2**22 or 2**51."""
     return _unshifted(x + MAGIC[x.dtype])
 
 
-def _unshifted(shifted: Value) -> tuple[Value, Value]:
+def _unshifted(shifted: Recorded) -> tuple[Recorded, Recorded]:
     dtype = shifted.dtype
     bits = Lane(shifted.recorder).reinterpret(shifted, _WHOLE[dtype])
     return shifted - MAGIC[dtype], bits - _MAGIC_BITS[dtype]
 
 
-def scaled(xp: Lane, x: Value, shifted: Value) -> Value:
+def scaled(xp: Lane, x: Recorded, shifted: Recorded) -> Recorded:
     """x * 2**n, of n as `_reduce_exp` gives it."""
     return scale(x, _unshifted(shifted)[1])
 
 
-def _scaled(x: Value, shifted: Value) -> Value:
+def _scaled(x: Recorded, shifted: Recorded) -> Recorded:
     """`scaled` as an instruction (mathlib's own), which some processors have."""
     return x.recorder.append("scaled", x.dtype, (x, shifted))
 
 
-def _reduce_exp(x: Value, more: Value | None = None) -> tuple[Value, Value]:
+def _reduce_exp(x: Recorded, more: Recorded | None = None) -> tuple[Recorded, Recorded]:
     """expm1(r) and n (plus what makes it whole) with x (+ more) = n ln 2 + r, |r| <= ln(2) / 2."""
     xp = Lane(x.recorder)
     shifted = xp.multiply_add(x, _LOG2E, MAGIC[x.dtype])
@@ -101,20 +101,20 @@ def _reduce_exp(x: Value, more: Value | None = None) -> tuple[Value, Value]:
     return first - (rest - r * c / (2 - c)), shifted
 
 
-def _clamp(xp: Lane, x: Value, low: float, high: float) -> Value:
+def _clamp(xp: Lane, x: Recorded, low: float, high: float) -> Recorded:
     """By comparison and choice: NaN stays."""
     x = xp.where(x < low, low, x)
     return xp.where(x > high, high, x)
 
 
-def exp(xp: Lane, x: Value) -> Value:
+def exp(xp: Lane, x: Recorded) -> Recorded:
     """e**x; overflow gives inf, underflow subnormals and 0."""
     low, high = (-104.0, 89.0) if x.dtype is dtypes.float32 else (-746.0, 710.0)
     p, n = _reduce_exp(_clamp(xp, x, low, high))
     return _scaled(p + 1, n)
 
 
-def expm1(xp: Lane, x: Value) -> Value:
+def expm1(xp: Lane, x: Recorded) -> Recorded:
     """e**x - 1, exact near 0."""
     low, high = (-30.0, 89.0) if x.dtype is dtypes.float32 else (-60.0, 710.0)
     p, n = _reduce_exp(_clamp(xp, x, low, high))
@@ -123,7 +123,7 @@ def expm1(xp: Lane, x: Value) -> Value:
     return xp.where(x == 0, x, (half * p + (half - 0.5)) * 2)
 
 
-def _split_log(xp: Lane, x: Value) -> tuple[Value, Value]:
+def _split_log(xp: Lane, x: Recorded) -> tuple[Recorded, Recorded]:
     """n and m with x = 2**n m and m between sqrt(1/2) and sqrt(2), for positive finite x."""
     dtype = x.dtype
     single = dtype is dtypes.float32
@@ -133,7 +133,7 @@ def _split_log(xp: Lane, x: Value) -> tuple[Value, Value]:
     return (n - xp.where(small, xp.constant(lift, n.dtype), 0)).cast(dtype), m
 
 
-def _split_normal(xp: Lane, x: Value) -> tuple[Value, Value]:
+def _split_normal(xp: Lane, x: Recorded) -> tuple[Recorded, Recorded]:
     """The same for normal x; n as an integer."""
     dtype = x.dtype
     bits = xp.reinterpret(x, _WHOLE[dtype])
@@ -151,13 +151,13 @@ _LOG_64 = (1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805
 )  # fmt: skip
 
 
-def _log_special(xp: Lane, x: Value, result: Value) -> Value:
+def _log_special(xp: Lane, x: Recorded, result: Recorded) -> Recorded:
     result = xp.where(x == _INFINITY, x, result)
     result = xp.where(x == 0, -_INFINITY, result)
     return xp.where(x >= 0, result, xp.nan)
 
 
-def log(xp: Lane, x: Value) -> Value:
+def log(xp: Lane, x: Recorded) -> Recorded:
     """The natural logarithm; -inf at 0, NaN below."""
     n, m = _split_log(xp, x)
     high, low = _LN2[x.dtype]
@@ -173,7 +173,7 @@ def log(xp: Lane, x: Value) -> Value:
     return _log_special(xp, x, n * high - ((half - (s * (half + r) + n * low)) - f))
 
 
-def log1p(xp: Lane, x: Value) -> Value:
+def log1p(xp: Lane, x: Recorded) -> Recorded:
     """log(1 + x), exact near 0."""
     u = x + 1
     correction = (x - (u - 1)) / u  # what rounding took from u (Kahan)
@@ -181,7 +181,7 @@ def log1p(xp: Lane, x: Value) -> Value:
     return xp.where(u == 1, x, result)
 
 
-def tanh(xp: Lane, x: Value) -> Value:
+def tanh(xp: Lane, x: Recorded) -> Recorded:
     """The hyperbolic tangent."""
     if x.dtype is dtypes.float64:
         t = expm1(xp, xp.minimum(abs(x), 22) * 2)
@@ -218,7 +218,7 @@ _ERF_LARGE = (
 )  # fmt: skip
 
 
-def erf(xp: Lane, x: Value) -> Value:
+def erf(xp: Lane, x: Recorded) -> Recorded:
     """The error function."""
     if x.dtype is dtypes.float64:
         return _erf_64(xp, x)
@@ -239,7 +239,7 @@ def erf(xp: Lane, x: Value) -> Value:
     return xp.where(abs(x) < 1e-4, x * 1.1283791670955126, result)
 
 
-def _erf_64(xp: Lane, x: Value) -> Value:
+def _erf_64(xp: Lane, x: Recorded) -> Recorded:
     """Taylor's series below 0.85; above 1 - exp(-x*x) g, g a polynomial in (x - 2) / (x + 2)."""
     a = abs(x)
     small = x * polynomial(x * x, _ERF_SMALL)
@@ -249,7 +249,7 @@ def _erf_64(xp: Lane, x: Value) -> Value:
     return xp.where(a < 0.85, small, xp.copysign(large, x))
 
 
-def _quarter_turns(xp: Lane, x: Value) -> tuple[Value, Value]:
+def _quarter_turns(xp: Lane, x: Recorded) -> tuple[Recorded, Recorded]:
     """The angle left within [-pi/4, pi/4], and how many quarter turns were taken, as int32;
     |x| < 2**17."""
     wide = x.cast(dtypes.float64)
@@ -265,7 +265,7 @@ def _quarter_turns(xp: Lane, x: Value) -> tuple[Value, Value]:
     return r, n.cast(dtypes.int32)
 
 
-def _sine(r: Value) -> Value:
+def _sine(r: Recorded) -> Recorded:
     z = r * r
     if r.dtype is dtypes.float32:
         p = polynomial(z, (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)) * z
@@ -277,7 +277,7 @@ def _sine(r: Value) -> Value:
     )
 
 
-def _cosine(r: Value) -> Value:
+def _cosine(r: Recorded) -> Recorded:
     z = r * r
     if r.dtype is dtypes.float32:
         p = polynomial(z, (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2))
@@ -293,33 +293,33 @@ def _cosine(r: Value) -> Value:
     return w + (((1 - w) - half) + z * z * p)
 
 
-def _circular(xp: Lane, r: Value, n: Value) -> Value:
+def _circular(xp: Lane, r: Recorded, n: Recorded) -> Recorded:
     """The sine of r and n quarter turns."""
     result = xp.where((n & 1) != 0, _cosine(r), _sine(r))
     return xp.where((n & 2) != 0, -result, result)
 
 
-def _unless_far(xp: Lane, x: Value, turns: int, usual: Value) -> Value:
+def _unless_far(xp: Lane, x: Recorded, turns: int, usual: Recorded) -> Recorded:
     """`far_sine` where x is large; it is computed only if x is so somewhere (mathlib's own
     instruction)."""
     given = (abs(x) >= angles.FAR, usual, x, xp.full_like(x, turns))
     return x.recorder.append("seldom", x.dtype, given, "far_sine")
 
 
-def far_sine(xp: Lane, x: Value, turns: Value) -> Value:
+def far_sine(xp: Lane, x: Recorded, turns: Recorded) -> Recorded:
     """The sine of a large angle in radians, and of a quarter turn more unless `turns` is 0."""
     r, n = angles.quarter_turns(xp, x)
     return _circular(xp, r, xp.where(turns == 0, n, n + 1)).cast(x.dtype)
 
 
-def sin(xp: Lane, x: Value) -> Value:
+def sin(xp: Lane, x: Recorded) -> Recorded:
     """The sine of an angle in radians."""
     tiny = 1e-4 if x.dtype is dtypes.float32 else 1e-8
     usual = xp.where(abs(x) < tiny, x, _circular(xp, *_quarter_turns(xp, x)))
     return _unless_far(xp, x, 0, usual)
 
 
-def cos(xp: Lane, x: Value) -> Value:
+def cos(xp: Lane, x: Recorded) -> Recorded:
     """The cosine of an angle in radians."""
     r, n = _quarter_turns(xp, x)
     return _unless_far(xp, x, 1, _circular(xp, r, n + 1))
@@ -328,7 +328,7 @@ def cos(xp: Lane, x: Value) -> Value:
 # -- power -----------------------------------------------------------------------------------
 
 
-def _precise_log(xp: Lane, a: Value) -> tuple[Value, Value]:
+def _precise_log(xp: Lane, a: Recorded) -> tuple[Recorded, Recorded]:
     """log(a) as a sum of two float64 values, good to about 65 bits."""
     n, m = _split_log(xp, a)
     high, low = _LN2[dtypes.float64]
@@ -350,7 +350,7 @@ def _precise_log(xp: Lane, a: Value) -> tuple[Value, Value]:
     return result, tail - (result - total)
 
 
-def _power_64(xp: Lane, a: Value, y: Value) -> Value:
+def _power_64(xp: Lane, a: Recorded, y: Recorded) -> Recorded:
     """exp(y log a) for positive finite a."""
     y = _clamp(xp, y, -(2.0**64), 2.0**64)
     high, low = _precise_log(xp, a)
@@ -368,7 +368,7 @@ _LOG2_ODD = (0.340727322770281, 0.4116728828331939, 0.5770835819540971, 0.961796
 _EXP2_32 = (1.5461447e-4, 1.3390867e-3, 9.618057e-3, 5.550357e-2, 2.4022651e-1, 6.9314718e-1)
 
 
-def _log2_32(xp: Lane, n: Value, m: Value) -> tuple[Value, Value]:
+def _log2_32(xp: Lane, n: Recorded, m: Recorded) -> tuple[Recorded, Recorded]:
     """n + log2(m) as a sum of two float32, good to about 31 bits."""
     f, below = m - 1, m + 1
     lost = m - (below - 1)
@@ -387,28 +387,28 @@ def _log2_32(xp: Lane, n: Value, m: Value) -> tuple[Value, Value]:
     return result, second - (result - total)
 
 
-def _exponent_32(xp: Lane, n: Value, m: Value, y: Value) -> tuple[Value, Value]:
+def _exponent_32(xp: Lane, n: Recorded, m: Recorded, y: Recorded) -> tuple[Recorded, Recorded]:
     """y (n + log2(m)) as a sum of two: up to eight of its digits stand before the point."""
     high, low = _log2_32(xp, n, m)
     exponent = high * y
     return exponent, xp.multiply_add(low, y, xp.multiply_add(high, y, -exponent))
 
 
-def _exp2_32(xp: Lane, exponent: Value, rest: Value) -> tuple[Value, Value]:
+def _exp2_32(xp: Lane, exponent: Recorded, rest: Recorded) -> tuple[Recorded, Recorded]:
     """m and n with 2**(exponent + rest) = 2**n m, for |exponent| up to 160."""
     whole, n = _nearest(exponent)
     r = exponent - whole + rest
     return xp.multiply_add(polynomial(r, _EXP2_32), r, 1), n
 
 
-def _power_32(xp: Lane, a: Value, y: Value) -> Value:
+def _power_32(xp: Lane, a: Recorded, y: Recorded) -> Recorded:
     """2**(y log2 a) for positive finite a."""
     exponent, rest = _exponent_32(xp, *_split_log(xp, a), y)
     held = _clamp(xp, exponent, -160.0, 160.0)
     return scale(*_exp2_32(xp, held, xp.where(abs(exponent) < 160.0, rest, 0)))
 
 
-def power_common(xp: Lane, x: Value, y: Value) -> Value:
+def power_common(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
     """x**y for positive x where nothing is near the ends of the dtype; NaN for all else."""
     if x.dtype is not dtypes.float32:
         usual = (x > 0) & (x < _INFINITY) & (abs(y) < _INFINITY)
@@ -421,13 +421,13 @@ def power_common(xp: Lane, x: Value, y: Value) -> Value:
     return xp.where(normal & (abs(exponent) < 126.0), p * power_of_two(n, x.dtype), xp.nan)
 
 
-def power_short(xp: Lane, y: Value) -> Value:
+def power_short(xp: Lane, y: Recorded) -> Recorded:
     """Whether `powers` may know this exponent."""
     twice = y + y
     return (xp.trunc(twice) == twice) & (abs(y) <= 4)
 
 
-def power(xp: Lane, x: Value, y: Value) -> Value:
+def power(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
     """x**y with the special cases of C (and NumPy)."""
     a = abs(x)
     result = (_power_32 if x.dtype is dtypes.float32 else _power_64)(xp, a, y)
@@ -443,18 +443,22 @@ def power(xp: Lane, x: Value, y: Value) -> Value:
     return xp.where((x < 0) & ~whole & (a != _INFINITY), xp.nan, result)
 
 
-FUNCTIONS: dict[str, Callable[..., Value]] = {
+FUNCTIONS: dict[str, Callable[..., Recorded]] = {
     **{name: globals()[name] for name in program.FUNCTIONS},
-    "far_sine": far_sine,
-    "power": power,
-    "scaled": scaled,
-    "power_common": power_common,
-    "power_short": power_short,
+    **{each.__name__: each for each in (far_sine, power, scaled, power_common, power_short)},
     **powers.FUNCTIONS,
     **rounding.FUNCTIONS,
     **halves.FUNCTIONS,
 }
 _expansions: dict[tuple[str, int], tuple[tuple[Instruction, ...], int]] = {}
+
+
+def written(name: str, source: DType) -> Callable[..., Recorded]:
+    """What writes the function `name` of arguments of `source` as instructions."""
+    found = (FUNCTIONS if source.kind == "f" else whole.FUNCTIONS).get(name)
+    if found is None:
+        raise NotImplementedError(f"no instruction of {source} is called {name!r}")
+    return found
 
 
 def expansion(name: str, source: DType, target: DType) -> tuple[tuple[Instruction, ...], int]:
@@ -464,9 +468,7 @@ def expansion(name: str, source: DType, target: DType) -> tuple[tuple[Instructio
     """
     found = _expansions.get((name, source.code))
     if found is None:
-        function = FUNCTIONS.get(name)
-        if function is None:
-            raise NotImplementedError(f"no instruction is called {name!r}")
+        function = written(name, source)
         recorder = Recorder()
         arguments = [recorder.argument(source) for _ in range(function.__code__.co_argcount - 1)]
         result = function(Lane(recorder), *arguments)

@@ -23,8 +23,6 @@ import numpy
 
 from gemel import dtype as dtypes
 from gemel.codegen.program import (
-    BROADCAST,
-    CONTIGUOUS,
     FUNCTIONS,
     INDEX,
     ROWS,
@@ -33,7 +31,7 @@ from gemel.codegen.program import (
     Instruction,
     Program,
 )
-from gemel.codegen.spelling import NUMPY, ROUNDING
+from gemel.codegen.spelling import spelled
 from gemel.dtype import DType
 
 Array = Any
@@ -156,25 +154,19 @@ class _Walk:
                 values.append(cast(arguments[0], code[step.arguments[0]].dtype, step.dtype))
             elif step.name == "multiply" and step.dtype.kind == "f" and position in added:
                 only = used.count(position) == 1
-                values.append(tuple(arguments) if only else TABLE["multiply"](*arguments))
+                values.append(tuple(arguments) if only else computed("multiply", *arguments))
             elif hasattr(self, "_" + step.name):
                 values.append(getattr(self, "_" + step.name)(step, *arguments))
             else:
-                values.append(TABLE[step.name](*arguments))
+                values.append(computed(step.name, *arguments))
         for step, arguments in writes:
             getattr(self, "_" + step.name)(step, *arguments)
         return self.status
 
     def _stride(self, number: int, dimension: int) -> int:
         """The stride of an operand; kernels know some of its class, and do not look."""
-        operand, stride = self.operands[number], self.strides[number][dimension]
-        if dimension >= self.program.outer and not operand.varies:
-            return 0
-        if dimension == self.program.vector and operand.panel is None:
-            if operand.stride == CONTIGUOUS and operand.role != INDEX:
-                return 1
-            return 0 if operand.stride == BROADCAST else stride
-        return stride
+        known = self.program.known_stride(number, dimension)
+        return self.strides[number][dimension] if known is None else known
 
     def _running(self, number: int) -> Array:
         """How far an operand is from its start at each position; of an index one its value."""
@@ -322,13 +314,8 @@ def _wide(function: Callable[..., Array]) -> Callable[..., Array]:
     return rounded
 
 
-def _arithmetic(floating: Any, boolean: Any) -> Callable[[Array, Array], Array]:
-    return lambda a, b: (boolean if a.dtype == bool else floating)(a, b)
-
-
-def _divide(a: Array, b: Array) -> Array:
-    if a.dtype.kind == "f":
-        return a / b
+def _quotient(a: Array, b: Array) -> Array:
+    """The quotient of whole numbers towards 0."""
     quotient = a // b
     return quotient + ((quotient * b != a) & ((a < 0) != (b < 0)) & (b != 0)).astype(a.dtype)
 
@@ -343,15 +330,9 @@ def _multiply_add(a: Array, b: Array, c: Array) -> Array:
     return numpy.where((lost < 0) | (lost > 0), odd.view("float64"), total).astype("float32")
 
 
-def _extreme(compare: Any, boolean: Any) -> Callable[[Array, Array], Array]:
+def _extreme(compare: Any) -> Callable[[Array, Array], Array]:
     """The first where it is NaN or beyond the second; so of two zeros the second."""
-    return lambda a, b: (
-        boolean(a, b) if a.dtype == bool else numpy.where(compare(a, b) | (a != a), a, b)
-    )
-
-
-def _unless_whole(function: Any) -> Callable[[Array], Array]:
-    return lambda a: function(a) if a.dtype.kind == "f" else a
+    return lambda a, b: numpy.where(compare(a, b) | (a != a), a, b)
 
 
 def _high(a: Array, b: Array) -> Array:
@@ -392,17 +373,21 @@ REDUCTIONS: dict[Any, Callable[[Array], Array]] = {
     "argmax": _place(numpy.argmax),
     "argmin": _place(numpy.argmin),
 }
+#: What NumPy has no function for.
 TABLE: dict[str, Callable[..., Array]] = {
-    **{name: getattr(numpy, spelled) for name, spelled in NUMPY.items()},
     **{n: _wide(getattr(numpy, n)) for n in (*FUNCTIONS, "power") if n != "erf"},
     "erf": _wide(numpy.vectorize(math.erf, otypes=["float64"])),
-    **{n: _unless_whole(getattr(numpy, n)) for n in ROUNDING},
-    "add": _arithmetic(numpy.add, numpy.logical_or),
-    "subtract": _arithmetic(numpy.subtract, numpy.logical_xor),
-    "divide": _divide,
+    "divide": _quotient,
     "multiply_add": _multiply_add,
-    "maximum": _extreme(numpy.greater, numpy.logical_or),
-    "minimum": _extreme(numpy.less, numpy.logical_and),
-    "isnan": lambda a: a != a,
+    "maximum": _extreme(numpy.greater),
+    "minimum": _extreme(numpy.less),
     "multiply_high": _high,
 }
+
+
+def computed(name: str, *arguments: Array) -> Array:
+    """An instruction that reaches no further than its arguments."""
+    known = spelled(name, arguments[0].dtype.kind).numpy
+    function = getattr(numpy, known) if known else TABLE[name]
+    found: Array = function(*arguments)
+    return found

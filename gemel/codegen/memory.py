@@ -7,6 +7,7 @@ A mask is a vector of i1, or None for all lanes; memory under a false lane is ne
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from gemel.codegen.assembly import (
     I1,
@@ -104,79 +105,69 @@ def element(builder: Builder, pointer: Value, offset: Value, dtype: DType) -> Va
     return builder.gep(pointer, offset, memory_type(dtype, 1))
 
 
-def _addresses(builder: Builder, pointer: Value, offsets: Value, dtype: DType) -> Value:
-    """A vector of addresses; `offsets` count elements."""
-    lanes = offsets.type.lanes
-    size = splat_constant(Constant(I64, dtype.itemsize), lanes)
-    base = splat(builder, builder.ptrtoint(pointer, I64), lanes)
-    whole = builder.add(base, builder.mul(offsets, size))
-    return builder.inttoptr(whole, widened(POINTER, lanes))
+class Scattered(NamedTuple):
+    """Elements at `offsets` (a vector of i64, or one) from an address, in elements. `native`:
+    where the processor does so well, all lanes are read or written together."""
 
+    builder: Builder
+    pointer: Value
+    offsets: Value
+    dtype: DType
+    mask: Value | None = None
+    native: bool = False
 
-def _one_by_one(
-    builder: Builder, pointer: Value, offsets: Value, dtype: DType
-) -> Iterator[tuple[Value, Value]]:
-    """Each lane, and the address of its element."""
-    for number in range(offsets.type.lanes):
-        lane = Constant(I64, number)
-        offset = builder.extract_element(offsets, lane)
-        yield lane, element(builder, pointer, offset, dtype)
-
-
-def _is_native(mask: Value | None, native: bool, dtype: DType) -> bool:
-    """Whether lanes are read or written together."""
-    return mask is not None or (native and dtype.itemsize >= 4)
-
-
-def load_scattered(
-    builder: Builder,
-    pointer: Value,
-    offsets: Value,
-    dtype: DType,
-    mask: Value | None = None,
-    native: bool = False,
-) -> Value:
-    """The elements at `offsets` (a vector of i64, or one) from `pointer`."""
-    if offsets.type.lanes == 1:
-        return load(builder, element(builder, pointer, offsets, dtype), dtype, 1)
-    lanes = offsets.type.lanes
-    kind = memory_type(dtype, lanes)
-    if not _is_native(mask, native, dtype):
-        value: Value = Constant(kind, "poison")
-        for lane, place in _one_by_one(builder, pointer, offsets, dtype):
-            one = builder.load(place, memory_type(dtype, 1), dtype.itemsize)
-            value = builder.insert_element(value, one, lane)
+    def load(self) -> Value:
+        """The elements; 0 in lanes the mask leaves out."""
+        builder, dtype, lanes = self.builder, self.dtype, self.offsets.type.lanes
+        kind = memory_type(dtype, lanes)
+        if lanes == 1:
+            value = builder.load(self._place(self.offsets), kind, dtype.itemsize)
+        elif self._is_native():
+            arguments = [*self._together(), _nothing(kind)]
+            name = f"llvm.masked.gather.{kind.suffix}.{arguments[0].type.suffix}"
+            value = builder.reading(name, kind, arguments)
+        else:
+            value = Constant(kind, "poison")
+            for lane, place in self._one_by_one():
+                one = builder.load(place, memory_type(dtype, 1), dtype.itemsize)
+                value = builder.insert_element(value, one, lane)
         return _to_register(builder, value, dtype)
-    addresses = _addresses(builder, pointer, offsets, dtype)
-    size = Constant(I32, dtype.itemsize)
-    arguments = [addresses, size, mask or full_mask(lanes), _nothing(kind)]
-    name = f"llvm.masked.gather.{kind.suffix}.{addresses.type.suffix}"
-    return _to_register(builder, builder.reading(name, kind, arguments), dtype)
 
+    def store(self, value: Value) -> None:
+        """Writes the elements, in lane order where they coincide."""
+        builder, dtype, lanes = self.builder, self.dtype, self.offsets.type.lanes
+        if lanes == 1:
+            store(builder, value, self._place(self.offsets), dtype, 1)
+            return
+        value = _to_memory(builder, value, dtype, lanes)
+        if self._is_native():
+            arguments = [value, *self._together()]
+            name = f"llvm.masked.scatter.{value.type.suffix}.{arguments[1].type.suffix}"
+            builder.writing(name, arguments)
+        else:
+            for lane, place in self._one_by_one():
+                builder.store(builder.extract_element(value, lane), place, dtype.itemsize)
 
-def store_scattered(
-    builder: Builder,
-    value: Value,
-    pointer: Value,
-    offsets: Value,
-    dtype: DType,
-    mask: Value | None = None,
-    native: bool = False,
-) -> None:
-    """Writes the elements at `offsets`, in lane order where they coincide."""
-    if offsets.type.lanes == 1:
-        store(builder, value, element(builder, pointer, offsets, dtype), dtype, 1)
-        return
-    lanes = offsets.type.lanes
-    value = _to_memory(builder, value, dtype, lanes)
-    if not _is_native(mask, native, dtype):
-        for lane, place in _one_by_one(builder, pointer, offsets, dtype):
-            builder.store(builder.extract_element(value, lane), place, dtype.itemsize)
-        return
-    addresses = _addresses(builder, pointer, offsets, dtype)
-    arguments = [value, addresses, Constant(I32, dtype.itemsize), mask or full_mask(lanes)]
-    name = f"llvm.masked.scatter.{value.type.suffix}.{addresses.type.suffix}"
-    builder.writing(name, arguments)
+    def _is_native(self) -> bool:
+        return self.mask is not None or (self.native and self.dtype.itemsize >= 4)
+
+    def _place(self, offset: Value) -> Value:
+        return element(self.builder, self.pointer, offset, self.dtype)
+
+    def _one_by_one(self) -> Iterator[tuple[Value, Value]]:
+        """Each lane, and the address of its element."""
+        for number in range(self.offsets.type.lanes):
+            lane = Constant(I64, number)
+            yield lane, self._place(self.builder.extract_element(self.offsets, lane))
+
+    def _together(self) -> list[Value]:
+        """Addresses, alignment and mask."""
+        builder, offsets = self.builder, self.offsets
+        lanes, size = offsets.type.lanes, self.dtype.itemsize
+        base = splat(builder, builder.ptrtoint(self.pointer, I64), lanes)
+        far = builder.mul(offsets, splat_constant(Constant(I64, size), lanes))
+        addresses = builder.inttoptr(builder.add(base, far), widened(POINTER, lanes))
+        return [addresses, Constant(I32, size), self.mask or full_mask(lanes)]
 
 
 def interleaved(builder: Builder, vectors: list[Value]) -> list[Value]:

@@ -7,14 +7,16 @@ from gemel.ir.philox import FIRST, GOLDEN, MULTIPLIER, ROUNDS, SECOND, WEYL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gemel.codegen.lane import Lane, Value
+    from gemel.codegen.lane import Lane, Recorded
 
 
-def record(xp: Lane, index: Value, seed: Value, number: Value) -> tuple[Value, Value]:
+def record(
+    xp: Lane, index: Recorded, seed: Recorded, number: Recorded
+) -> tuple[Recorded, Recorded]:
     """Two uint32 for the element `index` of call `number` (all int64)."""
     u64, u32 = dtypes.uint64, dtypes.uint32
 
-    def mix(z: Value) -> Value:
+    def mix(z: Recorded) -> Recorded:
         z = z + GOLDEN
         z = (z ^ (z >> 30)) * FIRST
         z = (z ^ (z >> 27)) * SECOND

@@ -14,10 +14,8 @@ from operator import itemgetter
 from typing import Any
 
 from gemel.codegen.analysis import Analysis
-from gemel.codegen.c_values import Unit, Values, kind, literal, memory
+from gemel.codegen.c_values import Expressions, Functions, kind, literal, memory
 from gemel.codegen.program import (
-    BROADCAST,
-    CONTIGUOUS,
     INDEX,
     OUTPUT,
     ROWS,
@@ -26,7 +24,7 @@ from gemel.codegen.program import (
     Operand,
     Program,
 )
-from gemel.dtype import DType
+from gemel.codegen.reductions import Accumulator
 
 HEAD = """\
 #include <math.h>
@@ -45,7 +43,7 @@ def source(programs: Sequence[Program], name: str = "kernel") -> str:
     They are called as kernels are: with the buffers, the run-time integers and a range of the first
     loop (or of tiles), and give 1 where a check failed, else 0.
     """
-    unit = Unit()
+    unit = Functions()
     several = len(programs) > 1
     texts = []
     for number, program in enumerate(programs):
@@ -78,11 +76,11 @@ class _Text:
 class _Kernel:
     """A program as a function: its loops, each reduction a walk over the inner ones."""
 
-    def __init__(self, unit: Unit, program: Program, name: str) -> None:
+    def __init__(self, unit: Functions, program: Program, name: str) -> None:
         self.program = program
         self.analysis = Analysis(program)
         self.name = name
-        self.values = Values(unit, program.code)
+        self.values = Expressions(unit, program.code)
         self.out = _Text()
         #: Run-time integers that are used: how they are called, and where they are.
         self.integers: dict[str, int] = {}
@@ -110,12 +108,13 @@ class _Kernel:
         program, out = self.program, self.out
         self._buffers()
         self._scalars()
+        self.steps(self.analysis.fixed())
         checks = any(step.name == "check" for step in program.code)
         out.add("int32_t status = 0;" if checks else "")
         before = out.depth
         (self._tiles if program.in_tiles else self._loops)()
         for stage in range(self.analysis.last + 2):
-            self._point(stage)
+            self.steps(self.analysis.point(stage, False))
             if stage <= self.analysis.last:
                 self._pass(stage)
         out.close(out.depth - before)
@@ -193,22 +192,24 @@ class _Kernel:
         program = self.program
         operand: Operand = program.operands[number]
         terms = []
-        for dimension in range(program.rank if operand.varies else program.outer):
-            index = f"i{dimension}"
-            stride = f"stride{number}_{dimension}", program.rank * (1 + number) + dimension
+        for dimension in range(program.rank):
+            index, known = f"i{dimension}", program.known_stride(number, dimension)
+            if known is not None:
+                terms += [index] * known
+                continue
+            stride = self.integer(
+                f"stride{number}_{dimension}", program.rank * (1 + number) + dimension
+            )
+            width, apart = 1, operand.together
             if operand.panel is not None and operand.panel[0] == dimension:
-                width, apart = operand.panel[1], operand.together
-                terms += [f"{index} / {width} * {self.integer(*stride)}"]
-                terms += [f"{index} % {width}" + (f" * {apart}" if apart > 1 else "")]
-            elif operand.together > 1 and dimension == program.rank - 1:
-                count = operand.together
-                terms += [f"{index} / {count} * {self.integer(*stride)}", f"{index} % {count}"]
-            elif dimension != program.vector or operand.panel is not None:
-                terms.append(f"{index} * {self.integer(*stride)}")
-            elif operand.stride == CONTIGUOUS and operand.role != INDEX:
-                terms.append(index)
-            elif operand.stride != BROADCAST:
-                terms.append(f"{index} * {self.integer(*stride)}")
+                width = operand.panel[1]
+            elif dimension == program.rank - 1:
+                width, apart = apart, 1
+            if width == 1:
+                terms.append(f"{index} * {stride}")
+                continue
+            terms += [f"{index} / {width} * {stride}"]
+            terms += [f"{index} % {width}" + (f" * {apart}" if apart > 1 else "")]
         return " + ".join(terms) or "0"
 
     # --- instructions -----------------------------------------------------------------------
@@ -237,7 +238,7 @@ class _Kernel:
                 self.out.add(f"{made} {element}{' != 0' if step.dtype.kind == 'b' else ''};")
             else:
                 value = values.of(step.arguments[1])
-                sum_ = values.computed("add", step.dtype, (element, value), (step.dtype,) * 2)
+                sum_ = values.computed("add", step.dtype, (element, value), step.dtype)
                 self.out.add(f"{element} = {sum_};")
         elif step.name == "check":
             self.out.add(f"if (!{values.of(step.arguments[0])}) status = 1;")
@@ -252,18 +253,6 @@ class _Kernel:
                 self.step(position)
             elif code[position].name == "scan":
                 self._join(position)
-
-    def _point(self, stage: int) -> None:
-        """What is computed at an outer position once the walks before `stage` are done."""
-        found, code = self.analysis, self.program.code
-        writes = stage > found.last
-        self.steps(
-            p
-            for p in found.live
-            if not found.inner[p]
-            and code[p].name != "reduce"
-            and (writes if code[p].name in WRITES else found.stage[p] == stage)
-        )
 
     def _pass(self, stage: int) -> None:
         """A walk over the inner positions."""
@@ -282,10 +271,7 @@ class _Kernel:
         step = self.program.code[position]
         name: Any = step.attribute
         dtype = self.program.code[step.arguments[0]].dtype
-        if name in ("max", "min", "argmax", "argmin"):
-            first = _limit(dtype, name.endswith("max"))
-        else:
-            first = literal(dtype, name in ("prod", "all"))
+        first = literal(dtype, Accumulator(name, dtype).neutral)
         if name.startswith("arg"):
             self.out.add(f"{kind(dtype)} most{position} = {first};", f"int64_t v{position} = 0;")
         else:
@@ -308,7 +294,7 @@ class _Kernel:
         names = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
         done = names.get(name, "bit_or" if name == "any" else "bit_and")
         pair = (value, now) if name in ("max", "min") else (now, value)
-        self.out.add(f"{now} = {self.values.computed(done, dtype, pair, (dtype,) * 2)};")
+        self.out.add(f"{now} = {self.values.computed(done, dtype, pair, dtype)};")
 
     def _position(self) -> str:
         """The number of an inner position, counted over all inner loops."""
@@ -316,12 +302,3 @@ class _Kernel:
         for dimension in range(self.program.outer + 1, self.program.outer + self.program.inner):
             text = f"({text}) * {self._extent(dimension)} + i{dimension}"
         return text
-
-
-def _limit(dtype: DType, least: bool) -> str:
-    """The least or the greatest value of a dtype."""
-    if dtype.kind in "fb":
-        return literal(dtype, float("-inf" if least else "inf") if dtype.kind == "f" else not least)
-    if dtype.kind == "u" and least:
-        return "0"
-    return f"{dtype.name.upper()}_{'MIN' if least else 'MAX'}"

@@ -62,7 +62,7 @@ def is_only_factor(node: Node, entry: Entry) -> bool:
 class Axes:
     """The loops of a product: batch dimensions, m, n and k, and each operand's strides along them.
 
-    A stride may be `layouts.Several`: the second operand's along n or k.
+    A stride may be `layouts.MixedStride`: the second operand's along n or k.
     """
 
     def __init__(self, shape: tuple[int, ...], strides: list[tuple[Any, ...]]) -> None:
@@ -107,7 +107,7 @@ class Axes:
     def runs(self, which: int) -> str | None:
         """The axis along which the stride of the first or second operand is 1, or None."""
         axes = self._matrix(which)
-        if any(isinstance(stride, layouts.Several) for _, _, stride in axes):
+        if any(isinstance(stride, layouts.MixedStride) for _, _, stride in axes):
             return None
         return next((name for name, n, stride in axes if stride == 1 or n == 1), None)
 
@@ -138,7 +138,7 @@ class Axes:
     def several(self, lanes: int) -> Several | None:
         """How b lies where its k or its columns run along several axes; None where they do not."""
         n, k = (
-            stride.axes if isinstance(stride, layouts.Several) else [(extent, stride)]
+            stride.axes if isinstance(stride, layouts.MixedStride) else [(extent, stride)]
             for stride, extent in zip(self.strides[1][-2:], (self.n, self.k), strict=True)
         )
         return Several.of(k, n, lanes) if len(k) + len(n) > 2 else None
@@ -273,7 +273,7 @@ def _program(nest: Nest, axes: Axes, several: Several | None) -> Program:
     operands = []
     for number, (_, role, dtype, _) in enumerate(nest.operands):
         stride = axes.strides[number][-2]
-        if isinstance(stride, layouts.Several):
+        if isinstance(stride, layouts.MixedStride):
             kind = stride_class(stride.axes[-1][1])
         else:
             kind = CONTIGUOUS if role == OUTPUT and axes.n == 1 else stride_class(stride)

@@ -15,28 +15,18 @@ Run-time integers are laid out as::
 
 Index operands have strides (their value is the sum of position x stride) and no buffer.
 
-Schedules:
+Schedules are in docs/internals/kernels.md: OUTER and INNER are loops as they stand, with vectors
+along the last outer or inner dimension, and a call does a range of the first outer one; a word
+behind these is a recipe from elsewhere (`schedules`).
 
-=========================== ========================================================================
-OUTER, INNER                loops as they stand, vectors along the last outer or inner dimension;
-                            a call does a range of the first outer dimension; short rows of INNER
-                            are turned (`turned`)
-gemm ROWSxCOLUMNS a:F b:F   tiles of a sum of products kept in registers (`contract_gemm`); F says
-                            how an operand lies
-dot ROWSxCOLUMNSxUNROLL     the same for few rows, vectors along k (`contract_dot`)
-pack WIDTH copy|turn        a copy into panels (`contract_pack`)
-=========================== ========================================================================
-
-A word behind the first two is a recipe from elsewhere (`schedules`).
-
-All but the first do a range of tiles. Their outer dimensions are two of a batch, rows, and one or
+All others do a range of tiles. Their outer dimensions are two of a batch, rows, and one or
 three that columns run along; the integers called `TILES` come last of the `extra` ones.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gemel.dtype import DType
 
@@ -140,6 +130,18 @@ class Instruction(NamedTuple):
     arguments: tuple[int, ...] = ()
     attribute: object = None
 
+    @property
+    def operand(self) -> int | None:
+        """The operand it reads or writes."""
+        attribute: Any = self.attribute
+        if self.name in ("load", "store"):
+            number: int = attribute
+            return number
+        if self.name in ("gather", "scatter_add"):
+            number, _ = attribute
+            return number
+        return None
+
     def __repr__(self) -> str:
         inside = [f"%{i}" for i in self.arguments]
         if self.attribute is not None:
@@ -183,6 +185,18 @@ class Program(_Program):
     def vector(self) -> int:
         """The dimension along which the vector runs when results are written."""
         return self.rank - 1 if self.lanes == INNER else self.outer - 1
+
+    def known_stride(self, number: int, dimension: int) -> int | None:
+        """An operand's stride along a dimension where its class says it, else None: kernels do not
+        look."""
+        operand = self.operands[number]
+        if dimension >= self.outer and not operand.varies:
+            return 0
+        if dimension == self.vector and operand.panel is None:
+            if operand.stride == CONTIGUOUS and operand.role != INDEX:
+                return 1
+            return 0 if operand.stride == BROADCAST else None
+        return None
 
     @property
     def lanes(self) -> str:

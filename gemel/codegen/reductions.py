@@ -31,7 +31,7 @@ def _limits(dtype: DType) -> tuple[float | int, float | int]:
     return (0, 1) if dtype.kind == "b" else (0, (1 << bits) - 1)
 
 
-class Reduction:
+class Accumulator:
     """One reduction of values of `dtype`: sum, prod, max, min, any, all, argmax or argmin."""
 
     def __init__(self, kind: str, dtype: DType) -> None:
@@ -194,7 +194,7 @@ def _part(builder: Builder, value: Value, start: int, count: int) -> Value:
     return builder.shuffle_vector(value, poison, which)
 
 
-def joined(builder: Builder, reduction: Reduction, states: list[State]) -> State:
+def joined(builder: Builder, reduction: Accumulator, states: list[State]) -> State:
     """Several states as one, pair by pair."""
     while len(states) > 1:
         half = (len(states) + 1) // 2

@@ -48,7 +48,7 @@ def constant(dtype: DType, value: Any, lanes: int = 1) -> Constant:
     """A constant of `dtype` in every lane."""
     scalar = _scalar_type(dtype)
     if dtype.kind == "f":
-        one = Constant(scalar, float(value) if dtype is dtypes.float64 else _rounded(value))
+        one = Constant(scalar, float(value) if dtype is dtypes.float64 else rounded(value))
     elif dtype.kind == "b":
         one = Constant(scalar, int(bool(value)))
     else:
@@ -58,7 +58,7 @@ def constant(dtype: DType, value: Any, lanes: int = 1) -> Constant:
     return one if lanes == 1 else splat_constant(one, lanes)
 
 
-def _rounded(value: float) -> float:
+def rounded(value: float) -> float:
     """The nearest float32."""
     try:
         found: float = struct.unpack("<f", struct.pack("<f", value))[0]

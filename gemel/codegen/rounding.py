@@ -8,24 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gemel import dtype as dtypes
-from gemel.codegen.lane import Lane, Value
+from gemel.codegen.lane import Lane, Recorded
 from gemel.dtype import DType
 
 _BIAS = {dtypes.float32: 127, dtypes.float64: 1023}
 
 
-def power_of_two(n: Value, dtype: DType) -> Value:
+def power_of_two(n: Recorded, dtype: DType) -> Recorded:
     """2**n as `dtype`, for n within the normal exponents."""
     return Lane(n.recorder).reinterpret((n + _BIAS[dtype]) << (dtype.digits - 1), dtype)
 
 
-def scale(x: Value, n: Value) -> Value:
+def scale(x: Recorded, n: Recorded) -> Recorded:
     """x * 2**n in two steps, so that results near both ends are right."""
     half = n >> 1
     return x * power_of_two(half, x.dtype) * power_of_two(n - half, x.dtype)
 
 
-def exact_product(a: Value, b: Value) -> tuple[Value, Value]:
+def exact_product(a: Recorded, b: Recorded) -> tuple[Recorded, Recorded]:
     """a * b as a sum of two values, without error (Dekker), for sizes below 1e290."""
     high_a, low_a = _halves_of(a)
     high_b, low_b = _halves_of(b)
@@ -34,7 +34,7 @@ def exact_product(a: Value, b: Value) -> tuple[Value, Value]:
     return product, rest
 
 
-def multiply_add(xp: Lane, a: Value, b: Value, c: Value) -> Value:
+def multiply_add(xp: Lane, a: Recorded, b: Recorded, c: Recorded) -> Recorded:
     """a * b + c of float32, rounded once, where the processor has no instruction for it.
 
     The product is exact in float64. Their sum is rounded to odd there: rounding it twice to nearest
@@ -51,40 +51,42 @@ def multiply_add(xp: Lane, a: Value, b: Value, c: Value) -> Value:
     return total.cast(dtypes.float32)
 
 
-def _halves_of(a: Value) -> tuple[Value, Value]:
+def _halves_of(a: Recorded) -> tuple[Recorded, Recorded]:
     scaled = a * 134217729.0
     high = scaled - (scaled - a)
     return high, a - high
 
 
-def _round_with(xp: Lane, x: Value, adjust: Callable[[Value, Value], Value]) -> Value:
+def _round_with(
+    xp: Lane, x: Recorded, adjust: Callable[[Recorded, Recorded], Recorded]
+) -> Recorded:
     """Rounding where the processor has no instruction for it."""
     limit = 2.0 ** (x.dtype.digits - 1)
     nearest = xp.copysign((abs(x) + limit) - limit, x)
     return xp.where(abs(x) < limit, xp.copysign(adjust(nearest, x), x), x)
 
 
-def rint(xp: Lane, x: Value) -> Value:
+def rint(xp: Lane, x: Recorded) -> Recorded:
     """To the nearest integer, ties to even."""
     return _round_with(xp, x, lambda t, x: t)
 
 
-def floor(xp: Lane, x: Value) -> Value:
+def floor(xp: Lane, x: Recorded) -> Recorded:
     """To the next integer below."""
     return _round_with(xp, x, lambda t, x: t - xp.where(t > x, xp.ones_like(x), 0))
 
 
-def ceil(xp: Lane, x: Value) -> Value:
+def ceil(xp: Lane, x: Recorded) -> Recorded:
     """To the next integer above."""
     return _round_with(xp, x, lambda t, x: t + xp.where(t < x, xp.ones_like(x), 0))
 
 
-def trunc(xp: Lane, x: Value) -> Value:
+def trunc(xp: Lane, x: Recorded) -> Recorded:
     """To the next integer towards 0."""
     return _round_with(xp, x, lambda t, x: abs(t) - xp.where(abs(t) > abs(x), xp.ones_like(x), 0))
 
 
-def _significand(xp: Lane, a: Value, digits: int) -> tuple[Value, Value]:
+def _significand(xp: Lane, a: Recorded, digits: int) -> tuple[Recorded, Recorded]:
     """s and e with a = s 2**e and s whole, of `digits` binary digits and one; a > 0 in float64."""
     small = a < 2.2250738585072014e-308
     bits = xp.reinterpret(xp.where(small, a * 2.0**54, a), dtypes.int64)
@@ -94,7 +96,7 @@ def _significand(xp: Lane, a: Value, digits: int) -> tuple[Value, Value]:
     return whole, exponent - (_BIAS[dtypes.float64] + digits)
 
 
-def _times_modulo(xp: Lane, a: Value, b: Value, n: Value, digits: int) -> Value:
+def _times_modulo(xp: Lane, a: Recorded, b: Recorded, n: Recorded, digits: int) -> Recorded:
     """a b modulo n without error, for whole numbers 0 <= a, b < n < 2**(digits + 1)."""
     if 2 * digits + 2 < dtypes.float64.digits:
         product = a * b
@@ -107,7 +109,7 @@ def _times_modulo(xp: Lane, a: Value, b: Value, n: Value, digits: int) -> Value:
     return xp.where(rest >= n, rest - n, rest)
 
 
-def _rest(xp: Lane, x: Value, y: Value) -> tuple[Value, Value, Value]:
+def _rest(xp: Lane, x: Recorded, y: Recorded) -> tuple[Recorded, Recorded, Recorded]:
     """What is left of x after whole multiples of y, smaller than y and with the sign of x; y
     itself, both in float64; whether y must be added once to give the rest the sign of y."""
     digits = x.dtype.digits - 1
@@ -131,33 +133,15 @@ def _rest(xp: Lane, x: Value, y: Value) -> tuple[Value, Value, Value]:
     return rest, b, (rest != 0) & ((rest < 0) != (b < 0))
 
 
-def _whole_rest(xp: Lane, x: Value, y: Value) -> Value:
-    """What is left of a whole number x after truncated division; nothing where y is 0."""
-    return xp.where(y == 0, 0, x - x.binary("divide", y) * y)
-
-
-def _apart(rest: Value, y: Value) -> Value:
-    """Whether what is left has another sign than y."""
-    return ((rest ^ y) < 0) & (rest != 0)
-
-
-def remainder(xp: Lane, x: Value, y: Value) -> Value:
+def remainder(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
     """x - floor(x / y) y: the sign of y, as Python's %."""
-    if x.dtype.kind != "f":
-        rest = _whole_rest(xp, x, y)
-        return xp.where(_apart(rest, y), rest + y, rest) if x.dtype.kind == "i" else rest
     rest, b, wrong = _rest(xp, x, y)
     rest = xp.where(wrong, rest + b, rest)
     return xp.where(rest == 0, xp.copysign(xp.zeros_like(b), b), rest).cast(x.dtype)
 
 
-def floor_divide(xp: Lane, x: Value, y: Value) -> Value:
+def floor_divide(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
     """floor(x / y), computed from the exact remainder."""
-    if x.dtype.kind != "f":
-        quotient = x.binary("divide", y)
-        if x.dtype.kind != "i":
-            return quotient
-        return xp.where(_apart(_whole_rest(xp, x, y), y), quotient - 1, quotient)
     rest, _, wrong = _rest(xp, x, y)
     quotient = (x - rest.cast(x.dtype)) / y - wrong.cast(x.dtype)
     whole = xp.floor(quotient)
@@ -166,12 +150,12 @@ def floor_divide(xp: Lane, x: Value, y: Value) -> Value:
     return xp.where(y == 0, x / y, whole)
 
 
-FUNCTIONS: dict[str, Callable[..., Value]] = {
-    "rint": rint,
-    "floor": floor,
-    "ceil": ceil,
-    "trunc": trunc,
-    "remainder": remainder,
-    "floor_divide": floor_divide,
-    "multiply_add": multiply_add,
-}
+def float_to_uint64(xp: Lane, x: Recorded) -> Recorded:
+    """Floating to uint64, whose upper half int64 does not hold: without its highest bit."""
+    low = x.cast(dtypes.int64).cast(dtypes.uint64)
+    high = (x - 2.0**63).cast(dtypes.int64).cast(dtypes.uint64) ^ 2**63
+    return xp.where(x >= 2.0**63, high, low)
+
+
+_ALL = (rint, floor, ceil, trunc, remainder, floor_divide, multiply_add, float_to_uint64)
+FUNCTIONS: dict[str, Callable[..., Recorded]] = {each.__name__: each for each in _ALL}

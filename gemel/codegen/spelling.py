@@ -1,29 +1,72 @@
-"""How LLVM's assembly, C and NumPy spell the instructions they have words for: one table."""
+"""How LLVM, C and NumPy say what an instruction computes: one table.
+
+What a language has no word for is written out in other instructions (`mathlib.expansion`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from gemel.codegen.program import Instruction
 
 
 class Spelling(NamedTuple):
-    """C's operator, and LLVM's instructions of floating values, of whole numbers and of bools."""
+    """An instruction of arguments of one kind; nothing where a language has no word for it.
 
-    sign: str
-    floating: str = ""
-    whole: str = ""
-    boolean: str = ""
+    `llvm` is a method of `assembly.Builder`, with its sign, or an intrinsic; `needs` what a target
+    must have for that. `c` is an expression of a, b and c; T is their type, U the unsigned one they
+    wrap around in, f the ending of functions. `numpy` is a function.
+    """
+
+    llvm: str = ""
+    c: str = ""
+    numpy: str = ""
+    needs: str = ""
 
 
-ARITHMETIC = {
-    "add": Spelling("+", "fadd", "add", "or"),
-    "subtract": Spelling("-", "fsub", "sub", "xor"),
-    "multiply": Spelling("*", "fmul", "mul", "and"),
-    "bit_and": Spelling("&", "", "and", "and"),
-    "bit_or": Spelling("|", "", "or", "or"),
-    "bit_xor": Spelling("^", "", "xor", "xor"),
-}
-#: The operators of bools that two numbers have no operator for.
-EXTREMES = {"maximum": "bit_or", "minimum": "bit_and"}
+def _arithmetic(sign: str, llvm: str, boolean: str, logical: str) -> dict[str, Spelling]:
+    numpy = {"+": "add", "-": "subtract", "*": "multiply"}[sign]
+    return {
+        "f": Spelling(f"f{llvm}", f"{{a}} {sign} {{b}}", numpy),
+        "iu": Spelling(llvm, f"({{T}})(({{U}}){{a}} {sign} ({{U}}){{b}})", numpy),
+        "b": _boolean(boolean, logical),
+    }
+
+
+def _boolean(sign: str, numpy: str) -> Spelling:
+    return Spelling({"&": "and_", "|": "or_", "^": "xor"}[sign], f"{{a}} {sign} {{b}}", numpy)
+
+
+def _bits(sign: str, numpy: str) -> dict[str, Spelling]:
+    bools = _boolean(sign, numpy)
+    return {"iu": bools._replace(c=f"({{T}})({bools.c})"), "b": bools}
+
+
+def _comparison(sign: str, numpy: str) -> dict[str, Spelling]:
+    floating = "fcmp_unordered" if sign == "!=" else "fcmp_ordered"
+    instructions = {"f": floating, "i": "icmp_signed", "ub": "icmp_unsigned"}
+    c = f"{{a}} {sign} {{b}}"
+    return {kind: Spelling(f"{name} {sign}", c, numpy) for kind, name in instructions.items()}
+
+
+def _extreme(sign: str, boolean: str, logical: str) -> dict[str, Spelling]:
+    """NaN wins; of two zeros the second."""
+    return {
+        "f": Spelling(c=f"{{a}} {sign} {{b}} || {{a}} != {{a}} ? {{a}} : {{b}}"),
+        "iu": Spelling(c=f"{{a}} {sign} {{b}} ? {{a}} : {{b}}"),
+        "b": _boolean(boolean, logical),
+    }
+
+
+def _rounding(name: str, llvm: str) -> dict[str, Spelling]:
+    return {
+        "f": Spelling(f"llvm.{llvm}", f"{name}{{f}}({{a}})", name, needs="rounds"),
+        "iub": Spelling(c="{a}", numpy="asarray"),
+    }
+
+
+_WRAPPED_NEGATIVE = "({T})(0 - ({U}){a})"
 #: C's operators, which `assembly.Builder` takes, too; NumPy's functions have these names.
 COMPARISONS = {
     "equal": "==",
@@ -33,13 +76,68 @@ COMPARISONS = {
     "greater": ">",
     "greater_equal": ">=",
 }
-#: Functions of <math.h> and of NumPy that are exact, and what LLVM calls them.
-ROUNDING = {"floor": "floor", "ceil": "ceil", "rint": "roundeven", "trunc": "trunc"}
-EXACT = {"sqrt": "sqrt", **ROUNDING}
-#: What NumPy calls other instructions.
-NUMPY = {
-    **{name: name for name in (*COMPARISONS, "multiply", "absolute", "negative", "sqrt")},
-    **{"floor_divide": "floor_divide", "remainder": "remainder", "select": "where"},
-    **{"bit_and": "bitwise_and", "bit_or": "bitwise_or", "bit_xor": "bitwise_xor"},
-    **{"bit_not": "invert", "shift_left": "left_shift", "shift_right": "right_shift"},
+_TABLE = {
+    "add": _arithmetic("+", "add", "|", "logical_or"),
+    "subtract": _arithmetic("-", "sub", "^", "logical_xor"),
+    "multiply": _arithmetic("*", "mul", "&", "multiply"),
+    "divide": {"f": Spelling("fdiv", "{a} / {b}", "true_divide")},
+    "negative": {
+        "f": Spelling("fneg", "-{a}", "negative"),
+        "iu": Spelling("", _WRAPPED_NEGATIVE, "negative"),
+    },
+    "absolute": {
+        "f": Spelling("llvm.fabs", "fabs{f}({a})", "absolute"),
+        "i": Spelling("", f"{{a}} < 0 ? {_WRAPPED_NEGATIVE} : {{a}}", "absolute"),
+        "ub": Spelling("", "{a}", "absolute"),
+    },
+    "sqrt": {"f": Spelling("llvm.sqrt", "sqrt{f}({a})", "sqrt")},
+    "floor": _rounding("floor", "floor"),
+    "ceil": _rounding("ceil", "ceil"),
+    "rint": _rounding("rint", "roundeven"),
+    "trunc": _rounding("trunc", "trunc"),
+    "floor_divide": {"fiu": Spelling(numpy="floor_divide")},
+    "remainder": {"fiu": Spelling(numpy="remainder")},
+    "multiply_add": {"f": Spelling("llvm.fma", "fma{f}({a}, {b}, {c})", needs="fma")},
+    "maximum": _extreme(">", "|", "logical_or"),
+    "minimum": _extreme("<", "&", "logical_and"),
+    "isnan": {"f": Spelling("", "{a} != {a}", "isnan"), "iub": Spelling("", "false", "isnan")},
+    **{name: _comparison(sign, name) for name, sign in COMPARISONS.items()},
+    "select": {"b": Spelling("select", "{a} ? {b} : {c}", "where")},
+    "bit_and": _bits("&", "bitwise_and"),
+    "bit_or": _bits("|", "bitwise_or"),
+    "bit_xor": _bits("^", "bitwise_xor"),
+    "bit_not": {"iu": Spelling("", "({T})~{a}", "invert"), "b": Spelling("", "!{a}", "invert")},
+    "shift_left": {"iu": Spelling(numpy="left_shift")},
+    "shift_right": {"iu": Spelling(numpy="right_shift")},
+    "shift_left_within": {"iu": Spelling("shl", "({T})(({U}){a} << {b})")},
+    "shift_right_within": {
+        "i": Spelling("ashr", "({T})({a} >> {b})"),
+        "u": Spelling("lshr", "({T})({a} >> {b})"),
+    },
+    "multiply_high": {"u": Spelling("", "(uint32_t)((uint64_t){a} * {b} >> 32)")},
+    "quotient": {"iu": Spelling("", "({T})({a} / {b})")},
 }
+#: By an instruction's name and the kind of its first argument.
+SPELLINGS = {
+    (name, kind): spelling
+    for name, several in _TABLE.items()
+    for kinds, spelling in several.items()
+    for kind in kinds
+}
+_NONE = Spelling()
+
+
+def spelled(name: str, kind: str) -> Spelling:
+    """How an instruction of arguments of this kind is said."""
+    return SPELLINGS.get((name, kind), _NONE)
+
+
+def looked_up(step: Instruction, code: Sequence[Instruction]) -> str:
+    """The name under which an instruction is looked up: a shift within the number of bits needs no
+    care."""
+    if step.name not in ("shift_left", "shift_right"):
+        return step.name
+    amount = code[step.arguments[1]]
+    known = amount.name == "constant" and isinstance(amount.attribute, int)
+    within = known and 0 <= amount.attribute < 8 * step.dtype.itemsize  # type: ignore[operator]
+    return f"{step.name}_within" if within else step.name

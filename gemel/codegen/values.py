@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeAlias
 
-    Operand: TypeAlias = "Value | bool | int | float"
-    Operator: TypeAlias = "Callable[[Value, Operand], Value]"
+    Term: TypeAlias = "Recorded | bool | int | float"
+    Operator: TypeAlias = "Callable[[Recorded, Term], Recorded]"
 
 
 class Recorder:
@@ -28,8 +28,12 @@ class Recorder:
         self._seen: dict[tuple[Any, ...], int] = {}
 
     def append(
-        self, name: str, dtype: DType, arguments: tuple[Value, ...] = (), attribute: object = None
-    ) -> Value:
+        self,
+        name: str,
+        dtype: DType,
+        arguments: tuple[Recorded, ...] = (),
+        attribute: object = None,
+    ) -> Recorded:
         """The value of this instruction, recorded now or earlier."""
         positions = tuple(value.position for value in arguments)
         # repr tells 1, 1.0 and True apart, 0.0 from -0.0, and a NaN from nothing else.
@@ -38,57 +42,57 @@ class Recorder:
         if found is None:
             found = self._seen[key] = len(self.code)
             self.code.append(Instruction(name, dtype, positions, attribute))
-        return Value(self, found, dtype)
+        return Recorded(self, found, dtype)
 
-    def argument(self, dtype: DType) -> Value:
+    def argument(self, dtype: DType) -> Recorded:
         """A value given when the code is printed (fragments such as mathlib's)."""
         return self.append("argument", dtype, (), len(self.code))
 
-    def load(self, operand: int, dtype: DType) -> Value:
+    def load(self, operand: int, dtype: DType) -> Recorded:
         return self.append("load", dtype, (), operand)
 
-    def scalar(self, number: int, dtype: DType) -> Value:
+    def scalar(self, number: int, dtype: DType) -> Recorded:
         return self.append("scalar", dtype, (), number)
 
-    def constant(self, value: bool | int | float, dtype: DType) -> Value:
+    def constant(self, value: bool | int | float, dtype: DType) -> Recorded:
         if dtype.compute is not dtype:  # only kept: it has no constants, and is rounded to once
             return self.constant(value, dtypes.float64).cast(dtype)
         kind = dtype.kind
         value = bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
         return self.append("constant", dtype, (), value)
 
-    def store(self, operand: int, value: Value) -> None:
+    def store(self, operand: int, value: Recorded) -> None:
         self.append("store", value.dtype, (value,), operand)
 
-    def gather(self, operand: int, extra: int, index: Value, dtype: DType) -> Value:
+    def gather(self, operand: int, extra: int, index: Recorded, dtype: DType) -> Recorded:
         return self.append("gather", dtype, (index,), (operand, extra))
 
-    def scatter_add(self, operand: int, extra: int, index: Value, value: Value) -> None:
+    def scatter_add(self, operand: int, extra: int, index: Recorded, value: Recorded) -> None:
         self.append("scatter_add", value.dtype, (index, value), (operand, extra))
 
-    def check(self, value: Value) -> None:
+    def check(self, value: Recorded) -> None:
         self.append("check", dtypes.bool_, (value,))
 
-    def reduce(self, kind: str, value: Value) -> Value:
+    def reduce(self, kind: str, value: Recorded) -> Recorded:
         dtype = dtypes.int64 if kind.startswith("arg") else value.dtype
         if kind in ("any", "all"):
             value = value.cast(dtypes.bool_)
             dtype = dtypes.bool_
         return self.append("reduce", dtype, (value,), kind)
 
-    def scan(self, kind: str, value: Value) -> Value:
+    def scan(self, kind: str, value: Recorded) -> Recorded:
         """The sum or prod of `value` at this and all earlier inner positions."""
         return self.append("scan", value.dtype, (value,), kind)
 
 
-def common(recorder: Recorder, a: Operand, b: Operand) -> tuple[Value, Value]:
+def common(recorder: Recorder, a: Term, b: Term) -> tuple[Recorded, Recorded]:
     """Both as values of one dtype; Python scalars give way."""
-    if not isinstance(a, Value):
-        if not isinstance(b, Value):
+    if not isinstance(a, Recorded):
+        if not isinstance(b, Recorded):
             raise TypeError(f"{a!r} and {b!r}: one of the two must be a lane's value")
         second, first = common(recorder, b, a)
         return first, second
-    if isinstance(b, Value):
+    if isinstance(b, Recorded):
         if a.dtype is b.dtype:
             return a, b
         dtype = dtypes.promote(a.dtype, b.dtype)
@@ -106,7 +110,7 @@ def _comparison(name: str) -> Operator:
     return lambda a, b: a.compare(name, b)
 
 
-class Value:
+class Recorded:
     """One recorded value: the position of its instruction and its dtype."""
 
     __slots__ = ("dtype", "position", "recorder")
@@ -124,7 +128,7 @@ class Value:
     def __bool__(self) -> bool:
         raise TypeError("a lane's value is unknown while recording: use xp.where, not if/and/or")
 
-    def cast(self, dtype: DType) -> Value:
+    def cast(self, dtype: DType) -> Recorded:
         """This value as `dtype`."""
         if dtype is self.dtype:
             return self
@@ -137,21 +141,21 @@ class Value:
         """Whether it is a number given at run time."""
         return self.recorder.code[self.position].name == "scalar"
 
-    def unary(self, name: str) -> Value:
+    def unary(self, name: str) -> Recorded:
         return self.recorder.append(name, self.dtype, (self,))
 
-    def binary(self, name: str, other: Operand, swap: bool = False) -> Value:
+    def binary(self, name: str, other: Term, swap: bool = False) -> Recorded:
         a, b = common(self.recorder, self, other)
         return self.recorder.append(name, a.dtype, (b, a) if swap else (a, b))
 
-    def compare(self, name: str, other: Operand) -> Value:
+    def compare(self, name: str, other: Term) -> Recorded:
         a, b = self, other
-        if isinstance(b, Value) and a.dtype.kind in "iu" and b.dtype.kind in "iu":
+        if isinstance(b, Recorded) and a.dtype.kind in "iu" and b.dtype.kind in "iu":
             return _integers_compared(name, a, b)
         a, b = common(self.recorder, a, b)
         return self.recorder.append(name, dtypes.bool_, (a, b))
 
-    def floating(self) -> Value:
+    def floating(self) -> Recorded:
         """This value, as float32 when it is no floating one."""
         return self.cast(self.dtype.floating)
 
@@ -166,31 +170,31 @@ class Value:
     __lshift__, __rlshift__ = _operators("shift_left")
     __rshift__, __rrshift__ = _operators("shift_right")
 
-    def __truediv__(self, other: Operand) -> Value:
+    def __truediv__(self, other: Term) -> Recorded:
         a, b = common(self.recorder, self, other)
         return a.floating().binary("divide", b.floating())
 
-    def __rtruediv__(self, other: Operand) -> Value:
+    def __rtruediv__(self, other: Term) -> Recorded:
         a, b = common(self.recorder, self, other)
         return a.floating().binary("divide", b.floating(), True)
 
-    def __pow__(self, other: Operand) -> Value:
+    def __pow__(self, other: Term) -> Recorded:
         return power(self, other)
 
-    def __rpow__(self, other: Operand) -> Value:
+    def __rpow__(self, other: Term) -> Recorded:
         a, b = common(self.recorder, self, other)
         return power(b, a)
 
-    def __invert__(self) -> Value:
+    def __invert__(self) -> Recorded:
         return self.unary("bit_not")
 
-    def __neg__(self) -> Value:
+    def __neg__(self) -> Recorded:
         return self.unary("negative")
 
-    def __pos__(self) -> Value:
+    def __pos__(self) -> Recorded:
         return self
 
-    def __abs__(self) -> Value:
+    def __abs__(self) -> Recorded:
         return self.unary("absolute")
 
     __lt__, __le__ = _comparison("less"), _comparison("less_equal")
@@ -209,7 +213,7 @@ _MIRRORED = {
 }
 
 
-def _integers_compared(name: str, a: Value, b: Value) -> Value:
+def _integers_compared(name: str, a: Recorded, b: Recorded) -> Recorded:
     """Integers of any two dtypes, exactly. A run-time number does not make narrow ones wide."""
     if a.is_scalar and not b.is_scalar:
         return _integers_compared(_MIRRORED.get(name, name), b, a)
@@ -227,7 +231,7 @@ def _integers_compared(name: str, a: Value, b: Value) -> Value:
     return a.recorder.append("select", dtypes.bool_, (signed < 0, below, found))
 
 
-def _compared_with_number(name: str, x: Value, number: Value) -> Value:
+def _compared_with_number(name: str, x: Recorded, number: Recorded) -> Recorded:
     """Compared with what of the number x can hold, put right for numbers beyond its ends."""
     least = -(2**x.dtype.digits) if x.dtype.kind == "i" else 0
     low, high = number < least, number > 2**x.dtype.digits - 1
@@ -244,7 +248,7 @@ def _compared_with_number(name: str, x: Value, number: Value) -> Value:
     return append("bit_and" if both else "bit_or", dtypes.bool_, (found, beyond))
 
 
-def power(a: Value, b: Operand) -> Value:
+def power(a: Recorded, b: Term) -> Recorded:
     """a to the b; small whole constant exponents are products (integers know only those)."""
     if isinstance(b, (int, float)) and b == int(b) and 0 <= b <= 4:
         dtype = dtypes.promote_weak(a.dtype, dtypes.weak(b))
@@ -255,7 +259,7 @@ def power(a: Value, b: Operand) -> Value:
     return _integer_power(a, b)
 
 
-def _product(a: Value, count: int) -> Value:
+def _product(a: Recorded, count: int) -> Recorded:
     if count == 0:
         return a.recorder.constant(1, a.dtype)
     if count == 1:
@@ -265,7 +269,7 @@ def _product(a: Value, count: int) -> Value:
     return square * a if count % 2 else square
 
 
-def _integer_power(a: Value, b: Value) -> Value:
+def _integer_power(a: Recorded, b: Recorded) -> Recorded:
     """Wrapping integer power by squaring; there are no negative exponents."""
     append = a.recorder.append
     result, base, left = a.recorder.constant(1, a.dtype), a, b

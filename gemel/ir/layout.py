@@ -7,7 +7,7 @@ from typing import Any
 from gemel.spec import product, same_shape
 
 
-class Several:
+class MixedStride:
     """The stride of an axis that counts the elements of several, which do not run on.
 
     `axes` are (extent, stride) of each, the outermost first.
@@ -22,7 +22,7 @@ class Several:
 class Layout:
     """Where the elements of a view lie: shape, strides and offset, in elements.
 
-    Only what is said to take them is given a stride that is `Several`.
+    Only what is said to take them is given a stride that is `MixedStride`.
     """
 
     __slots__ = ("offset", "shape", "strides")
@@ -46,7 +46,7 @@ class Layout:
         """The same elements, with the axes that are several as so many."""
         axes: list[tuple[int, Any]] = []
         for extent, stride in zip(self.shape, self.strides, strict=True):
-            axes += stride.axes if isinstance(stride, Several) else [(extent, stride)]
+            axes += stride.axes if isinstance(stride, MixedStride) else [(extent, stride)]
         return Layout((n for n, _ in axes), (s for _, s in axes), self.offset)
 
 
@@ -90,7 +90,7 @@ def several_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[Any, ...] |
             if axes and stride == axes[0][1] * axes[0][0]:
                 length, stride = length * axes[0][0], axes.pop(0)[1]
             axes.insert(0, (length, stride))
-        strides.insert(0, Several(axes) if len(axes) > 1 else axes[0][1] if axes else 0)
+        strides.insert(0, MixedStride(axes) if len(axes) > 1 else axes[0][1] if axes else 0)
     return None if old else tuple(strides)
 
 

@@ -13,7 +13,7 @@ from gemel.dtype import bool_
 from gemel.errors import ArgumentError, ArrayIndexError, ShapeError
 from gemel.extent import WHOLE, Dim, seen
 from gemel.ir.layout import Layout
-from gemel.ops.shape import check_span
+from gemel.ops.sections import check_span
 
 
 def canonical(shape: tuple[int, ...], key: Any) -> tuple[Any, ...]:

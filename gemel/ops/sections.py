@@ -29,3 +29,17 @@ def section_lengths(name: str, extent: int, sections: Any) -> tuple[tuple[int, i
 def sections_of(name: str, given: Any) -> Any:
     """How many parts, or a tuple of where they begin. Raises `TypeError`."""
     return tuple(given) if is_several(given) else whole(name, "the number of parts", given)
+
+
+def check_span(name: str, axis: int, extent: int, start: int, length: int, step: int = 1) -> None:
+    """Raises `ShapeError` unless these positions lie in an axis. Free extents answer nothing here:
+    who computes with them has asked."""
+    whole_numbers(name, "positions", (start, length, step))
+    if any(type(n) is not int for n in (start, length, step)):
+        return
+    ends = (start, start + (length - 1) * step) if length else ()
+    if length < 0 or step == 0 or not all(0 <= end < extent for end in ends):
+        raise ShapeError(
+            f"{name}: {length} positions from {start} on, {step} apart, do not lie in axis {axis} "
+            f"with {extent}"
+        )

@@ -18,7 +18,7 @@ from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import copy as materialized
 from gemel.ops.elementwise import full
-from gemel.ops.sections import section_lengths, sections_of
+from gemel.ops.sections import check_span, section_lengths, sections_of
 from gemel.spec import (
     Spec,
     extents,
@@ -171,20 +171,6 @@ def check_axis(name: str, axis: int, ndim: int) -> None:
         raise ShapeError(f"{name}: axis {axis} must be counted from the front")
 
 
-def check_span(name: str, axis: int, extent: int, start: int, length: int, step: int = 1) -> None:
-    """Raises `ShapeError` unless these positions lie in an axis. Free extents answer nothing here:
-    who computes with them has asked."""
-    whole_numbers(name, "positions", (start, length, step))
-    if any(type(n) is not int for n in (start, length, step)):
-        return
-    ends = (start, start + (length - 1) * step) if length else ()
-    if length < 0 or step == 0 or not all(0 <= end < extent for end in ends):
-        raise ShapeError(
-            f"{name}: {length} positions from {start} on, {step} apart, do not lie in axis {axis} "
-            f"with {extent}"
-        )
-
-
 def axis_order(ndim: int, axes: Any) -> tuple[int, ...]:
     """The axes of a transpose, reversed by default. Raises `ShapeError`."""
     if axes is None:
@@ -201,6 +187,17 @@ def axis_order(ndim: int, axes: Any) -> tuple[int, ...]:
 def transpose(x: Any, *, axes: Any = None) -> Any:
     """The axes in another order, reversed by default."""
     return numpy().transpose(x, axes)
+
+
+@transpose.facade
+def _(a: Any, axes: Any = None) -> Array:
+    """The axes in another order, reversed by default: as a view. A number has none.
+
+    Raises `ShapeError` where `axes` does not name each axis once.
+
+    >>> np.transpose(np.array([[1, 2], [3, 4]]))
+    """
+    return transpose(operand(a), axes=axes)
 
 
 @transpose.spec

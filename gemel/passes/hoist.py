@@ -21,12 +21,12 @@ def hoist(graph: Graph) -> Graph:
     read = {entry for node in graph.walk() for entry in node.inputs} | set(graph.results)
 
     def rule(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
-        return _Loop(node, inputs, read).run() if node.op is loop else None
+        return _Rewritten(node, inputs, read).run() if node.op is loop else None
 
     return rewrite(graph, rule)
 
 
-class _Loop:
+class _Rewritten:
     """One loop being written anew: what a round reads, and what that is outside."""
 
     def __init__(self, node: Node, inputs: tuple[Entry, ...], read: set[Entry]) -> None:

@@ -68,7 +68,7 @@ class Step(NamedTuple):
     label: tuple[str, Sequence[int]] = ("", ())
 
 
-class Choice(NamedTuple):
+class Branching(NamedTuple):
     """Items of which one list runs: the first if the byte at an address is not 0."""
 
     condition: Address
@@ -111,7 +111,7 @@ class Result(NamedTuple):
     output: int
 
 
-Item = Step | Choice | Together | Loop | Kept | Result
+Item = Step | Branching | Together | Loop | Kept | Result
 
 
 class Image:
@@ -149,7 +149,7 @@ class Image:
 
     def write(self, embed: bool = False) -> bytes:
         """The bytes. `embed`: with the kernels' objects and the captured arrays in them."""
-        return _Writer(self).image(embed)
+        return _ImageWriter(self).image(embed)
 
     def plan(self, keeper: _core.Keeper | None = None) -> _core.Plan:
         """The plan, to be called; with what plans of one graph keep their values in."""
@@ -225,7 +225,7 @@ class _Slots:
         return sum(map(len, self.kinds[: slot[0]])) + slot[1]
 
 
-class _Writer:
+class _ImageWriter:
     """Writes one image: what uses slots first, since it decides which there are."""
 
     def __init__(self, image: Image) -> None:
@@ -308,7 +308,7 @@ class _Writer:
     def _item(self, item: Item) -> list[Any]:
         if isinstance(item, Step):
             return [0, *self._step(item)]
-        if isinstance(item, Choice):
+        if isinstance(item, Branching):
             sides = [self._list(side, self._item) for side in (item.then, item.otherwise)]
             return [1, *self._address(item.condition), *sides[0], *sides[1]]
         if isinstance(item, Loop):
@@ -351,7 +351,7 @@ class _Writer:
 
 
 __all__ = [
-    "Choice",
+    "Branching",
     "Image",
     "Input",
     "Kept",

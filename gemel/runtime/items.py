@@ -11,7 +11,7 @@ from gemel.dtype import float64
 from gemel.runtime.backend import Backend
 from gemel.runtime.beside import Beside, Branch, Launch
 from gemel.runtime.cache import kernel_for, kernel_name, object_for
-from gemel.runtime.image import Address, Choice, Image, Item, Loop, Step, Together
+from gemel.runtime.image import Address, Branching, Image, Item, Loop, Step, Together
 from gemel.runtime.rounds import Repeat
 from gemel.runtime.sites import label_of, located
 
@@ -32,7 +32,7 @@ class Items:
         if isinstance(item, Beside):
             return Together([self.of(part) for part in item.parts])
         if isinstance(item, Branch):
-            return Choice(_address(item.place, 0), self.of(item.then), self.of(item.otherwise))
+            return Branching(_address(item.place, 0), self.of(item.then), self.of(item.otherwise))
         if isinstance(item, Repeat):
             self._windows = item.numbered(self._windows)
             given = [(_address(w.of, w.offset), w.step, w.period) for w in item.windows]

@@ -14,7 +14,7 @@ from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
 from gemel.extent import Guard, maximum, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
-from gemel.ir.layout import Layout, Several, broadcast_strides, dense, several_strides
+from gemel.ir.layout import Layout, MixedStride, broadcast_strides, dense, several_strides
 from gemel.ir.op_kinds import Elementwise
 from gemel.passes.domain import gathers, is_product
 from gemel.passes.fuse import can_fail, fused
@@ -295,7 +295,7 @@ class Lowering:
         if not all(is_only_factor(node, entry) for node in users):
             return None
         strides = several_strides(layout, entry.shape)
-        if strides is None or any(isinstance(stride, Several) for stride in strides[:-2]):
+        if strides is None or any(isinstance(stride, MixedStride) for stride in strides[:-2]):
             return None
         return Layout(entry.shape, strides, layout.offset)
 
