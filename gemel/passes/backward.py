@@ -213,8 +213,18 @@ class _Sums:
 
     def _of_sum(self, node: Node) -> Total:
         x, result = self._stack(node.inputs[0]), node.specs[0].shape
-        axes = (0, *(a + 1 for a in normalize_axes("sum", node.params["axis"], x.ndim)))
-        return lambda given: shape.reshape(reduction.sum(given[x], axis=axes), shape=result)
+        axes = normalize_axes("sum", node.params["axis"], x.ndim)
+        if axes != (0,):
+            wide = (0, *(a + 1 for a in axes))
+            return lambda given: shape.reshape(reduction.sum(given[x], axis=wide), shape=result)
+
+        def total(given: dict[Entry, Entry]) -> Entry:
+            # As the gradient of what is added to all rows of a stacked product, which this may be.
+            rounds, rows, *others = given[x].shape
+            flat = shape.reshape(given[x], shape=(rounds * rows, *others))
+            return shape.reshape(reduction.sum(flat, axis=(0,), keepdims=True), shape=result)
+
+        return total
 
     def _of_product(self, a: Entry, b: Entry) -> Total:
         """Of a @ b: as if both stood side by side along the axis that is added along."""

@@ -12,11 +12,11 @@ from gemel.codegen.pieces import stays_in_place
 from gemel.codegen.product import OFTEN, Means, factor, is_only_factor, write_product
 from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
-from gemel.extent import Guard, maximum, same_for_all
+from gemel.extent import Guard, maximum, same_for_all, seen
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, Several, broadcast_strides, dense, several_strides
 from gemel.ir.op_kinds import Elementwise
-from gemel.passes.domain import gathers, is_product
+from gemel.passes.domain import gathers, is_product, joins
 from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.alike import Kernels, Optimized
 from gemel.runtime.backend import Backend
@@ -46,6 +46,9 @@ from gemel.runtime.rounds import Rounds, lower_branch, lower_rounds
 from gemel.runtime.sites import Site, find_sites
 from gemel.runtime.written import Written
 from gemel.spec import product
+
+#: Elements side by side in memory from which on a part of a whole is computed in its place.
+RUN = 16
 
 
 class Lowering:
@@ -219,23 +222,36 @@ class Lowering:
             del self.claimed[entry]
 
     def _claim_parts(self, graph: Graph) -> list[Entry]:
-        """Let what is gathered be computed where it is to lie: the entries this is said of."""
+        """Let what is gathered or joined be computed where it is to lie: the entries this is said
+        of."""
         found: list[Entry] = []
-        for node in filter(gathers, graph.walk()):
-            (whole,) = node.entries
+        reads = Counter(entry for node in graph.walk() for entry in node.inputs)
+        reads.update(graph.results)
+        for node in graph.walk():
+            joined = joins(node)
+            (whole, *_) = node.entries
+            wanted = gathers(node) or (joined and any(map(self._made, node.inputs)))
+            if not wanted:
+                continue
             if whole not in self.claimed:
                 self.claimed[whole] = self.temporary(whole.dtype, whole.shape)
                 found.append(whole)
-            place = self.claimed[whole]
-            for part, there in zip(node.inputs, self._parts(node, place), strict=True):
-                wanted = part.node.op is fused and part not in self.claimed
-                if wanted and part.dtype is whole.dtype:
+            places = self._parts(node, self.claimed[whole])
+            for part, there in zip(node.inputs, places, strict=True):
+                fits = self._made(part) and part.dtype is whole.dtype
+                if fits and not (joined and (reads[part] > 1 or _in_bits(there))):
                     self.claimed[part] = there
                     found.append(part)
         return found
 
+    def _made(self, entry: Entry) -> bool:
+        """Whether a fused step makes an entry, which may do so anywhere."""
+        return entry.node.op is fused and entry not in self.claimed
+
     def _parts(self, node: Node, whole: Place) -> list[Place]:
-        """Where the inputs of a node that gathers them are to lie in its result."""
+        """Where the inputs of a node that gathers or joins them are to lie in its result."""
+        while node.op is fused:
+            node = node.params["body"].outputs[0].node
         assert node.op is not None
         specs = [entry.spec for entry in node.inputs]
         pieces = node.op.rules["pieces"](whole.layout, *specs, **node.params)
@@ -469,6 +485,12 @@ class Lowering:
 
         writers = self._writers if self.keeps else None
         return find_sites(self.graph, items, attrgetter("fails"), writers, position)
+
+
+def _in_bits(place: Place) -> bool:
+    """Whether a place is short runs of memory: what is computed is better written there later."""
+    run = place.strides[-1] == 1 and seen(place.shape[-1]) >= RUN
+    return not (run or place.layout.contiguous)
 
 
 def lowered(graph: Graph, backend: Backend, keeps: bool = True, early: Sequence[int] = ()) -> Image:
