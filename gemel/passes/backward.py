@@ -249,7 +249,10 @@ class _Sums:
             # As the gradient of what is added to all rows of a stacked product, which this may be.
             rounds, rows, *others = given[x].shape
             flat = shape.reshape(given[x], shape=(rounds * rows, *others))
-            return shape.reshape(reduction.sum(flat, axis=(0,), keepdims=True), shape=result)
+            found: Entry = shape.reshape(
+                reduction.sum(flat, axis=(0,), keepdims=True), shape=result
+            )
+            return found
 
         return total
 

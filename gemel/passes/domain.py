@@ -206,9 +206,9 @@ def joins(node: Node) -> bool:
     if more or not in_pieces(only) or not all(same) or len(only.inputs) != len(body.inputs):
         return False
     specs, whole = [entry.spec for entry in only.inputs], only.specs[0].shape
-    parts = only.op.rules["pieces"](far(whole), *specs, **only.params)  # type: ignore[union-attr]
-    sources, sizes = zip(*((source, product(layout.shape)) for layout, source in parts), strict=True)
-    return sources == tuple(range(len(specs))) and same_for_all(sum(sizes), product(whole))
+    parts = list(only.op.rules["pieces"](far(whole), *specs, **only.params))  # type: ignore[union-attr]
+    each_once = [source for _, source in parts] == list(range(len(specs)))
+    return each_once and same_for_all(sum([product(x.shape) for x, _ in parts]), product(whole))
 
 
 def is_view(node: Node) -> bool:

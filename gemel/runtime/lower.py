@@ -12,7 +12,7 @@ from gemel.codegen.pieces import stays_in_place
 from gemel.codegen.product import OFTEN, Means, factor, is_only_factor, write_product
 from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
-from gemel.extent import Guard, maximum, same_for_all, seen
+from gemel.extent import Guard, maximum, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, Several, broadcast_strides, dense, several_strides
 from gemel.ir.op_kinds import Elementwise
@@ -239,7 +239,8 @@ class Lowering:
             places = self._parts(node, self.claimed[whole])
             for part, there in zip(node.inputs, places, strict=True):
                 fits = self._made(part) and part.dtype is whole.dtype
-                if fits and not (joined and (reads[part] > 1 or _in_bits(there))):
+                fits = fits and not (joined and (reads[part] > 1 or not there.layout.in_runs(RUN)))
+                if fits:
                     self.claimed[part] = there
                     found.append(part)
         return found
@@ -487,12 +488,6 @@ class Lowering:
 
         writers = self._writers if self.keeps else None
         return find_sites(self.graph, items, attrgetter("fails"), writers, position)
-
-
-def _in_bits(place: Place) -> bool:
-    """Whether a place is short runs of memory: what is computed is better written there later."""
-    run = place.strides[-1] == 1 and seen(place.shape[-1]) >= RUN
-    return not (run or place.layout.contiguous)
 
 
 def lowered(graph: Graph, backend: Backend, keeps: bool = True, early: Sequence[int] = ()) -> Image:

@@ -34,12 +34,10 @@ def share_out(kernel: Kernel) -> None:
 
 class Window(Buffer):
     """What the rounds of a loop see elsewhere in each: `step` bytes further on, or, with a period,
-    in turn at so many places. With a `first` it is that one in the first round, and begins in the
+    in turn at so many places. With a `start` it is that one in the first round, and begins in the
     second."""
 
-    __slots__ = ("depth", "first", "of", "offset", "period", "step")
-
-    first: Window | None
+    __slots__ = ("depth", "of", "offset", "period", "start", "step")
 
     def __init__(self, of: Buffer, offset: int, step: int, period: int, depth: int) -> None:
         super().__init__(WINDOW, -1, strided=of.strided)
@@ -48,7 +46,7 @@ class Window(Buffer):
         self.step = step
         self.period = period
         self.depth = depth
-        self.first = None
+        self.start: Window | None = None
 
     @property
     def root(self) -> Buffer:
@@ -90,9 +88,9 @@ class Repeat:
 
     def turns(self, window: Window) -> int:
         """A window's period, as images have it."""
-        if window.first is None:
+        if window.start is None:
             return window.period
-        return -1 - self.windows.index(window.first)
+        return -1 - self.windows.index(window.start)
 
     @property
     def fails(self) -> bool:
@@ -112,8 +110,8 @@ class Repeat:
         if self.condition is not None:
             yield self.condition.buffer.root, False
         for window in self.windows:
-            if window.first is not None:
-                yield window.first.root, False
+            if window.start is not None:
+                yield window.start.root, False
 
 
 class Rounds:
@@ -209,10 +207,11 @@ class Stacked:
 
     def found(self, loop: Rounds, rounds: int, reverse: bool) -> Place:
         """Where a round finds it."""
-        begin = loop.window(self.first.buffer, self.first.layout.offset * self.first.dtype.itemsize, 0)
+        offset = self.first.layout.offset * self.first.dtype.itemsize
+        begin = loop.window(self.first.buffer, offset, 0)
         self.lowering._touch(begin, self.lowering.time)
         found = loop.along(self.place, rounds, reverse)
-        found.buffer.first = begin
+        found.buffer.start = begin
         return found
 
 
