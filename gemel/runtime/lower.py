@@ -230,8 +230,9 @@ class Lowering:
         for node in graph.walk():
             joined = joins(node)
             (whole, *_) = node.entries
-            wanted = gathers(node) or (joined and any(map(self._made, node.inputs)))
-            if not wanted:
+            # Several steps that write parts of one whole would not run side by side.
+            makers = {entry.node for entry in node.inputs if self._made(entry)}
+            if not (gathers(node) or (joined and len(makers) == 1)):
                 continue
             if whole not in self.claimed:
                 self.claimed[whole] = self.temporary(whole.dtype, whole.shape)
