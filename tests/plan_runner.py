@@ -217,10 +217,21 @@ class Run:
         assert loop.condition is None, "only loops of a known length are done here"
         for number in range(seen(loop.length)):
             for window in loop.windows:
+                if window.start is not None:
+                    self.windows[window] = self._behind(window, number)
+                    continue
                 steps = number % window.period if window.period else number
                 away = seen(window.offset) + steps * seen(window.step)
                 self.windows[window] = self._start(window.of) + away
             self._items(loop.items)
+
+    def _behind(self, window: Window, number: int) -> int:
+        """Where a window is that shows what the round before this one has left."""
+        if number == 0:
+            assert window.start is not None
+            return self.windows[window.start]
+        away = seen(window.offset) + (number - 1) * seen(window.step)
+        return self._start(window.of) + away
 
     def _start(self, buffer: Any) -> int:
         """The address of a buffer, or of what a window shows in this round."""

@@ -14,6 +14,10 @@ from loop_results import gathered, trained
 import gemel
 from gemel import autograd, gluon, np, npx
 from gemel.ops import rounds
+from gemel.passes import optimize
+from gemel.runtime.backend import backend_of
+from gemel.runtime.image import Loop
+from gemel.runtime.lower import lowered
 
 
 @pytest.fixture
@@ -182,6 +186,50 @@ def test_another_length_is_no_new_trace() -> None:
         numpy.testing.assert_allclose(program(*given).asnumpy(), function(*given).asnumpy())
     assert program.traces == 1
     assert has_loop(program, *given)
+
+
+def test_what_is_there_already_is_not_stacked_again() -> None:
+    def function(x: Any, s: Any) -> Any:
+        def body(d: Any, c: Any) -> Any:
+            new = np.tanh(d[0] + c[0] * 0.5)
+            return [new, d[0], new.reshape(new.shape), new * 2], [new]
+
+        outputs, states = npx.foreach(body, [x], [s])
+        return (*outputs, *states)
+
+    program = gemel.compile(function)
+    values = [np.array(x, dtype="float64") for x in inputs(6)[:2]]
+    graph = optimize(program.graph(*values))
+    (loop,) = [node for node in graph.walk() if node.op is rounds.loop]
+    assert len(loop.entries) == 3  # new, new * 2, and the last state
+    for one, other in zip(program(*values), function(*values), strict=True):
+        numpy.testing.assert_array_equal(one.asnumpy(), other.asnumpy())
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["forwards", "backwards"])
+def test_rounds_find_stacked_states_where_they_were_put(turned: bool) -> None:
+    def function(x: Any, s: Any) -> Any:
+        data = x[::-1] if turned else x
+        outputs, states = npx.foreach(lambda d, c: (c * 0.5 + d, c * 0.5 + d), data, s)
+        return outputs, states, (outputs * outputs).sum()
+
+    def gradients(given: Any) -> list[Any]:
+        x, s = (np.array(v, dtype="float64") for v in inputs(7)[:2])
+        x.attach_grad(), s.attach_grad()
+        with autograd.record():
+            found = given(x, s)[2]
+        found.backward()
+        return [x.grad.asnumpy(), s.grad.asnumpy()]
+
+    program = gemel.compile(function)
+    values = [np.array(x, dtype="float64") for x in inputs(7)[:2]]
+    image = lowered(optimize(program.graph(*values)), backend_of(gemel.cpu()))
+    (loop,) = [item for item in image.items if isinstance(item, Loop)]
+    assert len(loop.items) == 1  # no copy to the next round
+    for one, other in zip(program(*values), function(*values), strict=True):
+        numpy.testing.assert_allclose(one.asnumpy(), other.asnumpy(), rtol=1e-12)
+    for one, other in zip(gradients(program), gradients(function), strict=True):
+        numpy.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 # --- random bodies ---------------------------------------------------------------------------

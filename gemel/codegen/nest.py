@@ -122,12 +122,14 @@ class Kernel:
 
     `places` are (Place or buffer, offset in bytes) for each buffer of the kernel, `written` says
     which of these it writes; `scalars` are (position among the integers, what goes there); `cost`
-    is nanoseconds on one core. `packs`: it only copies its first place into panels.
+    is nanoseconds on one core. `packs`: it only copies its first place into panels. `cuts`: its
+    extent may be cut at multiples of this; 0: not otherwise than it is.
     """
 
     failure: tuple[str, str] | None = None
     cost = 0
     packs = False
+    cuts = 0
 
     def __init__(
         self,
@@ -338,17 +340,19 @@ class Nest:
     ) -> Kernel:
         extent = rows[0][0]
         work = product(row[0] for row in rows[1:]) * product(column[0] for column in columns)
-        chunk = maximum(1, TILE // maximum(work, 1))
+        chunk, cuts = maximum(1, TILE // maximum(work, 1)), 1
         if len(rows) == 1 and program.lanes == OUTER:
-            chunk = -(-chunk // TILE_MULTIPLE) * TILE_MULTIPLE
+            cuts = TILE_MULTIPLE
         elif any(operand.stride == ACROSS for operand in program.operands):
-            chunk = -(-chunk // TURNED_ROWS) * TURNED_ROWS
+            cuts = TURNED_ROWS
+        chunk = -(-chunk // cuts) * cuts
         if not self.parallel:
-            chunk = maximum(extent, 1)
+            chunk, cuts = maximum(extent, 1), 0
         buffers = [(place, role) for place, role, _, _ in self.operands if place is not None]
         places = [(place, 0) for place, _ in buffers]
         written = [role == OUTPUT for _, role in buffers]
         kernel = Kernel(program, places, written, integers, extent, chunk)
+        kernel.cuts = cuts
         kernel.scalars = [(len(integers) + i, number) for i, number in enumerate(self.numbers)]
         integers += [0] * len(self.numbers)
         kernel.failure = self.told(kernel)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.extent import seen
 from gemel.spec import product, same_shape
 
 
@@ -31,6 +32,12 @@ class Layout:
         self.shape: tuple[int, ...] = tuple(shape)
         self.strides: tuple[Any, ...] = tuple(strides)
         self.offset = offset
+
+    def in_runs(self, least: int) -> bool:
+        """Whether so many elements at least lie side by side everywhere, for the sizes seen."""
+        *_, stride = (0, *self.strides)
+        along = type(stride) is int and stride == 1 and seen(self.shape[-1]) >= least
+        return along or self.contiguous
 
     @property
     def contiguous(self) -> bool:

@@ -14,6 +14,7 @@ from gemel.ir.op_kinds import Composite
 from gemel.ir.trace import Trace
 from gemel.ops import linalg, reduction, shape
 from gemel.ops.elementwise import add, full
+from gemel.ops.indexing import basic_index
 from gemel.ops.rounds import loop
 from gemel.passes.gradient import gradient, leads_to
 from gemel.passes.keep import cut, kept
@@ -114,8 +115,10 @@ class _Backward:
         for entry in self.inputs[self.data : self.data + self.states]:
             del known[entry]
         outputs = self.outputs[: self.count]
+        before = self._before(read)
         there = {*known, *outputs}
-        more = [entry for entry in read if entry not in there]
+        wanted = dict.fromkeys(before.get(entry, entry) for entry in read)
+        more = [entry for entry in wanted if entry not in there]
         node = self.node
         if more:
             results = (*outputs, *more, *self.outputs[self.count :])
@@ -123,7 +126,19 @@ class _Backward:
             node = loop.apply(node.inputs, {**node.params, "step": step})[0].node
         for entry, value in zip((*outputs, *more), node.entries, strict=False):
             known.setdefault(entry, value)
+        firsts = dict(zip(self.inputs, self.node.inputs, strict=True))
+        backwards = self.node.params["reverse"]
+        known |= {s: _behind(firsts[s], known[a], backwards) for s, a in before.items()}
         return known
+
+    def _before(self, read: list[Entry]) -> dict[Entry, Entry]:
+        """The states that are read, where what a round makes of each says what the next one had."""
+        if self.condition is not None:
+            return {}
+        states = self.inputs[self.data : self.data + self.states]
+        pairs = zip(states, self.outputs[self.count :], strict=True)
+        wanted = set(read)
+        return {s: after for s, after in pairs if s in wanted and after.node.op is not None}
 
 
 class _Loop:
@@ -145,6 +160,18 @@ class _Loop:
         settings = {"length": forward["length"], "data": len(self.data), "states": len(self.states)}
         settings["condition"] = next((i for i, e in enumerate(inputs) if e is self.condition), -1)
         return loop.apply(given, {"step": step, **settings, "reverse": not forward["reverse"]})
+
+
+def _behind(first: Entry, stacked: Entry, backwards: bool) -> Entry:
+    """Values of all rounds, each one round later: those of the last one are left out."""
+    begin = 1 if backwards else 0
+    key = [("slice", 0, extent, 1) for extent in stacked.shape]
+    key[0] = ("slice", begin, stacked.shape[0] - 1, 1)
+    others = basic_index(stacked, key=tuple(key))
+    alone = shape.reshape(first, shape=(1, *first.shape))
+    parts = (others, alone) if backwards else (alone, others)
+    found: Entry = shape.concatenate(*parts, axis=0)
+    return found
 
 
 def _zeros(entry: Entry) -> Entry:
@@ -213,8 +240,21 @@ class _Sums:
 
     def _of_sum(self, node: Node) -> Total:
         x, result = self._stack(node.inputs[0]), node.specs[0].shape
-        axes = (0, *(a + 1 for a in normalize_axes("sum", node.params["axis"], x.ndim)))
-        return lambda given: shape.reshape(reduction.sum(given[x], axis=axes), shape=result)
+        axes = normalize_axes("sum", node.params["axis"], x.ndim)
+        if axes != (0,):
+            wide = (0, *(a + 1 for a in axes))
+            return lambda given: shape.reshape(reduction.sum(given[x], axis=wide), shape=result)
+
+        def total(given: dict[Entry, Entry]) -> Entry:
+            # As the gradient of what is added to all rows of a stacked product, which this may be.
+            rounds, rows, *others = given[x].shape
+            flat = shape.reshape(given[x], shape=(rounds * rows, *others))
+            found: Entry = shape.reshape(
+                reduction.sum(flat, axis=(0,), keepdims=True), shape=result
+            )
+            return found
+
+        return total
 
     def _of_product(self, a: Entry, b: Entry) -> Total:
         """Of a @ b: as if both stood side by side along the axis that is added along."""

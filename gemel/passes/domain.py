@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.extent import seen
-from gemel.ir.graph import Entry, Node
+from gemel.extent import same_for_all, seen
+from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.op_kinds import Contraction, Elementwise, Reduction
-from gemel.ir.position import At, along
-from gemel.spec import normalize_axes, same_shape
+from gemel.ir.position import At, along, far
+from gemel.spec import normalize_axes, product, same_shape
 
 Placement = tuple["int | None", ...]
 
@@ -194,6 +194,21 @@ def gathers(node: Node) -> bool:
     """Whether the parts of an operation's result are computed in their places by what makes them:
     it says where they lie, and moves those that are made elsewhere."""
     return node.op is not None and node.op.rules.keys() >= {"pieces", "lower"}
+
+
+def joins(node: Node) -> bool:
+    """Whether a fused node only puts whole arrays side by side, each in a place of its own."""
+    body = node.params.get("body")
+    if not isinstance(body, Graph) or len(body.outputs) != 1:
+        return False
+    (only, *more) = [each for each in body.walk() if each.op is not None]
+    same = [a is b for a, b in zip(only.inputs, body.inputs, strict=False)]
+    if more or not in_pieces(only) or not all(same) or len(only.inputs) != len(body.inputs):
+        return False
+    specs, whole = [entry.spec for entry in only.inputs], only.specs[0].shape
+    parts = list(only.op.rules["pieces"](far(whole), *specs, **only.params))  # type: ignore[union-attr]
+    each_once = [source for _, source in parts] == list(range(len(specs)))
+    return each_once and same_for_all(sum([product(x.shape) for x, _ in parts]), product(whole))
 
 
 def is_view(node: Node) -> bool:

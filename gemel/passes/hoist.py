@@ -9,12 +9,13 @@ from gemel.ops import linalg
 from gemel.ops.rounds import loop
 from gemel.passes.fuse import cheap
 from gemel.passes.keep import cut
-from gemel.passes.simplify import expand
+from gemel.passes.simplify import drop, expand
 
 
 def hoist(graph: Graph) -> Graph:
-    """Loops without the outputs nobody reads, what is the same in all rounds computed before them,
-    and products of elements of data with it made one product before them.
+    """Loops without the outputs nobody reads and those that are there already, what is the same in
+    all rounds computed before them, and products of elements of data with it made one product
+    before them.
     """
     if all(node.op is not loop for node in graph.walk()):
         return graph
@@ -31,18 +32,22 @@ class _Rewritten:
 
     def __init__(self, node: Node, inputs: tuple[Entry, ...], read: set[Entry]) -> None:
         self.node = node
-        step, self.params = hoist(expand(node.params["step"])), node.params
+        step, self.params = drop(hoist(expand(node.params["step"]))), node.params
         data, states = self.params["data"], self.params["states"]
         count = len(step.outputs) - states
-        self.wanted = [i for i in range(count) if node.entries[i] in read]
-        self.ends = len(self.wanted)
-        self.results = [step.outputs[i] for i in self.wanted] + list(step.outputs[count:])
         self.given = dict(zip(step.inputs, inputs, strict=True))
         self.data = list(step.inputs[:data])
         self.states = list(step.inputs[data : data + states])
         self.alike = list(step.inputs[data + states :])
         condition = self.params["condition"]
         self.condition = step.inputs[condition] if condition >= 0 else None
+        #: The old outputs that are read, which are each given (`there`) or one of the new ones.
+        self.wanted = {i: step.outputs[i] for i in range(count) if node.entries[i] in read}
+        still = self.condition is None  # else undone rounds have zeros instead
+        self.there = {e: self.given[e] for e in self.data} if still else {}
+        own = [e for e in dict.fromkeys(self.wanted.values()) if e not in self.there]
+        self.places = {entry: place for place, entry in enumerate(own)}
+        self.results = own + list(step.outputs[count:])
 
     def run(self) -> tuple[Entry, ...]:
         """The results of the new loop, in the places of the old one's."""
@@ -61,10 +66,12 @@ class _Rewritten:
         parameters = {**self.params, "step": step, **settings}
         found = loop.node(given, parameters)
         found.origin = self.node.origin
-        places = dict(zip(self.wanted, found.entries, strict=False))
+        results = {entry: found.entries[place] for entry, place in self.places.items()}
+        results |= self.there
         count = len(self.node.entries) - len(self.states)
         nobody = constant(0)
-        return (*(places.get(i, nobody) for i in range(count)), *found.entries[self.ends :])
+        outputs = (results[self.wanted[i]] if i in self.wanted else nobody for i in range(count))
+        return (*outputs, *found.entries[len(self.places) :])
 
     def _moving(self) -> dict[Node, None]:
         """What may differ from round to round."""

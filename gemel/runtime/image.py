@@ -83,7 +83,8 @@ class Together(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """Items that are done so many times. Windows: (an address, bytes a round, period or 0).
+    """Items that are done so many times. Windows: (an address, bytes a round, period or 0, or -1 -
+    the number of the one it is in the first round, from where on it is one round behind).
 
     With a condition a round is done only where the byte at that address is not 0, and `after` once
     at the end.

@@ -35,7 +35,7 @@ class Items:
             return Branching(_address(item.place, 0), self.of(item.then), self.of(item.otherwise))
         if isinstance(item, Repeat):
             self._windows = item.numbered(self._windows)
-            given = [(_address(w.of, w.offset), w.step, w.period) for w in item.windows]
+            given = [(_address(w.of, w.offset), w.step, item.turns(w)) for w in item.windows]
             items, after = self.of(item.items), self.of(item.after)
             held = None if item.condition is None else _address(item.condition, 0)
             return Loop(item.length, given, items, held, after)

@@ -16,7 +16,7 @@ from gemel.extent import Guard, maximum, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, MixedStride, broadcast_strides, dense, several_strides
 from gemel.ir.op_kinds import Elementwise
-from gemel.passes.domain import gathers, is_product
+from gemel.passes.domain import gathers, is_product, joins
 from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.alike import Kernels, Optimized
 from gemel.runtime.backend import Backend
@@ -42,10 +42,13 @@ from gemel.runtime.image import (
 )
 from gemel.runtime.items import Items
 from gemel.runtime.kept import made_of, split
-from gemel.runtime.rounds import Rounds, lower_branch, lower_rounds
+from gemel.runtime.rounds import Rounds, lower_branch, lower_rounds, share_out
 from gemel.runtime.sites import Site, find_sites
 from gemel.runtime.written import Written
 from gemel.spec import product
+
+#: Elements side by side in memory from which on a part of a whole is computed in its place.
+RUN = 16
 
 
 class Lowering:
@@ -219,23 +222,38 @@ class Lowering:
             del self.claimed[entry]
 
     def _claim_parts(self, graph: Graph) -> list[Entry]:
-        """Let what is gathered be computed where it is to lie: the entries this is said of."""
+        """Let what is gathered or joined be computed where it is to lie: the entries this is said
+        of."""
         found: list[Entry] = []
-        for node in filter(gathers, graph.walk()):
-            (whole,) = node.entries
+        reads = Counter(entry for node in graph.walk() for entry in node.inputs)
+        reads.update(graph.results)
+        for node in graph.walk():
+            joined = joins(node)
+            (whole, *_) = node.entries
+            # Several steps that write parts of one whole would not run side by side.
+            makers = {entry.node for entry in node.inputs if self._made(entry)}
+            if not (gathers(node) or (joined and len(makers) == 1)):
+                continue
             if whole not in self.claimed:
                 self.claimed[whole] = self.temporary(whole.dtype, whole.shape)
                 found.append(whole)
-            place = self.claimed[whole]
-            for part, there in zip(node.inputs, self._parts(node, place), strict=True):
-                wanted = part.node.op is fused and part not in self.claimed
-                if wanted and part.dtype is whole.dtype:
+            places = self._parts(node, self.claimed[whole])
+            for part, there in zip(node.inputs, places, strict=True):
+                fits = self._made(part) and part.dtype is whole.dtype
+                fits = fits and not (joined and (reads[part] > 1 or not there.layout.in_runs(RUN)))
+                if fits:
                     self.claimed[part] = there
                     found.append(part)
         return found
 
+    def _made(self, entry: Entry) -> bool:
+        """Whether a fused step makes an entry, which may do so anywhere."""
+        return entry.node.op is fused and entry not in self.claimed
+
     def _parts(self, node: Node, whole: Place) -> list[Place]:
-        """Where the inputs of a node that gathers them are to lie in its result."""
+        """Where the inputs of a node that gathers or joins them are to lie in its result."""
+        while node.op is fused:
+            node = node.params["body"].outputs[0].node
         assert node.op is not None
         specs = [entry.spec for entry in node.inputs]
         pieces = node.op.rules["pieces"](whole.layout, *specs, **node.params)
@@ -394,6 +412,8 @@ class Lowering:
     def _launch(self, kernel: Kernel) -> None:
         self.time += 1
         items = self.items
+        if self.inside is not None:
+            share_out(kernel)
         loop = self.inside if kernel.packs else None
         while loop is not None and loop.ahead(kernel):
             items, loop = loop.before, loop.outer

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gemel.codegen.nest import Kernel, Place
-from gemel.extent import seen
+from gemel.extent import maximum, minimum, seen
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, dense
 from gemel.runtime.beside import Branch, flat
@@ -16,15 +16,28 @@ from gemel.spec import product
 if TYPE_CHECKING:
     from gemel.runtime.lower import Lowering
 
+#: Nanoseconds of work in a round that are worth a tile, and the most tiles it is cut into.
+SHARE, SHARES = 3000, 4
 #: Elements the two places of a state are apart by multiples of.
 APART = 64
 
 
+def share_out(kernel: Kernel) -> None:
+    """Cut a kernel of a round into smaller tiles than it would have by itself: who helps in one
+    round is still awake in the next.
+    """
+    parts = min(SHARES, seen(kernel.cost) // SHARE)
+    if kernel.cuts and parts > 1:
+        part = -(-kernel.extent // (parts * kernel.cuts)) * kernel.cuts
+        kernel.chunk = minimum(kernel.chunk, maximum(part, 1))
+
+
 class Window(Buffer):
     """What the rounds of a loop see elsewhere in each: `step` bytes further on, or, with a period,
-    in turn at so many places."""
+    in turn at so many places. With a `start` it is that one in the first round, and begins in the
+    second."""
 
-    __slots__ = ("depth", "of", "offset", "period", "step")
+    __slots__ = ("depth", "of", "offset", "period", "start", "step")
 
     def __init__(self, of: Buffer, offset: int, step: int, period: int, depth: int) -> None:
         super().__init__(WINDOW, -1, strided=of.strided)
@@ -33,6 +46,7 @@ class Window(Buffer):
         self.step = step
         self.period = period
         self.depth = depth
+        self.start: Window | None = None
 
     @property
     def root(self) -> Buffer:
@@ -72,6 +86,12 @@ class Repeat:
             window.index = index
         return first + len(self.windows)
 
+    def turns(self, window: Window) -> int:
+        """A window's period, as images have it."""
+        if window.start is None:
+            return window.period
+        return -1 - self.windows.index(window.start)
+
     @property
     def fails(self) -> bool:
         """Whether one of its items may."""
@@ -89,6 +109,9 @@ class Repeat:
             yield from item.touches()
         if self.condition is not None:
             yield self.condition.buffer.root, False
+        for window in self.windows:
+            if window.start is not None:
+                yield window.start.root, False
 
 
 class Rounds:
@@ -170,6 +193,34 @@ class Rounds:
         lowering.items.append(Repeat(length, self.windows, items, node, time, condition, after))
 
 
+class Stacked:
+    """A value that goes from round to round and is stacked: a round finds it where the one before
+    has put it."""
+
+    def __init__(self, lowering: Lowering, first: Place, place: Place) -> None:
+        self.lowering, self.place = lowering, place
+        self.first = lowering.contiguous(first)
+
+    def after(self, rounds: int, reverse: bool) -> Place:
+        """Where it is after so many rounds, of which there is one."""
+        return _element(self.place, 0 if reverse else rounds - 1)
+
+    def found(self, loop: Rounds, rounds: int, reverse: bool) -> Place:
+        """Where a round finds it."""
+        offset = self.first.layout.offset * self.first.dtype.itemsize
+        begin = loop.window(self.first.buffer, offset, 0)
+        self.lowering._touch(begin, self.lowering.time)
+        found = loop.along(self.place, rounds, reverse)
+        found.buffer.start = begin
+        return found
+
+
+def _element(place: Place, number: int) -> Place:
+    """One of the first axis."""
+    stride, *strides = place.strides
+    return place.at(Layout(place.shape[1:], strides, place.layout.offset + number * stride))
+
+
 class State:
     """A value that goes from round to round: its two places change theirs."""
 
@@ -177,9 +228,9 @@ class State:
         self.dtype, self.shape = first.dtype, first.shape
         self.apart = -(-product(first.shape) // APART) * APART
         self.buffer = lowering._scratch(2 * self.apart * first.dtype.itemsize)
-        lowering.copy(first, self.after(0))
+        lowering.copy(first, self.after(0, False))
 
-    def after(self, rounds: int) -> Place:
+    def after(self, rounds: int, reverse: bool) -> Place:
         """Where it is after so many rounds."""
         layout = dense(self.shape)
         offset = (rounds % 2) * self.apart
@@ -207,18 +258,28 @@ def lower_rounds(
     """The loop of a `loop` node, which is the one being emitted."""
     node, graph = lowering.node, lowering.inner_graphs.of(step)
     given = [lowering.where[entry] for entry in node.inputs[data + states :]]
-    carried = [State(lowering, place) for place in inputs[data : data + states]]
     count = len(outputs) - states
+    stacked = _stacked(graph.outputs[:count]) if condition < 0 else {}
+    carried: list[State | Stacked] = []
+    for place, after in zip(inputs[data:], graph.outputs[count:], strict=False):
+        there = stacked.get(after)
+        each = State(lowering, place) if there is None else Stacked(lowering, place, outputs[there])
+        carried.append(each)
     if condition >= 0:
         for place in outputs[:count]:
             lowering.fill(place, 0)
     loop = Rounds(lowering)
     elements = [loop.along(place, length, reverse) for place in inputs[:data]]
-    pairs = [state.windows(loop) for state in carried]
+    targets = [loop.along(place, length, reverse) for place in outputs[:count]]
+    pairs = [
+        (state.found(loop, length, reverse), targets[stacked[after]])
+        if isinstance(state, Stacked)
+        else state.windows(loop)
+        for state, after in zip(carried, graph.outputs[count:], strict=True)
+    ]
     lowering.where.update(
         zip(graph.inputs, (*elements, *(found for found, _ in pairs), *given), strict=True)
     )
-    targets = [*(loop.along(place, length, reverse) for place in outputs[:count])]
     targets += [left for _, left in pairs]
     _emit(lowering, graph, targets)
     lowering.node = node
@@ -226,9 +287,18 @@ def lower_rounds(
     if condition < 0:
         loop.finish(length, node, None)
     for state, (found, _), place in zip(carried, pairs, outputs[count:], strict=True):
-        lowering.copy(state.after(length) if condition < 0 else found, place)
+        lowering.copy(state.after(length, reverse) if condition < 0 else found, place)
     if condition >= 0:
         loop.finish(length, node, lowering.where[graph.inputs[condition]])
+
+
+def _stacked(outputs: Sequence[Entry]) -> dict[Entry, int]:
+    """Which outputs stack what rounds compute."""
+    found: dict[Entry, int] = {}
+    for number, entry in enumerate(outputs):
+        if entry.node.op is not None:
+            found.setdefault(entry, number)
+    return found
 
 
 def _emit(lowering: Lowering, graph: Graph, targets: list[Place]) -> None:

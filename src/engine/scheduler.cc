@@ -166,7 +166,7 @@ void EngineState::remove(Operation* operation, bool ran) {
 TileJob* EngineState::open_job() const noexcept {
   for (TileJob* job : jobs) {
     if (job->lane >= 0 && lanes[job->lane].busy >= lanes[job->lane].share) continue;
-    if (job->next.load(std::memory_order_relaxed) < job->tiles) return job;
+    if (job->taken.load(std::memory_order_relaxed) < job->tiles) return job;
   }
   return nullptr;
 }
@@ -211,7 +211,7 @@ Operation* EngineState::next_operation(const Taker& taker) const noexcept {
 int64_t EngineState::startable() const noexcept {
   int64_t count = 0;
   for (const TileJob* job : jobs) {
-    const int64_t left = job->tiles - job->next.load(std::memory_order_relaxed);
+    const int64_t left = job->tiles - job->taken.load(std::memory_order_relaxed);
     const int64_t room =
         job->lane < 0 ? left : int64_t{lanes[job->lane].share} - lanes[job->lane].busy;
     count += std::max<int64_t>(0, std::min(left, room));

@@ -178,11 +178,15 @@ bool EngineState::may_leave(const Taker& taker) const noexcept {
          (wanted_lanes.load() & pool_lanes.load()) != 0;
 }
 
-// From tile `first`, until the tiles are used up; who only helps may leave before.
-void EngineState::run_tiles(TileJob& job, int64_t first, const Taker* helper) {
+// Until the tiles are used up; `number` is that of the first one it takes, of all that are taken.
+// Who only helps may leave before.
+void EngineState::run_tiles(TileJob& job, int64_t number, const Taker* helper) {
   const bool outer = std::exchange(inside_tile, true);
-  for (int64_t tile = first; tile < job.tiles && !abandoned.load(std::memory_order_relaxed);
-       tile = job.next.fetch_add(1, std::memory_order_relaxed)) {
+  for (int64_t own = 0; number < job.tiles && !abandoned.load(std::memory_order_relaxed);
+       number = job.taken.fetch_add(1, std::memory_order_relaxed)) {
+    const int64_t tile = helper == nullptr
+                             ? own++
+                             : job.tiles - 1 - job.from_end.fetch_add(1, std::memory_order_relaxed);
     job.function(job.context, tile);
     if (helper != nullptr && may_leave(*helper)) break;
   }
@@ -191,8 +195,7 @@ void EngineState::run_tiles(TileJob& job, int64_t first, const Taker* helper) {
 
 // take() has counted us among the helpers: the job stays until we have left.
 void EngineState::help_with(TileJob& job, const Taker& taker) {
-  const int64_t first = job.next.fetch_add(1, std::memory_order_relaxed);
-  run_tiles(job, first, &taker);
+  run_tiles(job, job.taken.fetch_add(1, std::memory_order_relaxed), &taker);
   Wakes wakes;
   Guard guard(lock);
   if (job.lane >= 0) --lanes[job.lane].busy;
@@ -229,7 +232,7 @@ void Engine::parallel(int64_t tiles, TileFunction function, void* context) {
     Wakes wakes;
     Guard guard(state.lock);
     state.counters.tiles += static_cast<uint64_t>(tiles);
-    job.next = 1;  // the first is for this thread
+    job.taken = 1;  // the first is for this thread
     if (!alone) {
       state.jobs.push_back(&job);
       add<uint32_t>(state.job_count, 1);

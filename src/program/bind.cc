@@ -177,7 +177,8 @@ void Binder::bind_steps() {
     binding_.predicates.push_back(bound(buffer));
   }
   for (const Window& window : program_.windows) {
-    binding_.windows.push_back({bound(window.source), binding_.at(window.step), window.period});
+    binding_.windows.push_back(
+        {bound(window.source), binding_.at(window.step), window.period, window.first});
   }
 }
 

@@ -338,7 +338,9 @@ class Reader {
     for (int64_t left = count(); left > 0; --left) {
       const BufferReference source = buffer();
       const Slot step = slot();
-      windows.push_back({source, step, number(0, kMost)});
+      const int64_t period = number(-static_cast<int64_t>(windows.size()), kMost);
+      const int first = period < 0 ? static_cast<int>(-1 - period) : -1;
+      windows.push_back({source, step, std::max<int64_t>(period, 0), first});
     }
     loop.first_window = static_cast<int>(program_.windows.size());
     loop.window_count = static_cast<int>(windows.size());

@@ -41,6 +41,7 @@ struct Binding {
     Buffer source;
     int64_t step;
     int64_t period;
+    int first;
   };
 
   // Null when the program does not fit; `mismatch` says why. Inputs that have to be dense must be.

@@ -87,11 +87,13 @@ struct Step {
 };
 
 // What a loop's items see elsewhere in each of its rounds: round r at `source` plus r times `step`
-// bytes, or, with a period, plus (r modulo period) times.
+// bytes, or, with a period, plus (r modulo period) times. One with a `first` is where that window
+// of the loop is in the first round, and one step behind in all others.
 struct Window {
   BufferReference source;
   Slot step = 0;
   int64_t period = 0;
+  int first = -1;
 };
 
 struct LoopSpec {

@@ -228,7 +228,12 @@ FailurePointer Runner::run_loop(const Item& item) {
   const auto move = [&](int64_t round, int64_t done) {
     for (size_t i = 0; i < windows.size(); ++i) {
       const Binding::BoundWindow& window = windows[i];
-      const int64_t steps = window.period > 0 ? done % window.period : round;
+      if (window.first >= 0 && round == 0) {
+        bases[i] = bases[window.first];
+        continue;
+      }
+      const int64_t along = window.first >= 0 ? round - 1 : round;
+      const int64_t steps = window.period > 0 ? done % window.period : along;
       bases[i] = bases_[window.source.base] + window.source.offset + steps * window.step;
     }
   };
