@@ -1,0 +1,142 @@
+"""Few columns that are reduced: several rows in one vector.
+
+Rows of two to eight places that follow one another fill a vector together: its lanes are the same
+columns again and again. What each lane has come to is joined by column in the end, in the order of
+the lanes, and put into all of them for the next pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.codegen import memory
+from gemel.codegen.access import Bases, Site, Values
+from gemel.codegen.analysis import Pass
+from gemel.codegen.assembly import Value
+from gemel.codegen.frame import i64
+from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT
+from gemel.codegen.reductions import Reduction, State, flatten, joined, unflatten
+
+#: Vectors at a time, and the rows that are worth what is done in the end.
+COPIES, ROWS = 2, 48
+
+
+class Woven:
+    """The loops of such a kernel; `nest` prints what they stand around, see `Loops`."""
+
+    def __init__(self, nest: Any) -> None:
+        self.nest, self.builder, self.lanes = nest, nest.builder, nest.lanes
+        builder, (*_, self.columns, self.rows) = self.builder, nest.extents
+        #: Places of the lanes that are used: whole rows.
+        fits = builder.udiv(i64(self.lanes), builder.select(self._few(), self.columns, i64(1)))
+        self.times = fits
+        self.wide = builder.mul(fits, self.columns)
+        #: Where lanes change places, by dtype.
+        self.rooms = {
+            kind.dtype: memory.room(builder, kind.dtype, 2 * self.lanes)
+            for kind in nest.reductions.values()
+        }
+
+    @staticmethod
+    def suits(nest: Any) -> bool:
+        """Whether all that a kernel reads lies along its columns, and what it writes is reduced."""
+        program, analysis = nest.program, nest.analysis
+        names = {program.code[p].name for p in analysis.live}
+        if program.lanes != OUTER or program.inner != 1 or "reduce" not in names or not nest.masks:
+            return False
+        if names & {"scan", "gather", "scatter_add", "check"} or nest.lanes < 4:
+            return False
+        if any(kind.positions for kind in nest.reductions.values()):
+            return False
+        read = all(
+            (o.role, o.stride, o.varies) == (INPUT, CONTIGUOUS, True)
+            or (o.role, o.stride, o.varies) == (OUTPUT, CONTIGUOUS, False)
+            for o in program.operands
+        )
+        return read and not any(work.uniform for work in analysis.passes)
+
+    def _few(self) -> Value:
+        """Whether there are columns, and two rows of them in a vector."""
+        fewer = self.builder.sub(self.columns, i64(1))
+        return self.builder.icmp_unsigned("<", fewer, i64(self.lanes // 2))
+
+    def pays(self) -> Value:
+        """Whether all of few columns are asked for, of many rows that follow one another."""
+        builder, nest = self.builder, self.nest
+        found = builder.and_(self._few(), builder.icmp_signed(">=", self.rows, i64(ROWS)))
+        if nest.program.outer == 1:
+            asked = builder.sub(nest.end, nest.begin)
+            found = builder.and_(found, builder.icmp_signed("==", asked, self.columns))
+        for number, operand in enumerate(nest.program.operands):
+            stride = nest.access.strides.get((number, nest.program.outer))
+            if operand.varies and stride is not None:
+                dense = builder.icmp_signed("==", stride, self.columns)
+                found = builder.and_(found, dense)
+        return found
+
+    def run(self, _start: Value, _stop: Value, bases: Bases) -> None:
+        """All columns, at one position of the other outer dimensions."""
+        nest, builder, analysis = self.nest, self.builder, self.nest.analysis
+        given = nest.access.print(analysis.row(), Site(nest.access, bases), nest.fixed)
+        mask = memory.first(builder, self.columns, self.lanes)
+        for stage in range(analysis.last + 2):
+            site = Site(nest.access, bases, i64(0), self.lanes, mask)
+            given = nest.access.print(analysis.point(stage, True), site, given)
+            if stage <= analysis.last:
+                given = self._pass(analysis.passes[stage], bases, given, stage < analysis.last)
+
+    def _pass(self, work: Pass, bases: Bases, given: Values, again: bool) -> Values:
+        """One pass over all rows."""
+        nest, builder, lanes = self.nest, self.builder, self.lanes
+        kinds: list[Reduction] = [nest.reductions[p] for p in work.reductions]
+        states = [kind.identity(lanes) for _ in range(COPIES) for kind in kinds]
+        places = builder.mul(self.rows, self.columns)
+        step = builder.mul(self.wide, i64(COPIES))
+        turns = builder.sdiv(builder.add(places, builder.sub(step, i64(1))), step)
+
+        def turn(number: Value, held: list[Value]) -> list[Value]:
+            index, current = builder.mul(number, step), unflatten(held, states)
+            with builder.taking_turns() as part:
+                for copy in range(COPIES):
+                    part()
+                    left = builder.minimum(builder.sub(places, index), self.wide)
+                    mask = memory.first(builder, left, lanes)
+                    site = Site(nest.access, bases, index, lanes, mask)
+                    found = nest.access.print_pass(work, site, given)
+                    for offset, p in enumerate(work.reductions):
+                        slot = copy * len(kinds) + offset
+                        state = nest._state(p, found, index, lanes, mask, 0)
+                        current[slot] = kinds[offset].step(builder, current[slot], state)
+                    index = builder.add(index, self.wide)
+            return flatten(current)
+
+        carried = flatten(states)
+        ends = unflatten(nest._blocks(turns, 1, carried, turn, work, states, 2), states)
+        found = dict(given)
+        for offset, p in enumerate(work.reductions):
+            total = joined(builder, kinds[offset], ends[offset :: len(kinds)])
+            found[p] = kinds[offset].result(builder, self._by_column(kinds[offset], total, again))
+        return found
+
+    def _by_column(self, kind: Reduction, state: State, again: bool) -> State:
+        """The lanes of each column joined, in the first lanes or in all."""
+        nest, builder, lanes, dtype = self.nest, self.builder, self.lanes, kind.dtype
+        room = self.rooms[dtype]
+
+        def place(time: Value) -> Value:
+            return memory.element(builder, room, builder.mul(time, self.columns), dtype)
+
+        memory.store(builder, state[0], room, dtype, lanes)
+
+        def turn(time: Value, held: list[Value]) -> list[Value]:
+            return kind.join(builder, held, [memory.load(builder, place(time), dtype, lanes)])
+
+        total: State = nest.loop(1, self.times, 1, state, turn)
+        if not again:
+            return total
+
+        def write(time: Value) -> None:
+            memory.store(builder, total[0], place(time), dtype, lanes)
+
+        nest.each(0, self.times, 1, write)
+        return [memory.load(builder, room, dtype, lanes)]
