@@ -18,7 +18,7 @@ from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT
 from gemel.codegen.reductions import Reduction, State, flatten, joined, unflatten
 
 #: Vectors at a time, and the rows that are worth what is done in the end.
-COPIES, ROWS = 2, 48
+COPIES, ROWS = 4, 32
 
 
 class Woven:
@@ -56,9 +56,9 @@ class Woven:
         return read and not any(work.uniform for work in analysis.passes)
 
     def _few(self) -> Value:
-        """Whether there are columns, and two rows of them in a vector."""
+        """Whether there are columns, and no more than fit a vector."""
         fewer = self.builder.sub(self.columns, i64(1))
-        return self.builder.icmp_unsigned("<", fewer, i64(self.lanes // 2))
+        return self.builder.icmp_unsigned("<", fewer, i64(self.lanes))
 
     def pays(self) -> Value:
         """Whether all of few columns are asked for, of many rows that follow one another."""
@@ -92,26 +92,32 @@ class Woven:
         states = [kind.identity(lanes) for _ in range(COPIES) for kind in kinds]
         places = builder.mul(self.rows, self.columns)
         step = builder.mul(self.wide, i64(COPIES))
-        turns = builder.sdiv(builder.add(places, builder.sub(step, i64(1))), step)
+        whole = builder.sdiv(places, step)
+        full = memory.first(builder, self.wide, lanes)
 
-        def turn(number: Value, held: list[Value]) -> list[Value]:
-            index, current = builder.mul(number, step), unflatten(held, states)
+        def turn(index: Value, masks: list[Value], held: list[Value]) -> list[Value]:
+            current = unflatten(held, states)
             with builder.taking_turns() as part:
-                for copy in range(COPIES):
+                for copy, mask in enumerate(masks):
                     part()
-                    left = builder.minimum(builder.sub(places, index), self.wide)
-                    mask = memory.first(builder, left, lanes)
-                    site = Site(nest.access, bases, index, lanes, mask)
+                    place = builder.add(index, builder.mul(self.wide, i64(copy)))
+                    site = Site(nest.access, bases, place, lanes, mask)
                     found = nest.access.print_pass(work, site, given)
-                    for offset, p in enumerate(work.reductions):
-                        slot = copy * len(kinds) + offset
-                        state = nest._state(p, found, index, lanes, mask, 0)
-                        current[slot] = kinds[offset].step(builder, current[slot], state)
-                    index = builder.add(index, self.wide)
+                    for slot, p in enumerate(work.reductions, copy * len(kinds)):
+                        state = nest._state(p, found, place, lanes, mask, 0)
+                        current[slot] = nest.reductions[p].step(builder, current[slot], state)
             return flatten(current)
 
-        carried = flatten(states)
-        ends = unflatten(nest._blocks(turns, 1, carried, turn, work, states, 2), states)
+        def all_of(number: Value, held: list[Value]) -> list[Value]:
+            return turn(builder.mul(number, step), [full] * COPIES, held)
+
+        def last_of(index: Value, held: list[Value]) -> list[Value]:
+            left = builder.minimum(builder.sub(places, index), self.wide)
+            return turn(index, [memory.first(builder, left, lanes)], held)
+
+        held = nest._blocks(whole, 1, flatten(states), all_of, work, states, 2)
+        held = nest.loop(builder.mul(whole, step), places, self.wide, held, last_of)
+        ends = unflatten(held, states)
         found = dict(given)
         for offset, p in enumerate(work.reductions):
             total = joined(builder, kinds[offset], ends[offset :: len(kinds)])
