@@ -2,9 +2,9 @@
 
 Vectors are explicit. A block of the loop along the vector is several vectors, then come single
 vectors under a mask (or single elements where the target has no masks), so nothing beyond an
-operand's end is touched. Reductions keep several accumulators; floating sums go by blocks of
-`reductions.BLOCK` steps, so that errors grow with the number of blocks and not of elements. The order of all
-this depends on the extents only.
+operand's end is touched. Reductions keep several accumulators; floating sums go by blocks
+(`reductions.in_blocks`), so that errors grow with the number of blocks and not of elements. The
+order of all this depends on the extents only.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ class Loops(Frame):
         """The loop along the vector: `body(index, copies, lanes, stop, carried)`, where `stop` is
         what vectors end at that may reach beyond it.
 
-        `blocked(stop, step, carried)`, if given, runs the part of whole vectors, from 0, itself; what
-        is left is done `tail` vectors at a time where there are masks.
+        `blocked(stop, step, carried)`, if given, runs the part of whole vectors, from 0, itself;
+        what is left is done `tail` vectors at a time where there are masks.
         """
         builder = self.builder
 

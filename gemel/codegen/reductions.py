@@ -236,9 +236,7 @@ def in_blocks(
     what they were is joined to the blocks before, and these to the blocks of blocks."""
     lanes = [value.type.lanes for value in carried]
     first = list(accumulate((1 + kind.positions for kind in kinds), initial=0))
-    none = flatten(
-        [kind.identity(lanes[i]) for kind, i in zip(kinds, first, strict=False)]
-    )
+    none = flatten([kind.identity(lanes[i]) for kind, i in zip(kinds, first, strict=False)])
     count = len(none)
 
     def both(totals: list[Value], parts: list[Value]) -> list[Value]:

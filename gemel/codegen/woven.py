@@ -12,25 +12,28 @@ from typing import Any
 from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site, Values
 from gemel.codegen.analysis import Pass
-from gemel.codegen.assembly import Value
+from gemel.codegen.assembly import Builder, Value
 from gemel.codegen.frame import i64
 from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT
 from gemel.codegen.reductions import Reduction, State, flatten, joined, unflatten
 
-#: Vectors at a time, and the rows that are worth what is done in the end.
-COPIES, ROWS = 4, 32
+#: Vectors at a time.
+COPIES = 4
+#: Rows that are worth what is done at the end of a pass: of the only one, and of several.
+ROWS = (12, 40)
 
 
 class Woven:
     """The loops of such a kernel; `nest` prints what they stand around, see `Loops`."""
 
     def __init__(self, nest: Any) -> None:
-        self.nest, self.builder, self.lanes = nest, nest.builder, nest.lanes
+        self.nest, self.lanes = nest, nest.lanes
+        self.builder: Builder = nest.builder
         builder, (*_, self.columns, self.rows) = self.builder, nest.extents
-        #: Places of the lanes that are used: whole rows.
-        fits = builder.udiv(i64(self.lanes), builder.select(self._few(), self.columns, i64(1)))
-        self.times = fits
-        self.wide = builder.mul(fits, self.columns)
+        #: Whole rows of a vector, and the lanes they take.
+        some = builder.select(self._few(), self.columns, i64(1))
+        self.times = builder.udiv(i64(self.lanes), some)
+        self.wide = builder.mul(self.times, self.columns)
         #: Where lanes change places, by dtype.
         self.rooms = {
             kind.dtype: memory.room(builder, kind.dtype, 2 * self.lanes)
@@ -63,7 +66,8 @@ class Woven:
     def pays(self) -> Value:
         """Whether all of few columns are asked for, of many rows that follow one another."""
         builder, nest = self.builder, self.nest
-        found = builder.and_(self._few(), builder.icmp_signed(">=", self.rows, i64(ROWS)))
+        least = i64(ROWS[nest.analysis.last > 0])
+        found = builder.and_(self._few(), builder.icmp_signed(">=", self.rows, least))
         if nest.program.outer == 1:
             asked = builder.sub(nest.end, nest.begin)
             found = builder.and_(found, builder.icmp_signed("==", asked, self.columns))
