@@ -71,7 +71,7 @@ class Machine(NamedTuple):
         """The best of two measurements: other programs can only make one worse."""
         if other is None:
             return self
-        pairs = zip(self._fields, self, other, strict=True)
+        pairs: Any = zip(self._fields, self, other, strict=True)
         best: dict[str, Any] = {name: max(rates) for name, *rates in pairs}
         reads = [each for each in (self.reads_gbs, other.reads_gbs) if each]
         best["reads_gbs"] = tuple(max(rates) for rates in zip(*reads, strict=True))

@@ -23,7 +23,6 @@ from gemel.codegen.program import ACROSS, CONTIGUOUS, INDEX, INPUT, OUTER, Opera
 from gemel.codegen.reductions import Reduction, State, flatten, in_blocks, joined, unflatten
 from gemel.codegen.registers import splat
 from gemel.codegen.target import Target
-from gemel.codegen.woven import Woven
 
 #: So many rows ahead are lines of memory asked for, where columns are reduced.
 AHEAD = 16
@@ -75,13 +74,6 @@ class Loops(Frame):
             self.run_rows(bases, self._rows_inner)
         elif any(operand.stride == ACROSS for operand in program.operands):
             Panels(self).run(self.begin, self.end, bases)
-        elif Woven.suits(self):
-            woven = Woven(self)
-            with self.builder.if_else(woven.pays()) as (few, others):
-                with few:
-                    self.run_rows(bases, woven.run)
-                with others:
-                    self.run_rows(bases, self._row)
         else:
             self.run_rows(bases, self._row)
 

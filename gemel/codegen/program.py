@@ -18,16 +18,16 @@ Index operands have strides (their value is the sum of position x stride) and no
 Schedules:
 
 =========================== ========================================================================
-OUTER, INNER                loops as they stand, vectors along the last outer or inner dimension;
+OUTER, INNER, WOVEN         loops as they stand, vectors along the last outer or inner dimension;
                             a call does a range of the first outer dimension; short rows of INNER
-                            are turned (`turned`)
+                            are turned (`turned`), few columns of WOVEN lie side by side (`woven`)
 gemm ROWSxCOLUMNS a:F b:F   tiles of a sum of products kept in registers (`contract_gemm`); F says
                             how an operand lies
 dot ROWSxCOLUMNSxUNROLL     the same for few rows, vectors along k (`contract_dot`)
 pack WIDTH copy|turn        a copy into panels (`contract_pack`)
 =========================== ========================================================================
 
-A word behind the first two is a recipe from elsewhere (`schedules`).
+A word behind the first three is a recipe from elsewhere (`schedules`).
 
 All but the first do a range of tiles. Their outer dimensions are two of a batch, rows, and one or
 three that columns run along; the integers called `TILES` come last of the `extra` ones.
@@ -43,6 +43,8 @@ from gemel.dtype import DType
 INPUT, OUTPUT, INDEX = "input", "output", "index"
 #: Schedules in loops: the vector runs along the last outer dimension, or along the last inner one.
 OUTER, INNER = "outer", "inner"
+#: As `OUTER`, for few columns that are reduced.
+WOVEN = "outer-woven"
 #: Rows and columns of one tile, how many tiles there are of each, and how much of k is one block.
 TILES = ("m_block", "n_block", "m_tiles", "n_tiles", "k_block")
 #: Instructions that write.

@@ -7,15 +7,15 @@ the lanes, and put into all of them for the next pass.
 
 from __future__ import annotations
 
-from typing import Any
-
 from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site, Values
 from gemel.codegen.analysis import Pass
-from gemel.codegen.assembly import Builder, Value
+from gemel.codegen.assembly import Builder, Module, Value
 from gemel.codegen.frame import i64
-from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT
+from gemel.codegen.loops import Loops
+from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT, Program
 from gemel.codegen.reductions import Reduction, State, flatten, joined, unflatten
+from gemel.codegen.target import Target
 
 #: Vectors at a time.
 COPIES = 4
@@ -23,10 +23,30 @@ COPIES = 4
 ROWS = (12, 40)
 
 
-class Woven:
-    """The loops of such a kernel; `nest` prints what they stand around, see `Loops`."""
+def emit(program: Program, target: Target) -> Module:
+    """The kernel of the schedule ``outer-woven``."""
+    return Either(program, target).build()
 
-    def __init__(self, nest: Any) -> None:
+
+class Either(Loops):
+    """Columns woven, or as they stand: by the extents given."""
+
+    def run(self, bases: Bases) -> None:
+        if not Woven.suits(self):
+            super().run(bases)
+            return
+        woven = Woven(self)
+        with self.builder.if_else(woven.pays()) as (few, others):
+            with few:
+                self.run_rows(bases, woven.run)
+            with others:
+                super().run(bases)
+
+
+class Woven:
+    """The loops of such a kernel; `nest` prints what they stand around."""
+
+    def __init__(self, nest: Loops) -> None:
         self.nest, self.lanes = nest, nest.lanes
         self.builder: Builder = nest.builder
         builder, (*_, self.columns, self.rows) = self.builder, nest.extents
@@ -41,7 +61,7 @@ class Woven:
         }
 
     @staticmethod
-    def suits(nest: Any) -> bool:
+    def suits(nest: Loops) -> bool:
         """Whether all that a kernel reads lies along its columns, and what it writes is reduced."""
         program, analysis = nest.program, nest.analysis
         names = {program.code[p].name for p in analysis.live}
