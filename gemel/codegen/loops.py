@@ -23,6 +23,7 @@ from gemel.codegen.program import ACROSS, CONTIGUOUS, INDEX, INPUT, OUTER, Opera
 from gemel.codegen.reductions import Reduction, State, flatten, in_blocks, joined, unflatten
 from gemel.codegen.registers import splat
 from gemel.codegen.target import Target
+from gemel.dtype import DType
 
 #: So many rows ahead are lines of memory asked for, where columns are reduced.
 AHEAD = 16
@@ -52,6 +53,8 @@ class Loops(Frame):
         #: Whether all arrays are `MANY` places, and how many rows are walked along at a time.
         self.many: Value = Constant(I1, 0)
         self._apart = i64(1)
+        #: What later passes ask of the rows that take turns: where, and its dtype.
+        self._rooms: dict[int, tuple[Value, DType]] = {}
         self.reductions = {
             position: Reduction(str(step.attribute), program.code[step.arguments[0]].dtype)
             for position, step in enumerate(program.code)
@@ -71,6 +74,9 @@ class Loops(Frame):
         """All loops, by the program's schedule."""
         program = self.program
         if program.lanes != OUTER:
+            known = sorted(set().union(*self.analysis.known_later()))
+            kept = [(p, program.code[p].dtype) for p in known]
+            self._rooms = {p: (memory.room(self.builder, d, ROWS), d) for p, d in kept}
             self.run_rows(bases, self._rows_inner)
         elif any(operand.stride == ACROSS for operand in program.operands):
             Panels(self).run(self.begin, self.end, bases)
@@ -353,26 +359,27 @@ class Loops(Frame):
         waits for what its lanes give together, the others' work is near."""
         builder, program = self.builder, self.program
         known = self.analysis.known_later()
-        dtypes = {p: program.code[p].dtype for p in sorted(set().union(*known))}
-        rooms = {p: memory.room(builder, dtype, ROWS) for p, dtype in dtypes.items()}
         size = reduce(builder.mul, self.extents[program.outer :])
         places = builder.mul(self.extents[program.outer - 1], size)
         self.many = self._are_many()
         far = builder.icmp_signed(">=", places, i64(FAR))
         longest = builder.select(far, *(i64(most // ROWS) for most in PLACES))
         most = builder.select(builder.icmp_signed("<=", size, longest), i64(ROWS), i64(1))
-        self._apart = most = most if rooms else i64(ROWS)
+        self._apart = most = most if self._rooms else i64(ROWS)
 
         def one(stage: int, first: Value, row: Value) -> None:
             def place(p: int) -> Value:
-                return memory.element(builder, rooms[p], row, dtypes[p])
+                room, dtype = self._rooms[p]
+                return memory.element(builder, room, row, dtype)
 
             inside = self.advance(bases, program.outer - 1, builder.add(first, row))
             before = known[stage - 1] if stage else set()
-            given = {p: memory.load(builder, place(p), dtypes[p], 1) for p in sorted(before)}
+            given = {
+                p: memory.load(builder, place(p), self._rooms[p][1], 1) for p in sorted(before)
+            }
             found = self._point_inner(stage, inside, {**self.fixed, **given})
             for p in sorted(known[stage] - before) if stage < len(known) else ():
-                memory.store(builder, found[p], place(p), dtypes[p], 1)
+                memory.store(builder, found[p], place(p), self._rooms[p][1], 1)
 
         def some(first: Value) -> None:
             count = builder.minimum(builder.sub(stop, first), most)

@@ -1,8 +1,8 @@
 """Few columns that are reduced: several rows in one vector.
 
-Rows of two to eight places that follow one another fill a vector together: its lanes are the same
-columns again and again. What each lane has come to is joined by column in the end, in the order of
-the lanes, and put into all of them for the next pass.
+Rows that follow one another fill a vector together: its lanes are the same columns again and again.
+What each lane has come to is joined by column in the end, in the order of the lanes, and put into
+all of them for the next pass.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT, Program
 from gemel.codegen.reductions import Reduction, State, flatten, joined, unflatten
 from gemel.codegen.target import Target
 
-#: Vectors at a time.
+#: Vectors at a time, at most.
 COPIES = 4
 #: Rows that are worth what is done at the end of a pass: of the only one, and of several.
 ROWS = (12, 40)
@@ -113,9 +113,10 @@ class Woven:
         """One pass over all rows."""
         nest, builder, lanes = self.nest, self.builder, self.lanes
         kinds: list[Reduction] = [nest.reductions[p] for p in work.reductions]
-        states = [kind.identity(lanes) for _ in range(COPIES) for kind in kinds]
+        copies = min(COPIES, nest._copies_outer())
+        states = [kind.identity(lanes) for _ in range(copies) for kind in kinds]
         places = builder.mul(self.rows, self.columns)
-        step = builder.mul(self.wide, i64(COPIES))
+        step = builder.mul(self.wide, i64(copies))
         whole = builder.sdiv(places, step)
         full = memory.first(builder, self.wide, lanes)
 
@@ -133,7 +134,7 @@ class Woven:
             return flatten(current)
 
         def all_of(number: Value, held: list[Value]) -> list[Value]:
-            return turn(builder.mul(number, step), [full] * COPIES, held)
+            return turn(builder.mul(number, step), [full] * copies, held)
 
         def last_of(index: Value, held: list[Value]) -> list[Value]:
             left = builder.minimum(builder.sub(places, index), self.wide)
