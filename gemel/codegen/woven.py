@@ -31,6 +31,9 @@ def emit(program: Program, target: Target) -> Module:
 class Either(Loops):
     """Columns woven, or as they stand: by the extents given."""
 
+    def _copies_outer(self) -> int:
+        return 1  # there are no more columns
+
     def run(self, bases: Bases) -> None:
         if not Woven.suits(self):
             super().run(bases)
@@ -113,7 +116,7 @@ class Woven:
         """One pass over all rows."""
         nest, builder, lanes = self.nest, self.builder, self.lanes
         kinds: list[Reduction] = [nest.reductions[p] for p in work.reductions]
-        copies = min(COPIES, nest._copies_outer())
+        copies = min(COPIES, Loops._copies_outer(nest))
         states = [kind.identity(lanes) for _ in range(copies) for kind in kinds]
         places = builder.mul(self.rows, self.columns)
         step = builder.mul(self.wide, i64(copies))
