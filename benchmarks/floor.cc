@@ -111,12 +111,17 @@ double read_bandwidth(size_t bytes, int threads) {
   return best;
 }
 
-int main() {
+// The arguments are footprints in bytes, at which one core's reading is measured besides.
+int main(int count, char** arguments) {
   int threads = std::max(1u, std::thread::hardware_concurrency());
   std::printf(
       "{\"cores\": %d, \"gflops_one\": %.1f, \"gflops_all\": %.1f, \"l2_gbs\": %.1f, "
-      "\"l3_gbs\": %.1f, \"memory_gbs\": %.1f, \"memory_gbs_all\": %.1f}\n",
+      "\"l3_gbs\": %.1f, \"memory_gbs\": %.1f, \"memory_gbs_all\": %.1f, \"reads_gbs\": [",
       threads, gflops(1), gflops(threads), read_bandwidth(656u << 10, 1),
       read_bandwidth(8u << 20, 1), read_bandwidth(256u << 20, 1),
       read_bandwidth(256u << 20, threads));
+  for (int i = 1; i < count; ++i) {
+    std::printf("%s%.1f", i > 1 ? ", " : "", read_bandwidth(std::atol(arguments[i]), 1));
+  }
+  std::printf("]}\n");
 }

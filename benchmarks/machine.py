@@ -7,13 +7,21 @@ import os
 import platform
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "benchmarks"
 
-#: What is taken to stay in a core's second-level cache, and in the third of all.
+#: What is taken to stay in a core's second-level cache, and in the third of all, where nothing is
+#: known of what lies between.
 L2_BYTES, L3_BYTES = 1 << 20, 16 << 20
+#: Footprints at which one core's reading is measured: a rate does not hold for all that a cache is
+#: large enough for, since it shares it, and pages lie in it as they happen to.
+FOOTPRINTS = tuple(kib << 10 for kib in (256, 1024, 2048, 4096, 12288, 16384, 24576, 32768, 65536))
+#: Those of the rates that have names.
+NAMED_L2, NAMED_L3, NAMED_MEMORY = 656 << 10, 8 << 20, 256 << 20
 
 
 class Machine(NamedTuple):
@@ -26,6 +34,8 @@ class Machine(NamedTuple):
     l3_gbs: float
     memory_gbs: float
     memory_gbs_all: float
+    #: At `FOOTPRINTS`, GB/s on one core.
+    reads_gbs: tuple[float, ...] = ()
 
     def flops_per_us(self, threads: int) -> float:
         """Floating-point operations per microsecond on `threads` cores."""
@@ -36,17 +46,36 @@ class Machine(NamedTuple):
     def bytes_per_us(self, footprint: int, threads: int) -> float:
         """Bytes that `threads` cores read in a microsecond of data of `footprint` bytes."""
         cores = min(threads, self.cores)
+        if self.reads_gbs:
+            return self._read_gbs(footprint, cores) * 1e3
         if footprint <= L2_BYTES * cores:
             return self.l2_gbs * 1e3 * cores
         if footprint <= L3_BYTES:
             return self.l3_gbs * 1e3 * cores
         return (self.memory_gbs if cores == 1 else self.memory_gbs_all) * 1e3
 
+    def _read_gbs(self, footprint: int, cores: int) -> float:
+        """GB/s at a footprint, on the line between the measurements around it; less is read at
+        least as fast as more."""
+        memory = self.memory_gbs if cores == 1 else self.memory_gbs_all
+        measured = [*zip(FOOTPRINTS, self.reads_gbs, strict=True)]
+        measured += [(NAMED_L2, self.l2_gbs), (NAMED_L3, self.l3_gbs)]
+        each = [
+            (size * (cores if size <= L2_BYTES else 1), rate * cores) for size, rate in measured
+        ]
+        points = sorted([*each, (NAMED_MEMORY, memory)])
+        rates = [max(rate for _, rate in points[i:]) for i in range(len(points))]
+        return float(numpy.interp(footprint, [size for size, _ in points], rates))
+
     def or_better(self, other: Machine | None) -> Machine:
         """The best of two measurements: other programs can only make one worse."""
         if other is None:
             return self
-        return Machine(*(max(pair) for pair in zip(self, other, strict=True)))
+        pairs: Any = zip(self._fields, self, other, strict=True)
+        best: dict[str, Any] = {name: max(rates) for name, *rates in pairs}
+        reads = [each for each in (self.reads_gbs, other.reads_gbs) if each]
+        best["reads_gbs"] = tuple(max(rates) for rates in zip(*reads, strict=True))
+        return Machine(**best)
 
     @property
     def l2_bytes_per_us(self) -> float:
@@ -64,11 +93,15 @@ def measure_machine() -> Machine | None:
     try:
         if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
             subprocess.run([*command, str(source), "-o", str(program)], check=True)
-        output = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout
+        sizes = map(str, FOOTPRINTS)
+        output = subprocess.run(
+            [str(program), *sizes], check=True, capture_output=True, text=True
+        ).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"no floors: {error}")
         return None
-    return Machine(**json.loads(output))
+    found = json.loads(output)
+    return Machine(**{**found, "reads_gbs": tuple(found["reads_gbs"])})
 
 
 def processor() -> str:

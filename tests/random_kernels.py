@@ -36,6 +36,7 @@ from gemel.codegen.program import (
     OUTPUT,
     PAIRED,
     STRIDED,
+    WOVEN,
     Operand,
     Program,
 )
@@ -401,7 +402,9 @@ class _Drawing:
         self._outputs()
         code = tuple(self.recorder.code)
         operands, extra = tuple(self.operands), len(self.extras)
-        program = Program(self.outer, self.inner, self.lanes, operands, tuple(scalars), extra, code)
+        woven = self.lanes == OUTER and self.draw.random() < 0.5
+        schedule = WOVEN if woven else self.lanes
+        program = Program(self.outer, self.inner, schedule, operands, tuple(scalars), extra, code)
         numbers = [n for strides in self.strides for n in strides]
         integers = [*self.extents, *numbers, *self.extras, *bits_of(draw, scalars)]
         inside = sorted(draw.randint(0, self.extents[0]) for _ in range(draw.randint(0, 2)))

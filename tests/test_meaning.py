@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 from functools import partial
+from itertools import product as pairs
 from pathlib import Path
 
 import numpy
@@ -23,10 +24,19 @@ from random_kernels import (
     same_bytes,
 )
 
-from gemel.codegen.program import CONTIGUOUS, INNER, INPUT, INTERLEAVED, OUTPUT, Operand, Program
+from gemel.codegen.program import (
+    CONTIGUOUS,
+    INNER,
+    INPUT,
+    INTERLEAVED,
+    OUTPUT,
+    WOVEN,
+    Operand,
+    Program,
+)
 from gemel.codegen.target import TARGETS
 from gemel.codegen.values import Recorder
-from gemel.dtype import int32
+from gemel.dtype import float32, int32
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
@@ -80,6 +90,35 @@ def test_what_a_walk_leaves_for_the_next_is_not_left_in_outputs_that_take_turns(
     call = Call(program, [(0, 0), (1, 0), (1, 4)], [3, 30, *strides], [0, 3])
     case = Case([call], buffers, [int32, int32])
     same_bytes(case, outcome(case, partial(compiled, target))[1], outcome(case, meant)[1])
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("passes", (1, 2))
+def test_few_columns_are_woven(target: str, passes: int) -> None:
+    """Of any number of columns and rows, whether these follow one another or not."""
+    record = Recorder()
+    x = record.load(0, float32)
+    found = [record.reduce("sum", x), record.reduce("max", x)]
+    if passes == 2:
+        found.append(record.reduce("sum", (x - found[1]) * (x - found[1])))
+    for number, value in enumerate(found, 1):
+        record.store(number, value)
+    operands = [Operand(float32, INPUT, CONTIGUOUS, True)]
+    operands += [Operand(float32, OUTPUT, CONTIGUOUS) for _ in found]
+    program = Program(2, 1, WOVEN, tuple(operands), (), 0, tuple(record.code))
+    kernel = compiled(target, program)
+    for columns, rows, gap in pairs((0, 1, 2, 3, 5, 7, 8, 9, 16, 17), (0, 1, 12, 40, 300), (0, 2)):
+        stride = columns + gap
+        values = numpy.arange(3 * rows * stride + 1) * 7 % 23 - 11  # their sums are exact
+        if values.size > 40:
+            values[5] = -100
+        extents, written = [3, columns, rows], [columns, 1, 0] * len(found)
+        integers = [*extents, rows * stride, 1, stride, *written]
+        call = Call(program, [(n, 0) for n in range(len(operands))], integers, [0, 1, 3])
+        results = [numpy.zeros(12 * columns + 4, "uint8") for _ in found]
+        buffers = [values.astype("float32").view("uint8"), *results]
+        case = Case([call], buffers, [float32] * len(operands))
+        same_bytes(case, outcome(case, lambda _: kernel)[1], outcome(case, meant)[1])
 
 
 def test_the_page_shows_what_is_true() -> None:

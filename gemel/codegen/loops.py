@@ -2,9 +2,9 @@
 
 Vectors are explicit. A block of the loop along the vector is several vectors, then come single
 vectors under a mask (or single elements where the target has no masks), so nothing beyond an
-operand's end is touched. Reductions keep several accumulators; floating sums go by blocks of
-`BLOCK` steps, so that errors grow with the number of blocks and not of elements. The order of all
-this depends on the extents only.
+operand's end is touched. Reductions keep several accumulators; floating sums go by blocks
+(`reductions.in_blocks`), so that errors grow with the number of blocks and not of elements. The
+order of all this depends on the extents only.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from gemel.codegen.assembly import I1, Constant, Module, Value
 from gemel.codegen.frame import Frame, i64
 from gemel.codegen.panels import Panels
 from gemel.codegen.program import ACROSS, CONTIGUOUS, INDEX, INPUT, OUTER, Operand, Program
-from gemel.codegen.reductions import Accumulator, State, flatten, joined, unflatten
+from gemel.codegen.reductions import Accumulator, State, flatten, in_blocks, joined, unflatten
 from gemel.codegen.registers import splat
 from gemel.codegen.target import Target
+from gemel.dtype import DType
 
-BLOCK = 48
 #: So many rows ahead are lines of memory asked for, where columns are reduced.
 AHEAD = 16
 #: So many rows are walked along before the next pass over them, if these are so many places at
 #: most: of rows that come from far away, and of others.
 ROWS, PLACES = 8, (1536, 8192)
-#: Places of all rows that leave the second cache (lines of later ones are then asked for early),
-#: and the third.
-MANY, FAR = 1 << 17, 1 << 20
+#: Places of all arrays that leave the second cache (lines of later rows are then asked for early),
+#: and of all rows the third.
+MANY, FAR = 1 << 18, 1 << 20
 #: Bytes of a line of memory.
 LINE = 64
 
@@ -50,9 +50,11 @@ class Loops(Frame):
         sizes = [o.dtype.itemsize for o in program.operands if o.role != INDEX]
         self.masks = target.masks and (target.small_masks or min(sizes, default=4) >= 4)
         self.masks = self.masks and self.lanes > 1
-        #: Whether all rows are `MANY` places, and how many are walked along at a time.
+        #: Whether all arrays are `MANY` places, and how many rows are walked along at a time.
         self.many: Value = Constant(I1, 0)
         self._apart = i64(1)
+        #: What later passes ask of the rows that take turns: where, and its dtype.
+        self._rooms: dict[int, tuple[Value, DType]] = {}
         self.reductions = {
             position: Accumulator(str(step.attribute), program.code[step.arguments[0]].dtype)
             for position, step in enumerate(program.code)
@@ -72,6 +74,9 @@ class Loops(Frame):
         """All loops, by the program's schedule."""
         program = self.program
         if program.lanes != OUTER:
+            known = sorted(set().union(*self.analysis.known_later()))
+            kept = [(p, program.code[p].dtype) for p in known]
+            self._rooms = {p: (memory.room(self.builder, d, ROWS), d) for p, d in kept}
             self.run_rows(bases, self._rows_inner)
         elif any(operand.stride == ACROSS for operand in program.operands):
             Panels(self).run(self.begin, self.end, bases)
@@ -123,14 +128,14 @@ class Loops(Frame):
         copies: int,
         carried: list[Value],
         body: Callable[[Value, int, int, Value | None, list[Value]], list[Value]],
-        blocked: Callable[[Value, Value, Value, list[Value]], list[Value]] | None = None,
+        blocked: Callable[[Value, int, list[Value]], list[Value]] | None = None,
         tail: int = 1,
     ) -> list[Value]:
         """The loop along the vector: `body(index, copies, lanes, stop, carried)`, where `stop` is
         what vectors end at that may reach beyond it.
 
-        `blocked(start, stop, step, carried)`, if given, runs the part of whole blocks itself; what
-        is left is done `tail` vectors at a time where there are masks.
+        `blocked(stop, step, carried)`, if given, runs the part of whole vectors, from 0, itself;
+        what is left is done `tail` vectors at a time where there are masks.
         """
         builder = self.builder
 
@@ -148,7 +153,7 @@ class Loops(Frame):
             start, builder.select(builder.icmp_signed("<", stop, start), i64(0), whole)
         )
         if blocked is not None:
-            carried = blocked(start, middle, i64(size), carried)
+            carried = blocked(middle, size, carried)
         else:
             carried = self.loop(start, middle, i64(size), carried, call(copies, self.lanes))
         if self.masks:
@@ -166,6 +171,7 @@ class Loops(Frame):
     def _row(self, start: Value, stop: Value, bases: Bases) -> None:
         """The vector loop at one position of the other outer dimensions."""
         site = Site(self.access, bases)
+        self.many = self._are_many(2 * self._copies_outer() * self.lanes)
         given = self.access.print(self.analysis.row(), site, self.fixed)
 
         def body(
@@ -183,6 +189,16 @@ class Loops(Frame):
         # A walk along columns is waited for: another vector beside the first takes no longer.
         tail = min(copies, 2 if self.program.inner else 1)
         self._along(start, stop, copies, [], body, tail=tail)
+
+    def _are_many(self, above: int = 0) -> Value:
+        """Whether the places of all arrays, at the last outer and all inner dimensions, are, and
+        the extent of the former is above so many."""
+        builder, rows = self.builder, self.extents[self.program.outer - 1 :]
+        arrays = sum(o.varies and o.role != INDEX for o in self.program.operands)
+        enough = builder.icmp_signed(">", rows[0], i64(above))
+        # One number, so that loops need to look at one only.
+        places = builder.select(enough, reduce(builder.mul, rows), i64(0))
+        return builder.icmp_signed(">=", places, i64(MANY // max(1, arrays)))
 
     def _copies_outer(self) -> int:
         cost = self.analysis.cost(sorted(self.analysis.live))
@@ -255,14 +271,13 @@ class Loops(Frame):
             given[values_of] = found
 
     def _ask_early(self, work: Pass, bases: Bases, sites: list[Site]) -> None:
-        """Asks for what is read some rows ahead, where rows are longer than what is read of each:
-        that no prefetcher of a processor foresees."""
+        """Asks for what is read some rows ahead, where rows are longer than what is read of each
+        and come from far away: that no prefetcher of a processor foresees."""
         builder = self.builder
         for number, operand in self._running(work):
             stride = self.access.strides[number, self.program.rank - 1]
             apart = max(1, LINE // (sites[0].lanes * operand.dtype.itemsize))
-            far = builder.icmp_signed(">", stride, i64(2 * len(sites) * sites[0].lanes))
-            with builder.if_then(far):
+            with builder.if_then(self.many, likely=False):
                 for site in sites[::apart]:
                     ahead = builder.add(builder.mul(stride, i64(AHEAD)), site.index)
                     place = memory.element(builder, bases[number], ahead, operand.dtype)
@@ -316,45 +331,26 @@ class Loops(Frame):
             return self._inner_walk(number + 1, stop, inside, place, held, body, work, states)
 
         if number + 1 == self.program.inner:
-            return self._blocks(i64(0), extent, i64(1), carried, turn, work, states, 2)
+            return self._blocks(extent, 1, carried, turn, work, states, 2)
         return self.loop(i64(0), extent, i64(1), carried, turn)
 
     def _blocks(
         self,
-        start: Value,
         stop: Value,
-        step: Value,
+        step: int,
         carried: list[Value],
         turn: Callable[[Value, list[Value]], list[Value]],
         work: Pass,
         states: list[State],
         levels: int,
     ) -> list[Value]:
-        """A loop whose floating sums are sums of the sums of blocks (of blocks)."""
+        """A loop from 0 whose floating sums are sums of the sums of blocks (of blocks)."""
         blocked = any(self.reductions[p].blocked for p in work.reductions)
         if not levels or not blocked or work.scans:
-            return self.loop(start, stop, step, carried, turn)
-        builder = self.builder
+            return self.loop(0, stop, step, carried, turn)
         kinds = [self.reductions[p] for p in work.reductions]
-        neutral = [
-            kinds[i % len(kinds)].identity(state[0].type.lanes) for i, state in enumerate(states)
-        ]
-        size = builder.mul(step, i64(BLOCK**levels))
-
-        def block(index: Value, held: list[Value]) -> list[Value]:
-            end = builder.minimum(builder.add(index, size), stop)
-            inside = self._blocks(
-                index, end, step, flatten(neutral), turn, work, states, levels - 1
-            )
-            sums = unflatten(inside, states)
-            totals = unflatten(held, states)
-            both = [
-                kinds[i % len(kinds)].join(builder, total, part)
-                for i, (total, part) in enumerate(zip(totals, sums, strict=True))
-            ]
-            return flatten(both)
-
-        return self.loop(start, stop, size, carried, block)
+        kinds *= len(states) // len(kinds)
+        return in_blocks(self.builder, kinds, self.loop, stop, step, carried, turn, levels)
 
     # -- lanes along the last inner dimension -----------------------------------------------------
 
@@ -363,26 +359,27 @@ class Loops(Frame):
         waits for what its lanes give together, the others' work is near."""
         builder, program = self.builder, self.program
         known = self.analysis.known_later()
-        dtypes = {p: program.code[p].dtype for p in sorted(set().union(*known))}
-        rooms = {p: memory.room(builder, dtype, ROWS) for p, dtype in dtypes.items()}
         size = reduce(builder.mul, self.extents[program.outer :])
         places = builder.mul(self.extents[program.outer - 1], size)
-        self.many = builder.icmp_signed(">=", places, i64(MANY))
+        self.many = self._are_many()
         far = builder.icmp_signed(">=", places, i64(FAR))
         longest = builder.select(far, *(i64(most // ROWS) for most in PLACES))
         most = builder.select(builder.icmp_signed("<=", size, longest), i64(ROWS), i64(1))
-        self._apart = most = most if rooms else i64(ROWS)
+        self._apart = most = most if self._rooms else i64(ROWS)
 
         def one(stage: int, first: Value, row: Value) -> None:
             def place(p: int) -> Value:
-                return memory.element(builder, rooms[p], row, dtypes[p])
+                room, dtype = self._rooms[p]
+                return memory.element(builder, room, row, dtype)
 
             inside = self.advance(bases, program.outer - 1, builder.add(first, row))
             before = known[stage - 1] if stage else set()
-            given = {p: memory.load(builder, place(p), dtypes[p], 1) for p in sorted(before)}
+            given = {
+                p: memory.load(builder, place(p), self._rooms[p][1], 1) for p in sorted(before)
+            }
             found = self._point_inner(stage, inside, {**self.fixed, **given})
             for p in sorted(known[stage] - before) if stage < len(known) else ():
-                memory.store(builder, found[p], place(p), dtypes[p], 1)
+                memory.store(builder, found[p], place(p), self._rooms[p][1], 1)
 
         def some(first: Value) -> None:
             count = builder.minimum(builder.sub(stop, first), most)
@@ -493,8 +490,8 @@ class Loops(Frame):
                 self.access.keep(work, site, found)
             return flatten(current)
 
-        def blocked(begin: Value, end: Value, step: Value, held: list[Value]) -> list[Value]:
+        def blocked(end: Value, step: int, held: list[Value]) -> list[Value]:
             turn = lambda index, inside: body(index, copies, self.lanes, None, inside)  # noqa: E731
-            return self._blocks(begin, end, step, held, turn, work, states + tail, 1)
+            return self._blocks(end, step, held, turn, work, states + tail, 1)
 
         return self._along(i64(0), extent, copies, carried, body, blocked)

@@ -6,6 +6,8 @@ A state is a list of LLVM values: one, or for argmax and argmin the extreme and 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from itertools import accumulate, pairwise
 from typing import Any
 
 from gemel import dtype as dtypes
@@ -20,6 +22,8 @@ State = list[Value]
 Join = Callable[[Builder, State, State], State]
 
 _UNSET = (1 << 63) - 1
+#: Steps of a block of sums.
+BLOCK = 64
 
 
 def _limits(dtype: DType) -> tuple[float | int, float | int]:
@@ -216,3 +220,49 @@ def unflatten(values: list[Value], like: list[State]) -> list[State]:
     """What `flatten` has made of states like these."""
     source = iter(values)
     return [[next(source) for _ in state] for state in like]
+
+
+def in_blocks(
+    builder: Builder,
+    kinds: list[Accumulator],
+    loop: Callable[..., list[Value]],
+    stop: Value,
+    step: int,
+    carried: list[Value],
+    turn: Callable[[Value, list[Value]], list[Value]],
+    levels: int,
+) -> list[Value]:
+    """`loop` from 0 to `stop`, whose states (of these kinds) begin anew with each `BLOCK` steps:
+    what they were is joined to the blocks before, and these to the blocks of blocks."""
+    lanes = [value.type.lanes for value in carried]
+    first = list(accumulate((1 + kind.positions for kind in kinds), initial=0))
+    none = flatten([kind.identity(lanes[i]) for kind, i in zip(kinds, first, strict=False)])
+    count = len(none)
+
+    def both(totals: list[Value], parts: list[Value]) -> list[Value]:
+        joins = zip(kinds, pairwise(first), strict=True)
+        return flatten([kind.join(builder, totals[a:b], parts[a:b]) for kind, (a, b) in joins])
+
+    def join(index: Value, parts: list[list[Value]], level: int) -> list[list[Value]]:
+        """The states of each level, those below joined to those above where a block ends."""
+        before, last = builder.block, Constant(I64, step * (BLOCK**level - 1))
+        ended = builder.icmp_signed("==", builder.and_(index, last), last)
+        with builder.if_then(ended, likely=False):
+            found = [none, both(parts[1], parts[0]), *parts[2:]]
+            if level < levels:
+                found[1:] = join(index, found[1:], level + 1)
+            inside = builder.block
+        return [
+            [builder.phi(a.type, (a, before), (b, inside)) for a, b in zip(*pair, strict=True)]
+            for pair in zip(parts, found, strict=True)
+        ]
+
+    def parted(values: list[Value]) -> list[list[Value]]:
+        return [values[i : i + count] for i in range(0, len(values), count)]
+
+    def body(index: Value, held: list[Value]) -> list[Value]:
+        now, *before = parted(held)
+        return flatten(join(index, [turn(index, now), *before], 1))
+
+    total, *before = parted(loop(0, stop, step, [*carried, *none * levels], body))
+    return reduce(lambda parts, totals: both(totals, parts), before, total)

@@ -17,6 +17,7 @@ from gemel.errors import unknown_name
 EMITTERS = {
     "outer": "gemel.codegen.loops",
     "inner": "gemel.codegen.turned",
+    "outer-woven": "gemel.codegen.woven",
     "gemm": "gemel.codegen.contract_gemm",
     "dot": "gemel.codegen.contract_dot",
     "pack": "gemel.codegen.contract_pack",
@@ -69,7 +70,7 @@ def compile_program(program: Program, target: Target, recipes: Sequence[Recipe] 
 
     first, *others = program.schedule.split()
     named = {recipe.name: recipe.emit for recipe in recipes}
-    if first in ("outer", "inner") and others:
+    if others and not program.in_tiles:
         if others[-1] not in named:
             raise unknown_name("schedule", others[-1], named)
         emit = named[others[-1]]

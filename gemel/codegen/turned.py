@@ -12,7 +12,7 @@ from gemel.codegen.access import Access, Bases, Site, Values
 from gemel.codegen.analysis import Analysis
 from gemel.codegen.assembly import Module, Value
 from gemel.codegen.frame import i64
-from gemel.codegen.loops import LINE, MANY, Loops
+from gemel.codegen.loops import LINE, Loops
 from gemel.codegen.panels import transposed
 from gemel.codegen.program import (
     ACROSS,
@@ -122,8 +122,6 @@ class Turned(Loops):
 
     def _row(self, start: Value, stop: Value, bases: Bases) -> None:
         self._stop = stop
-        places = self.builder.mul(*self.extents[-2:])
-        self.many = self.builder.icmp_signed(">=", places, i64(MANY))
         super()._row(start, stop, bases)
 
     def _along(self, start: Value, stop: Value, copies: int, *others: Any, **more: Any) -> Any:
@@ -135,10 +133,10 @@ class Turned(Loops):
         turn = lambda index, held: body(index, copies, self.lanes, stop, held)  # noqa: E731
         return self.loop(start, stop, step, carried, turn)
 
-    def _blocks(self, start: Value, stop: Value, step: Value, *others: Any) -> list[Value]:
+    def _blocks(self, stop: Value, step: int, *others: Any) -> list[Value]:
         """Short rows are one block."""
         carried, turn, *_ = others
-        return self.loop(start, stop, step, carried, turn)
+        return self.loop(0, stop, step, carried, turn)
 
     def _points_outer(self, sites: list[Site], row: Values) -> None:
         index, bases, builder = sites[0].index, sites[0].bases, self.builder

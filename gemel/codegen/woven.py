@@ -1,0 +1,176 @@
+"""Few columns that are reduced: several rows in one vector.
+
+Rows that follow one another fill a vector together: its lanes are the same columns again and again.
+What each lane has come to is joined by column in the end, in the order of the lanes, and put into
+all of them for the next pass.
+"""
+
+from __future__ import annotations
+
+from gemel.codegen import memory
+from gemel.codegen.access import Bases, Site, Values
+from gemel.codegen.analysis import Pass
+from gemel.codegen.assembly import Builder, Module, Value
+from gemel.codegen.frame import i64
+from gemel.codegen.loops import Loops
+from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT, Program
+from gemel.codegen.reductions import Accumulator, State, flatten, joined, unflatten
+from gemel.codegen.target import Target
+
+#: Vectors at a time, at most.
+COPIES = 4
+#: Rows that are worth what is done at the end of a pass: of the only one, and of several.
+ROWS = (12, 40)
+
+
+def emit(program: Program, target: Target) -> Module:
+    """The kernel of the schedule ``outer-woven``."""
+    return Either(program, target).build()
+
+
+class Either(Loops):
+    """Columns woven, or as they stand: by the extents given."""
+
+    def _copies_outer(self) -> int:
+        return 1  # there are no more columns
+
+    def run(self, bases: Bases) -> None:
+        if not Woven.suits(self):
+            super().run(bases)
+            return
+        woven = Woven(self)
+        with self.builder.if_else(woven.pays()) as (few, others):
+            with few:
+                self.run_rows(bases, woven.run)
+            with others:
+                super().run(bases)
+
+
+class Woven:
+    """The loops of such a kernel; `nest` prints what they stand around."""
+
+    def __init__(self, nest: Loops) -> None:
+        self.nest, self.lanes = nest, nest.lanes
+        self.builder: Builder = nest.builder
+        builder, (*_, self.columns, self.rows) = self.builder, nest.extents
+        #: Whole rows of a vector, and the lanes they take.
+        some = builder.select(self._few(), self.columns, i64(1))
+        self.times = builder.udiv(i64(self.lanes), some)
+        self.wide = builder.mul(self.times, self.columns)
+        #: Where lanes change places, by dtype.
+        self.rooms = {
+            kind.dtype: memory.room(builder, kind.dtype, 2 * self.lanes)
+            for kind in nest.reductions.values()
+        }
+
+    @staticmethod
+    def suits(nest: Loops) -> bool:
+        """Whether all that a kernel reads lies along its columns, and what it writes is reduced."""
+        program, analysis = nest.program, nest.analysis
+        names = {program.code[p].name for p in analysis.live}
+        if program.lanes != OUTER or program.inner != 1 or "reduce" not in names or not nest.masks:
+            return False
+        if names & {"scan", "gather", "scatter_add", "check"} or nest.lanes < 4:
+            return False
+        if any(kind.positions for kind in nest.reductions.values()):
+            return False
+        read = all(
+            (o.role, o.stride, o.varies) == (INPUT, CONTIGUOUS, True)
+            or (o.role, o.stride, o.varies) == (OUTPUT, CONTIGUOUS, False)
+            for o in program.operands
+        )
+        return read and not any(work.uniform for work in analysis.passes)
+
+    def _few(self) -> Value:
+        """Whether there are columns, and no more than fit a vector."""
+        fewer = self.builder.sub(self.columns, i64(1))
+        return self.builder.icmp_unsigned("<", fewer, i64(self.lanes))
+
+    def pays(self) -> Value:
+        """Whether all of few columns are asked for, of many rows that follow one another."""
+        builder, nest = self.builder, self.nest
+        least = i64(ROWS[nest.analysis.last > 0])
+        found = builder.and_(self._few(), builder.icmp_signed(">=", self.rows, least))
+        if nest.program.outer == 1:
+            asked = builder.sub(nest.end, nest.begin)
+            found = builder.and_(found, builder.icmp_signed("==", asked, self.columns))
+        for number, operand in enumerate(nest.program.operands):
+            stride = nest.access.strides.get((number, nest.program.outer))
+            if operand.varies and stride is not None:
+                dense = builder.icmp_signed("==", stride, self.columns)
+                found = builder.and_(found, dense)
+        return found
+
+    def run(self, _start: Value, _stop: Value, bases: Bases) -> None:
+        """All columns, at one position of the other outer dimensions."""
+        nest, builder, analysis = self.nest, self.builder, self.nest.analysis
+        given = nest.access.print(analysis.row(), Site(nest.access, bases), nest.fixed)
+        mask = memory.first(builder, self.columns, self.lanes)
+        for stage in range(analysis.last + 2):
+            site = Site(nest.access, bases, i64(0), self.lanes, mask)
+            given = nest.access.print(analysis.point(stage, True), site, given)
+            if stage <= analysis.last:
+                given = self._pass(analysis.passes[stage], bases, given, stage < analysis.last)
+
+    def _pass(self, work: Pass, bases: Bases, given: Values, again: bool) -> Values:
+        """One pass over all rows."""
+        nest, builder, lanes = self.nest, self.builder, self.lanes
+        kinds: list[Accumulator] = [nest.reductions[p] for p in work.reductions]
+        copies = min(COPIES, Loops._copies_outer(nest))
+        states = [kind.identity(lanes) for _ in range(copies) for kind in kinds]
+        places = builder.mul(self.rows, self.columns)
+        step = builder.mul(self.wide, i64(copies))
+        whole = builder.sdiv(places, step)
+        full = memory.first(builder, self.wide, lanes)
+
+        def turn(index: Value, masks: list[Value], held: list[Value]) -> list[Value]:
+            current = unflatten(held, states)
+            with builder.taking_turns() as part:
+                for copy, mask in enumerate(masks):
+                    part()
+                    place = builder.add(index, builder.mul(self.wide, i64(copy)))
+                    site = Site(nest.access, bases, place, lanes, mask)
+                    found = nest.access.print_pass(work, site, given)
+                    for slot, p in enumerate(work.reductions, copy * len(kinds)):
+                        state = nest._state(p, found, place, lanes, mask, 0)
+                        current[slot] = nest.reductions[p].step(builder, current[slot], state)
+            return flatten(current)
+
+        def all_of(number: Value, held: list[Value]) -> list[Value]:
+            return turn(builder.mul(number, step), [full] * copies, held)
+
+        def last_of(index: Value, held: list[Value]) -> list[Value]:
+            left = builder.minimum(builder.sub(places, index), self.wide)
+            return turn(index, [memory.first(builder, left, lanes)], held)
+
+        held = nest._blocks(whole, 1, flatten(states), all_of, work, states, 2)
+        held = nest.loop(builder.mul(whole, step), places, self.wide, held, last_of)
+        ends = unflatten(held, states)
+        found = dict(given)
+        for offset, p in enumerate(work.reductions):
+            total = joined(builder, kinds[offset], ends[offset :: len(kinds)])
+            found[p] = kinds[offset].result(builder, self._by_column(kinds[offset], total, again))
+        return found
+
+    def _by_column(self, kind: Accumulator, state: State, again: bool) -> State:
+        """The lanes of each column joined, in the first lanes or in all."""
+        nest, builder, lanes, dtype = self.nest, self.builder, self.lanes, kind.dtype
+        room = self.rooms[dtype]
+
+        def place(time: Value) -> Value:
+            return memory.element(builder, room, builder.mul(time, self.columns), dtype)
+
+        memory.store(builder, state[0], room, dtype, lanes)
+
+        def turn(time: Value, held: list[Value]) -> list[Value]:
+            return kind.join(builder, held, [memory.load(builder, place(time), dtype, lanes)])
+
+        total: State = nest.loop(1, self.times, 1, state, turn)
+        if not again:
+            return total
+
+        def write(time: Value) -> None:
+            memory.store(builder, total[0], place(time), dtype, lanes)
+
+        nest.each(0, self.times, 1, write)
+        return [memory.load(builder, room, dtype, lanes)]
