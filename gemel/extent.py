@@ -11,7 +11,17 @@ import operator as arithmetic
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gemel.forms import Atom, Form, added, at_least, combined, form_text, of_name, of_number
+from gemel.forms import (
+    Atom,
+    Form,
+    added,
+    at_least,
+    combined,
+    form_text,
+    least_of,
+    of_name,
+    of_number,
+)
 
 
 class Guard:
@@ -162,8 +172,11 @@ class Dim(Integer):
             return known
         answer = RELATIONS[relation](seen(left), seen(right))
         guard = Guard(left, relation, right, answer)
-        if not any(known.asked == guard.asked for known in self.guards):
-            self.guards.append(guard)
+        asked = guard.asked
+        for before in self.guards:
+            if before.asked == asked:
+                return answer
+        self.guards.append(guard)
         return answer
 
     def __pow__(self, other: Any, modulo: Any = None) -> Any:
@@ -315,6 +328,10 @@ def form_of(extent: int) -> Form:
 
 def compared(relation: str, left: int, right: int) -> bool | None:
     """The answer of a comparison when it is the same for every value."""
+    if type(right) is int and isinstance(left, Dim):
+        least = least_of(left.form)
+        if least is not None and least > right:
+            return False
     difference = added(form_of(right), form_of(left), -1)
     if not difference:
         return relation != "<"

@@ -73,7 +73,10 @@ class Group(Unit):
     @property
     def pieces(self) -> Node | None:
         """The node whose result is put together of parts; all others then have its shape."""
-        return next((n for n in self.nodes if in_pieces(n) and n not in self.moved), None)
+        for node in self.nodes:
+            if in_pieces(node) and node not in self.moved:
+                return node
+        return None
 
     @property
     def can_fail(self) -> bool:

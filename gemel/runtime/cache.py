@@ -101,10 +101,10 @@ class Compilation:
     def finish(self) -> None:
         """Waits for all of them: `kernel_for` knows them now."""
         for name, code in zip(self._given, self._helpers.results(), strict=True):
-            _kernels[name] = _loaded(name, code, self._given[name][1])
+            _kernels[name] = _loaded(code, self._given[name][1])
 
     def _made(self, name: str) -> bytes:
-        return _code(*self._given[name])
+        return _kept(name, *self._given[name])
 
 
 def work(program: Program) -> int:
@@ -125,7 +125,7 @@ def object_for(program: Program, backend: Backend) -> bytes:
 
 def _compiled(program: Program, name: str, backend: Backend) -> Any:
     with compiling:
-        return _loaded(name, _code(program, backend), backend)
+        return _loaded(_kept(name, program, backend), backend)
 
 
 def _code(program: Program, backend: Backend) -> bytes:
@@ -136,13 +136,18 @@ def _code(program: Program, backend: Backend) -> bytes:
     return backend.printer(program, backend.target)
 
 
-def _loaded(name: str, code: bytes, backend: Backend) -> Any:
-    """The kernel of new code, which is kept."""
-    counters["compiled"] += 1
-    kernel = backend.launch(code)
+def _kept(name: str, program: Program, backend: Backend) -> bytes:
+    """The code of a program, which is on disk then."""
+    code = _code(program, backend)
     if backend.on_disk:
         files.store(name, "kernel", code)
-    return kernel
+    return code
+
+
+def _loaded(code: bytes, backend: Backend) -> Any:
+    """The kernel of new code."""
+    counters["compiled"] += 1
+    return backend.launch(code)
 
 
 def clear() -> None:

@@ -132,9 +132,14 @@ class Image:
         self.objects: list[Callable[[], bytes]] = []
         self.items: list[Item] = []
         self.sites: list[tuple[int, list[int], list[int], list[int]]] = []
+        #: What `write` gives, where whoever filled the lists has called it; empty elsewhere.
+        self.early = b""
 
     def kernel(self, key: str, loaded: Any, code: Callable[[], bytes]) -> int:
-        """The number of a kernel; `code` gives its object where it has to stand in the image."""
+        """The number of a kernel; `code` gives its object where it has to stand in the image.
+
+        `loaded`: the kernel itself, None where it is put into `kernels` later.
+        """
         if key not in self.keys:
             self.keys[key] = len(self.kernels)
             self.kernels.append(loaded)
@@ -153,7 +158,7 @@ class Image:
 
     def plan(self, keeper: _core.Keeper | None = None) -> _core.Plan:
         """The plan, to be called; with what plans of one graph keep their values in."""
-        return _core.Plan(self.write(), self.kernels, self.captured, keeper)
+        return _core.Plan(self.early or self.write(), self.kernels, self.captured, keeper)
 
 
 class _Slots:
