@@ -379,6 +379,22 @@ class Sizes(dict[str, int]):
     def __init__(self, values: Mapping[str, int]) -> None:
         super().__init__(values)
         self.found: dict[Form, int] = {}
+        #: Whether a quotient had no divisor, which makes it 0.
+        self.by_zero = False
+        #: Where every name stands for a dim of that name: the numbers these are now.
+        self.numbers: Sizes | None = None
+        self.guards: list[Guard] = []
+        if self and all(name_of(dim) == name for name, dim in self.items()):
+            self.numbers = Sizes({name: seen(dim) for name, dim in self.items()})
+            self.guards = _guards_of(*self.values()) or []
+
+    def of(self, form: Form) -> int:
+        """A form evaluated. One of names that stay has the same form again, of another number."""
+        if self.numbers is not None:
+            number = _evaluated(form, self.numbers)
+            if not self.numbers.by_zero:
+                return Dim(number, form, self.guards)
+        return _summed(form, self)
 
 
 def _evaluated(form: Form, values: Mapping[str, int]) -> int:
@@ -386,7 +402,7 @@ def _evaluated(form: Form, values: Mapping[str, int]) -> int:
         return _summed(form, values)
     found = values.found.get(form)
     if found is None:
-        found = values.found[form] = _summed(form, values)
+        found = values.found[form] = values.of(form)
     return found
 
 
@@ -406,6 +422,8 @@ def _summed(form: Form, values: Mapping[str, int]) -> int:
 def _of_atom(atom: Atom, values: Mapping[str, int]) -> int:
     left, right = _evaluated(atom.left, values), _evaluated(atom.right, values)
     if atom.operator in ("//", "%") and seen(right) == 0:
+        if isinstance(values, Sizes):
+            values.by_zero = True
         return 0
     found: int = OPERATORS[atom.operator](left, right)
     return found

@@ -225,10 +225,6 @@ class _Slots:
             raise CompileError(f"the size {atom} is none of the inputs'")
         return self._known(1, str(atom))
 
-    def number(self, slot: tuple[int, int]) -> int:
-        """The final number of a slot."""
-        return sum(map(len, self.kinds[: slot[0]])) + slot[1]
-
 
 class _Writer:
     """Writes one image: what uses slots first, since it decides which there are."""
@@ -264,7 +260,8 @@ class _Writer:
             len(free),
             *self._list(computed, list),
         ]
-        words = [w if isinstance(w, int) else self.slots.number(w) for w in (*head, *body)]
+        before = 0, len(constants), len(constants) + len(free)
+        words = [before[w[0]] + w[1] if type(w) is tuple else w for w in (*head, *body)]
         words = [MAGIC, VERSION, len(words) + 4, len(self.bytes), *words]
         try:
             return struct.pack(f"<{len(words)}q", *words) + bytes(self.bytes)
