@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from contextlib import ExitStack
 from typing import Any
 
@@ -16,6 +17,7 @@ from gemel.runtime.backend import Backend
 _kernels: dict[str, Any] = {}
 #: How many kernels were compiled, read from disk and found in memory: what counter tests look at.
 counters = {"compiled": 0, "loaded": 0, "found": 0}
+_counting = threading.Lock()  # of what several threads compile
 
 
 def kernel_name(program: Program, backend: Backend) -> str:
@@ -101,7 +103,7 @@ class Compilation:
     def finish(self) -> None:
         """Waits for all of them: `kernel_for` knows them now."""
         for name, code in zip(self._given, self._helpers.results(), strict=True):
-            _kernels[name] = _loaded(code, self._given[name][1])
+            _kernels[name] = self._given[name][1].launch(code)
 
     def _made(self, name: str) -> bytes:
         return _kept(name, *self._given[name])
@@ -125,7 +127,7 @@ def object_for(program: Program, backend: Backend) -> bytes:
 
 def _compiled(program: Program, name: str, backend: Backend) -> Any:
     with compiling:
-        return _loaded(_kept(name, program, backend), backend)
+        return backend.launch(_kept(name, program, backend))
 
 
 def _code(program: Program, backend: Backend) -> bytes:
@@ -141,13 +143,9 @@ def _kept(name: str, program: Program, backend: Backend) -> bytes:
     code = _code(program, backend)
     if backend.on_disk:
         files.store(name, "kernel", code)
+    with _counting:
+        counters["compiled"] += 1
     return code
-
-
-def _loaded(code: bytes, backend: Backend) -> Any:
-    """The kernel of new code."""
-    counters["compiled"] += 1
-    return backend.launch(code)
 
 
 def clear() -> None:
