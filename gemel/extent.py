@@ -27,15 +27,17 @@ from gemel.forms import (
 class Guard:
     """A comparison of free extents a trace relied on: other values must answer it alike."""
 
-    __slots__ = ("answer", "asked", "left", "relation", "right")
+    __slots__ = ("answer", "left", "relation", "right")
 
     def __init__(self, left: int, relation: str, right: int, answer: bool) -> None:
         self.left = left
         self.relation = relation
         self.right = right
         self.answer = answer
-        #: The comparison: equal for guards that say the same.
-        self.asked = relation, form_of(left), form_of(right)
+
+    def forms(self) -> tuple[Form, Form]:
+        """Both sides as sums."""
+        return form_of(self.left), form_of(self.right)
 
     def holds(self, values: Mapping[str, int]) -> bool:
         """Whether the comparison comes out the same for these extents."""
@@ -171,12 +173,11 @@ class Dim(Integer):
         if known is not None:
             return known
         answer = RELATIONS[relation](seen(left), seen(right))
-        guard = Guard(left, relation, right, answer)
-        asked = guard.asked
-        for before in self.guards:
-            if before.asked == asked:
+        sides = form_of(left), form_of(right)
+        for guard in self.guards:
+            if guard.relation == relation and guard.forms() == sides:
                 return answer
-        self.guards.append(guard)
+        self.guards.append(Guard(left, relation, right, answer))
         return answer
 
     def __pow__(self, other: Any, modulo: Any = None) -> Any:
@@ -328,8 +329,10 @@ def form_of(extent: int) -> Form:
 
 def compared(relation: str, left: int, right: int) -> bool | None:
     """The answer of a comparison when it is the same for every value."""
-    if type(right) is int and isinstance(left, Dim):
-        least = least_of(left.form)
+    if type(right) is int:
+        if type(left) is int:
+            return RELATIONS[relation](left, right)
+        least = least_of(form_of(left))
         if least is not None and least > right:
             return False
     difference = added(form_of(right), form_of(left), -1)
