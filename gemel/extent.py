@@ -386,14 +386,13 @@ class Sizes(dict[str, int]):
         self.by_zero = False
         #: Where every name stands for a dim of that name: the numbers these are now.
         self.numbers: Sizes | None = None
-        self.guards: list[Guard] = []
-        if self and all(name_of(dim) == name for name, dim in self.items()):
+        self.guards = _guards_of(*self.values())
+        if self.guards is not None and all(name_of(dim) == name for name, dim in self.items()):
             self.numbers = Sizes({name: seen(dim) for name, dim in self.items()})
-            self.guards = _guards_of(*self.values()) or []
 
     def of(self, form: Form) -> int:
         """A form evaluated. One of names that stay has the same form again, of another number."""
-        if self.numbers is not None:
+        if self.numbers is not None and self.guards is not None:
             number = _evaluated(form, self.numbers)
             if not self.numbers.by_zero:
                 return Dim(number, form, self.guards)
