@@ -11,7 +11,17 @@ import operator as arithmetic
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gemel.forms import Atom, Form, added, at_least, combined, form_text, of_name, of_number
+from gemel.forms import (
+    Atom,
+    Form,
+    added,
+    at_least,
+    combined,
+    form_text,
+    least_of,
+    of_name,
+    of_number,
+)
 
 
 class Guard:
@@ -25,10 +35,9 @@ class Guard:
         self.right = right
         self.answer = answer
 
-    @property
-    def asked(self) -> tuple[str, Form, Form]:
-        """The comparison: equal for guards that say the same."""
-        return self.relation, form_of(self.left), form_of(self.right)
+    def forms(self) -> tuple[Form, Form]:
+        """Both sides as sums."""
+        return form_of(self.left), form_of(self.right)
 
     def holds(self, values: Mapping[str, int]) -> bool:
         """Whether the comparison comes out the same for these extents."""
@@ -164,9 +173,11 @@ class Dim(Integer):
         if known is not None:
             return known
         answer = RELATIONS[relation](seen(left), seen(right))
-        guard = Guard(left, relation, right, answer)
-        if not any(known.asked == guard.asked for known in self.guards):
-            self.guards.append(guard)
+        sides = form_of(left), form_of(right)
+        for guard in self.guards:
+            if guard.relation == relation and guard.forms() == sides:
+                return answer
+        self.guards.append(Guard(left, relation, right, answer))
         return answer
 
     def __pow__(self, other: Any, modulo: Any = None) -> Any:
@@ -318,8 +329,12 @@ def form_of(extent: int) -> Form:
 
 def compared(relation: str, left: int, right: int) -> bool | None:
     """The answer of a comparison when it is the same for every value."""
-    if type(left) is int and type(right) is int:
-        return RELATIONS[relation](left, right)
+    if type(right) is int:
+        if type(left) is int:
+            return RELATIONS[relation](left, right)
+        least = least_of(form_of(left))
+        if least is not None and least > right:
+            return False
     difference = added(form_of(right), form_of(left), -1)
     if not difference:
         return relation != "<"
@@ -367,6 +382,21 @@ class Sizes(dict[str, int]):
     def __init__(self, values: Mapping[str, int]) -> None:
         super().__init__(values)
         self.found: dict[Form, int] = {}
+        #: Whether a quotient had no divisor, which makes it 0.
+        self.by_zero = False
+        #: Where every name stands for a dim of that name: the numbers these are now.
+        self.numbers: Sizes | None = None
+        self.guards = _guards_of(*self.values())
+        if self.guards is not None and all(name_of(dim) == name for name, dim in self.items()):
+            self.numbers = Sizes({name: seen(dim) for name, dim in self.items()})
+
+    def of(self, form: Form) -> int:
+        """A form evaluated. One of names that stay has the same form again, of another number."""
+        if self.numbers is not None and self.guards is not None:
+            number = _evaluated(form, self.numbers)
+            if not self.numbers.by_zero:
+                return Dim(number, form, self.guards)
+        return _summed(form, self)
 
 
 def _evaluated(form: Form, values: Mapping[str, int]) -> int:
@@ -374,7 +404,7 @@ def _evaluated(form: Form, values: Mapping[str, int]) -> int:
         return _summed(form, values)
     found = values.found.get(form)
     if found is None:
-        found = values.found[form] = _summed(form, values)
+        found = values.found[form] = values.of(form)
     return found
 
 
@@ -394,6 +424,8 @@ def _summed(form: Form, values: Mapping[str, int]) -> int:
 def _of_atom(atom: Atom, values: Mapping[str, int]) -> int:
     left, right = _evaluated(atom.left, values), _evaluated(atom.right, values)
     if atom.operator in ("//", "%") and seen(right) == 0:
+        if isinstance(values, Sizes):
+            values.by_zero = True
         return 0
     found: int = OPERATORS[atom.operator](left, right)
     return found

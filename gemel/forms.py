@@ -42,6 +42,10 @@ def of_name(text: str, least: int | None) -> Form:
 
 def added(left: Form, right: Form, factor: int = 1) -> Form:
     """left + factor * right."""
+    if not right:
+        return left
+    if not left and factor == 1:
+        return right
     terms = dict(left)
     for product, count in right:
         terms[product] = terms.get(product, 0) + factor * count
@@ -49,9 +53,14 @@ def added(left: Form, right: Form, factor: int = 1) -> Form:
 
 
 def _multiplied(left: Form, right: Form) -> Form:
+    if len(left) == 1 and not left[0][0]:
+        left, right = right, left
+    if len(right) == 1 and not right[0][0]:  # a number
+        number = right[0][1]
+        return left if number == 1 else tuple([(product, m * number) for product, m in left])
     found: Form = ()
     for a, m in left:
-        found = added(found, tuple((tuple(sorted((*a, *b))), m * n) for b, n in right))
+        found = added(found, tuple(sorted((tuple(sorted((*a, *b))), m * n) for b, n in right)))
     return found
 
 

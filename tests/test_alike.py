@@ -30,6 +30,12 @@ def image_of(graph: Graph) -> bytes:
     return lowered(optimize(graph), backend_of(current_device())).write()
 
 
+def test_bytes_written_while_kernels_are_compiled_are_those_of_the_plan() -> None:
+    made = lowered(optimize(layers(2)), backend_of(current_device()))
+    assert made.early and made.early == made.write()
+    assert len(made.kernels) == len(made.keys) > 0 and all(made.kernels)
+
+
 def anew(self: Any, body: Any, given: Any, outputs: Any) -> Any:
     return write_loops(body, given, outputs)
 

@@ -11,9 +11,22 @@ from typing import Any, TypeVar
 import pytest
 from programs import end
 
-from gemel.codegen import libllvm, llvm
-from gemel.codegen.assembly import F32, I32, I64, POINTER, Builder, Constant, Module, Value, widened
-from gemel.codegen.target import PORTABLE, host
+from gemel.codegen import libllvm, llvm, panels
+from gemel.codegen.assembly import (
+    F32,
+    F64,
+    I8,
+    I32,
+    I64,
+    POINTER,
+    Builder,
+    Constant,
+    Module,
+    Type,
+    Value,
+    widened,
+)
+from gemel.codegen.target import PORTABLE, Target, generic, host
 from gemel.errors import CompileError
 from gemel.forking import Helpers, compiling
 
@@ -32,6 +45,44 @@ BEGIN, END = Value(I64, "%begin"), Value(I64, "%end")
 
 def lines_of(module: Module, word: str) -> list[str]:
     return [line for line in str(module).splitlines() if word in line]
+
+
+@pytest.mark.parametrize(
+    ("kind", "lanes", "fenced"),
+    [(F32, 16, "v16f32"), (F64, 4, "v4f64"), (I8, 16, "v4f32"), (I64, 2, "v4f32"), (I8, 2, "")],
+)
+@pytest.mark.parametrize("target", [host(), PORTABLE, generic("aarch64"), generic("wasm32")])
+def test_opaque_values_are_the_same_on_every_target(
+    kind: Type, lanes: int, fenced: str, target: Target
+) -> None:
+    module = Module(target.triple)
+    builder = Builder(module)
+    vector = widened(kind, lanes)
+    there = builder.load(Value(POINTER, "%buffers"), POINTER, 8)
+    found = builder.opaque(builder.load(there, vector, 1))
+    assert found.type is vector
+    builder.store(found, there, 1)
+    builder.ret(Constant(I32, 0))
+    fences = lines_of(module, "= call")
+    assert [f"arithmetic.fence.{fenced}(" in line for line in fences] == [True] * bool(fenced)
+    assert len(llvm.emit_object(str(module), target)) > 0
+
+
+def test_a_fence_makes_no_square_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def square() -> tuple[int, int]:
+        module, builder = begun()
+        there = builder.load(Value(POINTER, "%buffers"), POINTER, 8)
+        places = [builder.gep(there, i64(64 * i), F32) for i in range(8)]
+        rows = [builder.load(place, widened(F32, 8), 4) for place in places]
+        for row, place in zip(panels.transposed(builder, rows), places, strict=True):
+            builder.store(row, place, 4)
+        builder.ret(Constant(I32, 0))
+        fences = len(lines_of(module, "= call"))
+        return fences, len(llvm.emit_object(str(module), host()))
+
+    fences, length = square()
+    monkeypatch.setattr(panels, "FENCED", 8)
+    assert fences == 8 and square() == (0, length)
 
 
 def test_what_is_known_is_not_written_again() -> None:

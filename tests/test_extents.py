@@ -12,7 +12,7 @@ import pytest
 
 import gemel
 from gemel import autograd, np, npx
-from gemel.extent import Dim, Guard
+from gemel.extent import Dim, Guard, Sizes, concrete, name_of, seen
 
 #: Functions of an array that ask for a number in every way there is.
 FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -215,3 +215,36 @@ def test_errors_show_numbers() -> None:
     function = gemel.compile(lambda x: np.dot(x, np.ones((4, 2))))
     with pytest.raises(gemel.errors.ShapeError, match=r"float32\[8, 3\]"):
         function(np.ones((8, 3)))
+
+
+# --- names that stay ----------------------------------------------------------------------------
+
+
+def test_names_that_stay_keep_the_form_and_get_the_new_number_and_guards() -> None:
+    old: list[Guard] = []
+    n, m = Dim(12, "n", old), Dim(5, "m", old)
+    forms = [n, n + 1, 3 * n * m - m, (n - 1) // 2, (n + m) % 4, (n // m) * (m // 2)]
+    new: list[Guard] = []
+    values = {"n": Dim(40, "n", new), "m": Dim(9, "m", new)}
+    staying, slowly = concrete(forms, Sizes(values)), concrete(forms, values)
+    for fast, slow in zip(staying, slowly, strict=True):
+        assert (repr(fast), seen(fast)) == (repr(slow), seen(slow))
+        assert fast.guards is new  # what is asked later is found there
+    assert [seen(one) for one in staying] == [40, 41, 1071, 19, 1, 16]
+    assert old == new == []
+
+
+def test_a_quotient_without_divisor_is_zero_where_names_stay() -> None:
+    guards: list[Guard] = []
+    n = Dim(12, "n", guards)
+    values = {"n": Dim(2, "n", guards)}
+    found = concrete([7 // (n // 4), n + 1], Sizes(values))
+    assert found[0] == 0 and type(found[0]) is int
+    assert repr(found[1]) == repr(n + 1) and seen(found[1]) == 3
+
+
+def test_names_that_become_others_or_numbers_do_not_stay() -> None:
+    guards: list[Guard] = []
+    n, m = Dim(12, "n", guards), Dim(12, "m", guards)
+    assert name_of(concrete(n, Sizes({"n": m, "m": m}))) == "m"
+    assert concrete(n * 2 + m, Sizes({"n": 3, "m": 4})) == 10

@@ -318,6 +318,16 @@ class Builder:
         """The same value, of which nothing is known."""
         return self._value(a.type, f"freeze {a}")
 
+    def opaque(self, a: Value) -> Value:
+        """The same vector, whose making LLVM does not look into from what is made of it."""
+        bits = int(a.type.element.suffix[1:]) * a.type.lanes
+        if bits % 32:
+            return a
+        words = widened(F32, bits // 32)
+        kind = a.type if a.type.element in (F32, F64) else words
+        fence = f"llvm.arithmetic.fence.{kind.suffix}"
+        return self.bitcast(self.intrinsic(fence, kind, [self.bitcast(a, kind)]), a.type)
+
     def select(self, condition: Value, a: Value, b: Value) -> Value:
         _same("select", a, b)
         return self._value(a.type, f"select {condition}, {a}, {b}")

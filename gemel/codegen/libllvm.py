@@ -46,8 +46,8 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "GetBufferSize": (c_size_t, c_void_p),
     "DisposeMemoryBuffer": (None, c_void_p),
 }
-#: Those of them that are not done at once.
-_LONG = ("ParseAssembly", "VerifyModule", "TargetMachineEmitToMemory")
+#: Those of them that are not done at once: code generation. The others are a millisecond together.
+_LONG = ("TargetMachineEmitToMemory",)
 
 
 class Library:
@@ -55,7 +55,7 @@ class Library:
 
     def __init__(self, path: str) -> None:
         # What takes long lets other threads run Python. What does not must not: they would hold
-        # Python's lock for milliseconds each time.
+        # Python's lock for five milliseconds each time.
         long, short = ctypes.CDLL(path), ctypes.PyDLL(path)
         self._functions = {
             name: (long if name in _LONG else short)[f"LLVMPY_{name}"] for name in _FUNCTIONS

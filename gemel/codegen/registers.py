@@ -82,6 +82,7 @@ def shuffle_mask(places: tuple[int, ...]) -> Constant:
     """The constant which tells `shufflevector` what goes where."""
     found = _MASKS.get(places)
     if found is None:
-        listed = ", ".join(f"i32 {place}" for place in places)
-        found = _MASKS[places] = Constant(widened(I32, len(places)), f"<{listed}>")
+        listed = f"<{', '.join([f'i32 {place}' for place in places])}>"
+        text = listed if any(places) else "zeroinitializer"
+        found = _MASKS[places] = Constant(widened(I32, len(places)), text)
     return found

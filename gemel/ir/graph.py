@@ -338,10 +338,10 @@ def walk(results: Iterable[Entry], given: Iterable[Entry] = ()) -> list[Node]:
             order.append(stack.pop())  # type: ignore[arg-type]
         elif node not in seen:
             seen.add(node)
-            if node.inputs:
-                stack += (node, None)
-                for entry in reversed(node.inputs):
-                    stack.append(entry.node)
+            missing = [entry.node for entry in node.inputs if entry.node not in seen]
+            if missing:
+                missing.reverse()
+                stack += (node, None, *missing)
             else:
                 order.append(node)
     return order
@@ -360,15 +360,16 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
     for node in graph.walk():
         if node.op is None:
             continue
-        inputs = tuple(replaced.get(entry, entry) for entry in node.inputs)
+        inputs = node.inputs
+        changed = any(map(replaced.__contains__, inputs))
+        if changed:
+            inputs = tuple([replaced.get(entry, entry) for entry in inputs])
         new = rule(node, inputs)
-        if new is None:
-            if all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
-                continue
+        if new is None and changed:
             new = copy_node(node, inputs).entries
-        for old_entry, new_entry in zip(node.entries, new, strict=True):
-            replaced[old_entry] = new_entry
-    return substitute_results(graph, replaced)
+        if new is not None and new is not node.entries:
+            replaced.update(zip(node.entries, new, strict=True))
+    return substitute_results(graph, replaced) if replaced else graph
 
 
 def substitute_results(graph: Graph, replaced: dict[Entry, Entry]) -> Graph:

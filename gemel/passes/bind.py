@@ -33,6 +33,8 @@ def _parameters(params: dict[str, Any], values: Mapping[str, int]) -> dict[str, 
 
 def _is_free(value: Any) -> bool:
     """Whether there is a free extent in a parameter, a number or a graph."""
+    if type(value) is int or value is None:
+        return False
     if isinstance(value, (tuple, list)):
         return any(map(_is_free, value))
     if isinstance(value, Graph):
@@ -41,8 +43,11 @@ def _is_free(value: Any) -> bool:
 
 
 def _has_free(node: Node) -> bool:
-    shapes = (spec.shape for spec in node.specs)
-    return any(map(_is_free, (*shapes, *node.params.values(), node.value)))
+    for spec in node.specs:
+        for extent in spec.shape:
+            if type(extent) is not int and isinstance(extent, Dim):
+                return True
+    return isinstance(node.value, Dim) or any(map(_is_free, node.params.values()))
 
 
 def nodes_of(graph: Graph) -> list[Node]:
@@ -58,7 +63,7 @@ def concrete_graph(graph: Graph, values: Mapping[str, int]) -> Graph:
     for node in nodes_of(graph):
         specs = _bound(node.specs, values)
         value = concrete(node.value, values) if node.is_number else node.value
-        inputs = tuple(replaced[entry] for entry in node.inputs)
+        inputs = tuple([replaced[entry] for entry in node.inputs])
         params = _parameters(node.params, values)
         own = params, specs, value, node.name, node.origin, node.part
         new = Node(node.op, inputs, *own)

@@ -74,21 +74,15 @@ class Domain:
         shape = node.specs[0].shape
         known: list[int | None] = [None] * len(shape)
         for entry in node.inputs:
-            for axis, dimension in self._aligned(entry, len(shape)):
+            placement = self.placements.get(entry, ())  # lined up from the right
+            for axis, dimension in enumerate(placement, len(shape) - len(placement)):
                 if dimension is None:
                     continue
-                if known[axis] not in (None, dimension):
+                if known[axis] is None:
+                    known[axis] = dimension
+                elif known[axis] != dimension:
                     return False
-                known[axis] = dimension
         return all(self._keep(entry, list(known)) for entry in node.entries)
-
-    def _aligned(self, entry: Entry, ndim: int) -> list[tuple[int, int | None]]:
-        """(axis of the result, dimension) for a placed input, lined up from the right."""
-        placement = self.placements.get(entry)
-        if placement is None:
-            return []
-        lead = ndim - len(placement)
-        return [(lead + axis, dimension) for axis, dimension in enumerate(placement)]
 
     def _keep(
         self, entry: Entry, known: list[int | None], shut: frozenset[int] | None = None
@@ -100,25 +94,23 @@ class Domain:
         shape = entry.shape
         limit = len(self.shape)
         for axis in range(len(shape) - 1, -1, -1):
-            if known[axis] is None and not _is_one(shape[axis]):
-                floor = max((d for d in known[:axis] if d is not None), default=-1)
-                free = (d for d in range(limit - 1, floor, -1) if not shut or d not in shut)
-                fits = (d for d in free if self._fits(shape[axis], d))
-                known[axis] = next(fits, None)
-                if known[axis] is None:
+            extent, dimension = shape[axis], known[axis]
+            if dimension is None:
+                if extent == 1:
+                    continue
+                floor = max([d for d in known[:axis] if d is not None], default=-1)
+                for free in range(limit - 1, floor, -1):
+                    if not (shut and free in shut) and extent == self.shape[free]:
+                        break
+                else:
                     return False
-            dimension = known[axis]
-            if dimension is not None:
-                if dimension >= limit:
-                    return False
-                if not _is_one(shape[axis]) and not self._fits(shape[axis], dimension):
-                    return False
+                known[axis] = limit = free
+            elif dimension < limit and (extent == 1 or extent == self.shape[dimension]):
                 limit = dimension
+            else:
+                return False
         self.placements[entry] = tuple(known)
         return True
-
-    def _fits(self, extent: int, dimension: int) -> bool:
-        return extent == self.shape[dimension]
 
     def _add_reduction(self, node: Node) -> bool:
         source = node.inputs[0]

@@ -73,7 +73,10 @@ class Group(Unit):
     @property
     def pieces(self) -> Node | None:
         """The node whose result is put together of parts; all others then have its shape."""
-        return next((n for n in self.nodes if in_pieces(n) and n not in self.moved), None)
+        for node in self.nodes:
+            if in_pieces(node) and node not in self.moved:
+                return node
+        return None
 
     @property
     def can_fail(self) -> bool:
@@ -178,6 +181,7 @@ class _Fusion:
         self.results = {entry.node for entry in graph.results}
         #: What every kernel that needs it computes.
         self.copied = {n for n in self.nodes if cheap(n) and n not in self.results}
+        self.fusible = set(filter(fusible, self.nodes))
         self.users: dict[Node, list[Node]] = {}
         for node in self.nodes:
             for entry in node.inputs:
@@ -186,7 +190,7 @@ class _Fusion:
     def run(self) -> Graph:
         for node in self.nodes:
             self.order.add(self._unit(node))
-            if node not in self.copied and (fusible(node) or Domain.is_alignment(node)):
+            if node not in self.copied and (node in self.fusible or Domain.is_alignment(node)):
                 self._place(node)
                 self._bring(node)
         return self._rebuild()
@@ -195,7 +199,7 @@ class _Fusion:
 
     def _unit(self, node: Node) -> Unit:
         """A group where there is a kernel to be shared."""
-        if node not in self.copied and (fusible(node) or is_product(node)):
+        if node not in self.copied and (node in self.fusible or is_product(node)):
             return Group(self.position[node], node, self.exposures[node])
         return Unit([node])
 
@@ -398,7 +402,7 @@ class _Fusion:
         else:
             (single,) = unit.nodes
             kept = list(single.entries)
-            if fusible(single):  # a cheap value that a view or product needs as an array
+            if single in self.fusible:  # a cheap value that a view or product needs as an array
                 node = _wrapped(unit.nodes, kept, replaced, self)
             else:
                 node = copy_node(single, tuple(replaced.get(e, e) for e in single.inputs))

@@ -191,7 +191,7 @@ def merge(graph: Graph) -> Graph:
         assert node.op is not None
         if node.op.random or node.op.updates:
             return None
-        inputs = tuple(shared(entry) for entry in inputs)
+        inputs = tuple([shared(entry) for entry in inputs])
         key = node.op.name, inputs, frozen(node.params)
         if key not in found:
             changed = any(a is not b for a, b in zip(inputs, node.inputs, strict=True))
@@ -208,7 +208,10 @@ def frozen(value: Any) -> Any:
     if isinstance(value, dict):
         return tuple([(name, frozen(item)) for name, item in value.items()])
     if isinstance(value, tuple):
-        return tuple([frozen(item) for item in value])
+        for item in value:
+            if type(item) is not int:
+                return tuple([frozen(item) for item in value])
+        return value
     if isinstance(value, Dim):
         return "dim", value.form
     if isinstance(value, Graph):

@@ -117,7 +117,7 @@ def _spec_text(spec: Spec) -> Any:
 
 def sizes(extents: tuple[Any, ...]) -> Any:
     """Extents as a key: the forms of those that are free."""
-    return tuple([extent if type(extent) is int else frozen(extent) for extent in extents])
+    return frozen(extents)
 
 
 __all__ = ["Kernels", "Optimized", "body_text"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from contextlib import ExitStack
 from typing import Any
 
@@ -16,6 +17,7 @@ from gemel.runtime.backend import Backend
 _kernels: dict[str, Any] = {}
 #: How many kernels were compiled, read from disk and found in memory: what counter tests look at.
 counters = {"compiled": 0, "loaded": 0, "found": 0}
+_counting = threading.Lock()  # of what several threads compile
 
 
 def kernel_name(program: Program, backend: Backend) -> str:
@@ -101,10 +103,10 @@ class Compilation:
     def finish(self) -> None:
         """Waits for all of them: `kernel_for` knows them now."""
         for name, code in zip(self._given, self._helpers.results(), strict=True):
-            _kernels[name] = _loaded(name, code, self._given[name][1])
+            _kernels[name] = self._given[name][1].launch(code)
 
     def _made(self, name: str) -> bytes:
-        return _code(*self._given[name])
+        return _kept(name, *self._given[name])
 
 
 def work(program: Program) -> int:
@@ -125,7 +127,7 @@ def object_for(program: Program, backend: Backend) -> bytes:
 
 def _compiled(program: Program, name: str, backend: Backend) -> Any:
     with compiling:
-        return _loaded(name, _code(program, backend), backend)
+        return backend.launch(_kept(name, program, backend))
 
 
 def _code(program: Program, backend: Backend) -> bytes:
@@ -136,13 +138,14 @@ def _code(program: Program, backend: Backend) -> bytes:
     return backend.printer(program, backend.target)
 
 
-def _loaded(name: str, code: bytes, backend: Backend) -> Any:
-    """The kernel of new code, which is kept."""
-    counters["compiled"] += 1
-    kernel = backend.launch(code)
+def _kept(name: str, program: Program, backend: Backend) -> bytes:
+    """The code of a program, which is on disk then."""
+    code = _code(program, backend)
     if backend.on_disk:
         files.store(name, "kernel", code)
-    return kernel
+    with _counting:
+        counters["compiled"] += 1
+    return code
 
 
 def clear() -> None:

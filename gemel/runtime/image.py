@@ -133,9 +133,14 @@ class Image:
         self.objects: list[Callable[[], bytes]] = []
         self.items: list[Item] = []
         self.sites: list[tuple[int, list[int], list[int], list[int]]] = []
+        #: What `write` gives, where whoever filled the lists has called it; empty elsewhere.
+        self.early = b""
 
     def kernel(self, key: str, loaded: Any, code: Callable[[], bytes]) -> int:
-        """The number of a kernel; `code` gives its object where it has to stand in the image."""
+        """The number of a kernel; `code` gives its object where it has to stand in the image.
+
+        `loaded`: the kernel itself, None where it is put into `kernels` later.
+        """
         if key not in self.keys:
             self.keys[key] = len(self.kernels)
             self.kernels.append(loaded)
@@ -154,7 +159,7 @@ class Image:
 
     def plan(self, keeper: _core.Keeper | None = None) -> _core.Plan:
         """The plan, to be called; with what plans of one graph keep their values in."""
-        return _core.Plan(self.write(), self.kernels, self.captured, keeper)
+        return _core.Plan(self.early or self.write(), self.kernels, self.captured, keeper)
 
 
 class _Slots:
@@ -221,10 +226,6 @@ class _Slots:
             raise CompileError(f"the size {atom} is none of the inputs'")
         return self._known(1, str(atom))
 
-    def number(self, slot: tuple[int, int]) -> int:
-        """The final number of a slot."""
-        return sum(map(len, self.kinds[: slot[0]])) + slot[1]
-
 
 class _ImageWriter:
     """Writes one image: what uses slots first, since it decides which there are."""
@@ -260,7 +261,8 @@ class _ImageWriter:
             len(free),
             *self._list(computed, list),
         ]
-        words = [w if isinstance(w, int) else self.slots.number(w) for w in (*head, *body)]
+        before = 0, len(constants), len(constants) + len(free)
+        words = [before[w[0]] + w[1] if type(w) is tuple else w for w in (*head, *body)]
         words = [MAGIC, VERSION, len(words) + 4, len(self.bytes), *words]
         try:
             return struct.pack(f"<{len(words)}q", *words) + bytes(self.bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,12 +18,13 @@ from gemel.runtime.sites import label_of, located
 
 
 class Items:
-    """The items of one image; kernels that are not known by then are compiled one by one."""
+    """The items of one image, written while its kernels may still be compiled: `load` ends that."""
 
     def __init__(self, image: Image, backend: Backend) -> None:
         self.image, self.backend = image, backend
         self._windows = 0
         self._kernels: dict[str, int] = {}  # by the text of their programs
+        self._loads: list[Callable[[], Any]] = []
 
     def of(self, items: list[Any]) -> list[Item]:
         """What an image has for these items."""
@@ -67,9 +69,15 @@ class Items:
         number = self._kernels.get(program.text)
         if number is None:
             meant = self.backend.scheduled(program), self.backend
-            known = kernel_name(*meant), kernel_for(*meant), partial(object_for, *meant)
+            known = kernel_name(*meant), None, partial(object_for, *meant)
             number = self._kernels[program.text] = self.image.kernel(*known)
+            if number == len(self._loads):
+                self._loads.append(partial(kernel_for, *meant))
         return number
+
+    def load(self) -> None:
+        """Gives the image its kernels; those that are not known by now are compiled one by one."""
+        self.image.kernels[:] = [load() for load in self._loads]
 
 
 def _address(place: Any, offset: int) -> Address:

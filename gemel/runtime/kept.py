@@ -115,18 +115,20 @@ def _size(item: Launch, still: set[Buffer], refused: set[Buffer]) -> int | None:
     kernel: Kernel = item.kernel
     if item.fails or any(number.source[0] != "constant" for _, number in kernel.scalars):
         return None
-    if any(isinstance(size, Dim) for size in _sizes(kernel)):
-        return None
-    given = made = 0
-    for (place, _), written in zip(kernel.places, kernel.written, strict=True):
+    used = list(zip(kernel.places, kernel.written, strict=True))
+    for (place, _), written in used:
         buffer = place.buffer if isinstance(place, Place) else place
         if written and (buffer.space != TEMPORARY or buffer in refused):
             return None
         if not written and buffer not in still and buffer.space != CAPTURED:
             return None
+    if any(isinstance(size, Dim) for size in _sizes(kernel)):
+        return None
+    given = made = 0
+    for (place, _), written in used:
         size = product(place.shape) * place.dtype.itemsize if isinstance(place, Place) else None
         if written:
-            made += buffer.size if size is None else max(size, 1)
+            made += place.size if size is None else max(size, 1)
         elif size is not None:
             given += size
     return made if made <= max(GROWTH * given, LITTLE) else None

@@ -437,7 +437,7 @@ class Lowering:
     # --- the plan ---------------------------------------------------------------------------
 
     def image(self) -> Image:
-        """The finished plan; kernels that are not known by then are compiled one by one."""
+        """The finished plan, whose bytes are written while its kernels are compiled."""
         image = Image(self.graph.name, self.backend.text)
         image.guards = [*free_sizes(given.shape for given in self.inputs), *self.guards]
         image.inputs = self._inputs()
@@ -448,14 +448,16 @@ class Lowering:
         self.temporaries = found.placed(self.temporaries)
         image.temporaries = [Temporary(b.size, b.first, b.last) for b in self.temporaries]
         image.captured = self.captured
-        if self.compilation is not None:
-            self.compilation.finish()
         written = Items(image, self.backend)
         if found.values:
             image.items.append(Kept(*found.reads(), written.of(found.first)))
         for item, done in zip(items, behind(items, self.early), strict=True):
             image.items += [*written.of([item]), *map(Result, done)]
         image.sites = self._sites(list(flat(items)))
+        image.early = image.write()
+        if self.compilation is not None:
+            self.compilation.finish()
+        written.load()
         return image
 
     def _beside(self, items: list[Any]) -> list[Any]:

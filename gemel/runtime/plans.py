@@ -131,7 +131,7 @@ def plan_for(
 
     def prepared() -> Prepared:
         image = make()
-        return Prepared(tuple(image.keys), image.write())
+        return Prepared(tuple(image.keys), image.early or image.write())
 
     return kept(text, "plan", backend, prepared, partial(_plan, keeper))
 
