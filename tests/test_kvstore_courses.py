@@ -321,6 +321,9 @@ def test_what_leaves_together() -> None:
     inf = float("inf")
     assert sizes([5, 0, 7], inf) == [[5, 0, 7]]
     assert sizes([5, 0, 7], inf, "ffd") == [[5, 0], [7]]
-    assert sizes([1, 1, 60, 60, 1, 60, 60], 100) == [[1, 1], [60], [60], [1], [60], [60]]
+    assert sizes([1, 1, 60, 60, 1, 60, 60], 100) == [[1, 1, 60], [60], [1, 60], [60]]
+    assert sizes([20, 60, 20, 20], 100) == [[20], [60], [20], [20]]  # the last array is apart
+    assert sizes([20, 5, 5], 100) == [[20, 5], [5]]
+    assert sizes([1, 5], 100) == [[1, 5]]
     assert sizes([20, 20, 20, 20], 100) == [[20, 20, 20], [20]]
     assert sizes([500], 100) == [[500]]

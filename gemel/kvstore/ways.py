@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gemel.errors import WorkersError, unknown_name
 from gemel.links import Link, Node, Topology
+from gemel.passes.rows import last_share
 
 if TYPE_CHECKING:
     from gemel.kvstore.agreement import Request
@@ -33,11 +34,11 @@ CHEAP = 1e-3
 #: times another way has to be quicker than sockets to be worth it.
 GROUP, MUCH = 3e-4, 2.0
 #: The same of what is not agreed on (`gemel.kvstore.courses`): a step of a plan, and an operation.
-BUCKET = 2e-4
+BUCKET = 3e-4
 #: Buckets of a step at most, and the bytes of one where nothing was measured.
 MOST_BUCKETS, BUCKET_BYTES = 64, 4 << 20
-#: Each block is a step of a plan and an operation of every worker; a ninth would cover 1.4 % more.
-MOST_BLOCKS = 8
+#: Each block is a step of a plan and an operation of every worker; a seventh would cover 1.7 % more.
+MOST_BLOCKS = 6
 #: Rules that leave the choice to what was measured.
 IN_ORDER, ANY = "ranks", "any"
 
@@ -219,16 +220,17 @@ class Ways:
         """In how many blocks so many bytes leave that are computed one after another.
 
         All but the last are covered by the computation of those behind them, as far as they wait,
-        and each costs a group that has little in it: with n blocks of t seconds of waiting and s
-        seconds for each that is t/n + n s, least for the square root of t/s. One where t is not
-        worth it, where nothing was measured, and where other cuts could change the bits.
+        and each costs a group that has little in it: with t seconds of waiting and s seconds for
+        each, n blocks cost t times the last one's share and n s. One where t is not worth it, where
+        nothing was measured, and where other cuts could change the bits.
         """
         way = self.choose(rule, nbytes)
         whole, small = self.table.waiting(way, nbytes), self.table.seconds(way, 1)
         if rule != IN_ORDER or whole is None or small is None or whole < CHEAP:
             return 1
         each = BUCKET if way == "lines" else max(small, GROUP)
-        return max(1, min(MOST_BLOCKS, round(math.sqrt(whole / each))))
+        waits = whole
+        return min(range(1, MOST_BLOCKS + 1), key=lambda n: waits * last_share(n) + n * each)
 
     def bucket(self, rule: str, nbytes: float) -> float | None:
         """Bytes that leave together where so many do by themselves (`gemel.kvstore.courses`).

@@ -130,7 +130,8 @@ void CourierWork::open_frame(int rank) {
   const bool kept = early_.contains({header.key(), rank});
   const bool known = header.phase == 0 ? !kept && (sum == nullptr || sum->theirs[rank] == nullptr)
                                        : sum != nullptr && !sum->told[rank];
-  if (header.magic != Header::kMagic || header.phase > 1 || !known) {
+  const bool sane = sum != nullptr || header.bytes <= kMostBytes;
+  if (header.magic != Header::kMagic || header.phase > 1 || !known || !sane) {
     return fail("what worker " + std::to_string(rank) + " sends makes no sense");
   }
   if (header.bytes != end - begin) return fail_unequal(*sum, rank, header.bytes, end - begin);
