@@ -219,7 +219,9 @@ void CourierWork::finish(Sum& sum) {
 
 void CourierWork::count(const Sum& sum) {
   const double seconds = std::chrono::duration<double>(Clock::now() - sum.since).count();
+  const double taken = worked();
   const std::lock_guard guard(mutex_);
+  state_.worked = taken;
   ++ended_;
   ++state_.sums;
   state_.seconds += seconds;

@@ -97,6 +97,7 @@ class CourierWork {
   void fail_without(const Sum& sum, int rank);
   void fail_unequal(const Sum& sum, int rank, size_t sent, size_t needed);
   void count(const Sum& sum);
+  static double worked();  // seconds of a core that the calling thread has taken
   void tell_of_waiting();
   bool awaits(const Sum& sum, int rank) const;
   size_t enough(int rank) const;

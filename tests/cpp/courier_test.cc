@@ -100,6 +100,14 @@ std::string problem_of(const Courier& courier) {
   return "";
 }
 
+// Waits until a sum has started.
+void see_open(const Courier& courier) {
+  const auto end = Clock::now() + kPatience;
+  while (courier.state().name.empty() && Clock::now() < end) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
 bool says(const std::string& text, const std::string& part) {
   if (text.find(part) != std::string::npos) return true;
   std::fprintf(stderr, "said: '%s', not '%s'\n", text.c_str(), part.c_str());
@@ -309,6 +317,7 @@ void frames_that_lie() {
       if (early) one.say(5, 0, bytes);
       if (early && bytes > 2 * kBytes) check(says(problem_of(*one.courier), problem), "at once");
       const Arrays total = issued(*one.courier, 5, ones(kItems));
+      if (!early) see_open(*one.courier);
       if (!early) one.say(5, 0, bytes);
       one.ends_with(total, problem);
     }
