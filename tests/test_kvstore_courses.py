@@ -19,7 +19,7 @@ from gemel.kvstore.courses import Piece, buckets_of
 from gemel.kvstore.leaving import state_of
 from gemel.kvstore.lines import Lines
 from gemel.kvstore.mpi import MpiStore
-from gemel.kvstore.ways import Table
+from gemel.kvstore.ways import COURIER, Table
 from gemel.kvstore.world import World
 
 
@@ -267,9 +267,10 @@ def test_what_carries_is_what_is_measured(job: Job) -> None:
         assert table.measured == job.worlds[0].ways.table.measured
         assert one.leaving is not None and one.leaving.worked() > 0
         sums = state_of(one.leaving._courier).sums
-        assert sums >= 4 * len(table.measured["lines"]) > 0
-        (size, seconds), *_ = table.measured["lines"]
-        assert 0 <= (table.waiting("lines", size) or 0.0) <= seconds
+        assert sums == 4 * len(table.measured[COURIER]) > 0
+        (size, seconds), *_ = table.measured[COURIER]
+        assert 0 <= (table.waiting(COURIER, size) or 0.0) <= seconds
+        assert "courier" in one.ways.explain("ranks")
         after = one.statistics()
         assert after["groups"] == counts["groups"] + 1 and "by lines" not in after
         assert after["processor seconds"] < 0.01

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from gemel.kvstore.ways import Table
+from gemel.kvstore.ways import COURIER, Table
 
 #: Bytes that are tried, and how often each way is, besides a first time that does not count.
 SIZES = (4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20)
@@ -48,16 +48,17 @@ class Courier(Protocol):
 
 
 class Carried:
-    """A wire whose way `lines` is the courier's, which takes it in place of the thread's own."""
+    """A wire that has the courier as one way more, where there is one: `names`."""
 
-    def __init__(self, wire: Wire, courier: Courier | None) -> None:
+    def __init__(self, wire: Wire, names: Sequence[str], courier: Courier | None) -> None:
         self.rank = wire.rank
+        self.names = list(names) if courier is None else [COURIER, *names]
         self.gathered, self.broadcast = wire.gathered, wire.broadcast
         self._wire, self._courier = wire, courier
 
     def summed(self, row: Any, way: str, lengths: Sequence[int]) -> Any:
         """The sum of the rows of all workers."""
-        if way == "lines" and self._courier is not None:
+        if way == COURIER and self._courier is not None:
             return self._courier.summed(row)
         return self._wire.summed(row, way, lengths)
 
@@ -77,7 +78,8 @@ def measure(
 
     A time is the slowest worker's, the best of a few tries; all of it is waiting but the work of
     the worker who has most. (Who comes late to a try finds all there, and waits less than the wires
-    take.) `worked`: seconds of a core that have been worked. Ways that are first in the list are tried first.
+    take.) `worked`: seconds of a core that have been worked. Ways that are first in the list are
+    tried first.
     """
     import numpy
 

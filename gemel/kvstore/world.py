@@ -449,9 +449,8 @@ class World:
 
         begin = time.monotonic()
         limit = config.MEASURE_SECONDS.read() if self.size > 1 else 0.0
-        wire = Carried(self._wire, self.leaving)
-        names = list(self.ways.known)
-        self.ways.table = measure(wire, names, limit, worked=wire.worked)
+        wire = Carried(self._wire, list(self.ways.known), self.leaving)
+        self.ways.table = measure(wire, wire.names, limit, worked=wire.worked)
         passed = numpy.array([time.monotonic() - begin])
         self.ways.seconds = float(self._wire.broadcast(passed)[0])
 
