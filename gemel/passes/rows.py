@@ -22,7 +22,7 @@ from gemel.ops.shape import axis_order
 #: the one before it travels. 2048 examples' worth of a row takes a core 1.5 times what 1 Gb/s do.
 SHRINKING = 2 / 3
 #: Blocks have a multiple of so many rows where there are enough: as a product's tiles have them.
-UNIT = 16
+UNIT = 8
 
 #: The first row of each block, and the end of the last.
 Bounds = Sequence[int]
@@ -32,7 +32,7 @@ def bounds_of(rows: int, blocks: int) -> list[int]:
     """Where blocks of rows begin, and the end: each some `SHRINKING` of the one before, none empty.
 
     >>> bounds_of(256, 4)
-    [0, 112, 176, 224, 256]
+    [0, 104, 176, 224, 256]
     >>> bounds_of(7, 3), bounds_of(1, 3)
     ([0, 3, 6, 7], [0, 1])
     """
