@@ -250,8 +250,8 @@ class Compiled:
         self.function = function
         self.name = name or getattr(function, "__name__", "program")
         own = PIPELINE if fold else without_folding()
-        self.passes = (*own[:-1], *checked_passes(passes), own[-1])
-        self.recipes = checked_recipes(recipes)
+        self.passes = (*own[:-1], *checked_passes(passes), own[-1]) if passes != () else own
+        self.recipes = checked_recipes(recipes) if recipes != () else ()
         self.symbolic = symbolic
         self.traces = 0
         self._programs: dict[Any, list[Program]] = {}

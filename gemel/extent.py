@@ -17,15 +17,18 @@ from gemel.forms import Atom, Form, added, at_least, combined, form_text, of_nam
 class Guard:
     """A comparison of free extents a trace relied on: other values must answer it alike."""
 
-    __slots__ = ("answer", "asked", "left", "relation", "right")
+    __slots__ = ("answer", "left", "relation", "right")
 
     def __init__(self, left: int, relation: str, right: int, answer: bool) -> None:
         self.left = left
         self.relation = relation
         self.right = right
         self.answer = answer
-        #: The comparison: equal for guards that say the same.
-        self.asked = relation, form_of(left), form_of(right)
+
+    @property
+    def asked(self) -> tuple[str, Form, Form]:
+        """The comparison: equal for guards that say the same."""
+        return self.relation, form_of(self.left), form_of(self.right)
 
     def holds(self, values: Mapping[str, int]) -> bool:
         """Whether the comparison comes out the same for these extents."""
@@ -315,6 +318,8 @@ def form_of(extent: int) -> Form:
 
 def compared(relation: str, left: int, right: int) -> bool | None:
     """The answer of a comparison when it is the same for every value."""
+    if type(left) is int and type(right) is int:
+        return RELATIONS[relation](left, right)
     difference = added(form_of(right), form_of(left), -1)
     if not difference:
         return relation != "<"

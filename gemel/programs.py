@@ -70,7 +70,7 @@ class Program:
         self._halves: dict[Any, Halves] = {}
         traced = self._traced(compiled, given)
         nodes = nodes_of(traced)
-        if any(node.is_input for node in nodes[len(traced.inputs) :]):
+        if [n for n in nodes[len(traced.inputs) :] if n.op is None and n.is_input]:
             # What stood for an element of a loop has left it, by way of a variable of the program.
             traced = self._traced(compiled, given, writes_out=True)
             nodes = nodes_of(traced)
@@ -82,6 +82,8 @@ class Program:
         """The graph of the function as it is."""
         self.closed = ClosedOver()
         self.trace = Trace(of_program=True, closed=self.closed)
+        #: Of which argument's array a free extent is which axis.
+        self.places: dict[str, tuple[int, int]] = {}
         self.trace.writes_out = writes_out
         several = len(given.arrays) > 1
         entries = [
@@ -116,10 +118,12 @@ class Program:
         return Graph(inputs, outputs, self._updates(len(entries)), self.name)
 
     def _input(self, position: int, array: Any, name: str) -> Entry:
-        shape = [
-            self.trace.free(f"n{position}_{axis}", n) if n > 1 else n
-            for axis, n in enumerate(array.shape)
-        ]
+        shape = list(array.shape)
+        for axis, n in enumerate(shape):
+            if n > 1:
+                extent = f"n{position}_{axis}"
+                self.places[extent] = position, axis
+                shape[axis] = self.trace.free(extent, n)
         return placeholder(Spec(shape, array.dtype), name)
 
     def _settled(self) -> dict[str, int]:
@@ -129,10 +133,10 @@ class Program:
         }
         found = names
         for traced in self.trace.guards:
-            guard = traced.of(found)
+            guard = traced if found is names else traced.of(found)
             name, other = guard.equates() if guard else ("", 0)
             if name:
-                sizes = {**names, name: other}
+                sizes = {**names, name: evaluate(other, names)}
                 found = {known: evaluate(size, sizes) for known, size in found.items()}
         guards = [traced.of(found) for traced in self.trace.guards]
         self.guards += [guard for guard in guards if guard]
@@ -144,9 +148,7 @@ class Program:
 
     def dims(self, leaves: list[Any]) -> dict[str, int]:
         """The free extents of these arguments."""
-        places = (name[1:].split("_") for name in self.trace.dims)
-        sizes = (leaves[int(position)].shape[int(axis)] for position, axis in places)
-        return dict(zip(self.trace.dims, sizes, strict=True))
+        return {name: leaves[place].shape[axis] for name, (place, axis) in self.places.items()}
 
     def holds(self, numbers: list[float]) -> bool:
         """Whether these numbers, and the arrays it closes over, are what it was told, where the
@@ -333,14 +335,16 @@ class Plans:
 
     def _others(self) -> tuple[Any, ...] | None:
         """The passes, if there are any from elsewhere."""
-        return None if all(step in PIPELINE for step in self.passes) else self.passes
+        if self.passes is PIPELINE or all(step in PIPELINE for step in self.passes):
+            return None
+        return self.passes
 
     def _text(self, values: dict[str, int]) -> str | None:
         """All that decides the plan made for these extents; None where a pass is from elsewhere."""
         if self._others():
             return None
         text = signature(self.graph)
-        passes = [step.__name__ for step in self.passes]
+        passes = [] if self.passes is PIPELINE else [step.__name__ for step in self.passes]
         kept = self.still, config.KEEP_BYTES.read(), self.random
         return text and f"{text}{passes} {values} {self.guards} {kept}"
 

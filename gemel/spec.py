@@ -6,6 +6,7 @@ An extent may be a `Dim`: a whole number with a name, a free size of a traced fu
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
 from typing import Any
 
 from gemel.dtype import DType, as_dtype, promote, promote_weak
@@ -22,7 +23,7 @@ class Spec:
 
     def __init__(self, shape: Iterable[int], dtype: Any, weak: bool = False) -> None:
         self.shape: Shape = tuple(shape)
-        self.dtype: DType = as_dtype(dtype)
+        self.dtype: DType = dtype if type(dtype) is DType else as_dtype(dtype)
         self.weak = weak
 
     @property
@@ -150,14 +151,16 @@ def broadcast(name: str, *specs: Spec) -> Shape:
 
 def promote_specs(*specs: Spec) -> DType:
     """The dtype of an operation over these: arrays decide, Python scalars give way."""
-    arrays = [spec.dtype for spec in specs if not spec.weak]
-    result = arrays[0] if arrays else specs[0].dtype
-    for dtype in arrays[1:]:
-        result = promote(result, dtype)
-    for spec in specs if len(arrays) < len(specs) else ():
+    result = None
+    scalars = []
+    for spec in specs:
         if spec.weak:
-            result = promote_weak(result, spec.dtype) if arrays else promote(result, spec.dtype)
-    return result
+            scalars.append(spec.dtype)
+        elif result is not spec.dtype:
+            result = spec.dtype if result is None else promote(result, spec.dtype)
+    if result is None:
+        return reduce(promote, scalars)
+    return reduce(promote_weak, scalars, result) if scalars else result
 
 
 def normalize_axis(name: str, axis: Any, ndim: int) -> int:

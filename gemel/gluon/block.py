@@ -17,6 +17,7 @@ from gemel.gluon.hooks import HookHandle
 from gemel.gluon.naming import NameScope, new_prefix
 from gemel.gluon.parameter import Parameter, ParameterDict
 from gemel.gluon.structure import Children, Own
+from gemel.ir.graph import Entry
 from gemel.ir.trace import current_trace
 
 if TYPE_CHECKING:
@@ -244,7 +245,8 @@ class Block(Files):
         try:
             if self._own.unfinished:
                 self._find_shapes(arguments)
-            there = elsewhere(arguments)
+            symbols = bool(arguments) and type(arguments[0]) is Entry
+            there = None if symbols else elsewhere(arguments)
             if there is None:
                 return self.forward(*arguments, **keywords)
             with there:

@@ -71,7 +71,11 @@ class HybridBlock(Block):
                 return symbol_block().composed(self, arguments)
             except PythonGivenError as error:
                 return self._in_parts(error, arguments)
-        if not self._active or current_trace() is not None:
+        trace = current_trace()
+        if trace is not None and not (self._forward_hooks or self._forward_pre_hooks):
+            if arguments and type(arguments[0]) is Entry:
+                return self._traced(trace, *arguments, **keywords)
+        if not self._active or trace is not None:
             return self._imperatively(arguments, keywords)
         if keywords:
             arguments = self._positional(arguments, keywords)

@@ -129,17 +129,17 @@ class Entry(ArrayMethods):
     @property
     def shape(self) -> tuple[int, ...]:
         """Its shape; free extents are `Dim`."""
-        return self.spec.shape
+        return self.node.specs[self.index].shape
 
     @property
     def dtype(self) -> Any:
         """Its dtype."""
-        return self.spec.dtype
+        return self.node.specs[self.index].dtype
 
     @property
     def ndim(self) -> int:
         """How many dimensions it has."""
-        return self.spec.ndim
+        return len(self.node.specs[self.index].shape)
 
     @property
     def size(self) -> int:

@@ -37,6 +37,25 @@ def _shape(arguments: tuple[Any, ...]) -> tuple[int, ...]:
     return arguments
 
 
+class LegacyMethod:
+    """An operation of MXNet 1 as a method: `x.slice_axis(...)`, imported when it is asked for.
+
+    There is one for each, for a `__getattr__` would slow down every attribute of every array.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        from importlib import import_module
+
+        return import_module("gemel.legacy.facade").method(instance, self.name)
+
+
 class WrittenMethods(NumpyProtocols):
     """Methods that call operations by name, with the arguments NumPy's methods take."""
 
@@ -44,14 +63,6 @@ class WrittenMethods(NumpyProtocols):
 
     # What compares elements would leave arrays without a hash.
     __hash__: Any = object.__hash__
-
-    def __getattr__(self, name: str) -> Any:
-        """What MXNet 1's arrays can do besides: `x.slice_axis(...)`, `x.norm()`."""
-        if name.startswith("_"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        from importlib import import_module
-
-        return import_module("gemel.legacy.facade").method(self, name)
 
     def __pos__(self) -> Any:
         return self
@@ -156,3 +167,16 @@ class WrittenMethods(NumpyProtocols):
     def detach(self) -> Any:
         """The same elements; gradients do not pass."""
         return call("stop_gradient", self)
+
+
+#: What arrays of MXNet 1 can do besides.
+LEGACY = """
+    arccos arccosh arcsin arcsinh arctan arctanh argmax_channel broadcast_axes broadcast_like cbrt
+    cosh degrees depth_to_space diag fix flip log10 log2 log_softmax nanprod nansum norm one_hot
+    ones_like pad pick radians rcbrt relu reshape_like rsqrt shape_array sigmoid sinh size_array
+    slice slice_axis slice_like softmax softmin space_to_depth split split_v2 tan tile topk trunc
+    zeros_like
+"""
+
+for _name in LEGACY.split():
+    setattr(WrittenMethods, _name, LegacyMethod(_name))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gemel import _core
-from gemel.errors import DTypeError, GradientError, suggestion, unknown_name
+from gemel.errors import DTypeError, suggestion, unknown_name
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, Node
 from gemel.ir.keywords import OUT
@@ -279,12 +279,13 @@ class Op(_core.OpBase):
         """Raises `DTypeError` for complex inputs of an operation on real numbers."""
         if self.complex or self.moves:
             return
-        if "c" in [spec.dtype.kind for spec in specs]:
-            given = " and ".join(map(str, specs))
-            raise DTypeError(
-                f"{self.name}: {given}: there is no {self.name} of complex numbers; take real(x), "
-                "imag(x) or absolute(x)"
-            )
+        for spec in specs:
+            if spec.dtype.kind == "c":
+                given = " and ".join(map(str, specs))
+                raise DTypeError(
+                    f"{self.name}: {given}: there is no {self.name} of complex numbers; take "
+                    "real(x), imag(x) or absolute(x)"
+                )
 
     def kernel_for(self, inputs: Sequence[Spec], results: Sequence[Spec]) -> bool:
         """Whether a call with these inputs and results becomes machine code."""
@@ -322,7 +323,7 @@ class Op(_core.OpBase):
 
     def check_count(self, count: int) -> None:
         """Raises `TypeError` unless `count` inputs are what the operation takes."""
-        if not self.takes(count):
+        if self.arity != VARIADIC and not self.required <= count <= self.arity:
             names = ", ".join(self.input_names) or "no arrays"
             least = f"{self.required} to " if self.required < self.arity else ""
             raise TypeError(f"{self.name}: takes {least}{self.arity} inputs ({names}), got {count}")
@@ -343,7 +344,10 @@ class Op(_core.OpBase):
         if self.dynamic:
             return of_known(self, inputs, parameters)
         trace = current_trace()
-        entries = tuple([above.as_entry(value, inputs) for value in inputs])
+        written = trace is not None and trace.contents
+        entries = tuple(
+            [v if type(v) is Entry and not written else above.as_entry(v, inputs) for v in inputs]
+        )
         if int in map(type, inputs):
             self.check_numbers(inputs, tuple(entry.spec for entry in entries), parameters)
         node = self.node(entries, parameters)
@@ -359,7 +363,7 @@ class Op(_core.OpBase):
     def node(self, entries: tuple[Entry, ...], parameters: dict[str, Any]) -> Node:
         """A node of this operation. Raises `TypeError`, `ShapeError` or `DTypeError`."""
         self.check_count(len(entries))
-        specs = self.infer(*[entry.spec for entry in entries], **parameters)
+        specs = self.infer(*[entry.node.specs[entry.index] for entry in entries], **parameters)
         if self.random and parameters.get("call") is None:
             trace = current_trace()
             parameters = {**parameters, "call": trace.next_call() if trace else 0}
@@ -391,7 +395,8 @@ class Op(_core.OpBase):
 
     def _run(self, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
         """Into the trace in progress, if there is one or symbols are among the inputs."""
-        if current_trace() is not None or any(isinstance(value, Entry) for value in inputs):
+        symbols = Entry in map(type, inputs) or current_trace() is not None
+        if symbols or any(isinstance(value, Entry) for value in inputs):
             found = self.apply(inputs, parameters)
         else:
             found = above.run(self, inputs, parameters)
@@ -490,11 +495,6 @@ def find(name: str) -> Op:
     if isinstance(found, Op):
         return found
     raise unknown_name("operation", name, (n for n, o in REGISTRY.items() if isinstance(o, Op)))
-
-
-def stop_gradient_error(name: str) -> GradientError:
-    """The error for an operation without a gradient."""
-    return GradientError(f"{name} has no gradient; use detach() on its input if none is wanted")
 
 
 __all__ = ["Op", "find", "numpy", "static"]

@@ -71,6 +71,8 @@ class Elementwise(Op):
         _, dtypes = self.types(specs, parameters)
         weak = bool(specs) and False not in [spec.weak for spec in specs]
         shape = broadcast(self.name, *specs)
+        if len(dtypes) == 1:
+            return (Spec(shape, dtypes[0], weak),)
         return tuple([Spec(shape, dtype, weak) for dtype in dtypes])
 
     def types(

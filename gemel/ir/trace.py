@@ -101,7 +101,7 @@ class Trace:
             array = parameter.array()
             entry = placeholder(Spec(array.shape, array.dtype), getattr(parameter, "name", ""))
             found = self.parameters[id(parameter)] = (parameter, entry)
-        return self.updates.get(id(parameter), found)[1]
+        return self.updates.get(id(parameter), found)[1] if self.updates else found[1]
 
     def update(self, parameter: Any, value: Entry) -> None:
         """The parameter holds `value` once the program has run, and already for later reads."""

@@ -12,9 +12,8 @@ from gemel.spec import Spec
 
 def _bound(specs: tuple[Spec, ...], values: Mapping[str, int]) -> tuple[Spec, ...]:
     for spec in specs:
-        for extent in spec.shape:
-            if type(extent) is not int:
-                return tuple([_bound_spec(spec, values) for spec in specs])
+        if Dim in map(type, spec.shape):
+            return tuple([_bound_spec(spec, values) for spec in specs])
     return specs
 
 
@@ -49,7 +48,7 @@ def _has_free(node: Node) -> bool:
 def nodes_of(graph: Graph) -> list[Node]:
     """The inputs, used or not, then everything else in order."""
     given = {entry.node: None for entry in graph.inputs}
-    return [*given, *(node for node in graph.walk() if node not in given)]
+    return [*given, *[node for node in graph.walk() if node not in given]]
 
 
 def concrete_graph(graph: Graph, values: Mapping[str, int]) -> Graph:
@@ -78,14 +77,15 @@ def settled(graph: Graph, nodes: Iterable[Node], values: Mapping[str, int]) -> G
         node.specs = _bound(node.specs, values)
         if node.params:
             node.params = _parameters(node.params, values)
-        if isinstance(node.value, Dim):
-            node.value = concrete(node.value, values)
         if plain:
             node.inputs = tuple([plain.get(entry, entry) for entry in node.inputs])
-        if node.op is None and type(node.entries[0]) is not Entry:
-            own = (Entry(node, 0),)
-            plain[node.entries[0]] = own[0]
-            node.entries = own
+        if node.op is None:
+            if isinstance(node.value, Dim):
+                node.value = concrete(node.value, values)
+            if type(node.entries[0]) is not Entry:
+                own = (Entry(node, 0),)
+                plain[node.entries[0]] = own[0]
+                node.entries = own
     if plain:
         graph.inputs, graph.outputs, graph.updates = _parts(graph, plain)
     return graph

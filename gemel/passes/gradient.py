@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from gemel.errors import GradientError
 from gemel.ir.graph import Entry, Node, walk
 from gemel.ir.methods import call
-from gemel.ir.op import find, stop_gradient_error
+from gemel.ir.op import find
 from gemel.ir.op_kinds import Composite
 from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import add, cast, full
@@ -107,7 +108,7 @@ def rule(
         return [once.pop(entry, None) for entry in node.inputs]  # what is given twice has it once
     if not any(entry.dtype.is_inexact for entry in node.entries):
         return (None,) * len(node.inputs)
-    raise stop_gradient_error(op.name)
+    raise GradientError(f"{op.name} has no gradient; use detach() on its input if none is wanted")
 
 
 def accumulate(arrived: dict[Entry, Entry], entry: Entry, g: Entry) -> None:
