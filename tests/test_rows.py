@@ -266,5 +266,8 @@ def test_the_number_of_blocks_follows_from_what_was_measured():
     # What takes the core cannot be covered.
     ways.table = Table(ways.table.measured, {"gather": [(4096.0, 0.0), (float(1 << 20), 3e-4 * 9)]})
     assert ways.blocks("ranks", 1 << 20) == 3
+    # Nor can what a small message waits, on a machine that others use.
+    ways.table = Table({"gather": [(4096.0, 2e-2), (float(1 << 20), 2e-2)]})
+    assert ways.blocks("ranks", 1 << 20) == ways.blocks("ranks", 12) == 1
     ways.table = Table({"gather": [(4096.0, CHEAP / 1e3), (float(1 << 20), CHEAP / 2)]})
     assert ways.blocks("ranks", 1 << 20) == 1  # not worth it

@@ -230,7 +230,10 @@ class Ways:
         alone = self.bucket(rule, nbytes) is not None
         way = self._carrier() if alone else self.choose(rule, nbytes)
         whole, small = self.table.waiting(way, nbytes), self.table.seconds(way, 1)
-        if rule != IN_ORDER or whole is None or small is None or whole < CHEAP:
+        if rule != IN_ORDER or whole is None or small is None:
+            return 1
+        whole -= self.table.waiting(way, 1) or 0.0  # which each block waits, however small
+        if whole < CHEAP:
             return 1
         each = BUCKET if alone or way == "lines" else max(small, GROUP)
         waits = whole
