@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -15,9 +16,10 @@ from gemel.errors import WorkersError
 from gemel.gluon import nn
 from gemel.kvstore import courses, mpi
 from gemel.kvstore.courses import Piece, buckets_of
+from gemel.kvstore.leaving import state_of
 from gemel.kvstore.lines import Lines
 from gemel.kvstore.mpi import MpiStore
-from gemel.kvstore.ways import Table
+from gemel.kvstore.ways import COURIER, Table
 from gemel.kvstore.world import World
 
 
@@ -251,6 +253,50 @@ def test_a_worker_that_is_gone_is_named(job: Job, monkeypatch: pytest.MonkeyPatc
             total.wait_to_read()
 
 
+# ---- what it takes
+
+
+@pytest.mark.parametrize("job", [(2, 30.0), (3, 30.0)], indirect=True)
+def test_what_carries_is_what_is_measured(job: Job) -> None:
+    """It is no step of a store, and does not count as one."""
+    before = [one.statistics() for one in job.worlds]
+    for one in [one.issue(0, "the measurement", "measure") for one in job.worlds]:
+        one.wait_to_read()
+    for one, counts in zip(job.worlds, before, strict=True):
+        table = one.ways.table
+        assert table.measured == job.worlds[0].ways.table.measured
+        assert one.leaving is not None and one.leaving.worked() > 0
+        sums = state_of(one.leaving._courier).sums
+        assert sums == 4 * len(table.measured[COURIER]) > 0
+        (size, seconds), *_ = table.measured[COURIER]
+        assert 0 <= (table.waiting(COURIER, size) or 0.0) <= seconds
+        assert "courier" in one.ways.explain("ranks")
+        after = one.statistics()
+        assert after["groups"] == counts["groups"] + 1 and "by lines" not in after
+        assert after["processor seconds"] < 0.01
+    stores = job.stores()
+    for turn in range(2):
+        for totals in [brought(store, "abcd", turn) for store in stores]:
+            check(totals, "abcd", turn, len(stores))
+
+
+def test_a_worker_that_is_gone_while_all_measure(job: Job, monkeypatch: Any) -> None:
+    """The thread that hears of it waits for the courier: another one looks."""
+    near, far = job.worlds
+    assert near.leaving is not None
+    over = threading.Event()
+    monkeypatch.setattr(near.leaving, "problem", lambda now, left: "worker 1 is gone")
+    monkeypatch.setattr(far.leaving, "summed", lambda row: over.wait(20) and row)
+    begin = time.monotonic()
+    asked = [one.issue(0, "the measurement", "measure") for one in job.worlds]
+    with pytest.raises(WorkersError, match="worker 1 is gone"):
+        asked[0].wait_to_read()
+    assert time.monotonic() - begin < 10
+    over.set()
+    with pytest.raises(WorkersError):
+        asked[1].wait_to_read()
+
+
 # ---- trainers
 
 
@@ -321,6 +367,9 @@ def test_what_leaves_together() -> None:
     inf = float("inf")
     assert sizes([5, 0, 7], inf) == [[5, 0, 7]]
     assert sizes([5, 0, 7], inf, "ffd") == [[5, 0], [7]]
-    assert sizes([1, 1, 60, 60, 1, 60, 60], 100) == [[1, 1], [60], [60], [1], [60], [60]]
+    assert sizes([1, 1, 60, 60, 1, 60, 60], 100) == [[1, 1, 60], [60], [1, 60], [60]]
+    assert sizes([20, 60, 20, 20], 100) == [[20], [60], [20], [20]]  # the last array is apart
+    assert sizes([20, 5, 5], 100) == [[20, 5], [5]]
+    assert sizes([1, 5], 100) == [[1, 5]]
     assert sizes([20, 20, 20, 20], 100) == [[20, 20, 20], [20]]
     assert sizes([500], 100) == [[500]]

@@ -141,7 +141,7 @@ def test_every_way_to_add_up(workers, tmp_path):
     said, names = first.pop("said"), {"gather", "pieces", "mpi", "chain", "ring", "tree", "direct"}
     names.add("lines")
     assert f"{workers} workers on 1 machine; measured in" in said and "chosen by 'ranks'" in said
-    assert "kept by" not in said and said.count(" kept ") == (8 if workers == 2 else 5)
+    assert "kept by" not in said and said.count(" kept ") == (9 if workers == 2 else 6)
     assert first.pop("went") == sorted(f"by {name}" for name in names)
     assert first.pop("int8") == [(sum(100 + r for r in range(workers)) + 128) % 256 - 128] * 5
     assert "'rinf'" in first.pop("unknown") and "schedule ring" in first.pop("disagreement")

@@ -322,6 +322,20 @@ def test_sockets_are_first_where_there_are_some() -> None:
     assert ways.waiting("ranks", 1 << 20) == 1e-2 and Ways((0, 1)).waiting("ranks", 8) is None
 
 
+def test_buckets_follow_from_what_carries_them() -> None:
+    """Sockets by this thread are for what is agreed on; what leaves by itself has a row apart."""
+    ways = Ways((0, 1), lines=True)
+    quick, slow = ([(4096.0, each), (float(1 << 20), 250 * each)] for each in (1e-5, 3e-5))
+    ways.table = Table({"lines": quick, "gather": slow, "courier": slow})
+    assert ways.choose("ranks", 1 << 20) == "lines"
+    assert ways.bucket("ranks", 1 << 20) is None  # more than twice as slow
+    assert ways.bucket("lines", 1 << 20) == (1 << 20) / 5
+    waits = {"lines": quick, "gather": slow, "courier": [(4096.0, 0.0), (float(1 << 20), 1.3e-3)]}
+    ways.table = Table({"lines": quick, "gather": slow, "courier": quick}, waits)
+    assert ways.bucket("ranks", 1 << 20) == (1 << 20) / 2
+    assert ways.blocks("ranks", 1 << 20) == 2
+
+
 def test_a_worker_that_dies_while_all_measure() -> None:
     queues = Queues(2)
     worlds = [World(Wire(queues, rank), 0.5) for rank in range(2)]

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MOST_COURSES = 32
 #: The request by which workers tell what they bring.
 STEP = "what a step brings"
+#: A bucket of fewer than this part of the bytes wanted is not worth what it costs.
+SMALL = 8
 #: What a courier adds up, and the bytes of an item.
 ITEMS = {"float32": 4, "float64": 8}
 
@@ -125,16 +127,22 @@ class Courses:
 
 
 def buckets_of(digest: bytes, pieces: Sequence[Piece], most: float) -> list[Bucket]:
-    """Pieces that leave together, in their order: some `most` bytes; from half of that on alone."""
+    """Pieces that leave together, in their order: some `most` bytes; from half of that on alone.
+
+    So do those of the last array, which nothing else covers. What is too small to be worth a bucket
+    waits for the next piece.
+    """
     found: list[Bucket] = []
-    start = 0
+    start, total = 0, 0
     for number, piece in enumerate(pieces):
         after = pieces[number + 1] if number + 1 < len(pieces) else None
-        total = sum(one.bytes for one in pieces[start : number + 1])
-        apart = after is None or after.dtype != piece.dtype or 2 * after.bytes >= most
-        if apart or 2 * total >= most:
+        total += piece.bytes
+        end = after is None or after.dtype != piece.dtype or 2 * total >= most
+        if after is not None and not end and SMALL * total >= most:
+            end = 2 * after.bytes >= most or after.priority == pieces[-1].priority
+        if end:
             found.append(_bucket(digest, pieces, start, number + 1))
-            start = number + 1
+            start, total = number + 1, 0
     return found
 
 

@@ -6,18 +6,18 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from gemel import _core, npx
+from gemel import _core, np, npx
 from gemel.kvstore.agreement import workers_have
-
-if TYPE_CHECKING:
-    from gemel.kvstore.courses import Bucket
+from gemel.kvstore.courses import Bucket
 
 #: The engine's priority of starting a request, which takes no time and lets others begin.
 URGENT = 1 << 20
 #: Seconds for which a worker that has lost another one waits to hear why.
 REASON = 0.2
+#: The tag of what is only measured: that of no step (`gemel.kvstore.courses`).
+MEASURED = 0
 #: Seconds between two looks whether all has arrived, at the exit.
 LOOKING = 1e-3
 
@@ -55,6 +55,8 @@ class Leaving:
         self._lock = threading.Lock()
         self._sent = {"requests": 0, "groups": 0, "bytes": 0}
         self._troubled = math.inf
+        #: What had been done when what counts began.
+        self._before = state_of(courier)
 
     def issue(self, bucket: Bucket, arrays: Sequence[Any], specs: Any) -> tuple[Any, ...]:
         """Issue sums that all workers are known to bring: they leave when all are there."""
@@ -62,18 +64,37 @@ class Leaving:
             self._sent["requests"] += len(arrays)
             self._sent["groups"] += 1
             self._sent["bytes"] += bucket.bytes
+        return self._issued(bucket, arrays, specs)
+
+    def _issued(self, bucket: Bucket, arrays: Sequence[Any], specs: Any) -> tuple[Any, ...]:
         tag, name, item, priority, *_ = bucket
         number = self._courier.number(tag, name, item, priority)
         with npx.priority(URGENT):
             return self._desk.issue(number, name, arrays, specs)
+
+    def summed(self, row: Any) -> Any:
+        """The sum of the rows of all workers, waited for: to measure what that takes.
+
+        It does not count, and nobody has to agree on it.
+        """
+        array = np.array(row, dtype=row.dtype.name)
+        bucket = Bucket(MEASURED, "the measurement", row.itemsize, 0, 0, 1, row.nbytes)
+        (total,) = self._issued(bucket, [array], [(array._code, tuple(array.shape))])
+        found = total.asnumpy()
+        self._before = state_of(self._courier)
+        return found
+
+    def worked(self) -> float:
+        """Seconds of a core that the courier's thread has taken, with all sums that have ended."""
+        return state_of(self._courier).worked
 
     def add_to(self, found: dict[str, float]) -> None:
         """Count what has left, as `MpiStore.statistics` says it."""
         state = state_of(self._courier)
         for name, count in self._sent.items():
             found[name] += count
-        found["seconds"] += state.seconds
-        found["processor seconds"] = state.worked
+        found["seconds"] += state.seconds - self._before.seconds
+        found["processor seconds"] = state.worked - self._before.worked
         if count := self._sent["groups"]:
             found["by lines"] = found.get("by lines", 0.0) + count
 

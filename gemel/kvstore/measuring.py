@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from gemel.kvstore.ways import Table
+from gemel.kvstore.ways import COURIER, Table
 
 #: Bytes that are tried, and how often each way is, besides a first time that does not count.
 SIZES = (4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20)
@@ -37,17 +37,49 @@ class Wire(Protocol):
         """The sum of the rows of all workers."""
 
 
+class Courier(Protocol):
+    """What adds up without being told to, and will carry most sums where there is one."""
+
+    def summed(self, row: Any) -> Any:
+        """The sum of the rows of all workers."""
+
+    def worked(self) -> float:
+        """Seconds of a core it has taken."""
+
+
+class Carried:
+    """A wire that has the courier as one way more, where there is one: `names`."""
+
+    def __init__(self, wire: Wire, names: Sequence[str], courier: Courier | None) -> None:
+        self.rank = wire.rank
+        self.names = list(names) if courier is None else [COURIER, *names]
+        self.gathered, self.broadcast = wire.gathered, wire.broadcast
+        self._wire, self._courier = wire, courier
+
+    def summed(self, row: Any, way: str, lengths: Sequence[int]) -> Any:
+        """The sum of the rows of all workers."""
+        if way == COURIER and self._courier is not None:
+            return self._courier.summed(row)
+        return self._wire.summed(row, way, lengths)
+
+    def worked(self) -> float:
+        """Seconds of a core that this thread and the courier's have taken."""
+        return time.thread_time() + (0.0 if self._courier is None else self._courier.worked())
+
+
 def measure(
     wire: Wire,
     names: Sequence[str],
     limit: float,
     clock: Callable[[], float] = time.perf_counter,
+    worked: Callable[[], float] = time.thread_time,
 ) -> Table:
     """Seconds of each way for a few sizes, in about `limit` seconds; the same table on all workers.
 
     A time is the slowest worker's, the best of a few tries; all of it is waiting but the work of
     the worker who has most. (Who comes late to a try finds all there, and waits less than the wires
-    take.) Ways that are first in the list are tried first.
+    take.) `worked`: seconds of a core that have been worked. Ways that are first in the list are
+    tried first.
     """
     import numpy
 
@@ -61,11 +93,11 @@ def measure(
             if say == _STOP:
                 return Table(found, waiting)
             if say == _TRY:
-                mine = _tries(wire, name, nbytes // 4, clock)
+                mine = _tries(wire, name, nbytes // 4, clock, worked)
                 tries = wire.gathered(numpy.array(mine)).reshape(-1, 2, TIMES)
-                seconds, worked = (float(row.max(axis=0).min()) for row in tries.swapaxes(0, 1))
+                seconds, work = (float(row.max(axis=0).min()) for row in tries.swapaxes(0, 1))
                 found.setdefault(name, []).append((float(nbytes), seconds))
-                waits = max(seconds - worked, 0.0)
+                waits = max(seconds - work, 0.0)
                 waiting.setdefault(name, []).append((float(nbytes), waits))
     return Table(found, waiting)
 
@@ -86,10 +118,16 @@ def _decision(
     return _TRY if mine * nbytes / size * (TIMES + 1) <= left else _LEAVE_OUT
 
 
-def _tries(wire: Wire, name: str, count: int, clock: Callable[[], float]) -> list[float]:
+def _tries(
+    wire: Wire,
+    name: str,
+    count: int,
+    clock: Callable[[], float],
+    worked: Callable[[], float],
+) -> list[float]:
     """The times this worker took, after a first that made connections and memory.
 
-    And behind these, of how much of each this thread had its core.
+    And behind these, how much of each was worked.
     """
     import numpy
 
@@ -97,12 +135,11 @@ def _tries(wire: Wire, name: str, count: int, clock: Callable[[], float]) -> lis
     for _ in range(TIMES + 1):
         row = numpy.zeros(count, "float32")
         wire.gathered(numpy.zeros(1, "uint8"))  # begin together
-        start, worked = clock(), time.thread_time()
+        start, before = clock(), worked()
         wire.summed(row, name, [count])
-        worked = time.thread_time() - worked
-        times.append((clock() - start, worked))
-    seconds, work = zip(*times[1:], strict=True)
-    return [*seconds, *work]
+        seconds, work = clock() - start, worked() - before
+        times.append((seconds, work))
+    return [*(seconds for seconds, _ in times[1:]), *(work for _, work in times[1:])]
 
 
-__all__ = ["SIZES", "measure"]
+__all__ = ["SIZES", "Carried", "measure"]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gemel.errors import WorkersError, unknown_name
 from gemel.links import Link, Node, Topology
+from gemel.passes.rows import last_share
 
 if TYPE_CHECKING:
     from gemel.kvstore.agreement import Request
@@ -33,11 +34,14 @@ CHEAP = 1e-3
 #: times another way has to be quicker than sockets to be worth it.
 GROUP, MUCH = 3e-4, 2.0
 #: The same of what is not agreed on (`gemel.kvstore.courses`): a step of a plan, and an operation.
-BUCKET = 2e-4
+BUCKET = 3e-4
 #: Buckets of a step at most, and the bytes of one where nothing was measured.
 MOST_BUCKETS, BUCKET_BYTES = 64, 4 << 20
-#: Each block is a step of a plan and an operation of every worker; a ninth would cover 1.4 % more.
-MOST_BLOCKS = 8
+#: Each block is a step of a plan and an operation of every worker; a seventh would cover 2 % more.
+MOST_BLOCKS = 6
+#: The row of the table for sums by sockets that nobody agrees on, which need no interpreter, but
+#: operations and a thread.
+COURIER = "courier"
 #: Rules that leave the choice to what was measured.
 IN_ORDER, ANY = "ranks", "any"
 
@@ -219,16 +223,21 @@ class Ways:
         """In how many blocks so many bytes leave that are computed one after another.
 
         All but the last are covered by the computation of those behind them, as far as they wait,
-        and each costs a group that has little in it: with n blocks of t seconds of waiting and s
-        seconds for each that is t/n + n s, least for the square root of t/s. One where t is not
-        worth it, where nothing was measured, and where other cuts could change the bits.
+        and each costs a group that has little in it: with t seconds of waiting and s seconds for
+        each, n blocks cost t times the last one's share and n s. One where t is not worth it, where
+        nothing was measured, and where other cuts could change the bits.
         """
-        way = self.choose(rule, nbytes)
+        alone = self.bucket(rule, nbytes) is not None
+        way = self._carrier() if alone else self.choose(rule, nbytes)
         whole, small = self.table.waiting(way, nbytes), self.table.seconds(way, 1)
-        if rule != IN_ORDER or whole is None or small is None or whole < CHEAP:
+        if rule != IN_ORDER or whole is None or small is None:
             return 1
-        each = BUCKET if way == "lines" else max(small, GROUP)
-        return max(1, min(MOST_BLOCKS, round(math.sqrt(whole / each))))
+        whole -= self.table.waiting(way, 1) or 0.0  # which each block waits, however small
+        if whole < CHEAP:
+            return 1
+        each = BUCKET if alone or way == "lines" else max(small, GROUP)
+        waits = whole
+        return min(range(1, MOST_BLOCKS + 1), key=lambda n: waits * last_share(n) + n * each)
 
     def bucket(self, rule: str, nbytes: float) -> float | None:
         """Bytes that leave together where so many do by themselves (`gemel.kvstore.courses`).
@@ -238,16 +247,21 @@ class Ways:
         """
         if "lines" not in self.known or rule not in (IN_ORDER, "lines"):
             return None
-        tried = min(nbytes, self.table.reach("lines"))
-        lines, best = (self.table.seconds(n, tried) for n in ("lines", self.choose(rule, tried)))
-        if lines is None or best is None:
+        carrier = self._carrier()
+        tried = min(nbytes, self.table.reach(carrier))
+        taken, best = (self.table.seconds(n, tried) for n in (carrier, self.choose(rule, tried)))
+        if taken is None or best is None:
             return None if self.table.measured else float(BUCKET_BYTES)
-        if rule == IN_ORDER and lines > MUCH * best + GROUP:
+        if rule == IN_ORDER and taken > MUCH * best + GROUP:
             return None
-        whole = self.table.waiting("lines", nbytes) or 0.0
+        whole = self.table.waiting(carrier, nbytes) or 0.0
         if whole < CHEAP:
             return math.inf
         return nbytes / max(1, min(MOST_BUCKETS, round(math.sqrt(whole / BUCKET))))
+
+    def _carrier(self) -> str:
+        """The row of the table for what leaves by itself."""
+        return COURIER if COURIER in self.table.measured else "lines"
 
     def _steps(self, rule: str) -> list[tuple[float, str]]:
         """`gather:65536,ring` as up to how many bytes which way goes."""
@@ -288,14 +302,19 @@ class Ways:
         most = max(measured, default=0.0)
         shown = sorted(set(sizes) or measured or {4096.0, float(1 << 20)})
         rows = [("way", "order of ranks", *map(show_bytes, shown), "what it is")]
-        for name, way in self.known.items():
+        texts = {
+            name: ("kept" if one.in_order else "-", one.text) for name, one in self.known.items()
+        }
+        if COURIER in self.table.measured:
+            texts[COURIER] = "kept", "by sockets, where nothing is to be agreed on any more"
+        for name, (order, text) in texts.items():
             tried = self.table.reach(name)
             times = [
                 self.table.seconds(name, size) if tried >= min(size, most) else None
                 for size in shown
             ]
             cells = ["-" if seconds is None else show_seconds(seconds) for seconds in times]
-            rows.append((name, "kept" if way.in_order else "-", *cells, way.text))
+            rows.append((name, order, *cells, text))
         chosen = [self.choose(rule, size) for size in shown]
         rows.append((f"chosen by {rule!r}", "", *chosen, ""))
         blocks = [str(self.blocks(rule, size)) for size in shown]

@@ -445,11 +445,12 @@ class World:
     def _measure(self) -> None:
         import numpy
 
-        from gemel.kvstore.measuring import measure
+        from gemel.kvstore.measuring import Carried, measure
 
         begin = time.monotonic()
         limit = config.MEASURE_SECONDS.read() if self.size > 1 else 0.0
-        self.ways.table = measure(self._wire, list(self.ways.known), limit)
+        wire = Carried(self._wire, list(self.ways.known), self.leaving)
+        self.ways.table = measure(wire, wire.names, limit, worked=wire.worked)
         passed = numpy.array([time.monotonic() - begin])
         self.ways.seconds = float(self._wire.broadcast(passed)[0])
 
@@ -481,8 +482,12 @@ class World:
     def _watch(self) -> None:
         """Give up on what all have begun and somebody has not ended: a worker died in its midst."""
         while not self._ended.wait(min(1.0, self.limit / 10)):
-            doing = self._doing
-            if doing is not None and time.monotonic() - doing.since > self.limit:
+            doing, now = self._doing, time.monotonic()
+            if doing is not None and doing.tasks[0].request.kind == "measure" and self.leaving:
+                problem = self.leaving.problem(now, self._agreement.left)
+                if problem:
+                    self._give_up(problem)
+            if doing is not None and now - doing.since > self.limit:
                 self._break(
                     f"{doing.names}: all workers had come, but for {self.limit:g} s what they send "
                     f"has not arrived at worker {self.rank}: one may have died meanwhile"

@@ -12,15 +12,11 @@
 #include "program/error.h"
 
 namespace gemel {
-namespace {
-
-double now_of_thread() {
+double CourierWork::worked() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
-
-}  // namespace
 
 CourierWork::CourierWork(int rank, const std::vector<int>& sockets)
     : rank_(rank), size_(static_cast<int>(sockets.size())), peers_(sockets.size()) {
@@ -31,7 +27,7 @@ CourierWork::CourierWork(int rank, const std::vector<int>& sockets)
     peers_[other].socket = sockets[other];
     if (other != rank_) fcntl(sockets[other], F_SETFL, fcntl(sockets[other], F_GETFL) | O_NONBLOCK);
   }
-  desk = Desk::make([this] { ring(); });
+  desk = Desk::make([this] { ring(); }, true);
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -181,9 +177,9 @@ void CourierWork::tell_of_waiting() {
   for (const auto& [key, sum] : open_) {
     if (oldest == nullptr || sum->since < oldest->since) oldest = sum.get();
   }
-  const double worked = now_of_thread();
+  const double taken = worked();
   const std::lock_guard guard(mutex_);
-  state_.worked = worked;
+  state_.worked = taken;
   state_.missing.clear();
   state_.name.clear();
   if (oldest == nullptr) return;

@@ -130,7 +130,8 @@ void CourierWork::open_frame(int rank) {
   const bool kept = early_.contains({header.key(), rank});
   const bool known = header.phase == 0 ? !kept && (sum == nullptr || sum->theirs[rank] == nullptr)
                                        : sum != nullptr && !sum->told[rank];
-  if (header.magic != Header::kMagic || header.phase > 1 || !known) {
+  const bool sane = sum != nullptr || header.bytes <= kMostBytes;
+  if (header.magic != Header::kMagic || header.phase > 1 || !known || !sane) {
     return fail("what worker " + std::to_string(rank) + " sends makes no sense");
   }
   if (header.bytes != end - begin) return fail_unequal(*sum, rank, header.bytes, end - begin);
@@ -218,7 +219,9 @@ void CourierWork::finish(Sum& sum) {
 
 void CourierWork::count(const Sum& sum) {
   const double seconds = std::chrono::duration<double>(Clock::now() - sum.since).count();
+  const double taken = worked();
   const std::lock_guard guard(mutex_);
+  state_.worked = taken;
   ++ended_;
   ++state_.sums;
   state_.seconds += seconds;

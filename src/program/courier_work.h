@@ -28,6 +28,9 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kEnough = 256 << 10;
 constexpr int kTryingMilliseconds = 100;
 
+// Nobody has a part of a sum with more: it would be asked of the allocator before the sum is known.
+constexpr uint64_t kMostBytes = uint64_t{1} << 40;
+
 using Key = std::pair<uint64_t, uint64_t>;  // tag and turn
 
 // What has been issued, by the number of its errand.
@@ -94,6 +97,7 @@ class CourierWork {
   void fail_without(const Sum& sum, int rank);
   void fail_unequal(const Sum& sum, int rank, size_t sent, size_t needed);
   void count(const Sum& sum);
+  static double worked();  // seconds of a core that the calling thread has taken
   void tell_of_waiting();
   bool awaits(const Sum& sum, int rank) const;
   size_t enough(int rank) const;

@@ -7,9 +7,10 @@
 namespace gemel {
 namespace {
 
-int lane_of_errands() {
+int lane_of_errands(bool sums) {
   static const int lane = Engine::get().add_lane({.name = "errands"});
-  return lane;
+  static const int lane_of_sums = Engine::get().add_lane({.name = "sums"});
+  return sums ? lane_of_sums : lane;
 }
 
 Place place_of(const Tensor& tensor) {
@@ -99,7 +100,7 @@ namespace {
 class DeskLaunch final : public Launch {
  public:
   DeskLaunch(std::unique_ptr<DeskOperation> operation, const std::vector<Tensor*>& inputs,
-             const std::vector<Tensor*>& outputs)
+             const std::vector<Tensor*>& outputs, bool sums)
       : operation_(std::move(operation)) {
     for (const Tensor* input : inputs) {
       operation_->add_input(*input);
@@ -114,7 +115,7 @@ class DeskLaunch final : public Launch {
     read_count = static_cast<int>(reads_.size());
     writes = writes_.data();
     write_count = static_cast<int>(writes_.size());
-    lane = lane_of_errands();
+    lane = lane_of_errands(sums);
     microseconds = 5;
     only_later = true;
   }
@@ -129,8 +130,8 @@ class DeskLaunch final : public Launch {
 
 }  // namespace
 
-std::shared_ptr<Desk> Desk::make(std::function<void()> bell) {
-  return std::shared_ptr<Desk>(new Desk(std::move(bell)));
+std::shared_ptr<Desk> Desk::make(std::function<void()> bell, bool sums) {
+  return std::shared_ptr<Desk>(new Desk(std::move(bell), sums));
 }
 
 void Desk::issue(uint64_t number, std::string name, const std::vector<Tensor*>& inputs,
@@ -143,7 +144,7 @@ void Desk::issue(uint64_t number, std::string name, const std::vector<Tensor*>& 
     }
   }
   DeskLaunch work(std::make_unique<DeskOperation>(shared_from_this(), number, std::move(name)),
-                  inputs, outputs);
+                  inputs, outputs, sums_);
   launch(work, front);
 }
 

@@ -45,8 +45,10 @@ class Errand {
 // Where errands wait. They have a lane of their own, which holds up no other.
 class Desk : public std::enable_shared_from_this<Desk> {
  public:
-  // `bell` is called, on any thread, when there may be something to take.
-  static std::shared_ptr<Desk> make(std::function<void()> bell = {});
+  // `bell` is called, on any thread, when there may be something to take. `sums` have a
+  // lane apart, so that who does an errand may wait for some: what finishes in a lane before one
+  // that is older is limited.
+  static std::shared_ptr<Desk> make(std::function<void()> bell = {}, bool sums = false);
 
   // The tensors are dense and in the host's memory; the outputs are new.
   void issue(uint64_t number, std::string name, const std::vector<Tensor*>& inputs,
@@ -58,10 +60,11 @@ class Desk : public std::enable_shared_from_this<Desk> {
 
  private:
   friend class DeskOperation;
-  explicit Desk(std::function<void()> bell) : bell_(std::move(bell)) {}
+  Desk(std::function<void()> bell, bool sums) : bell_(std::move(bell)), sums_(sums) {}
   void put(std::shared_ptr<Errand> errand);
 
   const std::function<void()> bell_;
+  const bool sums_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Errand>> waiting_;

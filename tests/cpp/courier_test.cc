@@ -1,0 +1,383 @@
+// Couriers over socketpairs: sums are exact for any sizes and orders; ranks that go, stop, or send
+// what makes no sense end in a problem and failures, never in silence. Exit status 1 when a promise
+// is broken.
+
+#include "program/courier.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+#include "front.h"
+#include "program/frames.h"
+
+namespace {
+
+using gemel::Courier;
+using gemel::Engine;
+using gemel::Failure;
+using gemel::Header;
+using gemel::Tensor;
+using std::chrono::milliseconds;
+
+using Clock = std::chrono::steady_clock;
+using Arrays = std::vector<std::unique_ptr<Tensor>>;
+
+constexpr milliseconds kPatience(20000);
+
+std::unique_ptr<Tensor> array(int64_t size, int code) {
+  auto tensor = std::make_unique<Tensor>();
+  tensor->make(code, &size, 1, 0);
+  return tensor;
+}
+
+// Values of which sums in another order have other bits.
+Arrays drawn(const std::vector<int64_t>& sizes, int code, std::mt19937& draw) {
+  std::normal_distribution<double> normal;
+  Arrays found;
+  for (const int64_t size : sizes) {
+    found.push_back(array(size, code));
+    found.back()->materialize();
+    for (int64_t i = 0; i < size; ++i) {
+      const double value = normal(draw);
+      if (code == gemel::kFloat64)
+        reinterpret_cast<double*>(found.back()->data())[i] = value;
+      else
+        reinterpret_cast<float*>(found.back()->data())[i] = static_cast<float>(value);
+    }
+  }
+  return found;
+}
+
+Arrays ones(int64_t size) {
+  Arrays found;
+  found.push_back(array(size, gemel::kFloat32));
+  found.back()->materialize();
+  std::fill_n(reinterpret_cast<float*>(found.back()->data()), size, 1.0F);
+  return found;
+}
+
+Arrays issued(Courier& courier, uint64_t tag, const Arrays& given, int priority = 0) {
+  PlainFront front;
+  Arrays made;
+  std::vector<Tensor*> inputs, outputs;
+  for (const auto& one : given) {
+    inputs.push_back(one.get());
+    made.push_back(array(one->size, one->dtype));
+    outputs.push_back(made.back().get());
+  }
+  const int item = given[0]->dtype == gemel::kFloat64 ? 8 : 4;
+  const std::string name = "sum " + std::to_string(tag);
+  courier.desk()->issue(courier.number(tag, name, item, priority), name, inputs, outputs, front);
+  return made;
+}
+
+// What went wrong with an array when it is there at last; empty if nothing did.
+std::string failure_of(const Tensor& tensor) {
+  Engine::get().wait(tensor.storage);
+  const gemel::FailurePointer failure = tensor.storage->failure();
+  return failure == nullptr ? "" : failure->message;
+}
+
+// What a courier says is wrong, as soon as it does.
+std::string problem_of(const Courier& courier) {
+  const auto end = Clock::now() + kPatience;
+  while (Clock::now() < end) {
+    const Courier::State state = courier.state();
+    if (!state.problem.empty()) return state.problem;
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  return "";
+}
+
+// Waits until a sum has started.
+void see_open(const Courier& courier) {
+  const auto end = Clock::now() + kPatience;
+  while (courier.state().name.empty() && Clock::now() < end) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+bool says(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return true;
+  std::fprintf(stderr, "said: '%s', not '%s'\n", text.c_str(), part.c_str());
+  return false;
+}
+
+void close(Courier& courier, const char* reason) {
+  courier.close(std::make_shared<const Failure>("WorkersError", reason));
+}
+
+// For each rank its sockets to the others; `room`: bytes of the kernel's buffers, 0 as they are.
+std::vector<std::vector<int>> connected(int size, int room = 0) {
+  std::vector<std::vector<int>> ends(size, std::vector<int>(size, -1));
+  for (int low = 0; low < size; ++low) {
+    for (int high = low + 1; high < size; ++high) {
+      int both[2];
+      check(socketpair(AF_UNIX, SOCK_STREAM, 0, both) == 0, "a pair of sockets");
+      for (int end : both) {
+        if (room == 0) continue;
+        setsockopt(end, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+        setsockopt(end, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+      }
+      ends[low][high] = both[0];
+      ends[high][low] = both[1];
+    }
+  }
+  return ends;
+}
+
+// ---- sums
+
+struct Case {
+  uint64_t tag;
+  int code, priority;
+  std::vector<Arrays> given;  // by rank
+};
+
+Case drawn_case(uint64_t tag, int ranks, std::mt19937& draw) {
+  std::vector<int64_t> sizes(1 + draw() % 4);
+  for (int64_t& size : sizes) {
+    const int64_t most[] = {1, 4, 1000, 100'000};
+    size = static_cast<int64_t>(draw() % static_cast<uint64_t>(most[draw() % 4] + 1));
+  }
+  const int code = draw() % 2 == 0 ? gemel::kFloat32 : gemel::kFloat64;
+  Case found{tag, code, static_cast<int>(draw() % 5), {}};
+  for (int rank = 0; rank < ranks; ++rank) found.given.push_back(drawn(sizes, code, draw));
+  return found;
+}
+
+template <typename T>
+bool in_order(const Case& one, size_t place, const Tensor& total) {
+  const auto* found = reinterpret_cast<const T*>(total.data());
+  for (int64_t i = 0; i < total.size; ++i) {
+    T sum = reinterpret_cast<const T*>(one.given[0][place]->data())[i];
+    for (size_t rank = 1; rank < one.given.size(); ++rank) {
+      sum += reinterpret_cast<const T*>(one.given[rank][place]->data())[i];
+    }
+    if (std::memcmp(&sum, found + i, sizeof(T)) != 0) return false;
+  }
+  return true;
+}
+
+// Each rank issues the same sums in an order of its own, some of them twice.
+void sums_are_exact(int ranks, int room, unsigned seed) {
+  std::mt19937 draw(seed);
+  const auto ends = connected(ranks, room);
+  std::vector<std::unique_ptr<Courier>> couriers;
+  for (int rank = 0; rank < ranks; ++rank) {
+    couriers.push_back(std::make_unique<Courier>(rank, ends[rank]));
+  }
+  std::vector<Case> cases;
+  for (uint64_t tag = 0; tag < 12; ++tag) cases.push_back(drawn_case(tag, ranks, draw));
+  std::vector<std::vector<Arrays>> totals(ranks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<size_t> order(cases.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::shuffle(order.begin(), order.end(), draw);
+    totals[rank].resize(2 * cases.size());
+    threads.emplace_back([&, rank, order] {
+      for (size_t turn = 0; turn < 2; ++turn) {
+        for (const size_t i : order) {
+          const Case& one = cases[i];
+          totals[rank][turn * cases.size() + i] =
+              issued(*couriers[rank], one.tag, one.given[rank], one.priority);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  bool right = true;
+  for (const auto& mine : totals) {
+    for (size_t i = 0; i < mine.size(); ++i) {
+      const Case& one = cases[i % cases.size()];
+      for (size_t place = 0; place < mine[i].size(); ++place) {
+        const Tensor& total = *mine[i][place];
+        right &= failure_of(total).empty();
+        right &= one.code == gemel::kFloat64 ? in_order<double>(one, place, total)
+                                             : in_order<float>(one, place, total);
+      }
+    }
+  }
+  check(right, "elements are added in the order of ranks");
+}
+
+// ---- ranks that go
+
+// One of three goes while sums are on their way; another closes when it hears of it.
+void a_rank_goes(unsigned seed) {
+  std::mt19937 draw(seed);
+  const auto ends = connected(3, 4096);
+  std::vector<std::unique_ptr<Courier>> couriers;
+  for (int rank = 0; rank < 3; ++rank) {
+    couriers.push_back(std::make_unique<Courier>(rank, ends[rank]));
+  }
+  const Arrays given = ones(100'000);
+  std::vector<Arrays> totals;
+  for (uint64_t tag = 0; tag < 6; ++tag) {
+    for (int rank = 0; rank < 3; ++rank) {
+      if (rank != 2 || tag != 5) totals.push_back(issued(*couriers[rank], tag, given));
+    }
+  }
+  std::this_thread::sleep_for(std::chrono::microseconds(draw() % 2000));
+  couriers[2].reset();  // its own sums fail by that
+  for (int rank = 0; rank < 2; ++rank) {
+    check(says(problem_of(*couriers[rank]), "worker 2 is gone"), "it is said who is gone");
+  }
+  for (int rank = 0; rank < 2; ++rank) close(*couriers[rank], "worker 2 is gone");
+  for (const Arrays& arrays : totals) {
+    const std::string why = failure_of(*arrays[0]);
+    const auto* data = reinterpret_cast<const float*>(arrays[0]->data());
+    const bool whole = why.empty() && data[0] == 3.0F && data[arrays[0]->size - 1] == 3.0F;
+    check(whole || says(why, "gone"), "a sum is whole or has failed");
+  }
+}
+
+// A rank whose part is played by the test, which sends what it likes.
+class Against {
+ public:
+  explicit Against(int room = 0) {
+    const auto ends = connected(2, room);
+    other_ = ends[1][0];
+    courier = std::make_unique<Courier>(0, ends[0]);
+  }
+  ~Against() { leave(); }
+  void say(const void* bytes, size_t count) {
+    check(send(other_, bytes, count, MSG_NOSIGNAL) == static_cast<ssize_t>(count), "it is sent");
+  }
+  void say(uint64_t tag, uint64_t turn, uint64_t bytes, uint64_t phase = 0,
+           uint64_t magic = Header::kMagic) {
+    const Header header{magic, tag, turn, phase, bytes};
+    say(&header, sizeof header);
+  }
+  void leave() {
+    if (other_ >= 0) ::close(other_);
+    other_ = -1;
+  }
+  // What is wrong ends the sums that are open and those that come later.
+  void ends_with(const Arrays& total, const char* problem) {
+    check(says(problem_of(*courier), problem), "it is said what is wrong");
+    const Arrays later = issued(*courier, 77, ones(10));
+    close(*courier, problem);
+    check(says(failure_of(*total[0]), problem), "what is open fails");
+    check(says(failure_of(*later[0]), problem), "what comes later fails");
+  }
+
+  std::unique_ptr<Courier> courier;
+
+ private:
+  int other_;
+};
+
+constexpr uint64_t kItems = 1000, kBytes = 4 * kItems;
+
+void a_rank_dies_in_the_middle() {
+  const std::vector<float> half(kItems / 2, 1.0F);
+  for (const size_t sent : {size_t{0}, size_t{1}, sizeof(Header), sizeof(Header) + 6}) {
+    Against one;
+    const Arrays total = issued(*one.courier, 5, ones(kItems));
+    std::vector<char> bytes(sizeof(Header) + half.size() * sizeof(float));
+    const Header header{Header::kMagic, 5, 0, 0, kBytes};
+    std::memcpy(bytes.data(), &header, sizeof header);
+    std::memcpy(bytes.data() + sizeof header, half.data(), bytes.size() - sizeof header);
+    if (sent > 0) one.say(bytes.data(), sent);
+    one.leave();
+    one.ends_with(total, "worker 1 is gone");
+  }
+}
+
+void frames_that_lie() {
+  {
+    Against one;
+    const Arrays total = issued(*one.courier, 5, ones(kItems));
+    one.say(5, 0, kBytes, 0, 12345);
+    one.ends_with(total, "makes no sense");
+  }
+  for (const uint64_t phase : {uint64_t{1}, uint64_t{2}, ~uint64_t{0}}) {  // two have no phase 1
+    Against one;
+    const Arrays total = issued(*one.courier, 5, ones(kItems));
+    one.say(5, 0, kBytes, phase);
+    one.ends_with(total, "makes no sense");
+  }
+  for (const uint64_t bytes : {kBytes - 4, kBytes + 4, uint64_t{0}, uint64_t{1} << 60}) {
+    for (const bool early : {false, true}) {
+      Against one;
+      const char* problem = early && bytes > 2 * kBytes ? "makes no sense" : "disagree";
+      if (early) one.say(5, 0, bytes);
+      if (early && bytes > 2 * kBytes) check(says(problem_of(*one.courier), problem), "at once");
+      const Arrays total = issued(*one.courier, 5, ones(kItems));
+      if (!early) see_open(*one.courier);
+      if (!early) one.say(5, 0, bytes);
+      one.ends_with(total, problem);
+    }
+  }
+}
+
+// Twice the same part: before its sum has started here that is a mistake. After it has ended nobody
+// knows any more, and it is kept for nothing.
+void a_part_that_comes_twice() {
+  const std::vector<float> part(kItems, 1.0F);
+  for (const bool early : {false, true}) {
+    Against one;
+    Arrays ended;
+    if (!early) ended = issued(*one.courier, 6, ones(kItems));
+    for (int time = 0; time < 2; ++time) {
+      one.say(6, 0, kBytes);
+      one.say(part.data(), kBytes);
+      if (!early) check(failure_of(*ended[0]).empty(), "the sum ends well");
+    }
+    if (!early) one.leave();
+    const Arrays total = issued(*one.courier, 5, ones(kItems));
+    one.ends_with(total, early ? "makes no sense" : "worker 1 is gone");
+  }
+}
+
+// What is being sent when it is told to stop: nobody reads, so that it cannot end.
+void stopped_while_sending() {
+  for (int round = 0; round < 20; ++round) {
+    Against one(4096);
+    std::vector<Arrays> totals;
+    for (uint64_t tag = 0; tag < 4; ++tag)
+      totals.push_back(issued(*one.courier, tag, ones(100'000)));
+    if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(100 * round));
+    std::thread other([&one] { close(*one.courier, "stopped"); });
+    close(*one.courier, "stopped");
+    for (const Arrays& total : totals) check(says(failure_of(*total[0]), "stopped"), "it fails");
+    other.join();
+    const Arrays late = issued(*one.courier, 9, ones(10));
+    check(says(failure_of(*late[0]), "stopped"), "nothing starts any more");
+  }
+}
+
+}  // namespace
+
+int main() {
+  for (const int workers : {1, 3}) {
+    Engine::get().configure(workers, false, 0, 0);
+    unsigned seed = 0;
+    for (const int ranks : {1, 2, 3, 5}) {
+      for (const int room : {0, 4096}) {
+        for (int round = 0; round < 3; ++round) sums_are_exact(ranks, room, ++seed);
+      }
+    }
+    for (unsigned round = 0; round < 10; ++round) a_rank_goes(round);
+    a_rank_dies_in_the_middle();
+    frames_that_lie();
+    a_part_that_comes_twice();
+    stopped_while_sending();
+  }
+  Engine::get().shut_down();
+  std::printf(failures == 0 ? "courier: all right\n" : "courier: %d broken\n", failures);
+  return failures == 0 ? 0 : 1;
+}
