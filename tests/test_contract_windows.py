@@ -17,7 +17,7 @@ from gemel import autograd, gluon, np, npx
 from gemel.codegen import contract, contract_plan
 from gemel.codegen import target as targets
 from gemel.dtype import DType, bfloat16, float16, float32, float64
-from gemel.ir.layout import Layout, Several, several_strides
+from gemel.ir.layout import Layout, MixedStride, several_strides
 
 Axes = list[tuple[int, int]]
 
@@ -193,7 +193,7 @@ def test_axes_that_count_several(layout: Layout, shape: Any, strides: Any) -> No
     if found is None or strides is None:
         assert found is strides
         return
-    axes = [each.axes if isinstance(each, Several) else each for each in found]
+    axes = [each.axes if isinstance(each, MixedStride) else each for each in found]
     assert repr(axes) == repr(list(strides))
     assert Layout(shape, found).expanded.shape.__len__() >= len(shape)
 

@@ -2225,8 +2225,8 @@ def percentile(
 ) -> ndarray:
     """What q percent of the elements lie below: see `quantile`."""
 
-def permute_dims(x: Any, /, axes: Any = None) -> ndarray:
-    """The axes in another order, reversed by default."""
+def permute_dims(a: Any, axes: Any = None) -> ndarray:
+    """The axes in another order, reversed by default: as a view. A number has none."""
 
 pi: float
 
@@ -2783,8 +2783,8 @@ def trace(
 ) -> ndarray:
     """The sum of a diagonal over two axes."""
 
-def transpose(x: Any, /, axes: Any = None) -> ndarray:
-    """The axes in another order, reversed by default."""
+def transpose(a: Any, axes: Any = None) -> ndarray:
+    """The axes in another order, reversed by default: as a view. A number has none."""
 
 def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> ndarray:
     """The area below the points y at x (or dx apart) along an axis, by trapezoids."""
