@@ -113,7 +113,7 @@ struct TileJob {
   std::atomic<int64_t> taken{0};     // by anybody, and asked for in vain
   std::atomic<int64_t> from_end{0};  // of those, by helpers
   std::atomic<int> helpers{0};       // changed under the lock
-  Parker* owner = nullptr;      // asleep until the last helper has left
+  Parker* owner = nullptr;           // asleep until the last helper has left
 };
 
 struct Work {
