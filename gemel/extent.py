@@ -409,7 +409,7 @@ def concrete(value: Any, values: Mapping[str, int]) -> Any:
     if isinstance(value, tuple):
         for item in value:
             if type(item) is not int:
-                return tuple([concrete(item, values) for item in value])
+                return tuple([n if type(n) is int else concrete(n, values) for n in value])
         return value
     if isinstance(value, list):
         return [concrete(item, values) for item in value]

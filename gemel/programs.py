@@ -143,6 +143,8 @@ class Program:
         return found
 
     def _updates(self, offset: int) -> list[tuple[int, Entry]]:
+        if not self.trace.updates:
+            return []
         positions = {id(p): offset + i for i, p in enumerate(self.parameters)}
         return [(positions[id(p)], entry) for p, entry in self.trace.updates.values()]
 

@@ -72,9 +72,9 @@ class HybridBlock(Block):
             except PythonGivenError as error:
                 return self._in_parts(error, arguments)
         trace = current_trace()
-        if trace is not None and not (self._forward_hooks or self._forward_pre_hooks):
-            if arguments and type(arguments[0]) is Entry:
-                return self._traced(trace, *arguments, **keywords)
+        hooks = self._forward_hooks or self._forward_pre_hooks
+        if trace is not None and not hooks and arguments and type(arguments[0]) is Entry:
+            return self._traced(trace, *arguments, **keywords)
         if not self._active or trace is not None:
             return self._imperatively(arguments, keywords)
         if keywords:

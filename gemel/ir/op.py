@@ -281,11 +281,8 @@ class Op(_core.OpBase):
             return
         for spec in specs:
             if spec.dtype.kind == "c":
-                given = " and ".join(map(str, specs))
-                raise DTypeError(
-                    f"{self.name}: {given}: there is no {self.name} of complex numbers; take "
-                    "real(x), imag(x) or absolute(x)"
-                )
+                rule = f"{self.name}: {' and '.join(map(str, specs))}: there is no {self.name} of"
+                raise DTypeError(f"{rule} complex numbers; take real(x), imag(x) or absolute(x)")
 
     def kernel_for(self, inputs: Sequence[Spec], results: Sequence[Spec]) -> bool:
         """Whether a call with these inputs and results becomes machine code."""
@@ -323,7 +320,7 @@ class Op(_core.OpBase):
 
     def check_count(self, count: int) -> None:
         """Raises `TypeError` unless `count` inputs are what the operation takes."""
-        if self.arity != VARIADIC and not self.required <= count <= self.arity:
+        if not self.takes(count):
             names = ", ".join(self.input_names) or "no arrays"
             least = f"{self.required} to " if self.required < self.arity else ""
             raise TypeError(f"{self.name}: takes {least}{self.arity} inputs ({names}), got {count}")
@@ -362,7 +359,8 @@ class Op(_core.OpBase):
 
     def node(self, entries: tuple[Entry, ...], parameters: dict[str, Any]) -> Node:
         """A node of this operation. Raises `TypeError`, `ShapeError` or `DTypeError`."""
-        self.check_count(len(entries))
+        if not self.required <= len(entries) <= self.arity:
+            self.check_count(len(entries))
         specs = self.infer(*[entry.node.specs[entry.index] for entry in entries], **parameters)
         if self.random and parameters.get("call") is None:
             trace = current_trace()

@@ -74,7 +74,9 @@ def settled(graph: Graph, nodes: Iterable[Node], values: Mapping[str, int]) -> G
     values = Sizes(values)
     plain: dict[Entry, Entry] = {}
     for node in nodes:
-        node.specs = _bound(node.specs, values)
+        for spec in node.specs:
+            if Dim in map(type, spec.shape):
+                node.specs = _bound(node.specs, values)
         if node.params:
             node.params = _parameters(node.params, values)
         if plain:
