@@ -38,8 +38,6 @@ from gemel.spec import product
 TILE = 1 << 16
 #: Tiles along the vectorised dimension end at multiples of this, so that vectors stay whole.
 TILE_MULTIPLE = 64
-#: Columns that may lie in a vector side by side with those of the next rows.
-FEW_COLUMNS = 16
 #: What lies across is turned this many rows at a time.
 TURNED_ROWS = 16
 
@@ -314,23 +312,15 @@ class Nest:
         )
         scalars = tuple(number.passed for number in self.numbers)
         code = tuple(self.recorder.code)
-        lanes = INNER if along_inner else WOVEN if self._woven(rows, columns) else OUTER
+        # An axis between others is often reduced before a short one; this asks nothing of sizes.
+        between = len(rows) > 1 and len(columns) == 1 and self._has("reduce")
+        lanes = INNER if along_inner else WOVEN if between else OUTER
         program = Program(len(rows), len(columns), lanes, operands, scalars, len(self.extras), code)
         integers = [extent for extent, _ in loops]
         for i in range(len(self.operands)):
             integers += [strides[i] for _, strides in loops]
         integers += self.extras
         return self._kernel(program, rows, columns, integers)
-
-    def _woven(self, rows: list[Any], columns: list[Any]) -> bool:
-        """Whether few columns are reduced, of rows that follow one another; guards hold free
-        extents to it."""
-        if len(columns) != 1 or not self._has("reduce"):
-            return False
-        few, strides = rows[-1][0], columns[0][1]
-        ways = [(strides[i], role) for i, (_, role, _, _) in enumerate(self.operands)]
-        dense = all(same_for_all(stride, few) for stride, role in ways if role == INPUT)
-        return dense and few <= FEW_COLUMNS
 
     def _interleaved(self, strides: list[int]) -> dict[int, int]:
         """The classes of all outputs, if they take turns in memory along the vector."""

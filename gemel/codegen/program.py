@@ -34,7 +34,7 @@ from gemel.dtype import DType
 INPUT, OUTPUT, INDEX = "input", "output", "index"
 #: Schedules in loops: the vector runs along the last outer dimension, or along the last inner one.
 OUTER, INNER = "outer", "inner"
-#: As `OUTER`, for few columns that are reduced.
+#: As `OUTER`, for columns that are reduced and may be few.
 WOVEN = "outer-woven"
 #: Rows and columns of one tile, how many tiles there are of each, and how much of k is one block.
 TILES = ("m_block", "n_block", "m_tiles", "n_tiles", "k_block")

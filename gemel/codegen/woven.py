@@ -18,7 +18,7 @@ from gemel.codegen.reductions import Accumulator, State, flatten, joined, unflat
 from gemel.codegen.target import Target
 
 #: Vectors at a time, at most.
-COPIES = 4
+COPIES = 2
 #: Rows that are worth what is done at the end of a pass: of the only one, and of several.
 ROWS = (12, 40)
 
@@ -30,9 +30,6 @@ def emit(program: Program, target: Target) -> Module:
 
 class Either(Loops):
     """Columns woven, or as they stand: by the extents given."""
-
-    def _copies_outer(self) -> int:
-        return 1  # there are no more columns
 
     def run(self, bases: Bases) -> None:
         if not Woven.suits(self):
@@ -116,7 +113,7 @@ class Woven:
         """One pass over all rows."""
         nest, builder, lanes = self.nest, self.builder, self.lanes
         kinds: list[Accumulator] = [nest.reductions[p] for p in work.reductions]
-        copies = min(COPIES, Loops._copies_outer(nest))
+        copies = min(COPIES, nest._copies_outer())
         states = [kind.identity(lanes) for _ in range(copies) for kind in kinds]
         places = builder.mul(self.rows, self.columns)
         step = builder.mul(self.wide, i64(copies))
