@@ -186,18 +186,25 @@ class _Pack(Tiled):
         builder = self.builder
         side = self.read.lanes * self.together
         squares = builder.and_(self.k, i64(-side))
-        last = builder.sub(self.m, i64(1))
+        last, final = builder.sub(self.m, i64(1)), builder.sub(self.k, i64(side))
         pointers = []
         for i in range(count):
             bounded = builder.minimum(builder.add(line, i64(i)), last)
             pointers.append(self.reader.at(source, builder.mul(bounded, self.apart)))
-        self.each(0, squares, side, lambda k: self._square(pointers, k, self._goal(goal, k)))
-        self.each(
-            squares,
-            self.whole,
-            self.together,
-            lambda k: self._single(pointers, k, self._goal(goal, k)),
-        )
+        if self.together == 1:
+            # The last square begins where it ends with k, and writes some once more.
+            enough = builder.icmp_signed(">=", final, i64(0))
+            squares = builder.select(enough, self.k, i64(0))
+
+        def square(k: Value) -> None:
+            first = builder.minimum(k, final) if self.together == 1 else k
+            self._square(pointers, first, self._goal(goal, first))
+
+        def single(k: Value) -> None:
+            self._single(pointers, k, self._goal(goal, k))
+
+        self.each(0, squares, side, square)
+        self.each(squares, self.whole, self.together, single)
         self._rest(lambda k: self._few(pointers, k, self._goal(goal, k)))
 
     def _square(self, pointers: list[Value], k: Value, goal: Value) -> None:
