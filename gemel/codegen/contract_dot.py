@@ -81,25 +81,21 @@ class _Dot(Tile):
 
     def _partial_sums(self, left: list[Value], right: list[Value]) -> list[Value]:
         """One vector per dot product, whose lanes are still to be added up."""
+        add, windows = self.builder.add, self.windows
         zero: Value = Constant(self.vector, "zeroinitializer")
         nothing = [zero] * (self.rows * self.columns)
-        windows, add = self.windows, self.builder.add
-        if windows is None:
-
-            def step(fetch: Fetch) -> Body:
-                return lambda k, total: self._step(left, right, (k, k), total, fetch)
-
-            return self._added(nothing, step)
 
         def run(away: Value, first: Value, total: list[Value]) -> list[Value]:
             def step(fetch: Fetch) -> Body:
-                return lambda k, total: self._step(
-                    left, right, (add(first, k), add(away, k)), total, fetch
+                return lambda k, sums: self._step(
+                    left, right, (add(first, k), add(away, k)), sums, fetch
                 )
 
             return self._added(total, step)
 
-        return windows.neighbours(windows.values["k0"], nothing, run)
+        if windows:
+            return windows.neighbours(windows.values["k0"], nothing, run)
+        return run(i64(0), i64(0), nothing)
 
     def _added(self, totals: list[Value], step: Callable[[Fetch], Body]) -> list[Value]:
         """The sums with the products of all neighbours along k; `step` adds a vector of them, once
@@ -108,21 +104,16 @@ class _Dot(Tile):
         single = step(lambda reader, place: reader.load(place))
 
         def several(k: Value, total: list[Value]) -> list[Value]:
-            total = list(total)
-            for u in range(self.unroll):
-                here = builder.add(k, i64(u * lanes))
-                part = slice(u * count, (u + 1) * count)
-                total[part] = single(here, total[part])
-            return total
+            parts = [total[u : u + count] for u in range(0, len(total), count)]
+            heres = (builder.add(k, i64(u * lanes)) for u in range(self.unroll))
+            return [x for here, part in zip(heres, parts, strict=True) for x in single(here, part)]
 
         bulk = builder.and_(self.length, i64(-lanes * self.unroll))
-        zero: Value = Constant(self.vector, "zeroinitializer")
-        start = totals + [zero] * (count * (self.unroll - 1))
-        sums = self.loop(0, bulk, lanes * self.unroll, start, several)
+        zeros: list[Value] = [Constant(self.vector, "zeroinitializer")] * count
+        sums = self.loop(0, bulk, lanes * self.unroll, totals + zeros * (self.unroll - 1), several)
         totals = sums[:count]
-        for u in range(1, self.unroll):
-            part = sums[u * count : (u + 1) * count]
-            totals = [builder.fadd(x, y) for x, y in zip(totals, part, strict=True)]
+        for u in range(count, len(sums), count):
+            totals = [builder.fadd(x, y) for x, y in zip(totals, sums[u:], strict=False)]
         if self.unroll > 1:
             totals = self.loop(bulk, self.whole, lanes, totals, single)
         # The last k are fewer than a vector.
