@@ -54,19 +54,16 @@ class _Dot(Tile):
 
         def across(j: Value) -> None:
             first = add(columns[0], j)
-            right = self._right(bases[1], first)
+            if self.windows:
+                offsets = self.windows.offsets(first, self.columns)
+                right = [self.right.at(bases[1], offset) for offset in offsets]
+            else:
+                right = self.lines(1, bases[1], first, self.columns)
             self.each(
                 0, rows[1], self.rows, lambda i: self._block(bases, right, add(rows[0], i), first)
             )
 
         self.each(0, columns[1], self.columns, across)
-
-    def _right(self, base: Value, first: Value) -> list[Value]:
-        """Where the lines of b begin."""
-        if not self.windows:
-            return self.lines(1, base, first, self.columns)
-        offsets = self.windows.offsets(first, self.columns)
-        return [self.right.at(base, offset) for offset in offsets]
 
     def _block(self, bases: Bases, right: list[Value], row: Value, column: Value) -> None:
         """rows x columns dot products, reduced and finished."""

@@ -25,10 +25,8 @@ LARGE, LARGE_TILE, RESIDENT = 4000.0, 300.0, 1 << 18
 DOT_ROWS = 8
 #: ... or up to so many, where k is long enough to make little of adding up lanes.
 LONG_DOT_ROWS, LONG_DOT = 64, 128
-#: Rows and columns of dot products that may be computed at once.
-DOTS = ((6, 4), (5, 4), (4, 4), (3, 8), (3, 4), (2, 8), (2, 4), (1, 4))
-#: A vector of windows made of one to four runs, or turned, takes as long as so many products.
-MADE = (1, 2, 6, 8, 6)
+#: Making a vector of windows, of many runs or turned, takes as long as so many multiply-adds.
+MADE = 7
 #: Up to this many rows, a b that runs along n is read where it lies.
 DIRECT_ROWS = 32
 #: Up to this many elements, an a that runs along k is read where it lies.
@@ -287,32 +285,24 @@ def variants(task: Task) -> Choice:
 
 
 def _dot(task: Task) -> Choice:
-    """Rows of a x rows of b held as partial sums; about half the registers."""
-    if task.target.width != 64:
-        return Choice("dot", min(task.m, 2), min(task.lanes, 4), "k", "k", unroll=2 - (task.m > 1))
-
-    def cost(tile: tuple[int, int]) -> float:
-        # Cycles for a vector of k: multiply-adds, or reads, most of which cross a line of memory.
-        rows, columns = tile
-        each = max(rows * columns, 2 * (rows + columns)) + 2
-        each += 4 * (rows * columns + columns >= 32)  # one register is missing
-        return -(-task.m // rows) * -(-task.n // columns) * each
-
-    rows, columns = min((tile for tile in DOTS if tile[0] <= task.m), key=cost)
-    columns = min(task.lanes, columns)
-    return Choice("dot", rows, columns, "k", "k", unroll=2 if rows * columns < 8 else 1)
+    """Rows of a x rows of b held as partial sums; most of the registers, the rows as even as may
+    be."""
+    wide = task.target.width == 64
+    m = max(task.m, 1)
+    rows = -(-m // -(-m // (6 if wide else 2)))
+    columns = min(task.lanes, 8 if wide and rows in (2, 3) else 4)
+    return Choice("dot", rows, columns, "k", "k", unroll=2 if rows == 1 else 1)
 
 
 def _adds_along_k(task: Task, several: Several) -> bool:
     """Whether windows are read along k: short runs fill few of a vector's lanes, but panels take as
     long to make as some rows to multiply."""
     length, stride = several.k[2]
-    if task.lasts[0] != "k" or not stride == 1 or task.dtype.kind != "f":
+    near = several.form.startswith(("rows-1", "rows-2"))
+    if near or task.lasts[0] != "k" or not stride == 1 or task.dtype.kind != "f":
         return False
     whole = -(-length // task.lanes) * task.lanes
-    way, *numbers = several.form.split("-")
-    panel = MADE[int(numbers[0]) - 1] if way == "rows" else MADE[-1]
-    return bool((task.m * 21 + 40) * whole < (task.m + panel) * 20 * length)
+    return bool((task.m * 21 + 40) * whole < (task.m + MADE) * 20 * length)
 
 
 def _gemm(task: Task, lanes: int) -> Choice:
