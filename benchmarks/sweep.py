@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
-from math import exp, log
+from math import exp, log, prod
 from random import Random
 from typing import NamedTuple
 
@@ -116,6 +116,40 @@ def text(shape: Shape) -> str:
     return " ".join([sizes, *(f"{key}={value}" for key, value in shape.settings.items())])
 
 
+def kinds(shape: Shape) -> Iterator[str]:
+    """What sort of a product, or of a convolution, a shape is, in several ways."""
+
+    def within(name: str, value: int, *bounds: int) -> str:
+        most = next((bound for bound in bounds if value <= bound), None)
+        return f"{name} > {bounds[-1]}" if most is None else f"{name} <= {most}"
+
+    first, second = shape.sizes[:2] if len(shape.sizes) > 1 else (*shape.sizes, ())
+    if shape.kind == "conv":
+        yield f"kernel {second[-1]} by {shape.settings['stride']}"
+        yield within("filters", second[0], 16, 64)
+        yield within("channels", second[1], 3, 16)
+        yield within("places", prod(shape.result[2:]), 64, 256)
+        yield within("width", shape.result[3], 8, 16, 32)
+    elif shape.kind == "matmul":
+        for name, value in zip("mkn", (*first[-2:], second[-1]), strict=True):
+            yield within(name, value, 8, 32)
+
+
+def print_kinds(shares: list[tuple[Shape, float]]) -> None:
+    """Print the shares by kind: which of them have the least."""
+    found: dict[str, list[float]] = {}
+    for shape, share in shares:
+        for kind in kinds(shape):
+            found.setdefault(kind, []).append(share)
+    parts = {kind: [lowest(own, part) for part in (0.5, 0.1)] for kind, own in found.items()}
+    rows = [
+        [kind, str(len(found[kind])), *(f"{100 * part:.0f} %" for part in parts[kind])]
+        for kind in sorted(found)
+    ]
+    if rows:
+        print_rows(["", "shapes", "median", "worst tenth"], rows)
+
+
 def lowest(shares: list[float], part: float) -> float:
     """What so many of the shares, from 0 to 1, are below."""
     return sorted(shares)[int(part * (len(shares) - 1))]
@@ -124,11 +158,11 @@ def lowest(shares: list[float], part: float) -> float:
 def print_worst(
     kind: Drawn, found: list[tuple[Shape, dict[str, Result]]], machine: Machine, threads: int
 ) -> list[str]:
-    """Print the ten shapes of a kind with the least shares; a row for the table of all kinds."""
+    """Print the ten shapes of a kind with the least shares, and the shares by size; a row for the
+    table of all kinds."""
     shares, rows = [], []
-    for shape, results in found:
-        if "gemel" not in results or results["gemel"].failure:
-            continue
+    kept = [each for each in found if "gemel" in each[1] and not each[1]["gemel"].failure]
+    for shape, results in kept:
         floor, ours = shape.floor_us(machine, threads), results["gemel"].done_us
         beside = results.get("torch")
         against = ratio(ours, beside.done_us) if beside and not beside.failure else ""
@@ -140,6 +174,7 @@ def print_worst(
     print(f"{kind.ranges}\n")
     worst = [[row[0], f"{100 * share:.0f} %", *row[1:]] for share, row in sorted(rows)[:10]]
     print_rows(["", "of floor", "gemel, us", "floor, us", "x torch"], worst)
+    print_kinds([(shape, share) for (shape, _), share in zip(kept, shares, strict=True)])
     figures = [f"{100 * lowest(shares, part):.0f} %" for part in (0.5, 0.1, 0)] if shares else []
     ratios = [float(row[-1]) for _, row in rows if row[-1]]
     return [kind.name, str(len(shares)), *figures, f"{lowest(ratios, 0.5):.2f}" if ratios else ""]

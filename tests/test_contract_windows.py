@@ -114,6 +114,29 @@ def test_ways_to_make_panels(way: str, dtype: DType, name: str) -> None:
         check(m, k, n, dtype, name)
 
 
+#: k and lines whose runs along k are long for the work that is done with them.
+ALONG: list[tuple[Axes, Axes]] = [
+    ([(7, 30), (26, 1)], [(3, 270), (3, 30), (3, 1)]),  # a gradient of weights
+    ([(3, 600), (7, 30), (26, 1)], [(2, 270), (5, 30), (5, 1)]),  # of images side by side
+    ([(5, 40), (16, 1)], [(9, 200), (4, 1)]),
+    ([(2, 40), (33, 1)], [(2, 90), (2, 40), (2, 2)]),
+    ([(4, 50), (24, 1)], [(5, 300), (4, 3)]),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kept", [float32, float64, float16], ids=str)
+def test_sums_along_k(kept: DType, name: str) -> None:
+    dtype = kept.compute
+    heights = (1, 2, 3, 5, 6, 11)
+    chosen = [
+        check(m, k, n, dtype, name, kept=(kept, kept)).program.schedule
+        for k, n in ALONG
+        for m in heights
+    ]
+    assert sum(schedule.startswith("dot") for schedule in chosen) >= 4, chosen
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", [float16, bfloat16], ids=str)
 @pytest.mark.parametrize("way", WAYS)
@@ -125,7 +148,7 @@ def test_panels_of_two_bytes(way: str, dtype: DType, name: str) -> None:
         step = check(m, k, n, float32, name, kept=(dtype, dtype))
         assert step.program.operands[1].dtype is dtype
         if not targets.TARGETS[name].small_masks:
-            assert "gathered" in step.program.schedule, form
+            assert "gathered" in step.program.schedule or "dot" in step.program.schedule, form
 
 
 def test_the_way_is_chosen_by_what_lies_side_by_side() -> None:

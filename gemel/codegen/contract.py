@@ -112,7 +112,7 @@ class _Planner:
         if several is None:
             return contract_plan.decided(task)
         choice = contract_plan.for_several(task, several)
-        if not self._is_plain(1) and not self.target.small_masks:
+        if choice.kind == "gemm" and not self._is_plain(1) and not self.target.small_masks:
             choice.b_form, choice.direct = "gathered", False
         return choice
 

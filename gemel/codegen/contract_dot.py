@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Constant, Module, Value
-from gemel.codegen.contract_emit import Elements, Range
+from gemel.codegen.contract_emit import Elements, Range, Reader
 from gemel.codegen.contract_tile import Tile
+from gemel.codegen.contract_windows import Windows
 from gemel.codegen.frame import Body, i64
 from gemel.codegen.program import Program
 from gemel.codegen.target import Target
@@ -38,13 +39,26 @@ class _Dot(Tile):
         # What a vector has behind the last k is zero.
         if not self.sum.is_of_products or self.sum.dtype.kind != "f":
             raise CompileError(f"dot products are floating\n{program.text}")
+        #: Where b lies if its k and its lines run along several axes.
+        self.windows: Windows | None = None
+        if program.inner > 1:
+            reader = Reader(self, 1, self.sum.factors[1])
+            self.windows = Windows(self, reader, "turned", columns, True)
+        #: How many k are neighbours in both, and which of the last vector's lanes are among them.
+        self.length = self.windows.values["k2"] if self.windows else self.depth
+        self.whole = self.builder.and_(self.length, i64(-self.lanes))
+        self.last = self.mask(self.builder.sub(self.length, self.whole)) if self.has_masks else None
 
     def fill_columns(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
         add = self.builder.add
 
         def across(j: Value) -> None:
             first = add(columns[0], j)
-            right = self.lines(1, bases[1], first, self.columns)
+            if self.windows:
+                offsets = self.windows.offsets(first, self.columns)
+                right = [self.right.at(bases[1], offset) for offset in offsets]
+            else:
+                right = self.lines(1, bases[1], first, self.columns)
             self.each(
                 0, rows[1], self.rows, lambda i: self._block(bases, right, add(rows[0], i), first)
             )
@@ -54,11 +68,7 @@ class _Dot(Tile):
     def _block(self, bases: Bases, right: list[Value], row: Value, column: Value) -> None:
         """rows x columns dot products, reduced and finished."""
         left = self.lines(0, bases[0], row, self.rows)
-
-        def step(fetch: Fetch) -> Body:
-            return lambda k, total: self._step(left, right, k, total, fetch)
-
-        sums = self._partial_sums(step)
+        sums = self._partial_sums(left, right)
         for i in range(self.rows):
             own = sums[i * self.columns : (i + 1) * self.columns]
             self.store(self._reduce(own), self.at(self.stack, i * self.columns))
@@ -66,46 +76,59 @@ class _Dot(Tile):
         columns = column, self.remaining(self.n, column, self.columns)
         self.epilogue.from_memory(self.stack, self.columns, rows, columns)
 
-    def _partial_sums(self, step: Callable[[Fetch], Body]) -> list[Value]:
-        """One vector per dot product, whose lanes are still to be added up; `step` adds a vector
-        of k, once it is told how that is read."""
-        builder, lanes, count = self.builder, self.lanes, self.rows * self.columns
-        zero = Constant(self.vector, "zeroinitializer")
-        bulk = builder.and_(self.depth, i64(-lanes * self.unroll))
-        whole = builder.and_(self.depth, i64(-lanes))
+    def _partial_sums(self, left: list[Value], right: list[Value]) -> list[Value]:
+        """One vector per dot product, whose lanes are still to be added up."""
+        add, windows = self.builder.add, self.windows
+        zero: Value = Constant(self.vector, "zeroinitializer")
+        nothing = [zero] * (self.rows * self.columns)
+
+        def run(away: Value, first: Value, total: list[Value]) -> list[Value]:
+            def step(fetch: Fetch) -> Body:
+                return lambda k, sums: self._step(
+                    left, right, (add(first, k), add(away, k)), sums, fetch
+                )
+
+            return self._added(total, step)
+
+        if windows:
+            return windows.neighbours(windows.values["k0"], nothing, run)
+        return run(i64(0), i64(0), nothing)
+
+    def _added(self, totals: list[Value], step: Callable[[Fetch], Body]) -> list[Value]:
+        """The sums with the products of all neighbours along k; `step` adds a vector of them, once
+        it is told how that is read."""
+        builder, lanes, count = self.builder, self.lanes, len(totals)
         single = step(lambda reader, place: reader.load(place))
 
         def several(k: Value, total: list[Value]) -> list[Value]:
-            total = list(total)
-            for u in range(self.unroll):
-                here = builder.add(k, i64(u * lanes))
-                part = slice(u * count, (u + 1) * count)
-                total[part] = single(here, total[part])
-            return total
+            parts = [total[u : u + count] for u in range(0, len(total), count)]
+            heres = (builder.add(k, i64(u * lanes)) for u in range(self.unroll))
+            return [x for here, part in zip(heres, parts, strict=True) for x in single(here, part)]
 
-        sums = self.loop(0, bulk, lanes * self.unroll, [zero] * count * self.unroll, several)
+        bulk = builder.and_(self.length, i64(-lanes * self.unroll))
+        zeros: list[Value] = [Constant(self.vector, "zeroinitializer")] * count
+        sums = self.loop(0, bulk, lanes * self.unroll, totals + zeros * (self.unroll - 1), several)
         totals = sums[:count]
-        for u in range(1, self.unroll):
-            part = sums[u * count : (u + 1) * count]
-            totals = [builder.fadd(x, y) for x, y in zip(totals, part, strict=True)]
+        for u in range(count, len(sums), count):
+            totals = [builder.fadd(x, y) for x, y in zip(totals, sums[u:], strict=False)]
         if self.unroll > 1:
-            totals = self.loop(bulk, whole, lanes, totals, single)
+            totals = self.loop(bulk, self.whole, lanes, totals, single)
         # The last k are fewer than a vector.
         if self.has_masks:
-            mask = self.mask(builder.sub(self.depth, whole))
-            masked = step(lambda reader, place: reader.load(place, mask=mask))
-            return self.loop(whole, self.depth, lanes, totals, masked)
+            masked = step(lambda reader, place: reader.load(place, mask=self.last))
+            return self.loop(self.whole, self.length, lanes, totals, masked)
         one = step(lambda reader, place: self.insert(None, reader.load(place, 1), 0))
-        return self.loop(whole, self.depth, 1, totals, one)
+        return self.loop(self.whole, self.length, 1, totals, one)
 
     def _step(
-        self, left: list[Value], right: list[Value], k: Value, total: list[Value], fetch: Fetch
+        self, left: list[Value], right: list[Value], k: Range, total: list[Value], fetch: Fetch
     ) -> list[Value]:
-        """One vector of k for every pair."""
-        b = [fetch(self.right, self.right.at(pointer, k)) for pointer in right]
+        """One vector of k for every pair; `k` is how far it lies from where the lines of a and
+        those of b begin."""
+        b = [fetch(self.right, self.right.at(pointer, k[1])) for pointer in right]
         result: list[Value] = []
         for pointer in left:
-            x = fetch(self.left, self.left.at(pointer, k))
+            x = fetch(self.left, self.left.at(pointer, k[0]))
             for y in b:
                 result.append(self.sum.added(total[len(result)], y, x))
         return result

@@ -80,11 +80,6 @@ class _Pack(Tiled):
         """Where a panel's elements of one k (or so many) lie."""
         return self.at(place, self.builder.mul(k, i64(self.width)))
 
-    def _rest(self, line: Callable[[Value], None]) -> None:
-        """`line(k)` for the last k, if these are too few to lie side by side."""
-        if self.together > 1:
-            self.each(self.whole, self.k, self.together, line)
-
     def _beside(self, k: Value) -> list[Value]:
         """k and those that lie beside it."""
         return [self.builder.add(k, i64(j)) for j in range(self.together)]
@@ -121,7 +116,8 @@ class _Pack(Tiled):
                 self.each(0, self.whole, self.together, long)
             with otherwise:
                 self._short_panel(source, count, place, short)
-        self._rest(short)
+        if self.together > 1:
+            self.each(self.whole, self.k, self.together, short)
 
     def _short_panel(
         self, source: Value, count: Value, place: Value, short: Callable[[Value], None]
@@ -184,21 +180,23 @@ class _Pack(Tiled):
     def _group(self, source: Value, line: Value, goal: Value, count: int) -> None:
         """`count` lines, at most as many as lanes."""
         builder = self.builder
-        side = self.read.lanes * self.together
-        squares = builder.and_(self.k, i64(-side))
         last = builder.sub(self.m, i64(1))
         pointers = []
         for i in range(count):
             bounded = builder.minimum(builder.add(line, i64(i)), last)
             pointers.append(self.reader.at(source, builder.mul(bounded, self.apart)))
-        self.each(0, squares, side, lambda k: self._square(pointers, k, self._goal(goal, k)))
-        self.each(
-            squares,
-            self.whole,
-            self.together,
-            lambda k: self._single(pointers, k, self._goal(goal, k)),
-        )
-        self._rest(lambda k: self._few(pointers, k, self._goal(goal, k)))
+        # The last square ends where k does, and writes once more what the one before has written.
+        side = self.read.lanes * self.together
+        final = builder.sub(self.whole, i64(side))
+        squares = builder.select(builder.icmp_signed(">=", final, i64(0)), self.whole, i64(0))
+
+        def square(k: Value) -> None:
+            first = builder.minimum(k, final)
+            self._square(pointers, first, self._goal(goal, first))
+
+        self.each(0, squares, side, square)
+        few = lambda k: self._few(pointers, k, self._goal(goal, k))  # noqa: E731
+        self.each(squares, self.k, self.together, few)
 
     def _square(self, pointers: list[Value], k: Value, goal: Value) -> None:
         builder, lanes, written = self.builder, self.read.lanes, self.written
@@ -219,11 +217,6 @@ class _Pack(Tiled):
         for at, few in _pieces(count, lanes):
             part = self.shuffle(value, value, range(at, at + few))
             written.store(part, written.at(place, at))
-
-    def _single(self, pointers: list[Value], k: Value, goal: Value) -> None:
-        for i, pointer in enumerate(pointers):
-            value = self.read.load(self.reader.at(pointer, k), 1)
-            self.written.store(value, self.written.at(goal, i))
 
     def _few(self, pointers: list[Value], k: Value, goal: Value) -> None:
         """k and those beside it, one after the other."""

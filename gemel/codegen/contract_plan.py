@@ -25,6 +25,8 @@ LARGE, LARGE_TILE, RESIDENT = 4000.0, 300.0, 1 << 18
 DOT_ROWS = 8
 #: ... or up to so many, where k is long enough to make little of adding up lanes.
 LONG_DOT_ROWS, LONG_DOT = 64, 128
+#: Making a vector of windows, of many runs or turned, takes as long as so many multiply-adds.
+MADE = 7
 #: Up to this many rows, a b that runs along n is read where it lies.
 DIRECT_ROWS = 32
 #: Up to this many elements, an a that runs along k is read where it lies.
@@ -228,6 +230,10 @@ def for_several(task: Task, several: Several) -> Choice:
     """The kernels and the tiling where b is `Several`."""
     task = task.in_buckets()._replace(k=bucket(task.k))
     lanes = task.lanes
+    if _adds_along_k(task, several):
+        choice = _dot(task)
+        _tile(choice, task)
+        return choice
     choice = _gemm(task, lanes)
     choice.b_form = several.form
     if task.m <= FEW and several.form.startswith("rows"):
@@ -279,11 +285,24 @@ def variants(task: Task) -> Choice:
 
 
 def _dot(task: Task) -> Choice:
-    """Rows of a x rows of b held as partial sums; about half the registers."""
+    """Rows of a x rows of b held as partial sums; most of the registers, the rows as even as may
+    be."""
     wide = task.target.width == 64
-    rows = min(task.m, 4 if wide else 2)
-    columns = min(task.lanes, (4, 8, 8, 4)[rows - 1] if wide else 4)
+    m = max(task.m, 1)
+    rows = -(-m // -(-m // (6 if wide else 2)))
+    columns = min(task.lanes, 8 if wide and rows in (2, 3) else 4)
     return Choice("dot", rows, columns, "k", "k", unroll=2 if rows == 1 else 1)
+
+
+def _adds_along_k(task: Task, several: Several) -> bool:
+    """Whether windows are read along k: short runs fill few of a vector's lanes, but panels take as
+    long to make as some rows to multiply."""
+    length, stride = several.k[2]
+    near = several.form.startswith(("rows-1", "rows-2"))
+    if near or task.lasts[0] != "k" or not stride == 1 or task.dtype.kind != "f":
+        return False
+    whole = -(-length // task.lanes) * task.lanes
+    return bool((task.m * 21 + 40) * whole < (task.m + MADE) * 20 * length)
 
 
 def _gemm(task: Task, lanes: int) -> Choice:

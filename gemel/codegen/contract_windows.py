@@ -77,7 +77,7 @@ class Windows:
 
     # -- walking along k ----------------------------------------------------------------------
 
-    def _lines(self, count: Value, carried: Carried, body: Walk) -> Carried:
+    def neighbours(self, count: Value, carried: Carried, body: Walk) -> Carried:
         """`body` is given how far from the start the last axis of k begins, its place in k, and
         what the one before gave."""
         kernel, builder, values = self.kernel, self.kernel.builder, self.values
@@ -105,7 +105,7 @@ class Windows:
 
             return kernel.loop(0, values["k2"], 1, held, single)
 
-        return self._lines(count, carried, line)
+        return self.neighbours(count, carried, line)
 
     def _line(self, k: Value) -> Value:
         """Where the panel's line of one k begins."""
@@ -210,7 +210,7 @@ class Windows:
 
     # -- lines anywhere -----------------------------------------------------------------------
 
-    def _offsets(self, first: Value, count: int) -> list[Value]:
+    def offsets(self, first: Value, count: int) -> list[Value]:
         """How far from the first line so many lie; those past the end are where the last one is."""
         builder, values = self.kernel.builder, self.values
         one, zero = i64(1), i64(0)
@@ -238,7 +238,7 @@ class Windows:
     def _gathered(self, b: Value, column: Value, depth: Range) -> None:
         kernel, builder, lanes = self.kernel, self.kernel.builder, self.kernel.lanes
         start, count = self._begin(b, depth)
-        offsets = self._offsets(column, self.columns)
+        offsets = self.offsets(column, self.columns)
         vectors = []
         for first in range(0, self.columns, lanes):
             vector: Value = Constant(widened(I64, lanes), "undef")
@@ -264,7 +264,7 @@ class Windows:
         length = self.values["k2"]
 
         def group(first: Value, _: list[Value]) -> list[Value]:
-            offsets = self._offsets(builder.add(column, first), lanes)
+            offsets = self.offsets(builder.add(column, first), lanes)
             pointers = [self.reader.at(start, offset) for offset in offsets]
 
             def line(away: Value, k: Value, _: Carried) -> Carried:
@@ -282,7 +282,7 @@ class Windows:
 
                 return kernel.loop(0, length, lanes, [], square)
 
-            self._lines(count, [], line)
+            self.neighbours(count, [], line)
             return []
 
         kernel.loop(0, self.columns, lanes, [], group)

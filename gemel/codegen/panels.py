@@ -141,12 +141,16 @@ class _Panel:
         pointer = self.at(source, builder.mul(column, self.stride))
         lines = []
         for i in range(lanes):
-            there = mask
+            there, step = mask, self.stride
             if part:
                 inside = builder.icmp_signed(">", part[1], i64(i))
                 there = builder.and_(mask, splat(builder, inside, lanes))
+                # A line that is not there lies where the last one does: what is masked costs
+                # hundreds of cycles where its address is nowhere.
+                more = builder.icmp_signed(">", part[1], i64(i + 1))
+                step = builder.select(more, step, i64(0))
             lines.append(memory.load(builder, pointer, self.dtype, lanes, there))
-            pointer = self.at(pointer, self.stride)
+            pointer = self.at(pointer, step)
         return lines
 
     def _turn(self, lines: list[Value], goal: Value) -> None:

@@ -102,8 +102,9 @@ class Movement(NamedTuple):
             seen, lead, places = transpose(seen, axes=order), self.split, x.shape[0] * places
             last -= 1
         depth = product(seen.shape[len(lead) : last])
-        found = reshape(seen, shape=(*lead, depth, places))
-        return copy(found) if self.written(x) else found
+        # Copied as the windows they are: a matrix that no strides describe would be one already.
+        seen = copy(seen) if self.written(x) else seen
+        return reshape(seen, shape=(*lead, depth, places))
 
     def written(self, x: Any) -> bool:
         """Whether windows are written out before a product: by longer steps few of them overlap,
