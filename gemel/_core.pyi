@@ -56,6 +56,9 @@ class Array:
         """Extent of each dimension."""
     @property
     def strides(self) -> tuple[int, ...]:
+        """Bytes from one position to the next, by dimension."""
+    @property
+    def _element_strides(self) -> tuple[int, ...]:
         """Elements from one position to the next, by dimension."""
     @property
     def offset(self) -> int:

@@ -56,7 +56,7 @@ class Flags:
     __slots__ = ("c_contiguous", "f_contiguous", "writeable")
 
     def __init__(self, array: Any) -> None:
-        pairs = zip(array.shape, array.strides, strict=True)
+        pairs = zip(array.shape, array._element_strides, strict=True)
         lying = [(n, s) for n, s in pairs if n != 1][::-1]
         dense = dense_strides(tuple(n for n, _ in lying))
         self.c_contiguous = bool(array._is_contiguous)

@@ -91,7 +91,7 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
         self._write(self._view(keys.canonical(self.shape, key)), value)
 
     def _view(self, canonical: Any) -> Any:
-        whole = Layout(self.shape, self.strides, self.offset)
+        whole = Layout(self.shape, self._element_strides, self.offset)
         layout = keys.key_layout(whole, canonical)
         view = self._as_strided(layout.shape, layout.strides, layout.offset)
         if _core.recording():

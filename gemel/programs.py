@@ -267,7 +267,7 @@ def _span(array: Any) -> tuple[int, int, int]:
     """The storage of an array, and between which of its bytes it lies."""
     if not array.size:
         return 0, 0, 0
-    reach = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
+    reach = [(n - 1) * step for n, step in zip(array.shape, array._element_strides, strict=True)]
     first = array.offset + sum(r for r in reach if r < 0)
     last = array.offset + sum(r for r in reach if r > 0) + 1
     return array._storage, first * array.itemsize, last * array.itemsize

@@ -171,7 +171,7 @@ def turned(array: Any) -> tuple[int, ...] | None:
     """The order of axes in which an array is dense, where that is not its own."""
     if array._is_contiguous:
         return None
-    strides = array.strides
+    strides = array._element_strides
     order = tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
     lying = tuple(array.shape[axis] for axis in order)
     dense = tuple(strides[axis] for axis in order) == dense_strides(lying)
@@ -188,7 +188,7 @@ def _as_it_lies(array: Any) -> Any:
     order = turned(array)
     if order is None:
         return array
-    shape, strides = array.shape, array.strides
+    shape, strides = array.shape, array._element_strides
     return array._as_strided(
         tuple(shape[axis] for axis in order), tuple(strides[axis] for axis in order), array.offset
     )

@@ -219,7 +219,7 @@ def _is_over(source: Any) -> bool:
 
 
 def _place_of(array: Any) -> Any:
-    return array.shape, array.strides, array.offset
+    return array.shape, array._element_strides, array.offset
 
 
 def _view_source(history: Any, value: Any) -> Any:

@@ -64,7 +64,7 @@ class Bound(NamedTuple):
 def closed_over(program: Any) -> list[tuple[Any, Any]]:
     """The (shape, strides) of the arrays a program closes over: its last inputs."""
     arrays = [closed.array for closed in program.closed.inputs.values()]
-    return [(array.shape, array.strides) for array in arrays]
+    return [(array.shape, array._element_strides) for array in arrays]
 
 
 def cost(item: Item) -> int:

@@ -29,7 +29,7 @@ def core() -> Iterator[dict[str, Fake]]:
 def test_attributes() -> None:
     x = array(numpy.zeros((2, 3, 4)))
     assert type(x) is CoreArray
-    assert (x.shape, x.strides, x.ndim, x.size) == ((2, 3, 4), (12, 4, 1), 3, 24)
+    assert (x.shape, x.strides, x.ndim, x.size) == ((2, 3, 4), (48, 16, 4), 3, 24)
     assert (x.itemsize, x.nbytes, x.offset, x.version) == (4, 96, 0, 0)
     assert x._is_contiguous and x._code == FLOAT32
     assert len(x) == 2

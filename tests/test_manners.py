@@ -319,12 +319,14 @@ def test_memory_as_numpy_names_it() -> None:
     assert x.tobytes() == x.asnumpy().tobytes()
     assert x.tobytes("F") == x.asnumpy().tobytes("F")
     for y in (x, x.T, x[:, 1], x[:1], np.zeros((0, 2)), np.ones(())):
-        strides = tuple(n * y.itemsize for n in y.strides)
-        theirs = numpy.lib.stride_tricks.as_strided(numpy.zeros(6, y.dtype), y.shape, strides)
+        theirs = numpy.lib.stride_tricks.as_strided(numpy.zeros(6, y.dtype), y.shape, y.strides)
         assert y.flags.c_contiguous == theirs.flags.c_contiguous
         assert y.flags["F_CONTIGUOUS"] == y.flags["F"] == theirs.flags.f_contiguous
         assert y.flags["WRITEABLE"]
     assert (x.flags.f_contiguous, x.T.flags.f_contiguous) == (False, True)
+    n = x.asnumpy()
+    for ours, same in ((x, n), (x.T, n.T), (x[:, 1], n[:, 1]), (x[::-1, ::2], n[::-1, ::2])):
+        assert ours.strides == same.strides, "in bytes"
 
 
 def test_tofile(tmp_path: Any) -> None:

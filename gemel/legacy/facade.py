@@ -6,8 +6,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from gemel.errors import suggestion, unknown_attribute
-from gemel.legacy.declare import TABLE, known, wanted
+from gemel.errors import unknown_attribute
+from gemel.legacy.declare import TABLE, find, known, wanted
 
 #: Parts of the modules, and what names of the operations in them begin with.
 PARTS = {"contrib": "_contrib_", "linalg": "_linalg_"}
@@ -128,17 +128,8 @@ def arrays(name: str, scope: dict[str, Any]) -> Any:
 
 
 def method(array: Any, name: str) -> Any:
-    """The method of arrays and symbols that an operation of MXNet 1's is, as in `x.slice_axis`.
-
-    Raises `AttributeError`, suggesting the nearest.
-    """
-    operation = None if name.startswith("_") else wanted(name)
-    if operation is None:
-        raise AttributeError(
-            f"{type(array).__name__!r} object has no attribute {name!r}"
-            f"{'' if name.startswith('_') else suggestion(name, (*dir(type(array)), *known()))}"
-        )
+    """The method of arrays and symbols that an operation of MXNet 1's is, as in `x.slice_axis`."""
     from gemel.legacy.ndarray import giving
 
-    apply = giving(operation)
+    apply = giving(find(name))
     return lambda *inputs, **settings: apply(array, *inputs, **settings)

@@ -198,7 +198,7 @@ def _over_one_block(a: ndarray, b: ndarray) -> tuple[Any, Any]:
 
     def end(x: ndarray) -> int:
         reach = sum(max(n - 1, 0) * max(s, 0) for n, s in zip(x.shape, x.strides, strict=True))
-        return int((x.offset + reach + 1) * x.dtype.itemsize)
+        return int((x.offset + 1) * x.dtype.itemsize + reach)
 
     memory = memoryview(numpy().empty(max(end(a), end(b)), "uint8"))
     return View(a, whole=True).over(memory), View(b, whole=True).over(memory)

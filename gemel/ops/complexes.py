@@ -32,7 +32,7 @@ def _part(operation: Op, x: Any, place: int) -> Any:
     """The real (0) or imaginary (1) parts: a view, but where a gradient may ask for them."""
     if not isinstance(x, _core.Array) or x._is_tracked:
         return operation(x)
-    strides = tuple(2 * stride for stride in x.strides)
+    strides = tuple(2 * stride for stride in x._element_strides)
     return x._as_strided(x.shape, strides, 2 * x.offset + place, x.dtype.real.code)
 
 

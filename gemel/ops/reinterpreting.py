@@ -74,9 +74,9 @@ def view(x: Any, dtype: Any = None, type: Any = None) -> Array:
     spec = Spec(x.shape, x.dtype)
     shape = _seen(spec, found)
     have, want = x.dtype.itemsize, found.itemsize
-    strides, offset = [stride * have for stride in x.strides], x.offset * have
+    strides, offset = list(x.strides), x.offset * have
     if have != want:
-        if x.size and x.shape[-1] != 1 and x.strides[-1] != 1:
+        if x.size and x.shape[-1] != 1 and x.strides[-1] != have:
             raise ShapeError(
                 f"view: {spec} as {found}: the elements of the last axis do not lie side by side; "
                 "copy() it first"

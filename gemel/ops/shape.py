@@ -107,8 +107,8 @@ def _(
         turned = reshape(transpose(a), shape=listed(extents)[::-1])
         return materialized(transpose(turned)) if copy else transpose(turned)
     target = listed(extents)
-    if copy is False and hasattr(a, "strides"):
-        lies = Layout(a.shape, a.strides, a.offset)
+    if copy is False and isinstance(a, _core.Array):
+        lies = Layout(a.shape, a._element_strides, a.offset)
         if reshaped_strides(lies, target_shape(Spec(a.shape, a.dtype), target)) is None:
             raise ShapeError(f"reshape: {list(a.shape)} to {list(target)} has to copy elements")
     return reshape(materialized(a) if copy else a, shape=target)

@@ -27,7 +27,7 @@ class View:
         dense = array._is_contiguous and not whole
         self.name = array.dtype.name
         self.shape = array.shape
-        self.strides = None if dense else tuple(stride * itemsize for stride in array.strides)
+        self.strides = None if dense else array.strides
         self.offset = 0 if dense else array.offset * itemsize
 
     def over(self, memory: memoryview) -> Any:

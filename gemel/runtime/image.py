@@ -392,7 +392,7 @@ def spanned(array: Any) -> tuple[Any, int]:
     """A contiguous view of all memory an array lies in, and where in it the array begins."""
     if array._is_contiguous:
         return array, 0
-    reaches = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
+    reaches = [(n - 1) * s for n, s in zip(array.shape, array._element_strides, strict=True)]
     before = -sum(reach for reach in reaches if reach < 0)
     extent = 1 + sum(map(abs, reaches))
     return array._as_strided((extent,), (1,), array.offset - before), before

@@ -268,7 +268,7 @@ class Lowering:
         memory, offset = spanned(node.value)
         self.captured.append(memory)
         self.where[entry] = Place(
-            buffer, entry.dtype, Layout(entry.shape, node.value.strides, offset)
+            buffer, entry.dtype, Layout(entry.shape, node.value._element_strides, offset)
         )
 
     def _emit(self, node: Node) -> None:

@@ -121,7 +121,7 @@ def _device_of(inputs: tuple[Any, ...]) -> Any:
 def strides_of(inputs: tuple[Any, ...]) -> dict[int, tuple[int, ...]]:
     """The strides of inputs that are arrays, but not dense, by position."""
     return {
-        position: value.strides
+        position: value._element_strides
         for position, value in enumerate(inputs)
         if not getattr(value, "_is_contiguous", True)
     }

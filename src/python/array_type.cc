@@ -15,10 +15,10 @@ namespace {
 PyObject* dtype_objects = nullptr;   // list, by code
 PyObject* device_objects = nullptr;  // list, by number
 
-PyObject* tuple_of(const int64_t* values, int count) {
+PyObject* tuple_of(const int64_t* values, int count, int64_t factor = 1) {
   Reference tuple = owned(PyTuple_New(count));
   for (int i = 0; i < count; ++i) {
-    PyTuple_SET_ITEM(tuple.get(), i, owned(PyLong_FromLongLong(values[i])).take());
+    PyTuple_SET_ITEM(tuple.get(), i, owned(PyLong_FromLongLong(factor * values[i])).take());
   }
   return tuple.take();
 }
@@ -36,6 +36,10 @@ PyObject* get_shape(PyObject* self, void*) {
   return tuple_of(tensor_of(self).extents(), tensor_of(self).ndim);
 }
 PyObject* get_strides(PyObject* self, void*) {
+  const Tensor& tensor = tensor_of(self);
+  return tuple_of(tensor.strides(), tensor.ndim, item_size(tensor.dtype));
+}
+PyObject* get_element_strides(PyObject* self, void*) {
   return tuple_of(tensor_of(self).strides(), tensor_of(self).ndim);
 }
 PyObject* get_offset(PyObject* self, void*) { return PyLong_FromLongLong(tensor_of(self).offset); }
@@ -96,6 +100,8 @@ getter guarded() {
 PyGetSetDef attributes[] = {
     {"shape", guarded<get_shape>(), nullptr, "Extent of each dimension.", nullptr},
     {"strides", guarded<get_strides>(), nullptr,
+     "Bytes from one position to the next, by dimension.", nullptr},
+    {"_element_strides", guarded<get_element_strides>(), nullptr,
      "Elements from one position to the next, by dimension.", nullptr},
     {"offset", get_offset, nullptr, "Elements from the storage's start.", nullptr},
     {"ndim", get_ndim, nullptr, "Number of dimensions.", nullptr},
