@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 from collections.abc import Callable
@@ -330,10 +331,12 @@ def test_buckets_follow_from_what_carries_them() -> None:
     assert ways.choose("ranks", 1 << 20) == "lines"
     assert ways.bucket("ranks", 1 << 20) is None  # more than twice as slow
     assert ways.bucket("lines", 1 << 20) == (1 << 20) / 5
-    waits = {"lines": quick, "gather": slow, "courier": [(4096.0, 0.0), (float(1 << 20), 1.3e-3)]}
+    waits = {"lines": quick, "gather": slow, "courier": [(4096.0, 0.0), (float(1 << 20), 2.7e-3)]}
     ways.table = Table({"lines": quick, "gather": slow, "courier": quick}, waits)
-    assert ways.bucket("ranks", 1 << 20) == (1 << 20) / 2
-    assert ways.blocks("ranks", 1 << 20) == 2
+    assert ways.bucket("ranks", 1 << 20) == (1 << 20) / 3
+    assert ways.blocks("ranks", 1 << 20) == 3
+    waits["courier"] = [(4096.0, 0.0), (float(1 << 20), 1.9e-3)]
+    assert ways.bucket("ranks", 1 << 20) == math.inf  # a bucket more takes as much of the core
 
 
 def test_a_worker_that_dies_while_all_measure() -> None:

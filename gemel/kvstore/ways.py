@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gemel.errors import WorkersError, unknown_name
 from gemel.links import Link, Node, Topology
-from gemel.passes.rows import last_share
 
 if TYPE_CHECKING:
     from gemel.kvstore.agreement import Request
@@ -35,10 +34,12 @@ CHEAP = 1e-3
 GROUP, MUCH = 3e-4, 2.0
 #: The same of what is not agreed on (`gemel.kvstore.courses`): a step of a plan, and an operation.
 BUCKET = 3e-4
+#: And so many seconds of waiting are not worth being begun early by itself.
+ALONE = 2e-3
 #: Buckets of a step at most, and the bytes of one where nothing was measured.
 MOST_BUCKETS, BUCKET_BYTES = 64, 4 << 20
-#: Each block is a step of a plan and an operation of every worker; a seventh would cover 2 % more.
-MOST_BLOCKS = 6
+#: Each block is a step of a plan and an operation of every worker; a ninth would cover 1.4 % more.
+MOST_BLOCKS = 8
 #: The row of the table for sums by sockets that nobody agrees on, which need no interpreter, but
 #: operations and a thread.
 COURIER = "courier"
@@ -223,9 +224,9 @@ class Ways:
         """In how many blocks so many bytes leave that are computed one after another.
 
         All but the last are covered by the computation of those behind them, as far as they wait,
-        and each costs a group that has little in it: with t seconds of waiting and s seconds for
-        each, n blocks cost t times the last one's share and n s. One where t is not worth it, where
-        nothing was measured, and where other cuts could change the bits.
+        and each costs a group that has little in it: with n blocks of t seconds of waiting and s
+        seconds for each that is t/n + n s, least for the square root of t/s. One where t is not
+        worth it, where nothing was measured, and where other cuts could change the bits.
         """
         alone = self.bucket(rule, nbytes) is not None
         way = self._carrier() if alone else self.choose(rule, nbytes)
@@ -233,11 +234,10 @@ class Ways:
         if rule != IN_ORDER or whole is None or small is None:
             return 1
         whole -= self.table.waiting(way, 1) or 0.0  # which each block waits, however small
-        if whole < CHEAP:
+        if whole < (ALONE if alone else CHEAP):
             return 1
         each = BUCKET if alone or way == "lines" else max(small, GROUP)
-        waits = whole
-        return min(range(1, MOST_BLOCKS + 1), key=lambda n: waits * last_share(n) + n * each)
+        return max(1, min(MOST_BLOCKS, round(math.sqrt(whole / each))))
 
     def bucket(self, rule: str, nbytes: float) -> float | None:
         """Bytes that leave together where so many do by themselves (`gemel.kvstore.courses`).
@@ -255,7 +255,7 @@ class Ways:
         if rule == IN_ORDER and taken > MUCH * best + GROUP:
             return None
         whole = self.table.waiting(carrier, nbytes) or 0.0
-        if whole < CHEAP:
+        if whole < ALONE:
             return math.inf
         return nbytes / max(1, min(MOST_BUCKETS, round(math.sqrt(whole / BUCKET))))
 

@@ -17,38 +17,20 @@ from gemel.ops import linalg, shape
 from gemel.ops.indexing import basic_index
 from gemel.ops.shape import axis_order
 
-#: A block beside the one before it. What is on its way is covered by the computation of the next
-#: block, so that only the last is waited for: it is to be small, and none much faster computed than
-#: the one before it travels. 2048 examples' worth of a row takes a core 1.5 times what 1 Gb/s do.
-SHRINKING = 2 / 3
-#: Blocks have a multiple of so many rows where there are enough: as a product's tiles have them.
-UNIT = 8
-
 #: The first row of each block, and the end of the last.
 Bounds = Sequence[int]
 
 
 def bounds_of(rows: int, blocks: int) -> list[int]:
-    """Where blocks of rows begin, and the end: each some `SHRINKING` of the one before, none empty.
+    """Where blocks of about as many rows begin, and the end; none is empty.
 
-    >>> bounds_of(256, 4)
-    [0, 104, 176, 224, 256]
-    >>> bounds_of(7, 3), bounds_of(1, 3)
-    ([0, 3, 6, 7], [0, 1])
+    >>> bounds_of(7, 3)
+    [0, 2, 4, 7]
+    >>> bounds_of(1, 3)
+    [0, 1]
     """
     blocks = max(1, min(blocks, rows))
-    unit = UNIT if rows >= 2 * UNIT * blocks else 1
-    whole = (1 - SHRINKING**blocks) / rows
-    bounds = [0]
-    for block in range(1, blocks):
-        wanted = unit * round((1 - SHRINKING**block) / whole / unit)
-        bounds.append(min(max(wanted, bounds[-1] + unit), unit * (rows // unit - blocks + block)))
-    return [*bounds, rows]
-
-
-def last_share(blocks: int) -> float:
-    """How much of all rows the last of so many blocks has."""
-    return (1 - SHRINKING) * SHRINKING ** (blocks - 1) / (1 - SHRINKING**blocks)
+    return [rows * block // blocks for block in range(blocks + 1)]
 
 
 def in_rows(graph: Graph, bounds: Bounds) -> Graph | None:
@@ -150,4 +132,4 @@ def _slice(entry: Entry, axis: int, start: int, end: int) -> Entry:
     return found
 
 
-__all__ = ["bounds_of", "in_rows", "last_share"]
+__all__ = ["bounds_of", "in_rows"]
