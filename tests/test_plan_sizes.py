@@ -50,7 +50,7 @@ class Loose:
 
     def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> None:
         self.shape = shape
-        self.strides = strides
+        self._element_strides = strides
         self.dtype = dtype
         self._is_contiguous = Layout(shape, strides).contiguous
 
@@ -74,7 +74,8 @@ def free_image(op: Any, values: list[Any], parameters: dict[str, Any]) -> Image:
 def fixed_image(op: Any, values: list[Any], parameters: dict[str, Any]) -> Image:
     layouts = {
         i: Layout(
-            v.shape, tuple(0 if n == 1 else s for n, s in zip(v.shape, v.strides, strict=True))
+            v.shape,
+            tuple(0 if n == 1 else s for n, s in zip(v.shape, v._element_strides, strict=True)),
         )
         for i, v in enumerate(values)
         if isinstance(v, Loose) and not v._is_contiguous
@@ -89,7 +90,7 @@ def loose_spec(value: Any) -> Spec:
 
 
 def given(values: list[Any]) -> list[tuple[Any, Any]]:
-    return [(v.shape, v.strides) for v in values if isinstance(v, Loose)]
+    return [(v.shape, v._element_strides) for v in values if isinstance(v, Loose)]
 
 
 def flat(items: Any, read: Read) -> Iterator[Item]:
