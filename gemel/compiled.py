@@ -18,6 +18,7 @@ from gemel.device import current_device, elsewhere
 from gemel.dtype import default_float
 from gemel.errors import GradientError, TraceError
 from gemel.extent import seen
+from gemel.garbage import uncollected
 from gemel.ir.graph import Entry, Graph, constant, inline, placeholder
 from gemel.ir.trace import Trace, current_trace, parameters_replaced
 from gemel.kinds import Kind, Place
@@ -66,7 +67,8 @@ class Bound:
         """
         if self.plan is None:
             arrays = (*leaves, *(self.parameter_arrays(leaves) if own is None else own))
-            self.plan = self.program.inference().find(self.values, arrays)
+            with uncollected:
+                self.plan = self.program.inference().find(self.values, arrays)
         return self.plan
 
     def image(self, leaves: Sequence[Any]) -> Image:
@@ -97,7 +99,9 @@ class Bound:
         wanted = tuple(a.dtype.is_inexact and a._is_tracked for a in arrays)
         halves = self.training.get(wanted)
         if halves is None:
-            halves = self.training[wanted] = BoundHalves(self.program, wanted, self.values, arrays)
+            with uncollected:
+                halves = BoundHalves(self.program, wanted, self.values, arrays)
+            self.training[wanted] = halves
         return halves.run((*arrays, *numbers))
 
 
@@ -313,7 +317,7 @@ class Compiled:
         program = next((p for p in programs if p.fits(given)), None)
         if program is None:
             there = elsewhere(given.arrays) or current_device()
-            with autograd.pause(train_mode=autograd.is_training()), there:
+            with autograd.pause(train_mode=autograd.is_training()), there, uncollected:
                 program = Program(self, given)
             self.traces += 1
             programs.insert(0, program)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from gemel import _core
+from gemel.garbage import uncollected
 from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, walk
 from gemel.ir.interpret import NumpyLane
 from gemel.ir.numbers import computed
@@ -101,7 +102,8 @@ class Kind:
         key = (arrived, wanted, again)
         found = self._recipes.get(key)
         if found is None:
-            found = self._recipes[key] = Recipe(self, *key)
+            with uncollected:
+                found = self._recipes[key] = Recipe(self, *key)
         return found
 
     def reads(self, wanted: tuple[bool, ...]) -> tuple[Place, ...]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from gemel import _core
 from gemel.errors import GradientError
 from gemel.function import FunctionCall
+from gemel.garbage import uncollected
 from gemel.ir.graph import Entry, Graph, inline, placeholder
 from gemel.ir.layout import dense_strides
 from gemel.ir.trace import Trace
@@ -368,7 +369,8 @@ def met(step: Step, targets: Sequence[Target | Leaf], in_place: bool) -> Met | N
             family.run += calls
             return None
         family.compiled += 0 if asked else calls
-        _compile(found, step, targets, wanted, in_place, pieces, backend)
+        with uncollected:
+            _compile(found, step, targets, wanted, in_place, pieces, backend)
     return found
 
 

@@ -7,7 +7,6 @@ so a graph with arrays in it is lowered in every process.
 
 from __future__ import annotations
 
-import gc
 import itertools
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from gemel import _core
 from gemel.dtype import default_float
 from gemel.errors import NoKernelError
 from gemel.forking import compiling
+from gemel.garbage import uncollected
 from gemel.ir.graph import Graph
 from gemel.ir.text import signature
 from gemel.runtime import cache, files
@@ -99,19 +99,9 @@ def kept(
 
 @contextmanager
 def making() -> Iterator[None]:
-    """A block that makes what was not kept. No fork or exit finds it in the middle.
-
-    It makes much and drops little: looking through it for garbage again and again is a third of
-    the time a large graph takes.
-    """
-    with compiling:
-        enabled = gc.isenabled()
-        gc.disable()
-        try:
-            yield
-        finally:
-            if enabled:
-                gc.enable()
+    """A block that makes what was not kept. No fork or exit finds it in the middle."""
+    with compiling, uncollected:
+        yield
 
 
 def plan_for(
