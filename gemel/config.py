@@ -82,7 +82,7 @@ WINOGRAD = Variable(
 )
 CACHE = Variable("GEMEL_CACHE", "", "folder of kernels and plans; default: ~/.cache/gemel")
 CACHE_BYTES = Variable(
-    "GEMEL_CACHE_BYTES", 256 << 20, "bound on that folder; the oldest files go first"
+    "GEMEL_CACHE_BYTES", 256 << 20, "bound on that folder; those used the longest ago go first"
 )
 KEEP_BYTES = Variable(
     "GEMEL_KEEP_BYTES",

@@ -173,7 +173,7 @@ def store(name: str, kind: str, content: bytes) -> None:
 
 
 def evict(limit: int) -> None:
-    """Remove the oldest files until the folder takes at most `limit` bytes."""
+    """Remove the files used the longest ago until the folder takes at most `limit` bytes."""
     files = []
     for root, _, names in os.walk(folder()):
         for name in names:
@@ -182,7 +182,9 @@ def evict(limit: int) -> None:
                 status = os.stat(path)
             except OSError:
                 continue
-            files.append((status.st_mtime_ns, max(status.st_size, LEAST), path))
+            # When a file was read is noted once a day at most, or never: see mount(8).
+            used = max(status.st_atime_ns, status.st_mtime_ns)
+            files.append((used, max(status.st_size, LEAST), path))
     total = sum(size for _, size, _ in files)
     for _, size, path in sorted(files):
         if total <= limit:
