@@ -311,7 +311,8 @@ def test_the_cache_is_bounded(tmp_path: Path) -> None:
         del os.environ["GEMEL_CACHE"]
         if chosen is not None:
             os.environ["GEMEL_CACHE"] = chosen
-    assert [path.parent.name for path in kernels(tmp_path)] == ["10", "50"], "what was used last stays"
+    left = [path.parent.name for path in kernels(tmp_path)]
+    assert left == ["10", "50"], "what was used last stays"
 
 
 def test_the_name_holds_the_target_and_the_program() -> None:
