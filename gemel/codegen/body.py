@@ -90,7 +90,7 @@ def write_elementwise(
     lane = Lane(recorder)
     checked = op.checked(specs)
     if checked is not None and not specs[checked].weak:
-        lane.check(values[checked] >= 0)
+        recorder.check(values[checked] >= 0)
     found = op.body(lane, *values, **parameters)
     stored, stride = target or (dtype, CONTIGUOUS)
     described.append(Operand(stored, OUTPUT, stride))
