@@ -62,10 +62,9 @@ class Frame:
         for operand in used:
             for dimension in range(program.rank):
                 if program.known_stride(operand, dimension) is None:
-                    place = program.rank * (1 + operand) + dimension
+                    place = program.stride_at(operand, dimension)
                     self.access.strides[operand, dimension] = self.integer(place)
-        start = program.integers - program.extra
-        self.access.extra = [self.integer(start + number) for number in range(program.extra)]
+        self.access.extra = [self.integer(place) for place in program.extras]
         fixed = analysis.fixed()
         values = self.access.printer(1).emit(program.code, self, only=fixed)
         self.fixed = {p: values[p] for p in fixed}

@@ -64,8 +64,7 @@ def run(
 
 def _tile(program: Program, integers: Sequence[int], tile: int) -> list[Axis]:
     """The positions of one tile."""
-    end = program.integers
-    tiles = dict(zip(TILES, integers[end - len(TILES) : end], strict=True))
+    tiles = dict(zip(TILES, integers[program.extras[-len(TILES)] : program.integers], strict=True))
     batch, part = divmod(tile, tiles["m_tiles"] * tiles["n_tiles"])
     right, down = divmod(part, tiles["m_tiles"])
     outer, inner = divmod(batch, integers[1])
@@ -129,12 +128,10 @@ class _Walk:
             numpy.int64(bits).view("float64") if dtype.kind == "f" else numpy.int64(bits)
             for dtype, bits in zip(program.scalars, integers[program.integers :], strict=True)
         ]
-        rank, addresses = program.rank, iter(buffers)
-        self.extra = integers[rank * (1 + len(self.operands)) : program.integers]
+        addresses = iter(buffers)
+        self.integers = integers
+        self.extra = [integers[place] for place in program.extras]
         self.starts = [0 if o.role == INDEX else next(addresses) for o in self.operands]
-        self.strides = [
-            integers[rank * (1 + i) : rank * (2 + i)] for i in range(len(self.operands))
-        ]
         self.status = 0
 
     def run(self) -> int:
@@ -166,29 +163,20 @@ class _Walk:
     def _stride(self, number: int, dimension: int) -> int:
         """The stride of an operand; kernels know some of its class, and do not look."""
         known = self.program.known_stride(number, dimension)
-        return self.strides[number][dimension] if known is None else known
+        return self.integers[self.program.stride_at(number, dimension)] if known is None else known
 
     def _running(self, number: int) -> Array:
         """How far an operand is from its start at each position; of an index one its value."""
-        panel, together = self.operands[number].panel, self.operands[number].together
         total = numpy.zeros([1] * len(self.axes), "int64")
         for place, axis in enumerate(self.axes):
-            far: Array | None = None
             for dimension, positions in axis.items():
                 stride = self._stride(number, dimension)
-                if panel is not None and panel[0] == dimension:
-                    own = positions // panel[1] * stride + positions % panel[1] * together
-                elif together > 1 and dimension == self.program.rank - 1:
-                    own = positions // together * stride + positions % together
-                elif stride:
-                    own = positions * stride
-                else:
-                    continue
-                far = own if far is None else far + own
-            if far is not None:
-                shape = [1] * len(self.axes)
-                shape[place] = len(far)
-                total = total + far.reshape(shape)
+                many, apart = self.program.groups(number, dimension)
+                if stride or many > 1:
+                    far = positions // many * stride + positions % many * apart
+                    total = total + far.reshape(
+                        [-1 if i == place else 1 for i in range(total.ndim)]
+                    )
         return total
 
     def _around(self, number: int, places: Array) -> tuple[Array, Array]:
