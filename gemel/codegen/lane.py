@@ -14,6 +14,7 @@ from gemel import dtype as dtypes
 from gemel.codegen.program import FUNCTIONS
 from gemel.codegen.values import Recorded, Recorder, common
 from gemel.dtype import DType
+from gemel.ir.philox import FIRST, GOLDEN, MULTIPLIER, ROUNDS, SECOND, WEYL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -257,16 +258,14 @@ class Lane:
         return self._index(axis)
 
     def random_bits(self, *stream: Recorded) -> tuple[Recorded, Recorded]:
-        """Two uint32 of random bits for this element: see `gemel.codegen.philox`.
+        """Two uint32 of random bits for this element.
 
         `stream` is the seed and the number of the call; without it they are the program's.
         """
-        from gemel.codegen import philox
-
         if self._random is None:
             raise TypeError("this body uses xp.random_bits, which its recorder does not provide")
         given = self._random(*stream) if callable(self._random) else self._random
-        return philox.record(self, *given)
+        return philox(self, *given)
 
     def random_stream(self) -> tuple[Recorded, Recorded]:
         """The program's seed and the number of the call, both int64."""
@@ -274,3 +273,27 @@ class Lane:
             raise TypeError("this body uses xp.random_stream, which its recorder does not provide")
         _, seed, number = self._random()
         return seed, number
+
+
+def philox(
+    xp: Lane, index: Recorded, seed: Recorded, number: Recorded
+) -> tuple[Recorded, Recorded]:
+    """Two uint32 for the element `index` of call `number` (all int64): the same bits, step by step,
+    as `gemel.ir.philox`."""
+    u64, u32 = dtypes.uint64, dtypes.uint32
+
+    def mix(z: Recorded) -> Recorded:
+        z = z + GOLDEN
+        z = (z ^ (z >> 30)) * FIRST
+        z = (z ^ (z >> 27)) * SECOND
+        return z ^ (z >> 31)
+
+    word = mix(mix(seed.cast(u64)) ^ number.cast(u64))
+    key = word.cast(u32)
+    low = index.cast(u32)
+    high = (index.cast(u64) >> 32).cast(u32) ^ (word >> 32).cast(u32)
+    multiplier = xp.constant(MULTIPLIER, u32)
+    for _ in range(ROUNDS):
+        low, high = xp.multiply_high(multiplier, low) ^ key ^ high, low * multiplier
+        key = key + WEYL
+    return low, high
