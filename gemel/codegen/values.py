@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeAlias
 
+    Arguments: TypeAlias = "tuple[Recorded, ...]"
     Term: TypeAlias = "Recorded | bool | int | float"
     Operator: TypeAlias = "Callable[[Recorded, Term], Recorded]"
 
@@ -28,11 +29,7 @@ class Recorder:
         self._seen: dict[tuple[Any, ...], int] = {}
 
     def append(
-        self,
-        name: str,
-        dtype: DType,
-        arguments: tuple[Recorded, ...] = (),
-        attribute: object = None,
+        self, name: str, dtype: DType, arguments: Arguments = (), attribute: object = None
     ) -> Recorded:
         """The value of this instruction, recorded now or earlier."""
         positions = tuple(value.position for value in arguments)
