@@ -29,8 +29,8 @@ from gemel.codegen.spelling import COMPARISONS, looked_up, spelled
 from gemel.codegen.target import PORTABLE, Target
 from gemel.dtype import DType
 
-__all__ = ["Printer", "extreme"]
-
+#: Values by instruction position.
+Values = dict[int, Value]
 #: LLVM's conversions between kinds, to wider or as wide values and to narrower ones.
 _CONVERSIONS = {
     ("f", "f"): ("fpext", "fptrunc"),
@@ -57,16 +57,16 @@ class Printer:
         self.lanes = lanes
         self.target = target
         self._code: Sequence[Instruction] = ()
-        self._values: list[Value] = []
+        self._values: Values = {}
 
     def emit(
         self,
         instructions: Sequence[Instruction],
         place: Any = None,
-        given: dict[int, Value] | None = None,
+        given: Values | None = None,
         only: Iterable[int] | None = None,
-    ) -> list[Value]:
-        """Values of the instructions, by position (None for those not computed).
+    ) -> Values:
+        """Values by the position of their instruction: those that are given and those computed.
 
         What reaches beyond values is asked of `place`, by the method of the instruction's name,
         with its attribute (of a scan: its position) and arguments: `load`, `scalar` and `gather`
@@ -75,37 +75,30 @@ class Printer:
         `only` names the positions to compute (default all). Whatever writes is done last, in
         program order, so that an output may be the same memory as an input.
         """
-        values: list[Any] = [None] * len(instructions)
-        for position, value in (given or {}).items():
-            values[position] = value
-        outer = self._code, self._values
+        outer, values = (self._code, self._values), dict(given or {})
         self._code, self._values = instructions, values
         last = []
         for position in range(len(instructions)) if only is None else only:
-            if values[position] is not None:
-                continue
             step = instructions[position]
             if step.name in WRITES:
-                last.append(step)
-            elif step.name in BEYOND:
-                attribute = position if step.name == "scan" else step.attribute
-                values[position] = self._asked(place, step, attribute)
-            else:
-                values[position] = self._compute(step)
-        for step in last:
-            self._asked(place, step, step.attribute)
+                last.append(position)
+            elif position not in values:
+                reaches = step.name in BEYOND
+                found = self._asked(place, position) if reaches else self._compute(step)
+                if found is not None:
+                    values[position] = found
+        for position in last:
+            self._asked(place, position)
         self._code, self._values = outer
         return values
 
-    def _asked(self, place: Any, step: Instruction, attribute: object) -> Any:
+    def _asked(self, place: Any, position: int) -> Any:
         """What `place` has to say."""
+        step = self._code[position]
+        attribute = position if step.name == "scan" else step.attribute
         return getattr(place, step.name)(attribute, *(self._values[a] for a in step.arguments))
 
     # -- one instruction ------------------------------------------------------------------------
-
-    def _wide(self, step: Instruction, number: int) -> Value:
-        """An argument with all lanes."""
-        return splat(self.builder, self._values[step.arguments[number]], self.lanes)
 
     def _dtype(self, step: Instruction, number: int = 0) -> DType:
         return self._code[step.arguments[number]].dtype
@@ -116,7 +109,7 @@ class Printer:
     def _compute(self, step: Instruction) -> Value:
         if step.name == "constant":
             return constant(step.dtype, step.attribute)
-        arguments = [self._wide(step, number) for number in range(len(step.arguments))]
+        arguments = [splat(self.builder, self._values[a], self.lanes) for a in step.arguments]
         source = self._dtype(step) if step.arguments else step.dtype
         name = looked_up(step, self._code)
         spelling = spelled(name, source.kind)

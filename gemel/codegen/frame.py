@@ -61,9 +61,7 @@ class Frame:
                     place = program.stride_at(operand, dimension)
                     self.access.strides[operand, dimension] = self.integer(place)
         self.access.extra = [self.integer(place) for place in program.extras]
-        fixed = analysis.fixed()
-        values = self.access.printer(1).emit(program.code, self, only=fixed)
-        self.fixed = {p: values[p] for p in fixed}
+        self.fixed = self.access.printer(1).emit(program.code, self, only=analysis.fixed())
         return [self._base(i) if i in used else None for i in range(len(program.operands))]
 
     def _used(self) -> set[int]:

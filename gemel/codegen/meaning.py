@@ -22,15 +22,7 @@ from typing import Any
 import numpy
 
 from gemel import dtype as dtypes
-from gemel.codegen.program import (
-    FUNCTIONS,
-    INDEX,
-    ROWS,
-    TILES,
-    WRITES,
-    Instruction,
-    Program,
-)
+from gemel.codegen.program import FUNCTIONS, INDEX, ROWS, TILES, WRITES, Instruction, Program
 from gemel.codegen.spelling import spelled
 from gemel.dtype import DType
 

@@ -15,15 +15,7 @@ from typing import Any
 
 from gemel.codegen.analysis import Analysis
 from gemel.codegen.c_values import Expressions, Functions, kind, literal, memory
-from gemel.codegen.program import (
-    INDEX,
-    OUTPUT,
-    ROWS,
-    TILES,
-    WRITES,
-    Instruction,
-    Program,
-)
+from gemel.codegen.program import INDEX, OUTPUT, ROWS, TILES, WRITES, Instruction, Program
 from gemel.codegen.reductions import Accumulator
 from gemel.dtype import DType
 
