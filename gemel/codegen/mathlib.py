@@ -25,6 +25,7 @@ rational tanh; Dekker (1971) for exact sums and products.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from gemel import dtype as dtypes
 from gemel.codegen import angles, halves, powers, program, rounding, whole
@@ -465,7 +466,6 @@ FUNCTIONS: dict[str, Callable[..., Recorded]] = {
     **rounding.FUNCTIONS,
     **halves.FUNCTIONS,
 }
-_expansions: dict[tuple[str, int], tuple[tuple[Instruction, ...], int]] = {}
 
 
 def written(name: str, source: DType) -> Callable[..., Recorded]:
@@ -476,18 +476,15 @@ def written(name: str, source: DType) -> Callable[..., Recorded]:
     return found
 
 
+@cache
 def expansion(name: str, source: DType, target: DType) -> tuple[tuple[Instruction, ...], int]:
     """The function `name` of arguments of `source` as code, and the position of its result.
 
     Positions 0 (and 1) of the code are its arguments. Kept for the process.
     """
-    found = _expansions.get((name, source.code))
-    if found is None:
-        function = written(name, source)
-        recorder = Recorder()
-        arguments = [recorder.argument(source) for _ in range(function.__code__.co_argcount - 1)]
-        result = function(Lane(recorder), *arguments)
-        if result.dtype is not target:
-            raise NotImplementedError(f"{name} of {source} gives {result.dtype}, not {target}")
-        found = _expansions[name, source.code] = tuple(recorder.code), result.position
-    return found
+    function, recorder = written(name, source), Recorder()
+    arguments = [recorder.argument(source) for _ in range(function.__code__.co_argcount - 1)]
+    result = function(Lane(recorder), *arguments)
+    if result.dtype is not target:
+        raise NotImplementedError(f"{name} of {source} gives {result.dtype}, not {target}")
+    return tuple(recorder.code), result.position

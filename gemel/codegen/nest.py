@@ -7,7 +7,7 @@ drops and merges loops until few are left.
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from gemel.codegen.lane import Lane, Recorder
 from gemel.codegen.program import (
@@ -42,15 +42,12 @@ TILE_MULTIPLE = 64
 TURNED_ROWS = 16
 
 
-class Place:
+class Place(NamedTuple):
     """Where a value lies: a buffer (any object), the dtype, and the layout within the buffer."""
 
-    __slots__ = ("buffer", "dtype", "layout")
-
-    def __init__(self, buffer: Any, dtype: DType, layout: Layout) -> None:
-        self.buffer = buffer
-        self.dtype = dtype
-        self.layout = layout
+    buffer: Any
+    dtype: DType
+    layout: Layout
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -77,23 +74,18 @@ class Place:
         return self.at(Layout(shape, strides, self.layout.offset))
 
 
-class Number:
+class Number(NamedTuple):
     """A value known as a number when the plan starts: where it comes from, and its dtype.
 
     `source` is ("constant", value), ("argument", position), ("seed",) or ("call", number).
     """
 
-    __slots__ = ("dtype", "source")
-
-    def __init__(self, source: tuple[Any, ...], dtype: DType) -> None:
-        self.source = source
-        self.dtype = dtype
+    source: tuple[Any, ...]
+    dtype: DType
 
     def stands_for(self, other: Number) -> bool:
         """Whether another number is always this one; constants may only happen to be equal."""
-        if self.source[0] == "constant" or self.dtype is not other.dtype:
-            return False
-        return self.source == other.source
+        return self.source[0] != "constant" and self == other
 
     @property
     def passed(self) -> DType:

@@ -9,6 +9,7 @@ A value has one of these LLVM types (a vector of them when there are several lan
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import Any
 
 from gemel import dtype as dtypes
@@ -29,7 +30,6 @@ from gemel.codegen.assembly import (
 from gemel.dtype import DType
 
 _FLOATING = {4: F32, 8: F64}
-_MASKS: dict[tuple[int, ...], Constant] = {}
 
 
 def register_type(dtype: DType, lanes: int) -> Type:
@@ -78,11 +78,8 @@ def splat(builder: Builder, value: Value, lanes: int) -> Value:
     return builder.shuffle_vector(first, poison, shuffle_mask((0,) * lanes))
 
 
+@cache
 def shuffle_mask(places: tuple[int, ...]) -> Constant:
     """The constant which tells `shufflevector` what goes where."""
-    found = _MASKS.get(places)
-    if found is None:
-        listed = f"<{', '.join([f'i32 {place}' for place in places])}>"
-        text = listed if any(places) else "zeroinitializer"
-        found = _MASKS[places] = Constant(widened(I32, len(places)), text)
-    return found
+    listed = f"<{', '.join([f'i32 {place}' for place in places])}>"
+    return Constant(widened(I32, len(places)), listed if any(places) else "zeroinitializer")
