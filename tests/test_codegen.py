@@ -825,7 +825,7 @@ def test_index_operands(target: str) -> None:
 def test_random_bits(seed: int, target: str) -> None:
     recorder = Recorder()
     given = recorder.load(0, I64), recorder.scalar(0, I64), recorder.scalar(1, I64)
-    low, high = Lane(recorder, random=given).random_bits()
+    low, high = Lane(recorder, random=lambda: given).random_bits()
     recorder.store(1, low.cast(I32))
     recorder.store(2, high.cast(I32))
     operands = (

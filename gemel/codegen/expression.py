@@ -159,14 +159,10 @@ class Printer:
         """What `compute` gives if the condition holds in some lane, else `usual`."""
         builder, bits = self.builder, integer(self.lanes)
         some = builder.icmp_unsigned("!=", builder.bitcast(condition, bits), Constant(bits, 0))
-        chosen, after = builder.append_basic_block(), builder.append_basic_block()
         before = builder.block
-        builder.cbranch(some, chosen, after, likely=False)
-        builder.position_at_end(chosen)
-        found, chosen = compute(), builder.block
-        builder.branch(after)
-        builder.position_at_end(after)
-        return builder.phi(usual.type, (usual, before), (found, chosen))
+        with builder.if_then(some, likely=False):
+            found, inside = compute(), builder.block
+        return builder.phi(usual.type, (usual, before), (found, inside))
 
     def _seldom(self, step: Instruction, condition: Value, usual: Value, *given: Value) -> Value:
         """The attribute's function of what is given where the condition holds, else `usual`.

@@ -86,12 +86,11 @@ class Frame:
 
     def scalar(self, place: int) -> Value:
         """A run-time scalar."""
-        dtype = self.program.scalars[place]
+        dtype, passed = self.program.scalars[place], dtypes.int64
         value = self.integer(self.program.integers + place)
         if dtype.kind == "f":
-            value = self.builder.bitcast(value, F64)
-            return self.access.printer(1).cast(value, dtypes.float64, dtype)
-        return self.access.printer(1).cast(value, dtypes.int64, dtype)
+            value, passed = self.builder.bitcast(value, F64), dtypes.float64
+        return self.access.printer(1).cast(value, passed, dtype)
 
     def _base(self, operand: int) -> Value:
         if self.program.operands[operand].role == INDEX:

@@ -45,9 +45,9 @@ _BINARY = ("maximum", "minimum", "multiply_high")
 class Lane:
     """The namespace an elementwise body is run with.
 
-    `random` = (element index, seed, call number), three int64 values (or called with the last two
-    where the body has them itself, what gives these), serves `random_bits`;
-    `index` is called with an axis and gives that axis's running index (int64).
+    `random` gives (element index, seed, call number), three int64 values, for `random_bits`; it is
+    called with the last two where the body has them itself. `index` is called with an axis and
+    gives that axis's running index (int64).
     """
 
     pi = 3.141592653589793
@@ -59,7 +59,7 @@ class Lane:
         self,
         recorder: Recorder | None = None,
         *,
-        random: tuple[Recorded, ...] | Callable[..., tuple[Recorded, ...]] | None = None,
+        random: Callable[..., tuple[Recorded, ...]] | None = None,
         index: Callable[[int], Recorded] | None = None,
     ) -> None:
         self.recorder = Recorder() if recorder is None else recorder
@@ -264,12 +264,11 @@ class Lane:
         """
         if self._random is None:
             raise TypeError("this body uses xp.random_bits, which its recorder does not provide")
-        given = self._random(*stream) if callable(self._random) else self._random
-        return philox(self, *given)
+        return philox(self, *self._random(*stream))
 
     def random_stream(self) -> tuple[Recorded, Recorded]:
         """The program's seed and the number of the call, both int64."""
-        if not callable(self._random):
+        if self._random is None:
             raise TypeError("this body uses xp.random_stream, which its recorder does not provide")
         _, seed, number = self._random()
         return seed, number

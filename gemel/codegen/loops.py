@@ -128,7 +128,7 @@ class Loops(Frame):
     def _site(self, bases: Bases, index: Value, copy: int, lanes: int, stop: Value | None) -> Site:
         """The `copy`th vector from an index on; of one that may reach beyond `stop` the lanes
         before that."""
-        place = self.builder.add(index, i64(copy * lanes)) if copy else index
+        place = self.builder.add(index, i64(copy * lanes))
         mask = None
         if stop is not None:
             mask = memory.first(self.builder, self.builder.sub(stop, place), lanes)

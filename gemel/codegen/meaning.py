@@ -178,18 +178,29 @@ class _Walk:
         start = self.starts[number] + low * dtype.itemsize
         return _memory(start, dtype, high - low + 1), places - low
 
-    def _load(self, step: Instruction) -> Array:
-        number: Any = step.attribute
-        operand, places = self.operands[number], self._running(number)
-        if operand.role == INDEX:
-            return places
-        memory, places = self._around(number, places)
-        return _read(memory[places], operand.dtype)
+    def _places(self, step: Instruction, *index: Array) -> tuple[Array, Array]:
+        """The memory an instruction reads or writes, and where in it."""
+        attribute: Any = step.attribute
+        number, *extra = attribute if index else (attribute,)
+        chosen = sum(each * self.extra[place] for each, place in zip(index, extra, strict=True))
+        return self._around(number, chosen + self._running(number))
+
+    def _load(self, step: Instruction, *index: Array) -> Array:
+        number: Any = step.operand
+        if self.operands[number].role == INDEX:
+            return self._running(number)
+        memory, places = self._places(step, *index)
+        return _read(memory[places], step.dtype)
+
+    _gather = _load
 
     def _store(self, step: Instruction, value: Array) -> None:
-        number: Any = step.attribute
-        memory, places = self._around(number, self._running(number))
+        memory, places = self._places(step)
         memory[places] = value
+
+    def _scatter_add(self, step: Instruction, index: Array, value: Array) -> None:
+        memory, places = self._places(step, index)
+        numpy.add.at(memory, numpy.broadcast_to(places, self.shape), value)
 
     def _filled(self, value: Any, kind: str) -> Array:
         return numpy.full([1] * len(self.axes), value, kind)
@@ -207,20 +218,6 @@ class _Walk:
 
     def _reinterpret(self, step: Instruction, value: Array) -> Array:
         return value.view(step.dtype.name)
-
-    def _chosen(self, step: Instruction, index: Array) -> tuple[Array, Array]:
-        """The memory around the chosen elements, and where each of them is in it."""
-        chosen: Any = step.attribute
-        number, extra = chosen
-        return self._around(number, index * self.extra[extra] + self._running(number))
-
-    def _gather(self, step: Instruction, index: Array) -> Array:
-        memory, places = self._chosen(step, index)
-        return _read(memory[places], step.dtype)
-
-    def _scatter_add(self, step: Instruction, index: Array, value: Array) -> None:
-        memory, places = self._chosen(step, index)
-        numpy.add.at(memory, numpy.broadcast_to(places, self.shape), value)
 
     def _check(self, step: Instruction, value: Array) -> None:
         self.status |= int(not value.all())
