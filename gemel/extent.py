@@ -278,8 +278,10 @@ def name_of(extent: int) -> str:
     """The name of a free size that is nothing but that; else ""."""
     if not isinstance(extent, Dim) or len(extent.form) != 1:
         return ""
-    (((atom, *rest), count),) = extent.form
-    return "" if rest or count != 1 or atom.operator else str(atom)
+    ((product, count),) = extent.form
+    if count != 1 or len(product) != 1 or product[0].operator:
+        return ""
+    return str(product[0])
 
 
 def _repeated(base: Any, exponent: int) -> Any:
@@ -335,6 +337,8 @@ def compared(relation: str, left: int, right: int) -> bool | None:
         least = least_of(form_of(left))
         if least is not None and least > right:
             return False
+        if relation == "==" and name_of(left):  # may be any number from its least on
+            return None
     difference = added(form_of(right), form_of(left), -1)
     if not difference:
         return relation != "<"

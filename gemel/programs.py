@@ -18,7 +18,7 @@ from gemel.ir.trace import Trace
 from gemel.nested import flatten, flatten_results, unflatten
 from gemel.passes import PIPELINE, gradient, optimize
 from gemel.passes.backward import shared
-from gemel.passes.bind import concrete_graph, nodes_of, settled
+from gemel.passes.bind import concrete_graph, settled
 from gemel.passes.keep import cut, kept
 from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
@@ -69,14 +69,14 @@ class Program:
         self._plans: Plans | None = None
         self._halves: dict[Any, Halves] = {}
         traced = self._traced(compiled, given)
-        nodes = nodes_of(traced)
-        if [n for n in nodes[len(traced.inputs) :] if n.op is None and n.is_input]:
+        if not traced.is_whole:
             # What stood for an element of a loop has left it, by way of a variable of the program.
             traced = self._traced(compiled, given, writes_out=True)
-            nodes = nodes_of(traced)
-        self.guards: list[Guard] = []
+        #: What is asked of the free extents once those found equal have one name.
+        self.guards = self.trace.guards
+        self.trace.guards = list(self.guards)
         with self.trace:
-            self.graph = settled(traced, nodes, self._settled())
+            self.graph = settled(traced, self._settled())
 
     def _traced(self, compiled: Traceable, given: Arguments, writes_out: bool = False) -> Graph:
         """The graph of the function as it is."""
@@ -128,18 +128,18 @@ class Program:
 
     def _settled(self) -> dict[str, int]:
         """The free extents after the trace: those it found equal have one name, or are a number."""
-        names: dict[str, int] = {
-            name: Dim(value, name, self.guards) for name, value in self.trace.dims.items()
-        }
-        found = names
+        found = names = self.trace.dims
+        others = []
         for traced in self.trace.guards:
             guard = traced if found is names else traced.of(found)
             name, other = guard.equates() if guard else ("", 0)
             if name:
-                sizes = {**names, name: evaluate(other, names)}
+                sizes = {**names, name: other}
                 found = {known: evaluate(size, sizes) for known, size in found.items()}
-        guards = [traced.of(found) for traced in self.trace.guards]
-        self.guards += [guard for guard in guards if guard]
+            else:
+                others.append(traced)
+        guards = [traced.of(found) for traced in others]
+        self.guards[:] = [guard for guard in guards if guard]
         return found
 
     def _updates(self, offset: int) -> list[tuple[int, Entry]]:

@@ -132,6 +132,8 @@ def same_shape(a: Shape, b: Shape) -> bool:
 
 def broadcast(name: str, *specs: Spec) -> Shape:
     """The shape these broadcast to. Raises `ShapeError` naming the operation and both specs."""
+    if len(specs) == 1:
+        return specs[0].shape
     result = list(specs[0].shape) if specs else []
     for spec in specs[1:]:
         lead = len(result) - len(spec.shape)

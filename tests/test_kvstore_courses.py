@@ -280,6 +280,7 @@ def test_what_carries_is_what_is_measured(job: Job) -> None:
             check(totals, "abcd", turn, len(stores))
 
 
+@pytest.mark.parametrize("job", [(2, 8.0)], indirect=True)  # the other one waits for so long
 def test_a_worker_that_is_gone_while_all_measure(job: Job, monkeypatch: Any) -> None:
     """The thread that hears of it waits for the courier: another one looks."""
     near, far = job.worlds
@@ -291,7 +292,7 @@ def test_a_worker_that_is_gone_while_all_measure(job: Job, monkeypatch: Any) -> 
     asked = [one.issue(0, "the measurement", "measure") for one in job.worlds]
     with pytest.raises(WorkersError, match="worker 1 is gone"):
         asked[0].wait_to_read()
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 5
     over.set()
     with pytest.raises(WorkersError):
         asked[1].wait_to_read()

@@ -252,7 +252,10 @@ def test_strangers_are_not_let_in(
 
         if threading.current_thread().name == "first":
             threading.Thread(target=knock, daemon=True).start()
-        knocked.set()
+            knocked.set()
+        else:  # comes after the stranger
+            assert knocked.wait(10)
+            time.sleep(0.1)
         return made
 
     monkeypatch.setattr(lines, "_listener", watched)
@@ -262,9 +265,6 @@ def test_strangers_are_not_let_in(
     def join(rank: int) -> Any:
         if rank == 0:
             threading.current_thread().name = "first"
-        else:
-            knocked.wait(10)
-            time.sleep(0.1)
 
         def gathered(row: Any) -> Any:
             return meeting.gathered(rank, row)

@@ -312,6 +312,12 @@ class Graph:
         self._order = self._order or tuple(walk(self.results, self.inputs))
         return self._order
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing comes from outside but its inputs."""
+        given = {entry.node for entry in self.inputs}
+        return all(node.op or node.value is not None or node in given for node in self.walk())
+
     def count(self, name: str) -> int:
         """How many nodes apply the operation called `name` (``"constant"`` counts constants)."""
         if name == "constant":
@@ -338,12 +344,14 @@ def walk(results: Iterable[Entry], given: Iterable[Entry] = ()) -> list[Node]:
             order.append(stack.pop())  # type: ignore[arg-type]
         elif node not in seen:
             seen.add(node)
-            missing = [entry.node for entry in node.inputs if entry.node not in seen]
-            if missing:
-                missing.reverse()
-                stack += (node, None, *missing)
-            else:
+            inputs = node.inputs
+            if not inputs:
                 order.append(node)
+                continue
+            stack += (node, None)
+            for entry in reversed(inputs):
+                if entry.node not in seen:
+                    stack.append(entry.node)
     return order
 
 

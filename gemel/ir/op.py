@@ -30,6 +30,10 @@ VARIADIC = -1
 CO_VARARGS = 0x04
 
 
+#: The types of the inputs of a call on nothing but symbols.
+ENTRIES = {Entry}
+
+
 def numpy() -> Any:
     """NumPy, imported on first use: nothing on the way to a cached inference needs it."""
     import numpy
@@ -101,6 +105,8 @@ class Op(_core.OpBase):
         super().__init__(function.__name__, quick, keyword, *most)
         self.name = function.__name__
         self.function = function
+        #: Whether gemel declares it: then its name says what it does.
+        self.is_own = function.__module__.startswith("gemel.")
         self.input_names = code.co_varnames[lead : code.co_argcount]
         self.parameters = keyword
         self.defaults = dict(function.__kwdefaults__ or {})
@@ -300,6 +306,8 @@ class Op(_core.OpBase):
 
     def complete(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """The parameters with defaults filled in and lists made tuples. Raises `TypeError`."""
+        if not parameters and len(self.defaults) == len(self.parameters):
+            return {**self.defaults}
         for name in parameters:
             if name not in self.parameters:
                 raise TypeError(self._unknown_keyword(name))
@@ -341,12 +349,12 @@ class Op(_core.OpBase):
         if self.dynamic:
             return of_known(self, inputs, parameters)
         trace = current_trace()
-        written = trace is not None and trace.contents
-        entries = tuple(
-            [v if type(v) is Entry and not written else above.as_entry(v, inputs) for v in inputs]
-        )
-        if int in map(type, inputs):
-            self.check_numbers(inputs, tuple(entry.spec for entry in entries), parameters)
+        entries = inputs
+        kinds = set(map(type, inputs))
+        if kinds != ENTRIES or (trace is not None and trace.contents):
+            entries = tuple([above.as_entry(value, inputs) for value in inputs])
+            if int in kinds:
+                self.check_numbers(inputs, tuple(entry.spec for entry in entries), parameters)
         node = self.node(entries, parameters)
         found = node.entries
         if trace is not None:

@@ -150,25 +150,30 @@ def _told(graph: Graph) -> list[Any]:
     """A graph with free extents as a list whose `repr` tells it from all others, in one go.
 
     Values are known by their numbers. Where a failure comes from is a part of it, too. The list is
-    flat, for lists in lists take long to become text: how many items follow is told before them.
+    flat, for lists in lists take long to become text: how many items follow is told before them,
+    and what is usual is left out.
     """
     numbers: dict[Entry, int] = {}
     found: list[Any] = [graph.name, len(graph.inputs)]
     for entry in graph.inputs:
         numbers[entry] = len(numbers)
-        spec = entry.spec
-        found += (spec.dtype.name, spec.weak, len(spec.shape), *spec.shape)
+        spec = entry.node.specs[entry.index]
+        found += (spec.dtype.name, len(spec.shape), *spec.shape)
+        if spec.weak:
+            found.append("weak")
     for node in graph.walk():
         op = node.op
         if op is not None:
-            if not op.function.__module__.startswith("gemel."):
+            if not op.is_own:
                 raise _not_own(op)
             origin = node.origin if node.fails else ""
-            found += (op.name, origin, len(node.inputs), len(node.params))
+            found += (op.name, len(node.inputs))
             for entry in node.inputs:
                 found.append(numbers[entry])
-            for name, value in node.params.items():
-                found += (name, _plain(value))
+            if node.params or origin:
+                found += ("with", origin, len(node.params))
+                for name, value in node.params.items():
+                    found += (name, _plain(value))
         elif node.entries[0] in numbers:
             continue
         elif node.is_number:
@@ -185,7 +190,7 @@ def _told(graph: Graph) -> list[Any]:
 def call_text(op: Op, call: tuple[Any, ...], parameters: dict[str, Any]) -> str | None:
     """All that decides how a call of an operation is computed; None where that has no text."""
     try:
-        if not op.function.__module__.startswith("gemel."):
+        if not op.is_own:
             raise _not_own(op)
         return f"{op.name} {call} {_plain(tuple(parameters.items()))}"
     except GemelError:

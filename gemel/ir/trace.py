@@ -51,7 +51,7 @@ class Trace:
         #: What has been written in place, by the entry users hold, and the other way round.
         self.contents: dict[Entry, Entry] = {}
         self._holders: dict[Entry, Entry] = {}
-        self.dims: dict[str, int] = {}
+        self.dims: dict[str, int] = {}  # the free extents
         self.held: dict[Scalar, float] = {}
         #: The blocks that are being run, outermost first, and what in them has been named.
         self.scopes: list[Any] = []
@@ -83,8 +83,8 @@ class Trace:
 
     def free(self, name: str, value: int) -> Dim:
         """A free extent called `name`, now `value`."""
-        self.dims[name] = value
-        return Dim(value, name, self.guards)
+        found = self.dims[name] = Dim(value, name, self.guards)
+        return found
 
     def number(self, name: str, value: float) -> Scalar:
         """A number given at run time, now `value`."""

@@ -39,7 +39,9 @@ def _(a: Spec, b: Spec) -> Spec:
             f"matmul: {a} @ {b}: the last axis of a ({a.shape[-1]}) must equal the "
             f"{'second last' if b.ndim > 1 else 'only'} axis of b ({rows})"
         )
-    lead = broadcast("matmul", Spec(a.shape[:-2], a.dtype), Spec(b.shape[:-2], b.dtype))
+    lead: tuple[int, ...] = ()
+    if a.ndim > 2 or b.ndim > 2:
+        lead = broadcast("matmul", Spec(a.shape[:-2], a.dtype), Spec(b.shape[:-2], b.dtype))
     tail = (a.shape[-2:-1] if a.ndim > 1 else ()) + (b.shape[-1:] if b.ndim > 1 else ())
     return Spec(lead + tail, promote_specs(a, b))
 

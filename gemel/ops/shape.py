@@ -202,6 +202,8 @@ def _(a: Any, axes: Any = None) -> Array:
 
 @transpose.spec
 def _(x: Spec, *, axes: Any) -> Spec:
+    if axes is None:
+        return Spec(x.shape[::-1], x.dtype)
     return Spec([x.shape[axis] for axis in axis_order(x.ndim, axes)], x.dtype)
 
 

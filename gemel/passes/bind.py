@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gemel.extent import Dim, Sizes, concrete
@@ -71,14 +71,14 @@ def concrete_graph(graph: Graph, values: Mapping[str, int]) -> Graph:
     return Graph(*_parts(graph, replaced), graph.name)
 
 
-def settled(graph: Graph, nodes: Iterable[Node], values: Mapping[str, int]) -> Graph:
+def settled(graph: Graph, values: Mapping[str, int]) -> Graph:
     """The same in place, for a graph that has just been traced: nobody else has it or its nodes.
 
     Numbers that could be asked for their values while it was traced are entries like others now.
     """
     values = Sizes(values)
     plain: dict[Entry, Entry] = {}
-    for node in nodes:
+    for node in dict.fromkeys([*[entry.node for entry in graph.inputs], *graph.walk()]):
         for spec in node.specs:
             if Dim in map(type, spec.shape):
                 node.specs = _bound(node.specs, values)
