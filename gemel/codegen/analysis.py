@@ -244,7 +244,7 @@ class Analysis:
             step = self.program.code[position]
             if step.name in mathlib.FUNCTIONS and step.dtype.kind == "f":
                 source: DType = self.program.code[step.arguments[0]].dtype
-                total += len(mathlib.expansion(step.name, source, step.dtype)[0])
+                total += len(mathlib.expansion(step.name, source)[0])
             elif step.name in ("gather", "scatter_add", "divide", "floor_divide", "remainder"):
                 total += 8
             elif step.name not in ("constant", "scalar"):

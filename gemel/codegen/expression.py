@@ -132,7 +132,7 @@ class Printer:
 
     def _expanded(self, step: Instruction, arguments: list[Value]) -> Value:
         """A function which mathlib writes out as arithmetic."""
-        value = self._function(step.name, self._dtype(step), step.dtype, *arguments)
+        value = self._function(step.name, self._dtype(step), *arguments)
         return splat(self.builder, value, self.lanes)
 
     def _power(self, step: Instruction, a: Value, b: Value) -> Value:
@@ -141,16 +141,15 @@ class Printer:
         if exponent is not b or self.lanes == 1:
             return self._power_to_one(step, a, b, exponent)
         builder = self.builder
-        common = self._function("power_common", step.dtype, step.dtype, a, b)
-        short = self._function("power_short", step.dtype, dtypes.bool_, b)
+        common = self._function("power_common", step.dtype, a, b)
+        short = self._function("power_short", step.dtype, b)
         unusual = builder.or_(builder.fcmp_unordered("uno", common, common), short)
 
         def compute() -> Value:
             found = self._expanded(step, [a, b])
             for condition, name in powers.SHORT:
-                short = self._function(condition, step.dtype, dtypes.bool_, b)
-                other = self._function(name, step.dtype, step.dtype, a, b)
-                found = builder.select(short, other, found)
+                short = self._function(condition, step.dtype, b)
+                found = builder.select(short, self._function(name, step.dtype, a, b), found)
             return found
 
         return self._if_any(unusual, compute, common)
@@ -171,7 +170,7 @@ class Printer:
         name, source = str(step.attribute), self._dtype(step, 2)
 
         def one(builder: Builder, *arguments: Value) -> Value:
-            return Printer(builder, 1, self.target)._function(name, source, step.dtype, *arguments)
+            return Printer(builder, 1, self.target)._function(name, source, *arguments)
 
         def each(builder: Builder, *arguments: Value) -> Value:
             found: Value = Constant(usual.type, "poison")
@@ -194,11 +193,11 @@ class Printer:
         after = builder.append_basic_block()
         asking = Printer(builder, 1, self.target)
         for condition, name in powers.SHORT:
-            short = asking._function(condition, step.dtype, dtypes.bool_, exponent)
+            short = asking._function(condition, step.dtype, exponent)
             chosen, others = builder.append_basic_block(), builder.append_basic_block()
             builder.cbranch(short, chosen, others)
             builder.position_at_end(chosen)
-            results.append((self._function(name, step.dtype, step.dtype, a, b), builder.block))
+            results.append((self._function(name, step.dtype, a, b), builder.block))
             builder.branch(after)
             builder.position_at_end(others)
         results.append((self._expanded(step, [a, b]), builder.block))
@@ -265,7 +264,7 @@ class Printer:
             if dtypes.float16 in (source, following) and self.target.halves:
                 value = self._half(value, following)
             elif name:
-                value = self._function(name, source, following, value)
+                value = self._function(name, source, value)
             else:
                 value = self._converted(value, source, following)
             source = following
@@ -291,8 +290,8 @@ class Printer:
         found: Value = getattr(self.builder, name)(value, kind)
         return found
 
-    def _function(self, name: str, source: DType, target: DType, *arguments: Value) -> Value:
-        code, result = mathlib.expansion(name, source, target)
+    def _function(self, name: str, source: DType, *arguments: Value) -> Value:
+        code, result = mathlib.expansion(name, source)
         return self.emit(code, given=dict(enumerate(arguments)))[result]
 
 

@@ -459,7 +459,7 @@ def written(name: str, source: DType) -> Callable[..., Recorded]:
 
 
 @cache
-def expansion(name: str, source: DType, target: DType) -> tuple[tuple[Instruction, ...], int]:
+def expansion(name: str, source: DType) -> tuple[tuple[Instruction, ...], int]:
     """The function `name` of arguments of `source` as code, and the position of its result.
 
     Positions 0 (and 1) of the code are its arguments. Kept for the process.
@@ -467,6 +467,4 @@ def expansion(name: str, source: DType, target: DType) -> tuple[tuple[Instructio
     function, recorder = written(name, source), Recorder()
     arguments = [recorder.argument(source) for _ in range(function.__code__.co_argcount - 1)]
     result = function(Lane(recorder), *arguments)
-    if result.dtype is not target:
-        raise NotImplementedError(f"{name} of {source} gives {result.dtype}, not {target}")
     return tuple(recorder.code), result.position
