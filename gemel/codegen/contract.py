@@ -54,10 +54,9 @@ def steps(
     ``"m"``, and ``"n"`` or ``"k"``. `often`: the second is packed for several products. `several`:
     how it lies where n or k are three loops.
     """
-    plan = _Planner(program, integers, lasts, target)
-    if 0 in plan.extents[: program.outer]:
+    if 0 in integers[: program.outer]:
         return []
-    return plan.steps(often, several)
+    return _Planner(program, integers, lasts, target).steps(often, several)
 
 
 class _Planner:

@@ -151,11 +151,8 @@ class Loops(Frame):
         """
         builder = self.builder
 
-        def call(count: int, lanes: int) -> Turn:
-            return lambda index, held: body(index, count, lanes, None, held)
-
-        def masked(index: Value, held: Held) -> Held:
-            return body(index, tail, self.lanes, stop, held)
+        def call(count: int, lanes: int, end: Value | None = None) -> Turn:
+            return lambda index, held: body(index, count, lanes, end, held)
 
         if self.lanes == 1:
             return self.loop(start, stop, i64(1), carried, call(1, 1))
@@ -169,7 +166,8 @@ class Loops(Frame):
         else:
             carried = self.loop(start, middle, i64(size), carried, call(copies, self.lanes))
         if self.masks:
-            return self.loop(middle, stop, i64(tail * self.lanes), carried, masked)
+            step = i64(tail * self.lanes)
+            return self.loop(middle, stop, step, carried, call(tail, self.lanes, stop))
         if copies > 1:
             rest = builder.and_(builder.sub(stop, middle), i64(-self.lanes))
             end = builder.add(middle, rest)
@@ -240,9 +238,8 @@ class Loops(Frame):
 
                 def scan(position: int, value: Value) -> Value:
                     kind, slot = self.reductions[position], carrying.index(position)
-                    own[slot] = kind.join(
-                        self.builder, own[slot], [splat(self.builder, value, lanes)]
-                    )
+                    next_one = [splat(self.builder, value, lanes)]
+                    own[slot] = kind.join(self.builder, own[slot], next_one)
                     return own[slot][0]
 
                 place = Site(self.access, bases, site.index, lanes, site.mask, scan)
@@ -256,11 +253,9 @@ class Loops(Frame):
             return held
 
         finals = iter(self._inner_walk(course, self.program.inner, sites[0].bases, body))
-        for values_of in range(len(sites)):
-            found = dict(given[values_of])
-            for position in carrying:
-                found[position] = self.reductions[position].result(self.builder, next(finals))
-            given[values_of] = found
+        for number, values in enumerate(given):
+            own = {p: self.reductions[p].result(self.builder, next(finals)) for p in carrying}
+            given[number] = {**values, **own}
 
     def _ask_early(self, work: Pass, bases: Bases, sites: list[Site]) -> None:
         """Asks for what is read some rows ahead, where rows are longer than what is read of each

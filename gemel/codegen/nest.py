@@ -42,6 +42,10 @@ TILE_MULTIPLE = 64
 TURNED_ROWS = 16
 
 
+#: Along the dimensions of some loops, in elements.
+Strides = tuple[int, ...]
+
+
 class Place(NamedTuple):
     """Where a value lies: a buffer (any object), the dtype, and the layout within the buffer."""
 
@@ -147,7 +151,7 @@ class Nest:
         self.shape = shape
         self.reduced = reduced
         self.recorder = Recorder()
-        self.operands: list[tuple[Place | None, str, DType, tuple[int, ...]]] = []
+        self.operands: list[tuple[Place | None, str, DType, Strides]] = []
         self.numbers: list[Number] = []
         self.extras: list[int] = []
         #: Class and message of what a failing check raises, and a size the message tells as `{}`.
@@ -156,22 +160,21 @@ class Nest:
 
     # --- what a kernel touches --------------------------------------------------------------
 
-    def operand(self, place: Place | None, strides: tuple[int, ...], role: str = INPUT) -> int:
-        """The number of an operand with these strides along the domain's dimensions."""
-        dtype = place.dtype if place else int64
-        made = (place, role, dtype, tuple(strides))
+    def operand(self, place: Place | None, strides: Strides | None, role: str = INPUT) -> int:
+        """The number of an operand with these strides along the domain's dimensions, or its own."""
+        own, dtype = (place.strides, place.dtype) if place else ((), int64)
+        made = (place, role, dtype, tuple(own if strides is None else strides))
         for number, known in enumerate(self.operands):
             if role != OUTPUT and known[0] is place and known[1:] == made[1:]:
                 return number
         self.operands.append(made)
         return len(self.operands) - 1
 
-    def load(self, place: Place, strides: tuple[int, ...] | None = None) -> Any:
+    def load(self, place: Place, strides: Strides | None = None) -> Any:
         """The element of a place at the loop position."""
-        number = self.operand(place, place.strides if strides is None else strides)
-        return self.recorder.load(number, place.dtype)
+        return self.recorder.load(self.operand(place, strides), place.dtype)
 
-    def running(self, strides: tuple[int, ...]) -> Any:
+    def running(self, strides: Strides) -> Any:
         """The sum of position x stride over the loops, int64."""
         return self.recorder.load(self.operand(None, strides, INDEX), int64)
 
@@ -194,10 +197,9 @@ class Nest:
         self.extras.append(value)
         return len(self.extras) - 1
 
-    def store(self, place: Place, value: Any, strides: tuple[int, ...] | None = None) -> None:
+    def store(self, place: Place, value: Any, strides: Strides | None = None) -> None:
         """Write a value to a place at the loop position."""
-        number = self.operand(place, place.strides if strides is None else strides, OUTPUT)
-        self.recorder.store(number, value.cast(place.dtype))
+        self.recorder.store(self.operand(place, strides, OUTPUT), value.cast(place.dtype))
 
     def scan(self, kind: str, value: Any) -> Any:
         """The sum or prod of what `value` is at this and all earlier reduced positions."""
@@ -254,7 +256,7 @@ class Nest:
         dtype = self.operands[operand][2]
         return self.recorder.gather(operand, self.extra(stride), position, dtype)
 
-    def target(self, place: Place, strides: tuple[int, ...]) -> int:
+    def target(self, place: Place, strides: Strides) -> int:
         """An output operand that `scatter_add` adds into."""
         return self.operand(place, strides, OUTPUT)
 

@@ -159,13 +159,11 @@ class _Kernel:
 
     def _buffers(self) -> None:
         """The arrays; those that are written may be the same memory as others."""
-        place = 0
-        for number, operand in enumerate(self.program.operands):
-            if operand.role != INDEX:
-                constant = "" if operand.role == OUTPUT else "const "
-                name, made = self.array(number), memory(operand.dtype)
-                self.add(f"{constant}{made} *{name} = buffers[{place}];")
-                place += 1
+        arrays = [(n, o) for n, o in enumerate(self.program.operands) if o.role != INDEX]
+        for place, (number, operand) in enumerate(arrays):
+            constant = "" if operand.role == OUTPUT else "const "
+            name, made = self.array(number), memory(operand.dtype)
+            self.add(f"{constant}{made} *{name} = buffers[{place}];")
 
     def array(self, number: int) -> str:
         return f"{'y' if self.program.operands[number].role == OUTPUT else 'x'}{number}"

@@ -71,10 +71,9 @@ class Recorder:
         self.append("check", dtypes.bool_, (value,))
 
     def reduce(self, kind: str, value: Recorded) -> Recorded:
-        dtype = dtypes.int64 if kind.startswith("arg") else value.dtype
         if kind in ("any", "all"):
             value = value.cast(dtypes.bool_)
-            dtype = dtypes.bool_
+        dtype = dtypes.int64 if kind.startswith("arg") else value.dtype
         return self.append("reduce", dtype, (value,), kind)
 
     def scan(self, kind: str, value: Recorded) -> Recorded:
