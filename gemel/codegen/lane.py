@@ -20,11 +20,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gemel.codegen.values import Term
 
-__all__ = ["Lane", "Recorded", "Recorder"]
+__all__ = ["OPERATORS", "Lane", "Recorded", "Recorder"]
 
 
 #: What NumPy calls Python's operators: the function of `operator` for each.
-_OPERATORS = {
+OPERATORS = {
     "add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv",
     "true_divide": "truediv", "floor_divide": "floordiv", "remainder": "mod", "mod": "mod",
     "power": "pow", "negative": "neg", "positive": "pos",
@@ -70,8 +70,8 @@ class Lane:
         """What is a single instruction: the functions of `program.FUNCTIONS`, operators, others."""
         if name in FUNCTIONS or name == "sqrt":
             return lambda x: self.value(x).floating().unary(name)
-        if name in _OPERATORS:
-            found: Callable[..., Recorded] = getattr(operator, _OPERATORS[name])
+        if name in OPERATORS:
+            found: Callable[..., Recorded] = getattr(operator, OPERATORS[name])
             return found
         if name in _UNARY:
             return lambda x: self.value(x).unary(_UNARY[name])
