@@ -29,7 +29,6 @@ class Access:
         self.builder = builder
         self.strides: dict[tuple[int, int], Value] = {}
         self.extra: list[Value] = []
-        self._printers: dict[int, Printer] = {}
         #: Where the status of checks is.
         self.status: Any = None
         #: Vectors of outputs that take turns in memory, until there is one of each.
@@ -37,9 +36,7 @@ class Access:
 
     def printer(self, lanes: int) -> Printer:
         """What prints instructions of so many lanes."""
-        if lanes not in self._printers:
-            self._printers[lanes] = Printer(self.builder, lanes, self.target)
-        return self._printers[lanes]
+        return Printer(self.builder, lanes, self.target)
 
     def watch(self) -> None:
         """Makes room for the status of checks."""

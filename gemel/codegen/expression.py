@@ -75,9 +75,8 @@ class Printer:
         `only` names the positions to compute (default all). Whatever writes is done last, in
         program order, so that an output may be the same memory as an input.
         """
-        outer, values = (self._code, self._values), dict(given or {})
-        self._code, self._values = instructions, values
-        last = []
+        self._code, values = instructions, dict(given or {})
+        self._values, last = values, []
         for position in range(len(instructions)) if only is None else only:
             step = instructions[position]
             if step.name in WRITES:
@@ -89,7 +88,6 @@ class Printer:
                     values[position] = found
         for position in last:
             self._asked(place, position)
-        self._code, self._values = outer
         return values
 
     def _asked(self, place: Any, position: int) -> Any:
@@ -291,8 +289,9 @@ class Printer:
         return found
 
     def _function(self, name: str, source: DType, *arguments: Value) -> Value:
-        code, result = mathlib.expansion(name, source)
-        return self.emit(code, given=dict(enumerate(arguments)))[result]
+        code, result = mathlib.expansion(name, source)  # inside of what this printer emits
+        printer = Printer(self.builder, self.lanes, self.target)
+        return printer.emit(code, given=dict(enumerate(arguments)))[result]
 
 
 def extreme(builder: Builder, dtype: DType, name: str, a: Value, b: Value) -> Value:

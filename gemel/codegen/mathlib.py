@@ -264,9 +264,8 @@ def _quarter_turns(xp: Lane, x: Recorded) -> tuple[Recorded, Recorded]:
     wide = x.cast(dtypes.float64)
     real, n = _nearest(wide * 0.6366197723675814)
     if x.dtype is dtypes.float32:
-        r = (wide - real * 1.57079632673412561417e00 - real * 6.07710050650619224932e-11).cast(
-            dtypes.float32
-        )
+        r = wide - real * 1.57079632673412561417e00 - real * 6.07710050650619224932e-11
+        r = r.cast(dtypes.float32)
     else:
         # Three parts of pi/2; the first two have 33 bits, so their products are exact.
         r = x - real * 1.57079632673412561417e00 - real * 6.07710050630396597660e-11
@@ -284,11 +283,10 @@ def _sine(r: Recorded) -> Recorded:
 
 def _cosine(r: Recorded) -> Recorded:
     z = r * r
+    p = polynomial(z, "cosine")
     if r.dtype is dtypes.float32:
-        p = polynomial(z, "cosine")
         xp = Lane(r.recorder)
         return xp.multiply_add(p, z * z, xp.multiply_add(z, -0.5, 1))
-    p = polynomial(z, "cosine")
     half = z * 0.5
     w = 1 - half
     return w + (((1 - w) - half) + z * z * p)

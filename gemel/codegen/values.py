@@ -166,13 +166,12 @@ class Recorded:
     __lshift__, __rlshift__ = _operators("shift_left")
     __rshift__, __rrshift__ = _operators("shift_right")
 
-    def __truediv__(self, other: Term) -> Recorded:
+    def __truediv__(self, other: Term, swap: bool = False) -> Recorded:
         a, b = common(self.recorder, self, other)
-        return a.floating().binary("divide", b.floating())
+        return a.floating().binary("divide", b.floating(), swap)
 
     def __rtruediv__(self, other: Term) -> Recorded:
-        a, b = common(self.recorder, self, other)
-        return a.floating().binary("divide", b.floating(), True)
+        return self.__truediv__(other, True)
 
     def __pow__(self, other: Term) -> Recorded:
         return power(self, other)
