@@ -12,7 +12,7 @@ import numpy
 import pytest
 
 from gemel import dtype as dtypes
-from gemel.codegen.lane import Lane, Recorder
+from gemel.codegen.lane import OPERATORS, Lane, Recorder
 from gemel.codegen.program import (
     BROADCAST,
     CONTIGUOUS,
@@ -156,6 +156,15 @@ def same(got: Any, expected: Any) -> None:
         real = ~numpy.isnan(expected)
         signs = numpy.signbit(got[real]), numpy.signbit(expected[real])
         numpy.testing.assert_array_equal(*signs)
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATORS if hasattr(numpy, name)])
+def test_numpys_names_of_operators(name: str) -> None:
+    function = getattr(numpy, name)
+    a, b = numpy.array([7, -3, 5, 1], "int32"), numpy.array([2, 3, 3, 2], "int32")
+    inputs = (a, b)[: function.nin]
+    got = apply(lambda xp, *x: getattr(xp, name)(*x), RUNNABLE[0], *inputs)
+    numpy.testing.assert_allclose(got, function(*inputs), rtol=1e-6)
 
 
 SIZES = (0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 100, 1000)
@@ -741,8 +750,8 @@ def test_gather_and_check(kind: Any, target: str) -> None:
     size = recorder.scalar(0, I64)
     index = xp.where(index < 0, index + size, index)
     good = (index >= 0) & (index < size)
-    xp.check(good)
-    recorder.store(2, xp.gather(0, 0, xp.where(good, index, 0), kind))
+    recorder.check(good)
+    recorder.store(2, recorder.gather(0, 0, xp.where(good, index, 0), kind))
     for layout in (CONTIGUOUS, BROADCAST):
         operands = (
             Operand(kind, INPUT, layout),
@@ -825,7 +834,7 @@ def test_index_operands(target: str) -> None:
 def test_random_bits(seed: int, target: str) -> None:
     recorder = Recorder()
     given = recorder.load(0, I64), recorder.scalar(0, I64), recorder.scalar(1, I64)
-    low, high = Lane(recorder, random=given).random_bits()
+    low, high = Lane(recorder, random=lambda: given).random_bits()
     recorder.store(1, low.cast(I32))
     recorder.store(2, high.cast(I32))
     operands = (

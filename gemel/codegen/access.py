@@ -8,21 +8,13 @@ from typing import Any
 from gemel.codegen import memory
 from gemel.codegen.analysis import Pass
 from gemel.codegen.assembly import I32, I64, Builder, Constant, Value, integer
-from gemel.codegen.expression import Printer
-from gemel.codegen.program import (
-    ACROSS,
-    BROADCAST,
-    CONTIGUOUS,
-    INDEX,
-    INTERLEAVED,
-    PAIRED,
-    Program,
-)
+from gemel.codegen.expression import Printer, Values
+from gemel.codegen.program import ACROSS, BROADCAST, CONTIGUOUS, INDEX, INTERLEAVED, PAIRED, Program
 from gemel.codegen.registers import splat
 from gemel.codegen.target import Target
 
-#: Values by instruction position.
-Values = dict[int, Value]
+__all__ = ["Access", "Bases", "Site", "Values"]
+
 #: Where each operand is: an address, or an index operand's value; None when it is not used.
 Bases = list[Any]
 
@@ -37,7 +29,6 @@ class Access:
         self.builder = builder
         self.strides: dict[tuple[int, int], Value] = {}
         self.extra: list[Value] = []
-        self._printers: dict[int, Printer] = {}
         #: Where the status of checks is.
         self.status: Any = None
         #: Vectors of outputs that take turns in memory, until there is one of each.
@@ -45,9 +36,7 @@ class Access:
 
     def printer(self, lanes: int) -> Printer:
         """What prints instructions of so many lanes."""
-        if lanes not in self._printers:
-            self._printers[lanes] = Printer(self.builder, lanes, self.target)
-        return self._printers[lanes]
+        return Printer(self.builder, lanes, self.target)
 
     def watch(self) -> None:
         """Makes room for the status of checks."""
@@ -62,10 +51,7 @@ class Access:
 
     def print(self, positions: list[int], site: Site, given: Values) -> Values:
         """`given` and the values of `positions` at a site."""
-        if not positions:
-            return given
-        values = self.printer(site.lanes).emit(self.program.code, site, given, positions)
-        return {**given, **{p: values[p] for p in positions if values[p] is not None}}
+        return self.printer(site.lanes).emit(self.program.code, site, given, positions)
 
     def print_pass(self, work: Pass, site: Site, given: Values) -> Values:
         """The varying instructions of a pass."""
@@ -96,7 +82,7 @@ class Site:
         bases: Bases,
         index: Any = None,
         lanes: int = 1,
-        mask: Value | None = None,
+        mask: memory.Mask = None,
         scan: Callable[[int, Value], Value] | None = None,
     ) -> None:
         self.access, self.builder = access, access.builder

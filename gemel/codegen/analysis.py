@@ -7,6 +7,7 @@ needed in a later pass again is computed again there, from its loads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gemel.codegen import mathlib
@@ -67,7 +68,7 @@ class Analysis:
         if kept is not None:
             number = self.last - 1
             self.passes[number:] = [
-                self._pass(number, also=kept[0])._replace(keeps=kept),
+                self._pass(number, also=kept[:1])._replace(keeps=kept),
                 self._pass(self.last, kept[0])._replace(finds=kept),
             ]
 
@@ -81,10 +82,9 @@ class Analysis:
     def _place(self, position: int) -> None:
         step = self.program.code[position]
         arguments = step.arguments
-        self.vector[position] = any(self.vector[a] for a in arguments)
-        self.inner[position] = any(self.inner[a] for a in arguments)
+        for known in (self.vector, self.inner, self.loads):
+            known[position] = any(known[a] for a in arguments)
         self.stage[position] = max((self.stage[a] for a in arguments), default=0)
-        self.loads[position] = any(self.loads[a] for a in arguments)
         if step.operand is not None:
             vector, inner = self._operand(step.operand)
             self.vector[position] |= vector
@@ -115,46 +115,33 @@ class Analysis:
                 if step.name in ("reduce", "scan"):
                     self._refuse(position, "reduces, but there is no inner dimension")
 
-    def closure(
-        self, roots: list[int], inner_only: bool = False, known: int | None = None
-    ) -> set[int]:
+    def closure(self, roots: list[int], inner_only: bool = False, known: int = -1) -> set[int]:
         """The roots and all they are computed from; with `inner_only`, what varies of that. What
         `known` is computed from is left out."""
-        found: set[int] = set()
-        waiting = list(roots)
+        found, waiting = set[int](), list(roots)
         while waiting:
             position = waiting.pop()
-            if position in found or position == known:
-                continue
-            if inner_only and not self.inner[position]:
-                continue
-            found.add(position)
-            waiting.extend(self.program.code[position].arguments)
+            left_out = position == known or (inner_only and not self.inner[position])
+            if not left_out and position not in found:
+                found.add(position)
+                waiting.extend(self.program.code[position].arguments)
         return found
 
     def _last_pass(self) -> int:
-        last = -1
-        for position in self.live:
-            step = self.program.code[position]
-            if step.name == "reduce":
-                last = max(last, self.stage[position] - 1)
-            elif self.inner[position] and step.name in _ROOTS:
-                last = max(last, self.stage[position])
-        return last
-
-    def _pass(self, number: int, known: int | None = None, also: int | None = None) -> Pass:
-        """The pass `number`; `known` is given to it, `also` is computed besides."""
         code = self.program.code
-        reductions, roots = [], [] if also is None else [also]
-        for position in sorted(self.live):
-            step = code[position]
-            if step.name == "reduce" and self.stage[position] == number + 1:
-                reductions.append(position)
-                roots.append(step.arguments[0])
-            elif self.inner[position] and (
-                (step.name in WRITES and number == self.last)
-                or (step.name == "check" and self.stage[position] == number)
-            ):
+        reduced = [self.stage[p] - 1 for p in self.live if code[p].name == "reduce"]
+        rooted = [self.stage[p] for p in self.live if self.inner[p] and code[p].name in _ROOTS]
+        return max([*reduced, *rooted], default=-1)
+
+    def _pass(self, number: int, known: int = -1, also: Sequence[int] = ()) -> Pass:
+        """The pass `number`; `known` is given to it, `also` is computed besides."""
+        code, live = self.program.code, sorted(self.live)
+        reductions = [p for p in live if code[p].name == "reduce" and self.stage[p] == number + 1]
+        roots = [*also, *(code[p].arguments[0] for p in reductions)]
+        for position in live:
+            writes = code[position].name in WRITES and number == self.last
+            checks = code[position].name == "check" and self.stage[position] == number
+            if self.inner[position] and (writes or checks):
                 roots.append(position)
         needed = sorted(self.closure(roots, inner_only=True, known=known))
         # Writing is work of the vector, even of a value that is the same all along it.
@@ -192,14 +179,12 @@ class Analysis:
 
     def _reads_only(self, known: int) -> bool:
         """Whether the last pass reads no array when it is given the value `known`."""
-        rest = self._pass(self.last, known)
-        for position in rest.uniform + rest.varying:
-            step = self.program.code[position]
-            if step.operand is None or step.name == "store":
-                continue
-            if step.name != "load" or self.program.operands[step.operand].role != INDEX:
-                return False
-        return True
+        rest, program = self._pass(self.last, known), self.program
+        steps = [program.code[position] for position in rest.uniform + rest.varying]
+        if any(step.name in ("gather", "scatter_add") for step in steps):
+            return False
+        loaded = {step.operand for step in steps if step.name == "load"}
+        return all(o.role == INDEX for n, o in enumerate(program.operands) if n in loaded)
 
     # -- instructions outside the passes ----------------------------------------------------------
 
@@ -241,8 +226,7 @@ class Analysis:
         """What each pass and those before it know of an outer position that later ones ask for;
         lanes inner only."""
         code = self.program.code
-        made: list[set[int]] = []
-        asked: list[set[int]] = []
+        made, asked = list[set[int]](), list[set[int]]()
         for stage, work in enumerate(self.passes):
             points = self.point(stage, False)
             made.append({*points, *work.reductions}.union(*made[-1:]))
@@ -260,7 +244,7 @@ class Analysis:
             step = self.program.code[position]
             if step.name in mathlib.FUNCTIONS and step.dtype.kind == "f":
                 source: DType = self.program.code[step.arguments[0]].dtype
-                total += len(mathlib.expansion(step.name, source, step.dtype)[0])
+                total += len(mathlib.expansion(step.name, source)[0])
             elif step.name in ("gather", "scatter_add", "divide", "floor_divide", "remainder"):
                 total += 8
             elif step.name not in ("constant", "scalar"):

@@ -80,9 +80,9 @@ class Functions:
             self.functions[name] = text
         return name
 
-    def expanded(self, name: str, given: DType, found: DType) -> str:
+    def expanded(self, name: str, given: DType) -> str:
         """The function which mathlib writes out as arithmetic."""
-        code, result = mathlib.expansion(name, given, found)
+        code, result = mathlib.expansion(name, given)
         count = sum(step.name == "argument" for step in code)
         values = Expressions(self, code)
         arguments = ", ".join(f"{kind(given)} v{i}" for i in range(count))
@@ -93,18 +93,17 @@ class Functions:
             return [*before, f"return {values.of(result)};"]
 
         full = name if name in halves.FUNCTIONS else f"{name}_{given}"
-        return self._once(full, found, arguments, lines, f"/* {told} */\n")
+        return self._once(full, code[result].dtype, arguments, lines, f"/* {told} */\n")
 
     def power(self, dtype: DType) -> str:
         """Powers: products and roots where the exponent says so."""
 
         def lines() -> list[str]:
-            short = [
-                f"if ({self.expanded(condition, dtype, dtypes.bool_)}(y)) "
-                f"return {self.expanded(name, dtype, dtype)}(x, y);"
-                for condition, name in powers.SHORT
-            ]
-            return [*short, f"return {self.expanded('power', dtype, dtype)}(x, y);"]
+            found = []
+            for condition, name in (*powers.SHORT, ("", "power")):
+                asked = f"if ({self.expanded(condition, dtype)}(y)) " if condition else ""
+                found.append(f"{asked}return {self.expanded(name, dtype)}(x, y);")
+            return found
 
         made = kind(dtype)
         return self._once(f"any_power_{dtype}", dtype, f"{made} x, {made} y", lines)
@@ -140,7 +139,7 @@ class Expressions:
         arguments = [self.of(i) for i in step.arguments]
         kinds = [self.code[i].dtype for i in step.arguments]
         if step.name == "seldom":
-            seldom = self.unit.expanded(str(step.attribute), kinds[2], step.dtype)
+            seldom = self.unit.expanded(str(step.attribute), kinds[2])
             return f"{arguments[0]} ? {seldom}({', '.join(arguments[2:])}) : {arguments[1]}"
         return self.computed(looked_up(step, self.code), step.dtype, arguments, kinds[0])
 
@@ -159,13 +158,13 @@ class Expressions:
             return f"{self.unit.bits(given, dtype)}({arguments[0]})"
         if name == "power":
             return f"{self.unit.power(dtype)}({', '.join(arguments)})"
-        return f"{self.unit.expanded(name, given, dtype)}({', '.join(arguments)})"
+        return f"{self.unit.expanded(name, given)}({', '.join(arguments)})"
 
     def cast(self, text: str, source: DType, target: DType) -> str:
         """As NumPy's astype; two bytes are rounded to once."""
         for name, following in halves.casts(source, target):
             if name:
-                text = f"{self.unit.expanded(name, source, following)}({text})"
+                text = f"{self.unit.expanded(name, source)}({text})"
             elif following.kind == "b":
                 text = f"{text} != 0"
             else:

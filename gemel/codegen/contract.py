@@ -54,10 +54,9 @@ def steps(
     ``"m"``, and ``"n"`` or ``"k"``. `often`: the second is packed for several products. `several`:
     how it lies where n or k are three loops.
     """
-    plan = _Planner(program, integers, lasts, target)
-    if 0 in plan.extents[: program.outer]:
+    if 0 in integers[: program.outer]:
         return []
-    return plan.steps(often, several)
+    return _Planner(program, integers, lasts, target).steps(often, several)
 
 
 class _Planner:
@@ -70,7 +69,9 @@ class _Planner:
         self.program, self.lasts, self.target = program, lasts, target
         #: What is computed in, and what the operands are read from.
         self.dtype = program.operands[0].dtype.compute
-        self.code = program.code
+        self.code, self.operands = program.code, list(program.operands)
+        #: Which operand or scratch each operand is read from, and from where.
+        self.buffers = [(i, 0) for i, each in enumerate(self.operands) if each.role != INDEX]
         self.extents = list(integers[:rank])
         self.strides = [list(integers[rank * (1 + i) : rank * (2 + i)]) for i in range(count)]
         self.extras = list(integers[rank * (1 + count) :])
@@ -88,19 +89,13 @@ class _Planner:
         plain = self._is_plain(0)
         task = Task(self.dtype, self.lasts, self.target, *sizes, often, plain)
         choice = self._choice(task, several)
-        operands = list(self.program.operands)
-        buffers = [(i, 0) for i, each in enumerate(operands) if each.role != INDEX]
         contiguous = CONTIGUOUS if choice.b_form == "n" else STRIDED
-        operands[1] = Operand(operands[1].dtype, INPUT, contiguous, True)
-        widths = choice.rows, choice.columns
-        for number, form in enumerate((choice.a_form, choice.b_form)):
-            if form == "packed":
-                buffers[number] = self._pack(number, widths[number]), 0
-                kind, panel = operands[number].stride, (ROWS + number, widths[number])
-                dtype = self._packed(number)
-                operands[number] = Operand(dtype, INPUT, kind, True, panel, self.together)
-                self.code = _loads(self.code, number, dtype)
-        self._product(choice, tuple(operands), buffers, task.cost)
+        self.operands[1] = Operand(self.operands[1].dtype, INPUT, contiguous, True)
+        if choice.a_form == "packed":
+            self._pack(0, choice.rows)
+        if choice.b_form == "packed":
+            self._pack(1, choice.columns)
+        self._product(choice, task.cost)
         return self.found
 
     def _choice(self, task: Task, several: Several | None) -> Choice:
@@ -116,10 +111,6 @@ class _Planner:
             choice.b_form, choice.direct = "gathered", False
         return choice
 
-    def _packed(self, number: int) -> DType:
-        """What panels of an operand are of: what is computed in, or bytes."""
-        return self.dtype if self.together == 1 else self.program.operands[number].dtype
-
     def _is_plain(self, number: int) -> bool:
         """Whether an operand is kept as what is computed in."""
         return self.program.operands[number].dtype is self.dtype
@@ -129,9 +120,11 @@ class _Planner:
         self.scratch.append(elements * self.dtype.itemsize)
         return SCRATCH - len(self.scratch) + 1
 
-    def _pack(self, number: int, width: int) -> int:
-        """Which scratch has an operand in panels of so many lines; its strides are those then."""
+    def _pack(self, number: int, width: int) -> None:
+        """Puts an operand into panels of so many lines, where it is read from then."""
         strides, k = self.strides[number], self.program.outer
+        kept, turn = self.operands[number].dtype, self.lasts[number] == "k"
+        made = self.dtype if self.together == 1 else kept  # bytes stay bytes
         depth = -(-self.k // self.together) * self.together
         lines, line = self.extents[ROWS + number], strides[ROWS + number]
         # An axis the operand broadcasts over is packed once.
@@ -150,8 +143,7 @@ class _Planner:
         whole = extent * minimum(panels, together) * panel * self.dtype.itemsize
         chunk = maximum(1, extent * PACKED_TILE // maximum(whole, 1))
         if self.k:
-            kept, turn = self.program.operands[number].dtype, self.lasts[number] == "k"
-            copies = _copies(kept, self._packed(number), width, turn, self.together)
+            copies = _copies(kept, made, width, turn, self.together)
             step = StepPlan(copies, [(number, 0), (panels_of, 0)], integers, extent, chunk)
             step = step._replace(packs=number, scratch=self.scratch, cost=100 + whole // 10)
             self.found.append(step)
@@ -160,15 +152,15 @@ class _Planner:
         others = [0] * (k - ROWS)
         others[number] = panel
         self.strides[number] = [*apart, *others, *along]
-        return panels_of
+        self.buffers[number] = panels_of, 0
+        kind, panel_of = self.operands[number].stride, (ROWS + number, width)
+        self.operands[number] = Operand(made, INPUT, kind, True, panel_of, self.together)
+        # Converting what has been converted before changes nothing.
+        load = Instruction("load", made, (), number)
+        loads = "load", number
+        self.code = tuple(load if (s.name, s.attribute) == loads else s for s in self.code)
 
-    def _product(
-        self,
-        choice: Choice,
-        operands: tuple[Operand, ...],
-        buffers: list[tuple[int, int]],
-        estimate: int,
-    ) -> None:
+    def _product(self, choice: Choice, estimate: int) -> None:
         """The main step."""
         m_tiles = -(-self.m // choice.m_block)
         n_tiles = -(-self.n // choice.n_block)
@@ -178,25 +170,14 @@ class _Planner:
         integers += [*self.extras, choice.m_block, choice.n_block, m_tiles, n_tiles, k_block]
         if choice.split:
             partial = extent * choice.m_block * choice.n_block
-            buffers = [*buffers, (self._reserve(partial), 0)]
+            self.buffers.append((self._reserve(partial), 0))
         extra = self.program.extra + len(TILES)
-        made = self.program._replace(
-            schedule=choice.schedule, operands=operands, extra=extra, code=self.code
-        )
+        made = self.program._replace(operands=tuple(self.operands), extra=extra, code=self.code)
+        made = made._replace(schedule=choice.schedule)
         scalars = len(integers) if made.scalars else -1
         integers += [0] * len(made.scalars)
-        step = StepPlan(made, buffers, integers, extent, choice.chunk, scalars)
+        step = StepPlan(made, self.buffers, integers, extent, choice.chunk, scalars)
         self.found.append(step._replace(scratch=self.scratch, cost=estimate))
-
-
-def _loads(code: tuple[Instruction, ...], number: int, dtype: DType) -> tuple[Instruction, ...]:
-    """The code where an operand has been converted before; then converting it changes nothing."""
-    return tuple(
-        Instruction("load", dtype, (), number)
-        if step.name == "load" and step.attribute == number
-        else step
-        for step in code
-    )
 
 
 def _copies(source: DType, dtype: DType, width: int, turn: bool, together: int) -> Program:

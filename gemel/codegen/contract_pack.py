@@ -8,14 +8,14 @@ their products are never stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import I1, Constant, Module, Value, widened
 from gemel.codegen.contract_emit import Elements, Range, Reader, Tiled
 from gemel.codegen.frame import i64
-from gemel.codegen.memory import interleaved
+from gemel.codegen.memory import Mask, interleaved
 from gemel.codegen.panels import transposed
 from gemel.codegen.program import ROWS, Program
 from gemel.codegen.registers import constant, register_type
@@ -90,9 +90,10 @@ class _Pack(Tiled):
         last = (self.builder.sub(self.k, i64(1)) for _ in others)
         return [first, *map(self.builder.minimum, others, last)]
 
-    def _within(self, steps: list[Value], values: list[Value]) -> list[Value]:
-        """What was read at `_bounded` ones, but zero past the last."""
+    def _elements(self, steps: list[Value], places: Iterable[Value]) -> list[Value]:
+        """What lies at `_bounded` ones, one element each, but zero past the last."""
         builder, zero = self.builder, constant(self.reader.dtype, 0)
+        values = [self.reader.load(place, 1) for place in places]
         inside = (builder.icmp_signed("<", step, self.k) for step in steps[1:])
         others = zip(inside, values[1:], strict=True)
         return [values[0], *(builder.select(there, value, zero) for there, value in others)]
@@ -108,12 +109,9 @@ class _Pack(Tiled):
         def short(k: Value) -> None:
             self._short_line(source, k, self._goal(place, k), count)
 
-        def long(k: Value) -> None:
-            self._whole_line(source, k, place)
-
         with builder.if_else(whole) as (then, otherwise):
             with then:
-                self.each(0, self.whole, self.together, long)
+                self._whole_lines(source, place)
             with otherwise:
                 self._short_panel(source, count, place, short)
         if self.together > 1:
@@ -128,22 +126,24 @@ class _Pack(Tiled):
             return self.each(0, self.whole, self.together, short)
         pieces = _pieces(self.width, self.lanes)
         masks = [self.mask(sub(count, i64(at)), lanes) for at, lanes in pieces]
-        self.each(0, self.whole, 1, lambda k: self._whole_line(source, k, place, masks))
+        self._whole_lines(source, place, masks)
 
     def _lines(self, source: Value, steps: list[Value]) -> list[Value]:
         """Where some k lie."""
         return [self.reader.at(source, self.builder.mul(k, self.apart)) for k in steps]
 
-    def _whole_line(
-        self, source: Value, k: Value, place: Value, masks: Sequence[Value | None] = ()
-    ) -> None:
-        builder, reader = self.builder, self.reader
-        lines, goal = self._lines(source, self._beside(k)), self._goal(place, k)
-        most = self.lanes if self.together == 1 else WOVEN
-        for (at, lanes), mask in zip_longest(_pieces(self.width, most), masks):
-            rows = [reader.load(reader.at(line, at), lanes, mask) for line in lines]
-            for j, value in enumerate(interleaved(builder, rows) if lanes > 1 else rows):
-                self.store(value, self.at(goal, at * self.together + j * lanes))
+    def _whole_lines(self, source: Value, place: Value, masks: Sequence[Mask] = ()) -> None:
+        """All k of which so many are beside each other, of all lines or those under masks."""
+        reader, most = self.reader, self.lanes if self.together == 1 else WOVEN
+
+        def one(k: Value) -> None:
+            lines, goal = self._lines(source, self._beside(k)), self._goal(place, k)
+            for (at, lanes), mask in zip_longest(_pieces(self.width, most), masks):
+                rows = [reader.load(reader.at(line, at), lanes, mask) for line in lines]
+                for j, value in enumerate(interleaved(self.builder, rows) if lanes > 1 else rows):
+                    self.store(value, self.at(goal, at * self.together + j * lanes))
+
+        self.each(0, self.whole, self.together, one)
 
     def _short_line(self, source: Value, k: Value, goal: Value, count: Value) -> None:
         """Of `count` lines, one after the other, k and those beside it; the rest is zero."""
@@ -152,8 +152,8 @@ class _Pack(Tiled):
 
         def element(i: Value) -> None:
             first = builder.mul(i, i64(self.together))
-            values = [self.reader.load(self.reader.at(line, i), 1) for line in lines]
-            for j, value in enumerate(self._within(steps, values)):
+            values = self._elements(steps, (self.reader.at(line, i) for line in lines))
+            for j, value in enumerate(values):
                 self.store(value, self.at(goal, builder.add(first, i64(j))))
 
         self.each(0, count, 1, element)
@@ -223,8 +223,8 @@ class _Pack(Tiled):
         steps = self._beside(k)
         places = self._bounded(steps)
         for i, pointer in enumerate(pointers):
-            values = [self.reader.load(self.reader.at(pointer, place), 1) for place in places]
-            for j, value in enumerate(self._within(steps, values)):
+            values = self._elements(steps, (self.reader.at(pointer, place) for place in places))
+            for j, value in enumerate(values):
                 self.store(value, self.at(goal, i * self.together + j))
 
 

@@ -14,6 +14,7 @@ from gemel.codegen.assembly import Value
 from gemel.codegen.contract_emit import Elements, Range, Tiled, sum_position
 from gemel.codegen.contract_sum import sum_of
 from gemel.codegen.frame import i64
+from gemel.codegen.memory import Mask
 from gemel.codegen.program import CONTIGUOUS, INPUT, ROWS, Program
 from gemel.codegen.target import Target
 
@@ -144,12 +145,7 @@ class Epilogue:
         return self.kernel.advance(self.bases, ROWS, row)
 
     def _row(
-        self,
-        values: Iterator[Value],
-        bases: Bases,
-        column: Value,
-        masks: list[Value | None],
-        lanes: int,
+        self, values: Iterator[Value], bases: Bases, column: Value, masks: list[Mask], lanes: int
     ) -> None:
         """What follows, for the sums of a row from a column on."""
         kernel = self.kernel

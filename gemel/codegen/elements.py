@@ -200,7 +200,7 @@ class ElementWriter:
         lane = self._lane(node, position)
         checked = op.checked([e.spec for e in node.inputs]) if node.fails else None
         if checked is not None:
-            lane.check(values[checked] >= 0)
+            self.nest.recorder.check(values[checked] >= 0)
             self.nest.failure = op.failure
         found = op.body(lane, *values, **node.params)
         results = []

@@ -29,8 +29,8 @@ from gemel.codegen.spelling import COMPARISONS, looked_up, spelled
 from gemel.codegen.target import PORTABLE, Target
 from gemel.dtype import DType
 
-__all__ = ["Printer", "extreme"]
-
+#: Values by instruction position.
+Values = dict[int, Value]
 #: LLVM's conversions between kinds, to wider or as wide values and to narrower ones.
 _CONVERSIONS = {
     ("f", "f"): ("fpext", "fptrunc"),
@@ -57,16 +57,16 @@ class Printer:
         self.lanes = lanes
         self.target = target
         self._code: Sequence[Instruction] = ()
-        self._values: list[Value] = []
+        self._values: Values = {}
 
     def emit(
         self,
         instructions: Sequence[Instruction],
         place: Any = None,
-        given: dict[int, Value] | None = None,
+        given: Values | None = None,
         only: Iterable[int] | None = None,
-    ) -> list[Value]:
-        """Values of the instructions, by position (None for those not computed).
+    ) -> Values:
+        """Values by the position of their instruction: those that are given and those computed.
 
         What reaches beyond values is asked of `place`, by the method of the instruction's name,
         with its attribute (of a scan: its position) and arguments: `load`, `scalar` and `gather`
@@ -75,37 +75,28 @@ class Printer:
         `only` names the positions to compute (default all). Whatever writes is done last, in
         program order, so that an output may be the same memory as an input.
         """
-        values: list[Any] = [None] * len(instructions)
-        for position, value in (given or {}).items():
-            values[position] = value
-        outer = self._code, self._values
-        self._code, self._values = instructions, values
-        last = []
+        self._code, values = instructions, dict(given or {})
+        self._values, last = values, []
         for position in range(len(instructions)) if only is None else only:
-            if values[position] is not None:
-                continue
             step = instructions[position]
             if step.name in WRITES:
-                last.append(step)
-            elif step.name in BEYOND:
-                attribute = position if step.name == "scan" else step.attribute
-                values[position] = self._asked(place, step, attribute)
-            else:
-                values[position] = self._compute(step)
-        for step in last:
-            self._asked(place, step, step.attribute)
-        self._code, self._values = outer
+                last.append(position)
+            elif position not in values:
+                reaches = step.name in BEYOND
+                found = self._asked(place, position) if reaches else self._compute(step)
+                if found is not None:
+                    values[position] = found
+        for position in last:
+            self._asked(place, position)
         return values
 
-    def _asked(self, place: Any, step: Instruction, attribute: object) -> Any:
+    def _asked(self, place: Any, position: int) -> Any:
         """What `place` has to say."""
+        step = self._code[position]
+        attribute = position if step.name == "scan" else step.attribute
         return getattr(place, step.name)(attribute, *(self._values[a] for a in step.arguments))
 
     # -- one instruction ------------------------------------------------------------------------
-
-    def _wide(self, step: Instruction, number: int) -> Value:
-        """An argument with all lanes."""
-        return splat(self.builder, self._values[step.arguments[number]], self.lanes)
 
     def _dtype(self, step: Instruction, number: int = 0) -> DType:
         return self._code[step.arguments[number]].dtype
@@ -116,7 +107,7 @@ class Printer:
     def _compute(self, step: Instruction) -> Value:
         if step.name == "constant":
             return constant(step.dtype, step.attribute)
-        arguments = [self._wide(step, number) for number in range(len(step.arguments))]
+        arguments = [splat(self.builder, self._values[a], self.lanes) for a in step.arguments]
         source = self._dtype(step) if step.arguments else step.dtype
         name = looked_up(step, self._code)
         spelling = spelled(name, source.kind)
@@ -139,7 +130,7 @@ class Printer:
 
     def _expanded(self, step: Instruction, arguments: list[Value]) -> Value:
         """A function which mathlib writes out as arithmetic."""
-        value = self._function(step.name, self._dtype(step), step.dtype, *arguments)
+        value = self._function(step.name, self._dtype(step), *arguments)
         return splat(self.builder, value, self.lanes)
 
     def _power(self, step: Instruction, a: Value, b: Value) -> Value:
@@ -148,16 +139,15 @@ class Printer:
         if exponent is not b or self.lanes == 1:
             return self._power_to_one(step, a, b, exponent)
         builder = self.builder
-        common = self._function("power_common", step.dtype, step.dtype, a, b)
-        short = self._function("power_short", step.dtype, dtypes.bool_, b)
+        common = self._function("power_common", step.dtype, a, b)
+        short = self._function("power_short", step.dtype, b)
         unusual = builder.or_(builder.fcmp_unordered("uno", common, common), short)
 
         def compute() -> Value:
             found = self._expanded(step, [a, b])
             for condition, name in powers.SHORT:
-                short = self._function(condition, step.dtype, dtypes.bool_, b)
-                other = self._function(name, step.dtype, step.dtype, a, b)
-                found = builder.select(short, other, found)
+                short = self._function(condition, step.dtype, b)
+                found = builder.select(short, self._function(name, step.dtype, a, b), found)
             return found
 
         return self._if_any(unusual, compute, common)
@@ -166,14 +156,10 @@ class Printer:
         """What `compute` gives if the condition holds in some lane, else `usual`."""
         builder, bits = self.builder, integer(self.lanes)
         some = builder.icmp_unsigned("!=", builder.bitcast(condition, bits), Constant(bits, 0))
-        chosen, after = builder.append_basic_block(), builder.append_basic_block()
         before = builder.block
-        builder.cbranch(some, chosen, after, likely=False)
-        builder.position_at_end(chosen)
-        found, chosen = compute(), builder.block
-        builder.branch(after)
-        builder.position_at_end(after)
-        return builder.phi(usual.type, (usual, before), (found, chosen))
+        with builder.if_then(some, likely=False):
+            found, inside = compute(), builder.block
+        return builder.phi(usual.type, (usual, before), (found, inside))
 
     def _seldom(self, step: Instruction, condition: Value, usual: Value, *given: Value) -> Value:
         """The attribute's function of what is given where the condition holds, else `usual`.
@@ -182,7 +168,7 @@ class Printer:
         name, source = str(step.attribute), self._dtype(step, 2)
 
         def one(builder: Builder, *arguments: Value) -> Value:
-            return Printer(builder, 1, self.target)._function(name, source, step.dtype, *arguments)
+            return Printer(builder, 1, self.target)._function(name, source, *arguments)
 
         def each(builder: Builder, *arguments: Value) -> Value:
             found: Value = Constant(usual.type, "poison")
@@ -205,11 +191,11 @@ class Printer:
         after = builder.append_basic_block()
         asking = Printer(builder, 1, self.target)
         for condition, name in powers.SHORT:
-            short = asking._function(condition, step.dtype, dtypes.bool_, exponent)
+            short = asking._function(condition, step.dtype, exponent)
             chosen, others = builder.append_basic_block(), builder.append_basic_block()
             builder.cbranch(short, chosen, others)
             builder.position_at_end(chosen)
-            results.append((self._function(name, step.dtype, step.dtype, a, b), builder.block))
+            results.append((self._function(name, step.dtype, a, b), builder.block))
             builder.branch(after)
             builder.position_at_end(others)
         results.append((self._expanded(step, [a, b]), builder.block))
@@ -276,7 +262,7 @@ class Printer:
             if dtypes.float16 in (source, following) and self.target.halves:
                 value = self._half(value, following)
             elif name:
-                value = self._function(name, source, following, value)
+                value = self._function(name, source, value)
             else:
                 value = self._converted(value, source, following)
             source = following
@@ -302,9 +288,10 @@ class Printer:
         found: Value = getattr(self.builder, name)(value, kind)
         return found
 
-    def _function(self, name: str, source: DType, target: DType, *arguments: Value) -> Value:
-        code, result = mathlib.expansion(name, source, target)
-        return self.emit(code, given=dict(enumerate(arguments)))[result]
+    def _function(self, name: str, source: DType, *arguments: Value) -> Value:
+        code, result = mathlib.expansion(name, source)  # inside of what this printer emits
+        printer = Printer(self.builder, self.lanes, self.target)
+        return printer.emit(code, given=dict(enumerate(arguments)))[result]
 
 
 def extreme(builder: Builder, dtype: DType, name: str, a: Value, b: Value) -> Value:

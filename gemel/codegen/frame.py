@@ -16,6 +16,7 @@ from gemel.codegen.assembly import F64, I32, I64, POINTER, Builder, Constant, Mo
 from gemel.codegen.program import INDEX, OUTER, STRIDED, TILES, Program
 from gemel.codegen.target import Target
 
+Whole = Value | int
 #: A loop's body: the position and what is carried give what the next round is given.
 Body = Callable[[Value, list[Value]], Sequence[Value]]
 
@@ -42,15 +43,10 @@ class Frame:
         #: Whether LLVM is not to know by how much indices grow. It would look for the best way to
         #: move every address along, which is a third of its time. That wins something in loops
         #: over few reduced positions and where elements are read one by one, nothing elsewhere.
-        self.hides_steps = not (self._reduces_vectors() or self._is_scattered())
-
-    def _reduces_vectors(self) -> bool:
-        program = self.program
-        return program.inner > 0 and program.lanes == OUTER and not program.in_tiles
-
-    def _is_scattered(self) -> bool:
-        strides = [operand.stride for operand in self.program.operands]
-        return not self.target.small_masks and not self.program.in_tiles and STRIDED in strides
+        strides = [operand.stride for operand in program.operands]
+        reduces_vectors = program.inner > 0 and program.lanes == OUTER
+        is_scattered = not target.small_masks and STRIDED in strides
+        self.hides_steps = program.in_tiles or not (reduces_vectors or is_scattered)
 
     def enter(self) -> Bases:
         """Loads what the call gives; computes what depends on nothing else."""
@@ -62,13 +58,10 @@ class Frame:
         for operand in used:
             for dimension in range(program.rank):
                 if program.known_stride(operand, dimension) is None:
-                    place = program.rank * (1 + operand) + dimension
+                    place = program.stride_at(operand, dimension)
                     self.access.strides[operand, dimension] = self.integer(place)
-        start = program.integers - program.extra
-        self.access.extra = [self.integer(start + number) for number in range(program.extra)]
-        fixed = analysis.fixed()
-        values = self.access.printer(1).emit(program.code, self, only=fixed)
-        self.fixed = {p: values[p] for p in fixed}
+        self.access.extra = [self.integer(place) for place in program.extras]
+        self.fixed = self.access.printer(1).emit(program.code, self, only=analysis.fixed())
         return [self._base(i) if i in used else None for i in range(len(program.operands))]
 
     def _used(self) -> set[int]:
@@ -93,12 +86,11 @@ class Frame:
 
     def scalar(self, place: int) -> Value:
         """A run-time scalar."""
-        dtype = self.program.scalars[place]
+        dtype, passed = self.program.scalars[place], dtypes.int64
         value = self.integer(self.program.integers + place)
         if dtype.kind == "f":
-            value = self.builder.bitcast(value, F64)
-            return self.access.printer(1).cast(value, dtypes.float64, dtype)
-        return self.access.printer(1).cast(value, dtypes.int64, dtype)
+            value, passed = self.builder.bitcast(value, F64), dtypes.float64
+        return self.access.printer(1).cast(value, passed, dtype)
 
     def _base(self, operand: int) -> Value:
         if self.program.operands[operand].role == INDEX:
@@ -128,12 +120,7 @@ class Frame:
         self.builder.writing("llvm.prefetch.p0", arguments)
 
     def loop(
-        self,
-        start: Value | int,
-        stop: Value | int,
-        step: Value | int,
-        carried: Sequence[Value],
-        body: Body,
+        self, start: Whole, stop: Whole, step: Whole, carried: Sequence[Value], body: Body
     ) -> list[Value]:
         """Runs `body(index, carried)` for start, start + step, ... below stop; what it returns is
         carried to the next turn, and returned after the last."""
@@ -161,13 +148,7 @@ class Frame:
             for value, result in zip(carried, results, strict=True)
         ]
 
-    def each(
-        self,
-        start: Value | int,
-        stop: Value | int,
-        step: Value | int,
-        body: Callable[[Value], object],
-    ) -> None:
+    def each(self, start: Whole, stop: Whole, step: Whole, body: Callable[[Value], object]) -> None:
         """Runs `body(index)` for start, start + step, ... below stop; carries nothing."""
 
         def turn(index: Value, _: list[Value]) -> list[Value]:

@@ -7,57 +7,47 @@ has them. Python scalars are weak: they become constants of the other value's dt
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 from gemel import dtype as dtypes
 from gemel.codegen.program import FUNCTIONS
-from gemel.codegen.values import Recorded, Recorder, common, power
+from gemel.codegen.values import Recorded, Recorder, common
 from gemel.dtype import DType
+from gemel.ir.philox import FIRST, GOLDEN, MULTIPLIER, ROUNDS, SECOND, WEYL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gemel.codegen.values import Term
 
-__all__ = ["Lane", "Recorded", "Recorder"]
+__all__ = ["OPERATORS", "Lane", "Recorded", "Recorder"]
 
 
-def _unary(name: str, floating: bool) -> Callable[[Lane, Term], Recorded]:
-    def function(self: Lane, value: Term) -> Recorded:
-        lifted = self.value(value)
-        return (lifted.floating() if floating else lifted).unary(name)
-
-    function.__name__ = name
-    function.__doc__ = f"The instruction `{name}`."
-    return function
-
-
-def _binary(name: str) -> Callable[[Lane, Term, Term], Recorded]:
-    def function(self: Lane, a: Term, b: Term) -> Recorded:
-        first, second = common(self.recorder, a, b)
-        return first.binary(name, second)
-
-    function.__name__ = name
-    function.__doc__ = f"The instruction `{name}`."
-    return function
-
-
-def _comparison(name: str) -> Callable[[Lane, Term, Term], Recorded]:
-    def function(self: Lane, a: Term, b: Term) -> Recorded:
-        if not isinstance(a, Recorded):
-            a, b = common(self.recorder, a, b)
-        return a.compare(name, b)
-
-    function.__name__ = name
-    function.__doc__ = f"The instruction `{name}`."
-    return function
+#: What NumPy calls Python's operators: the function of `operator` for each.
+OPERATORS = {
+    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv",
+    "true_divide": "truediv", "floor_divide": "floordiv", "remainder": "mod", "mod": "mod",
+    "power": "pow", "negative": "neg", "positive": "pos",
+    "absolute": "abs", "abs": "abs", "fabs": "abs",
+    "bitwise_and": "and_", "bitwise_or": "or_", "bitwise_xor": "xor",
+    "invert": "inv", "bitwise_not": "inv",
+    "left_shift": "lshift", "bitwise_left_shift": "lshift",
+    "right_shift": "rshift", "bitwise_right_shift": "rshift",
+    "equal": "eq", "not_equal": "ne",
+    "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
+}  # fmt: skip
+#: What it calls other instructions of one value, and of two.
+_UNARY = {"floor": "floor", "ceil": "ceil", "rint": "rint", "round": "rint"}
+_UNARY |= {"trunc": "trunc", "fix": "trunc"}
+_BINARY = ("maximum", "minimum", "multiply_high")
 
 
 class Lane:
     """The namespace an elementwise body is run with.
 
-    `random` = (element index, seed, call number), three int64 values (or called with the last two
-    where the body has them itself, what gives these), serves `random_bits`;
-    `index` is called with an axis and gives that axis's running index (int64).
+    `random` gives (element index, seed, call number), three int64 values, for `random_bits`; it is
+    called with the last two where the body has them itself. `index` is called with an axis and
+    gives that axis's running index (int64).
     """
 
     pi = 3.141592653589793
@@ -69,18 +59,25 @@ class Lane:
         self,
         recorder: Recorder | None = None,
         *,
-        random: tuple[Recorded, ...] | Callable[..., tuple[Recorded, ...]] | None = None,
+        random: Callable[..., tuple[Recorded, ...]] | None = None,
         index: Callable[[int], Recorded] | None = None,
     ) -> None:
         self.recorder = Recorder() if recorder is None else recorder
         self._random = random
         self._index = index
 
-    def __getattr__(self, name: str) -> Callable[[Term], Recorded]:
-        """The functions of `program.FUNCTIONS`, as single instructions."""
-        if name not in FUNCTIONS:
-            raise AttributeError(f"a lane has no {name!r}")
-        return lambda x: self.value(x).floating().unary(name)
+    def __getattr__(self, name: str) -> Callable[..., Recorded]:
+        """What is a single instruction: the functions of `program.FUNCTIONS`, operators, others."""
+        if name in FUNCTIONS or name == "sqrt":
+            return lambda x: self.value(x).floating().unary(name)
+        if name in OPERATORS:
+            found: Callable[..., Recorded] = getattr(operator, OPERATORS[name])
+            return found
+        if name in _UNARY:
+            return lambda x: self.value(x).unary(_UNARY[name])
+        if name in _BINARY:
+            return lambda a, b: common(self.recorder, a, b)[0].binary(name, b)
+        raise AttributeError(f"a lane has no {name!r}")
 
     # -- making values --------------------------------------------------------------------------
 
@@ -133,13 +130,7 @@ class Lane:
             x = self.maximum(x, low)
         return x if high is None else self.minimum(x, high)
 
-    # -- arithmetic by operator -----------------------------------------------------------------
-
-    def true_divide(self, a: Term, b: Term) -> Recorded:
-        first, second = common(self.recorder, a, b)
-        return first / second
-
-    divide = true_divide
+    # -- arithmetic ------------------------------------------------------------------------------
 
     def multiply_add(self, a: Recorded, b: Term, c: Term) -> Recorded:
         """a * b + c; of float32 rounded once, which is one instruction."""
@@ -147,12 +138,6 @@ class Lane:
             return a * b + c
         arguments = (a, self.cast(b, a.dtype), self.cast(c, a.dtype))
         return self.recorder.append("multiply_add", a.dtype, arguments)
-
-    def power(self, a: Term, b: Term) -> Recorded:
-        if isinstance(a, Recorded):
-            return power(a, b)
-        first, second = common(self.recorder, a, b)
-        return power(first, second)
 
     def square(self, x: Recorded) -> Recorded:
         return x * x
@@ -170,9 +155,6 @@ class Lane:
             if x.dtype.kind == "i"
             else (x != 0).cast(x.dtype)
         )
-
-    def positive(self, x: Recorded) -> Recorded:
-        return x
 
     def fmod(self, a: Term, b: Term) -> Recorded:
         """The remainder with the sign of `a` (C's)."""
@@ -269,18 +251,6 @@ class Lane:
 
     # -- beyond one position --------------------------------------------------------------------
 
-    def reduce(self, kind: str, value: Recorded) -> Recorded:
-        """sum, prod, max, min, any, all, argmax or argmin over the program's inner dimensions."""
-        return self.recorder.reduce(kind, value)
-
-    def check(self, value: Recorded) -> None:
-        """The kernel returns status 1 when `value` is false anywhere."""
-        self.recorder.check(value)
-
-    def gather(self, operand: int, extra: int, index: Recorded, dtype: DType) -> Recorded:
-        """The operand's element at the loop position + `index` * the extra integer."""
-        return self.recorder.gather(operand, extra, index, dtype)
-
     def index(self, axis: int) -> Recorded:
         """The running index along `axis`, int64."""
         if self._index is None:
@@ -288,52 +258,41 @@ class Lane:
         return self._index(axis)
 
     def random_bits(self, *stream: Recorded) -> tuple[Recorded, Recorded]:
-        """Two uint32 of random bits for this element: see `gemel.codegen.philox`.
+        """Two uint32 of random bits for this element.
 
         `stream` is the seed and the number of the call; without it they are the program's.
         """
-        from gemel.codegen import philox
-
         if self._random is None:
             raise TypeError("this body uses xp.random_bits, which its recorder does not provide")
-        given = self._random(*stream) if callable(self._random) else self._random
-        return philox.record(self, *given)
+        return philox(self, *self._random(*stream))
 
     def random_stream(self) -> tuple[Recorded, Recorded]:
         """The program's seed and the number of the call, both int64."""
-        if not callable(self._random):
+        if self._random is None:
             raise TypeError("this body uses xp.random_stream, which its recorder does not provide")
         _, seed, number = self._random()
         return seed, number
 
-    # -- single instructions --------------------------------------------------------------------
 
-    add = _binary("add")
-    subtract = _binary("subtract")
-    multiply = _binary("multiply")
-    floor_divide = _binary("floor_divide")
-    remainder = mod = _binary("remainder")
-    maximum = _binary("maximum")
-    minimum = _binary("minimum")
-    bitwise_and = _binary("bit_and")
-    bitwise_or = _binary("bit_or")
-    bitwise_xor = _binary("bit_xor")
-    left_shift = bitwise_left_shift = _binary("shift_left")
-    right_shift = bitwise_right_shift = _binary("shift_right")
-    multiply_high = _binary("multiply_high")
+def philox(
+    xp: Lane, index: Recorded, seed: Recorded, number: Recorded
+) -> tuple[Recorded, Recorded]:
+    """Two uint32 for the element `index` of call `number` (all int64): the same bits, step by step,
+    as `gemel.ir.philox`."""
+    u64, u32 = dtypes.uint64, dtypes.uint32
 
-    negative = _unary("negative", False)
-    absolute = abs = fabs = _unary("absolute", False)
-    invert = bitwise_not = _unary("bit_not", False)
-    sqrt = _unary("sqrt", True)
-    floor = _unary("floor", False)
-    ceil = _unary("ceil", False)
-    rint = round = _unary("rint", False)
-    trunc = fix = _unary("trunc", False)
+    def mix(z: Recorded) -> Recorded:
+        z = z + GOLDEN
+        z = (z ^ (z >> 30)) * FIRST
+        z = (z ^ (z >> 27)) * SECOND
+        return z ^ (z >> 31)
 
-    equal = _comparison("equal")
-    not_equal = _comparison("not_equal")
-    less = _comparison("less")
-    less_equal = _comparison("less_equal")
-    greater = _comparison("greater")
-    greater_equal = _comparison("greater_equal")
+    word = mix(mix(seed.cast(u64)) ^ number.cast(u64))
+    key = word.cast(u32)
+    low = index.cast(u32)
+    high = (index.cast(u64) >> 32).cast(u32) ^ (word >> 32).cast(u32)
+    multiplier = xp.constant(MULTIPLIER, u32)
+    for _ in range(ROUNDS):
+        low, high = xp.multiply_high(multiplier, low) ^ key ^ high, low * multiplier
+        key = key + WEYL
+    return low, high

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site, Values
@@ -35,6 +35,22 @@ ROWS, PLACES = 8, (1536, 8192)
 MANY, FAR = 1 << 18, 1 << 20
 #: Bytes of a line of memory.
 LINE = 64
+
+#: What is done inside loops that carry nothing.
+Inside = Callable[[Bases], None]
+#: What a loop carries from turn to turn, and what it does at an index.
+Held = list[Value]
+Turn = Callable[[Value, Held], Held]
+#: Some vectors from an index on: how many, of so many lanes, and what they end at if they may reach
+#: beyond it.
+Vectors = Callable[[Value, int, int, "Value | None", Held], Held]
+
+
+class Course(NamedTuple):
+    """A pass on its way over inner positions: its work, and its reductions' states before that."""
+
+    work: Pass
+    states: list[State]
 
 
 def emit(program: Program, target: Target) -> Module:
@@ -95,13 +111,7 @@ class Loops(Frame):
     # -- loops ------------------------------------------------------------------------------------
 
     def _walk(
-        self,
-        dimension: int,
-        stop: int,
-        begin: Value,
-        end: Value,
-        bases: Bases,
-        body: Callable[[Bases], None],
+        self, dimension: int, stop: int, begin: Value, end: Value, bases: Bases, body: Inside
     ) -> None:
         """Outer dimensions from `dimension` up to `stop`, nested, the first over a given range."""
         if dimension == stop:
@@ -115,35 +125,34 @@ class Loops(Frame):
 
         self.each(begin, end, 1, turn)
 
-    def _mask(self, index: Value, stop: Value | None, lanes: int) -> Value | None:
-        """The lanes of a vector at `index` that lie before `stop`, which may be none."""
-        if stop is None:
-            return None
-        return memory.first(self.builder, self.builder.sub(stop, index), lanes)
+    def _site(self, bases: Bases, index: Value, copy: int, lanes: int, stop: Value | None) -> Site:
+        """The `copy`th vector from an index on; of one that may reach beyond `stop` the lanes
+        before that."""
+        place = self.builder.add(index, i64(copy * lanes))
+        mask = None
+        if stop is not None:
+            mask = memory.first(self.builder, self.builder.sub(stop, place), lanes)
+        return Site(self.access, bases, place, lanes, mask)
 
     def _along(
         self,
         start: Value,
         stop: Value,
         copies: int,
-        carried: list[Value],
-        body: Callable[[Value, int, int, Value | None, list[Value]], list[Value]],
-        blocked: Callable[[Value, int, list[Value]], list[Value]] | None = None,
+        carried: Held,
+        body: Vectors,
+        course: Course | None = None,
         tail: int = 1,
-    ) -> list[Value]:
-        """The loop along the vector: `body(index, copies, lanes, stop, carried)`, where `stop` is
-        what vectors end at that may reach beyond it.
+    ) -> Held:
+        """The loop along the vector: `body(index, copies, lanes, stop, carried)`.
 
-        `blocked(stop, step, carried)`, if given, runs the part of whole vectors, from 0, itself;
-        what is left is done `tail` vectors at a time where there are masks.
+        The part of whole vectors of a `course`, from 0, goes by blocks; what is left is done `tail`
+        vectors at a time where there are masks.
         """
         builder = self.builder
 
-        def call(count: int, lanes: int) -> Callable[[Value, list[Value]], list[Value]]:
-            return lambda index, held: body(index, count, lanes, None, held)
-
-        def masked(index: Value, held: list[Value]) -> list[Value]:
-            return body(index, tail, self.lanes, stop, held)
+        def call(count: int, lanes: int, end: Value | None = None) -> Turn:
+            return lambda index, held: body(index, count, lanes, end, held)
 
         if self.lanes == 1:
             return self.loop(start, stop, i64(1), carried, call(1, 1))
@@ -152,12 +161,13 @@ class Loops(Frame):
         middle = builder.add(
             start, builder.select(builder.icmp_signed("<", stop, start), i64(0), whole)
         )
-        if blocked is not None:
-            carried = blocked(middle, size, carried)
+        if course is not None:
+            carried = self._blocks(middle, size, carried, call(copies, self.lanes), course, 1)
         else:
             carried = self.loop(start, middle, i64(size), carried, call(copies, self.lanes))
         if self.masks:
-            return self.loop(middle, stop, i64(tail * self.lanes), carried, masked)
+            step = i64(tail * self.lanes)
+            return self.loop(middle, stop, step, carried, call(tail, self.lanes, stop))
         if copies > 1:
             rest = builder.and_(builder.sub(stop, middle), i64(-self.lanes))
             end = builder.add(middle, rest)
@@ -174,14 +184,8 @@ class Loops(Frame):
         self.many = self._are_many(2 * self._copies_outer() * self.lanes)
         given = self.access.print(self.analysis.row(), site, self.fixed)
 
-        def body(
-            index: Value, copies: int, lanes: int, stop: Value | None, carried: list[Value]
-        ) -> list[Value]:
-            sites = []
-            for copy in range(copies):
-                place = self.builder.add(index, i64(copy * lanes)) if copy else index
-                mask = self._mask(place, stop, lanes)
-                sites.append(Site(self.access, bases, place, lanes, mask))
+        def body(index: Value, copies: int, lanes: int, stop: Value | None, _: Held) -> Held:
+            sites = [self._site(bases, index, copy, lanes, stop) for copy in range(copies)]
             self._points_outer(sites, given)
             return []
 
@@ -220,55 +224,38 @@ class Loops(Frame):
                 self._pass_outer(analysis.passes[stage], sites, given)
 
     def _pass_outer(self, work: Pass, sites: list[Site], given: list[Values]) -> None:
-        lanes = sites[0].lanes
-        carrying = [*work.reductions, *work.scans]
-        states = [self.reductions[p].identity(lanes) for _ in sites for p in carrying]
-        first = sites[0].bases
+        lanes, carrying = sites[0].lanes, [*work.reductions, *work.scans]
+        count = len(carrying)
+        course = Course(work, [self.reductions[p].identity(lanes) for _ in sites for p in carrying])
 
-        def body(bases: Bases, flat: Value, carried: list[Value]) -> list[Value]:
+        def body(bases: Bases, flat: Value, held: list[State]) -> list[State]:
             self._ask_early(work, bases, sites)
             shared = self.access.print(work.uniform, Site(self.access, bases), self._shared(given))
-            held = unflatten(carried, states)
-            results: list[State] = []
-            printed: list[tuple[Site, Values]] = []
 
-            def one(number: int, site: Site) -> None:
-                old = dict(zip(carrying, held[number * len(carrying) :], strict=False))
+            def one(number: int) -> tuple[Site, Values]:
+                site = sites[number]
+                own = held[number * count : (number + 1) * count]
 
-                def scan(position: int, value: Value, old: dict[int, State] = old) -> Value:
+                def scan(position: int, value: Value) -> Value:
+                    kind, slot = self.reductions[position], carrying.index(position)
                     next_one = [splat(self.builder, value, lanes)]
-                    kind = self.reductions[position]
-                    old[position] = kind.join(self.builder, old[position], next_one)
-                    return old[position][0]
+                    own[slot] = kind.join(self.builder, own[slot], next_one)
+                    return own[slot][0]
 
                 place = Site(self.access, bases, site.index, lanes, site.mask, scan)
                 values = {**given[number], **{p: shared[p] for p in work.uniform if p in shared}}
                 found = self.access.print_pass(work, place, values)
-                printed.append((place, found))
-                for position in work.reductions:
-                    state = self._state(position, found, flat, lanes, None, 0)
-                    old[position] = self.reductions[position].step(
-                        self.builder, old[position], state
-                    )
-                results.extend(old[position] for position in carrying)
+                self.take_in(work, found, own, 0, flat, lanes)
+                held[number * count : (number + 1) * count] = own
+                return place, found
 
-            with self.builder.taking_turns() as part:
-                for number, site in enumerate(sites):
-                    part()
-                    one(number, site)
-            for place, found in printed:
-                self.access.keep(work, place, found)
-            return flatten(results)
+            self.in_turns(work, len(sites), one)
+            return held
 
-        ends = self._inner_walk(
-            0, self.program.inner, first, i64(0), flatten(states), body, work, states
-        )
-        finals = iter(unflatten(ends, states))
-        for values_of in range(len(sites)):
-            found = dict(given[values_of])
-            for position in carrying:
-                found[position] = self.reductions[position].result(self.builder, next(finals))
-            given[values_of] = found
+        finals = iter(self._inner_walk(course, self.program.inner, sites[0].bases, body))
+        for number, values in enumerate(given):
+            own = {p: self.reductions[p].result(self.builder, next(finals)) for p in carrying}
+            given[number] = {**values, **own}
 
     def _ask_early(self, work: Pass, bases: Bases, sites: list[Site]) -> None:
         """Asks for what is read some rows ahead, where rows are longer than what is read of each
@@ -294,62 +281,71 @@ class Loops(Frame):
         """What scalars know: values that are the same in all lanes."""
         return {p: v for p, v in given[0].items() if not self.analysis.vector[p]}
 
-    def _state(
+    def in_turns(self, work: Pass, count: int, one: Callable[[int], tuple[Site, Values]]) -> None:
+        """A pass at several sites, whose lines take turns: each is where `one` has printed it, and
+        what it has found there."""
+        printed = []
+        with self.builder.taking_turns() as part:
+            for number in range(count):
+                part()
+                printed.append(one(number))
+        for site, found in printed:
+            self.access.keep(work, site, found)
+
+    def take_in(
         self,
-        position: int,
+        work: Pass,
         found: Values,
+        states: list[State],
+        slot: int,
         where: Value,
         lanes: int,
-        mask: Value | None,
-        step: int,
-    ) -> State:
-        """What a reduction is given at a site, as a state; see `Accumulator.value`."""
-        value = found[self.program.code[position].arguments[0]]
-        value = splat(self.builder, value, lanes)
-        return self.reductions[position].value(self.builder, value, where, mask, step)
+        mask: Value | None = None,
+        step: int = 0,
+    ) -> None:
+        """What a pass has found, taken into the states of its reductions, from `slot` on; see
+        `Accumulator.value`."""
+        for own, position in enumerate(work.reductions, slot):
+            kind = self.reductions[position]
+            value = splat(self.builder, found[self.program.code[position].arguments[0]], lanes)
+            state = kind.value(self.builder, value, where, mask, step)
+            states[own] = kind.step(self.builder, states[own], state)
 
     def _inner_walk(
         self,
-        number: int,
+        course: Course,
         stop: int,
-        bases: Bases,
-        flat: Value,
-        carried: list[Value],
-        body: Callable[[Bases, Value, list[Value]], list[Value]],
-        work: Pass,
-        states: list[State],
-    ) -> list[Value]:
-        """Inner dimensions `number` to `stop`, nested; `flat` counts their positions."""
-        if number == stop:
-            return body(bases, flat, carried)
-        dimension = self.program.outer + number
-        extent = self.extents[dimension]
+        first: Bases,
+        body: Callable[[Bases, Value, list[State]], list[State]],
+    ) -> list[State]:
+        """Inner dimensions up to `stop`, nested: the states in the end. `body` is also given the
+        number of the position."""
 
-        def turn(index: Value, held: list[Value]) -> list[Value]:
-            inside = self.advance(bases, dimension, index)
-            place = self.builder.add(self.builder.mul(flat, extent), index)
-            return self._inner_walk(number + 1, stop, inside, place, held, body, work, states)
+        def walk(number: int, bases: Bases, flat: Value, held: Held) -> Held:
+            if number == stop:
+                return flatten(body(bases, flat, unflatten(held, course.states)))
+            dimension = self.program.outer + number
+            extent = self.extents[dimension]
 
-        if number + 1 == self.program.inner:
-            return self._blocks(extent, 1, carried, turn, work, states, 2)
-        return self.loop(i64(0), extent, i64(1), carried, turn)
+            def turn(index: Value, held: Held) -> Held:
+                inside = self.advance(bases, dimension, index)
+                place = self.builder.add(self.builder.mul(flat, extent), index)
+                return walk(number + 1, inside, place, held)
+
+            if number + 1 == self.program.inner:
+                return self._blocks(extent, 1, held, turn, course, 2)
+            return self.loop(i64(0), extent, i64(1), held, turn)
+
+        return unflatten(walk(0, first, i64(0), flatten(course.states)), course.states)
 
     def _blocks(
-        self,
-        stop: Value,
-        step: int,
-        carried: list[Value],
-        turn: Callable[[Value, list[Value]], list[Value]],
-        work: Pass,
-        states: list[State],
-        levels: int,
-    ) -> list[Value]:
+        self, stop: Value, step: int, carried: Held, turn: Turn, course: Course, levels: int
+    ) -> Held:
         """A loop from 0 whose floating sums are sums of the sums of blocks (of blocks)."""
-        blocked = any(self.reductions[p].blocked for p in work.reductions)
-        if not levels or not blocked or work.scans:
+        kinds = [self.reductions[p] for p in course.work.reductions]
+        if course.work.scans or not any(kind.blocked for kind in kinds):
             return self.loop(0, stop, step, carried, turn)
-        kinds = [self.reductions[p] for p in work.reductions]
-        kinds *= len(states) // len(kinds)
+        kinds *= len(course.states) // len(kinds)
         return in_blocks(self.builder, kinds, self.loop, stop, step, carried, turn, levels)
 
     # -- lanes along the last inner dimension -----------------------------------------------------
@@ -420,78 +416,53 @@ class Loops(Frame):
         return 4 if cost <= 12 else 2 if cost <= 40 else 1
 
     def _pass_inner(self, work: Pass, bases: Bases, given: Values) -> Values:
-        copies = self._copies_inner(work)
-        scalar_tail = not self.masks and self.lanes > 1
+        copies, count = self._copies_inner(work), len(work.reductions)
         kinds = [self.reductions[p] for p in work.reductions]
         states = [kind.identity(self.lanes) for _ in range(copies) for kind in kinds]
-        tail = [kind.identity(1) for kind in kinds] if scalar_tail else []
-        carried = flatten(states + tail)
+        tail = not self.masks and self.lanes > 1  # of elements one by one
+        course = Course(work, states + [kind.identity(1) for kind in kinds] * tail)
 
-        def body(inside: Bases, flat: Value, held: list[Value]) -> list[Value]:
-            return self._line(work, inside, flat, held, given, states, tail)
+        def body(inside: Bases, flat: Value, held: list[State]) -> list[State]:
+            return self._line(course, copies, inside, flat, held, given)
 
-        last = self.program.inner - 1
-        ends = self._inner_walk(0, last, bases, i64(0), carried, body, work, states + tail)
+        finals = self._inner_walk(course, self.program.inner - 1, bases, body)
         found = dict(given)
-        finals = unflatten(ends, states + tail)
         for offset, position in enumerate(work.reductions):
-            parts = [finals[copy * len(kinds) + offset] for copy in range(copies)]
-            kind = kinds[offset]
-            total = kind.across(self.builder, joined(self.builder, kind, parts))
+            kind, end = kinds[offset], copies * count
+            total = kind.across(self.builder, joined(self.builder, kind, finals[offset:end:count]))
             if tail:
-                total = kind.join(self.builder, total, finals[copies * len(kinds) + offset])
+                total = kind.join(self.builder, total, finals[end + offset])
             found[position] = kind.result(self.builder, total)
         return found
 
     def _line(
         self,
-        work: Pass,
+        course: Course,
+        copies: int,
         bases: Bases,
         flat: Value,
-        carried: list[Value],
-        given: Values,
         states: list[State],
-        tail: list[State],
-    ) -> list[Value]:
+        given: Values,
+    ) -> list[State]:
         """The vector loop at one position of the inner dimensions before the last."""
-        builder, count = self.builder, len(work.reductions)
-        extent = self.extents[-1]
-        copies = len(states) // count if count else self._copies_inner(work)
+        builder, work, extent = self.builder, course.work, self.extents[-1]
         row = self.access.print(work.uniform, Site(self.access, bases), given)
         start = builder.mul(flat, extent)
 
-        def body(
-            index: Value, now: int, lanes: int, stop: Value | None, held: list[Value]
-        ) -> list[Value]:
-            current = unflatten(held, states + tail)
+        def body(index: Value, now: int, lanes: int, stop: Value | None, held: Held) -> Held:
+            current = unflatten(held, states)
             if work in self.analysis.passes[1:2]:
                 self._ask_for_later(bases, index, now * lanes)
-            printed: list[tuple[Site, Values]] = []
 
-            def one(copy: int) -> None:
-                place = builder.add(index, i64(copy * lanes)) if copy else index
-                mask = self._mask(place, stop, lanes)
-                site = Site(self.access, bases, place, lanes, mask)
+            def one(copy: int) -> tuple[Site, Values]:
+                site = self._site(bases, index, copy, lanes, stop)
                 found = self.access.print_pass(work, site, row)
-                printed.append((site, found))
-                where = builder.add(start, place)
-                slot = len(states) if tail and lanes == 1 else copy * count
-                for offset, position in enumerate(work.reductions):
-                    state = self._state(position, found, where, lanes, mask, 1)
-                    current[slot + offset] = self.reductions[position].step(
-                        builder, current[slot + offset], state
-                    )
+                where = builder.add(start, site.index)
+                slot = (copies if lanes < self.lanes else copy) * len(work.reductions)
+                self.take_in(work, found, current, slot, where, lanes, site.mask, 1)
+                return site, found
 
-            with builder.taking_turns() as part:
-                for copy in range(now):
-                    part()
-                    one(copy)
-            for site, found in printed:
-                self.access.keep(work, site, found)
+            self.in_turns(work, now, one)
             return flatten(current)
 
-        def blocked(end: Value, step: int, held: list[Value]) -> list[Value]:
-            turn = lambda index, inside: body(index, copies, self.lanes, None, inside)  # noqa: E731
-            return self._blocks(end, step, held, turn, work, states + tail, 1)
-
-        return self._along(i64(0), extent, copies, carried, body, blocked)
+        return unflatten(self._along(i64(0), extent, copies, flatten(states), body, course), states)

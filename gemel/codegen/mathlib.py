@@ -24,7 +24,8 @@ rational tanh; Dekker (1971) for exact sums and products.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import cache
 
 from gemel import dtype as dtypes
 from gemel.codegen import angles, halves, powers, program, rounding, whole
@@ -44,13 +45,59 @@ _LN2 = {
 }
 _LOG2E = 1.4426950408889634
 _INFINITY = float("inf")
+#: Polynomials' coefficients, the highest power first, by name and dtype.
+_POLYNOMIALS: dict[str, tuple[float, ...]] = {
+    # exp(r) by r, |r| <= ln(2) / 2, fitted to the least largest error, 4e-9.
+    "exp float32": (1.3814320e-3, 8.3688510e-3, 4.1668400e-2, 1.6666520e-1, 4.9999994e-1, 1.0, 1.0),
+    "expm1 float32": (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2,
+        1.6666665459e-1, 5.0000001201e-1),
+    "expm1 float64": (4.13813679705723846039e-08, -1.65339022054652515390e-06,
+        6.61375632143793436117e-05, -2.77777777770155933842e-03, 1.66666666666666019037e-01),
+    "log float32": (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1,
+        1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1),
+    "log float64": (1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01,
+        2.222219843214978396e-01, 2.857142874366239149e-01, 3.999999999940941908e-01,
+        6.666666666666735130e-01),
+    "tanh above float32": (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11,
+        5.12229709037114e-08, 1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03),
+    "tanh below float32": (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03,
+        4.89352518554385e-03),
+    "erf above float32": (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06,
+        -5.69250639462346e-05, -7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02),
+    "erf below float32": (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03,
+        -7.37332916720468e-03, -1.42647390514189e-02),
+    "erf small float64": (-2.7835162072109212e-14, 4.4632242632864775e-13, -6.7113668551641105e-12,
+        9.422759064650411e-11, -1.2290555301717926e-09, 1.4807192815879218e-08,
+        -1.6365844691234924e-07, 1.6462114365889246e-06, -1.492565035840625e-05,
+        0.00012055332981789664, -0.0008548327023450852, 0.005223977625442188, -0.026866170645131252,
+        0.11283791670955126, -0.37612638903183754, 1.1283791670955126),
+    "erf large float64": (3.1748072326054664e-06, 2.1232092074477928e-06, -1.3654325542495626e-05,
+        -2.7774382054530996e-05, 2.7441861995265626e-05, 0.00017438571716283725,
+        4.356749676181802e-05, -0.0009819782602399512, -0.0008471441057996586, 0.006997461731016243,
+        0.003732892430097725, -0.07897858101377347, 0.24165819424228704, -0.42718584741398125,
+        0.2553956763105053),
+    "sine float32": (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1),
+    "sine float64": (1.58969099521155010221e-10, -2.50507602534068634195e-08,
+        2.75573137070700676789e-06, -1.98412698298579493134e-04, 8.33333333332248946124e-03,
+        -1.66666666666666324348e-01),
+    "cosine float32": (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2),
+    "cosine float64": (-1.13596475577881948265e-11, 2.08757232129817482790e-09,
+        -2.75573143513906633035e-07, 2.48015872894767294178e-05, -1.38888888888741095749e-03,
+        4.16666666666666019037e-02),
+    # log2((1 + s) / (1 - s)) / s - 2 / ln 2 by s**2, and (2**r - 1) / r; at Chebyshev's points.
+    "log2 odd float32": (0.340727322770281, 0.4116728828331939, 0.5770835819540971,
+        0.9617966733594836),
+    "exp2 float32": (1.5461447e-4, 1.3390867e-3, 9.618057e-3, 5.550357e-2, 2.4022651e-1,
+        6.9314718e-1),
+}  # fmt: skip
 
 
-def polynomial(x: Recorded, coefficients: Sequence[float]) -> Recorded:
-    """Horner's rule, the highest power first."""
+def polynomial(x: Recorded, name: str) -> Recorded:
+    """One of `_POLYNOMIALS`, by Horner's rule."""
     xp = Lane(x.recorder)
-    result = xp.full_like(x, coefficients[0])
-    for coefficient in coefficients[1:]:
+    first, *others = _POLYNOMIALS[f"{name} {x.dtype}"]
+    result = xp.full_like(x, first)
+    for coefficient in others:
         result = xp.multiply_add(result, x, coefficient)
     return result
 
@@ -76,10 +123,6 @@ def _scaled(x: Recorded, shifted: Recorded) -> Recorded:
     return x.recorder.append("scaled", x.dtype, (x, shifted))
 
 
-#: exp(r) by r, |r| <= ln(2) / 2, fitted to the least largest error, 4e-9.
-_EXP_32 = (1.3814320e-3, 8.3688510e-3, 4.1668400e-2, 1.6666520e-1, 4.9999994e-1, 1.0, 1.0)
-
-
 def _without_ln2(x: Recorded) -> tuple[Recorded, Recorded]:
     """r and n (plus what makes it whole) with x = n ln 2 + r, |r| <= ln(2) / 2; float32."""
     xp = Lane(x.recorder)
@@ -94,11 +137,7 @@ def _reduce_exp(x: Recorded, more: Recorded | None = None) -> tuple[Recorded, Re
     xp = Lane(x.recorder)
     if x.dtype is dtypes.float32:
         r, shifted = _without_ln2(x)
-        p = polynomial(
-            r,
-            (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2)
-            + (1.6666665459e-1, 5.0000001201e-1),
-        )
+        p = polynomial(r, "expm1")
         return xp.multiply_add(p, r * r, r), shifted
     shifted = xp.multiply_add(x, _LOG2E, MAGIC[x.dtype])
     real = shifted - MAGIC[x.dtype]
@@ -106,11 +145,7 @@ def _reduce_exp(x: Recorded, more: Recorded | None = None) -> tuple[Recorded, Re
     first = x - real * high
     rest = real * low if more is None else real * low - more
     r = first - rest
-    c = r - r * r * polynomial(
-        r * r,
-        (4.13813679705723846039e-08, -1.65339022054652515390e-06, 6.61375632143793436117e-05)
-        + (-2.77777777770155933842e-03, 1.66666666666666019037e-01),
-    )
+    c = r - r * r * polynomial(r * r, "expm1")
     return first - (rest - r * c / (2 - c)), shifted
 
 
@@ -124,7 +159,7 @@ def exp(xp: Lane, x: Recorded) -> Recorded:
     """e**x; overflow gives inf, underflow subnormals and 0."""
     if x.dtype is dtypes.float32:
         r, n = _without_ln2(_clamp(xp, x, -104.0, 89.0))
-        return _scaled(polynomial(r, _EXP_32), n)
+        return _scaled(polynomial(r, "exp"), n)
     p, n = _reduce_exp(_clamp(xp, x, -746.0, 710.0))
     return _scaled(p + 1, n)
 
@@ -157,15 +192,6 @@ def _split_normal(xp: Lane, x: Recorded) -> tuple[Recorded, Recorded]:
     return n, xp.reinterpret(bits - (n << (dtype.digits - 1)), dtype)
 
 
-_LOG_32 = (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1) + (
-    1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1
-)  # fmt: skip
-_LOG_64 = (1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01) + (
-    2.222219843214978396e-01, 2.857142874366239149e-01, 3.999999999940941908e-01,
-    6.666666666666735130e-01,
-)  # fmt: skip
-
-
 def _log_special(xp: Lane, x: Recorded, result: Recorded) -> Recorded:
     result = xp.where(x == _INFINITY, x, result)
     result = xp.where(x == 0, -_INFINITY, result)
@@ -179,12 +205,12 @@ def log(xp: Lane, x: Recorded) -> Recorded:
     f = m - 1
     square = f * f
     if x.dtype is dtypes.float32:
-        y = xp.multiply_add(polynomial(f, _LOG_32) * f, square, n * low)
+        y = xp.multiply_add(polynomial(f, "log") * f, square, n * low)
         y = xp.multiply_add(square, -0.5, y) + f
         return _log_special(xp, x, xp.multiply_add(n, high, y))
     half = square * 0.5
     s = f / (f + 2)
-    r = polynomial(s * s, _LOG_64) * (s * s)
+    r = polynomial(s * s, "log") * (s * s)
     return _log_special(xp, x, n * high - ((half - (s * (half + r) + n * low)) - f))
 
 
@@ -203,34 +229,11 @@ def tanh(xp: Lane, x: Recorded) -> Recorded:
         return xp.copysign(t / (t + 2), x)
     c = _clamp(xp, x, -7.90531110763549805, 7.90531110763549805)
     z = c * c
-    above = polynomial(
-        z,
-        (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11)
-        + (5.12229709037114e-08, 1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03),
-    )
-    below = polynomial(
-        z, (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
-    )
+    above = polynomial(z, "tanh above")
+    below = polynomial(z, "tanh below")
     result = c * above / below
     result = xp.where(abs(x) > 9.02, xp.copysign(xp.ones_like(x), x), result)
     return xp.where(abs(x) < 4e-4, x, result)
-
-
-_ERF_SMALL = (
-    -2.7835162072109212e-14, 4.4632242632864775e-13, -6.7113668551641105e-12,
-    9.422759064650411e-11, -1.2290555301717926e-09, 1.4807192815879218e-08,
-    -1.6365844691234924e-07, 1.6462114365889246e-06, -1.492565035840625e-05,
-    0.00012055332981789664, -0.0008548327023450852, 0.005223977625442188,
-    -0.026866170645131252, 0.11283791670955126, -0.37612638903183754,
-    1.1283791670955126,
-)  # fmt: skip
-_ERF_LARGE = (
-    3.1748072326054664e-06, 2.1232092074477928e-06, -1.3654325542495626e-05,
-    -2.7774382054530996e-05, 2.7441861995265626e-05, 0.00017438571716283725,
-    4.356749676181802e-05, -0.0009819782602399512, -0.0008471441057996586,
-    0.006997461731016243, 0.003732892430097725, -0.07897858101377347,
-    0.24165819424228704, -0.42718584741398125, 0.2553956763105053,
-)  # fmt: skip
 
 
 def erf(xp: Lane, x: Recorded) -> Recorded:
@@ -239,17 +242,8 @@ def erf(xp: Lane, x: Recorded) -> Recorded:
         return _erf_64(xp, x)
     c = _clamp(xp, x, -4.0, 4.0)
     z = c * c
-    above = polynomial(
-        z,
-        (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06)
-        + (-5.69250639462346e-05, -7.34990630326855e-04, -2.95459980854025e-03)
-        + (-1.60960333262415e-02,),
-    )
-    below = polynomial(
-        z,
-        (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03)
-        + (-7.37332916720468e-03, -1.42647390514189e-02),
-    )
+    above = polynomial(z, "erf above")
+    below = polynomial(z, "erf below")
     result = xp.where(abs(x) > 3.92, xp.copysign(xp.ones_like(x), x), c * above / below)
     return xp.where(abs(x) < 1e-4, x * 1.1283791670955126, result)
 
@@ -257,10 +251,10 @@ def erf(xp: Lane, x: Recorded) -> Recorded:
 def _erf_64(xp: Lane, x: Recorded) -> Recorded:
     """Taylor's series below 0.85; above 1 - exp(-x*x) g, g a polynomial in (x - 2) / (x + 2)."""
     a = abs(x)
-    small = x * polynomial(x * x, _ERF_SMALL)
+    small = x * polynomial(x * x, "erf small")
     b = xp.where(a > 6, 6, a)
     p, n = _reduce_exp(-(b * b))
-    large = 1 - _scaled(p + 1, n) * polynomial((b - 2) / (b + 2), _ERF_LARGE)
+    large = 1 - _scaled(p + 1, n) * polynomial((b - 2) / (b + 2), "erf large")
     return xp.where(a < 0.85, small, xp.copysign(large, x))
 
 
@@ -270,9 +264,8 @@ def _quarter_turns(xp: Lane, x: Recorded) -> tuple[Recorded, Recorded]:
     wide = x.cast(dtypes.float64)
     real, n = _nearest(wide * 0.6366197723675814)
     if x.dtype is dtypes.float32:
-        r = (wide - real * 1.57079632673412561417e00 - real * 6.07710050650619224932e-11).cast(
-            dtypes.float32
-        )
+        r = wide - real * 1.57079632673412561417e00 - real * 6.07710050650619224932e-11
+        r = r.cast(dtypes.float32)
     else:
         # Three parts of pi/2; the first two have 33 bits, so their products are exact.
         r = x - real * 1.57079632673412561417e00 - real * 6.07710050630396597660e-11
@@ -283,26 +276,17 @@ def _quarter_turns(xp: Lane, x: Recorded) -> tuple[Recorded, Recorded]:
 def _sine(r: Recorded) -> Recorded:
     z = r * r
     if r.dtype is dtypes.float32:
-        p = polynomial(z, (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)) * z
+        p = polynomial(z, "sine") * z
         return Lane(r.recorder).multiply_add(p, r, r)
-    return r + r * z * polynomial(
-        z,
-        (1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06)
-        + (-1.98412698298579493134e-04, 8.33333333332248946124e-03, -1.66666666666666324348e-01),
-    )
+    return r + r * z * polynomial(z, "sine")
 
 
 def _cosine(r: Recorded) -> Recorded:
     z = r * r
+    p = polynomial(z, "cosine")
     if r.dtype is dtypes.float32:
-        p = polynomial(z, (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2))
         xp = Lane(r.recorder)
         return xp.multiply_add(p, z * z, xp.multiply_add(z, -0.5, 1))
-    p = polynomial(
-        z,
-        (-1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07)
-        + (2.48015872894767294178e-05, -1.38888888888741095749e-03, 4.16666666666666019037e-02),
-    )
     half = z * 0.5
     w = 1 - half
     return w + (((1 - w) - half) + z * z * p)
@@ -354,7 +338,7 @@ def _precise_log(xp: Lane, a: Recorded) -> tuple[Recorded, Recorded]:
     # m + 1 is not exact either: what is lost is m - 1 - (below - 2).
     lost = f - (below - 2)
     s_low = ((f - product) - rest - s * lost) / below
-    r = polynomial(s * s, _LOG_64) * (s * s)
+    r = polynomial(s * s, "log") * (s * s)
     tail = s * r + 2 * s_low + n * low
     first, second = n * high, 2 * s
     total = first + second
@@ -376,11 +360,8 @@ def _power_64(xp: Lane, a: Recorded, y: Recorded) -> Recorded:
     return _scaled(p + 1, n)
 
 
-#: 2 / ln 2 as a float32 and what is left; log2((1 + s) / (1 - s)) / s - 2 / ln 2 by s**2, and
-#: (2**r - 1) / r: fitted at Chebyshev's points.
+#: 2 / ln 2 as a float32 and what is left.
 _TWICE_LOG2E = (2.885390043258667, 3.851926e-8)
-_LOG2_ODD = (0.340727322770281, 0.4116728828331939, 0.5770835819540971, 0.9617966733594836)
-_EXP2_32 = (1.5461447e-4, 1.3390867e-3, 9.618057e-3, 5.550357e-2, 2.4022651e-1, 6.9314718e-1)
 
 
 def _log2_32(xp: Lane, n: Recorded, m: Recorded) -> tuple[Recorded, Recorded]:
@@ -395,7 +376,7 @@ def _log2_32(xp: Lane, n: Recorded, m: Recorded) -> tuple[Recorded, Recorded]:
     z = s * s
     slope = xp.multiply_add(z, high, high)  # of the logarithm by s
     second = xp.multiply_add(s, high, -first) + xp.multiply_add(rest, slope, s * low)
-    second = xp.multiply_add(polynomial(z, _LOG2_ODD) * z, s, second)
+    second = xp.multiply_add(polynomial(z, "log2 odd") * z, s, second)
     total = n + first
     second = second + (first - (total - n))
     result = total + second
@@ -413,7 +394,7 @@ def _exp2_32(xp: Lane, exponent: Recorded, rest: Recorded) -> tuple[Recorded, Re
     """m and n with 2**(exponent + rest) = 2**n m, for |exponent| up to 160."""
     whole, n = _nearest(exponent)
     r = exponent - whole + rest
-    return xp.multiply_add(polynomial(r, _EXP2_32), r, 1), n
+    return xp.multiply_add(polynomial(r, "exp2"), r, 1), n
 
 
 def _power_32(xp: Lane, a: Recorded, y: Recorded) -> Recorded:
@@ -465,7 +446,6 @@ FUNCTIONS: dict[str, Callable[..., Recorded]] = {
     **rounding.FUNCTIONS,
     **halves.FUNCTIONS,
 }
-_expansions: dict[tuple[str, int], tuple[tuple[Instruction, ...], int]] = {}
 
 
 def written(name: str, source: DType) -> Callable[..., Recorded]:
@@ -476,18 +456,13 @@ def written(name: str, source: DType) -> Callable[..., Recorded]:
     return found
 
 
-def expansion(name: str, source: DType, target: DType) -> tuple[tuple[Instruction, ...], int]:
+@cache
+def expansion(name: str, source: DType) -> tuple[tuple[Instruction, ...], int]:
     """The function `name` of arguments of `source` as code, and the position of its result.
 
     Positions 0 (and 1) of the code are its arguments. Kept for the process.
     """
-    found = _expansions.get((name, source.code))
-    if found is None:
-        function = written(name, source)
-        recorder = Recorder()
-        arguments = [recorder.argument(source) for _ in range(function.__code__.co_argcount - 1)]
-        result = function(Lane(recorder), *arguments)
-        if result.dtype is not target:
-            raise NotImplementedError(f"{name} of {source} gives {result.dtype}, not {target}")
-        found = _expansions[name, source.code] = tuple(recorder.code), result.position
-    return found
+    function, recorder = written(name, source), Recorder()
+    arguments = [recorder.argument(source) for _ in range(function.__code__.co_argcount - 1)]
+    result = function(Lane(recorder), *arguments)
+    return tuple(recorder.code), result.position

@@ -22,15 +22,7 @@ from typing import Any
 import numpy
 
 from gemel import dtype as dtypes
-from gemel.codegen.program import (
-    FUNCTIONS,
-    INDEX,
-    ROWS,
-    TILES,
-    WRITES,
-    Instruction,
-    Program,
-)
+from gemel.codegen.program import FUNCTIONS, INDEX, ROWS, TILES, WRITES, Instruction, Program
 from gemel.codegen.spelling import spelled
 from gemel.dtype import DType
 
@@ -64,8 +56,7 @@ def run(
 
 def _tile(program: Program, integers: Sequence[int], tile: int) -> list[Axis]:
     """The positions of one tile."""
-    end = program.integers
-    tiles = dict(zip(TILES, integers[end - len(TILES) : end], strict=True))
+    tiles = dict(zip(TILES, integers[program.extras[-len(TILES)] : program.integers], strict=True))
     batch, part = divmod(tile, tiles["m_tiles"] * tiles["n_tiles"])
     right, down = divmod(part, tiles["m_tiles"])
     outer, inner = divmod(batch, integers[1])
@@ -129,12 +120,10 @@ class _Walk:
             numpy.int64(bits).view("float64") if dtype.kind == "f" else numpy.int64(bits)
             for dtype, bits in zip(program.scalars, integers[program.integers :], strict=True)
         ]
-        rank, addresses = program.rank, iter(buffers)
-        self.extra = integers[rank * (1 + len(self.operands)) : program.integers]
+        addresses = iter(buffers)
+        self.integers = integers
+        self.extra = [integers[place] for place in program.extras]
         self.starts = [0 if o.role == INDEX else next(addresses) for o in self.operands]
-        self.strides = [
-            integers[rank * (1 + i) : rank * (2 + i)] for i in range(len(self.operands))
-        ]
         self.status = 0
 
     def run(self) -> int:
@@ -166,29 +155,20 @@ class _Walk:
     def _stride(self, number: int, dimension: int) -> int:
         """The stride of an operand; kernels know some of its class, and do not look."""
         known = self.program.known_stride(number, dimension)
-        return self.strides[number][dimension] if known is None else known
+        return self.integers[self.program.stride_at(number, dimension)] if known is None else known
 
     def _running(self, number: int) -> Array:
         """How far an operand is from its start at each position; of an index one its value."""
-        panel, together = self.operands[number].panel, self.operands[number].together
         total = numpy.zeros([1] * len(self.axes), "int64")
         for place, axis in enumerate(self.axes):
-            far: Array | None = None
             for dimension, positions in axis.items():
                 stride = self._stride(number, dimension)
-                if panel is not None and panel[0] == dimension:
-                    own = positions // panel[1] * stride + positions % panel[1] * together
-                elif together > 1 and dimension == self.program.rank - 1:
-                    own = positions // together * stride + positions % together
-                elif stride:
-                    own = positions * stride
-                else:
-                    continue
-                far = own if far is None else far + own
-            if far is not None:
-                shape = [1] * len(self.axes)
-                shape[place] = len(far)
-                total = total + far.reshape(shape)
+                many, apart = self.program.groups(number, dimension)
+                if stride or many > 1:
+                    far = positions // many * stride + positions % many * apart
+                    total = total + far.reshape(
+                        [-1 if i == place else 1 for i in range(total.ndim)]
+                    )
         return total
 
     def _around(self, number: int, places: Array) -> tuple[Array, Array]:
@@ -198,18 +178,29 @@ class _Walk:
         start = self.starts[number] + low * dtype.itemsize
         return _memory(start, dtype, high - low + 1), places - low
 
-    def _load(self, step: Instruction) -> Array:
-        number: Any = step.attribute
-        operand, places = self.operands[number], self._running(number)
-        if operand.role == INDEX:
-            return places
-        memory, places = self._around(number, places)
-        return _read(memory[places], operand.dtype)
+    def _places(self, step: Instruction, *index: Array) -> tuple[Array, Array]:
+        """The memory an instruction reads or writes, and where in it."""
+        attribute: Any = step.attribute
+        number, *extra = attribute if index else (attribute,)
+        chosen = sum(each * self.extra[place] for each, place in zip(index, extra, strict=True))
+        return self._around(number, chosen + self._running(number))
+
+    def _load(self, step: Instruction, *index: Array) -> Array:
+        number: Any = step.operand
+        if self.operands[number].role == INDEX:
+            return self._running(number)
+        memory, places = self._places(step, *index)
+        return _read(memory[places], step.dtype)
+
+    _gather = _load
 
     def _store(self, step: Instruction, value: Array) -> None:
-        number: Any = step.attribute
-        memory, places = self._around(number, self._running(number))
+        memory, places = self._places(step)
         memory[places] = value
+
+    def _scatter_add(self, step: Instruction, index: Array, value: Array) -> None:
+        memory, places = self._places(step, index)
+        numpy.add.at(memory, numpy.broadcast_to(places, self.shape), value)
 
     def _filled(self, value: Any, kind: str) -> Array:
         return numpy.full([1] * len(self.axes), value, kind)
@@ -227,20 +218,6 @@ class _Walk:
 
     def _reinterpret(self, step: Instruction, value: Array) -> Array:
         return value.view(step.dtype.name)
-
-    def _chosen(self, step: Instruction, index: Array) -> tuple[Array, Array]:
-        """The memory around the chosen elements, and where each of them is in it."""
-        chosen: Any = step.attribute
-        number, extra = chosen
-        return self._around(number, index * self.extra[extra] + self._running(number))
-
-    def _gather(self, step: Instruction, index: Array) -> Array:
-        memory, places = self._chosen(step, index)
-        return _read(memory[places], step.dtype)
-
-    def _scatter_add(self, step: Instruction, index: Array, value: Array) -> None:
-        memory, places = self._chosen(step, index)
-        numpy.add.at(memory, numpy.broadcast_to(places, self.shape), value)
 
     def _check(self, step: Instruction, value: Array) -> None:
         self.status |= int(not value.all())

@@ -25,6 +25,9 @@ from gemel.codegen.assembly import (
 from gemel.codegen.registers import register_type, shuffle_mask, splat
 from gemel.dtype import DType
 
+#: Which lanes are meant; None for all.
+Mask = Value | None
+
 
 def memory_type(dtype: DType, lanes: int) -> Type:
     """The LLVM type of `lanes` values of `dtype` in memory."""
@@ -50,8 +53,8 @@ def load(
     pointer: Value,
     dtype: DType,
     lanes: int,
-    mask: Value | None = None,
-    other: Value | None = None,
+    mask: Mask = None,
+    other: Mask = None,
 ) -> Value:
     """`lanes` neighbouring elements; lanes the mask leaves out are as in `other`, or 0."""
     kind = memory_type(dtype, lanes)
@@ -65,7 +68,7 @@ def load(
 
 
 def load_every_other(
-    builder: Builder, pointer: Value, dtype: DType, lanes: int, mask: Value | None = None
+    builder: Builder, pointer: Value, dtype: DType, lanes: int, mask: Mask = None
 ) -> Value:
     """`lanes` elements two apart; nothing is read behind the last, or for lanes left out."""
     further = element(builder, pointer, Constant(I64, lanes - 1), dtype)
@@ -84,12 +87,7 @@ def load_every_other(
 
 
 def store(
-    builder: Builder,
-    value: Value,
-    pointer: Value,
-    dtype: DType,
-    lanes: int,
-    mask: Value | None = None,
+    builder: Builder, value: Value, pointer: Value, dtype: DType, lanes: int, mask: Mask = None
 ) -> None:
     """Writes `lanes` neighbouring elements, but those the mask leaves out."""
     value = _to_memory(builder, value, dtype, lanes)
@@ -113,7 +111,7 @@ class Scattered(NamedTuple):
     pointer: Value
     offsets: Value
     dtype: DType
-    mask: Value | None = None
+    mask: Mask = None
     native: bool = False
 
     def load(self) -> Value:

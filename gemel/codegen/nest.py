@@ -7,7 +7,7 @@ drops and merges loops until few are left.
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from gemel.codegen.lane import Lane, Recorder
 from gemel.codegen.program import (
@@ -42,15 +42,16 @@ TILE_MULTIPLE = 64
 TURNED_ROWS = 16
 
 
-class Place:
+#: Along the dimensions of some loops, in elements.
+Strides = tuple[int, ...]
+
+
+class Place(NamedTuple):
     """Where a value lies: a buffer (any object), the dtype, and the layout within the buffer."""
 
-    __slots__ = ("buffer", "dtype", "layout")
-
-    def __init__(self, buffer: Any, dtype: DType, layout: Layout) -> None:
-        self.buffer = buffer
-        self.dtype = dtype
-        self.layout = layout
+    buffer: Any
+    dtype: DType
+    layout: Layout
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -77,23 +78,18 @@ class Place:
         return self.at(Layout(shape, strides, self.layout.offset))
 
 
-class Number:
+class Number(NamedTuple):
     """A value known as a number when the plan starts: where it comes from, and its dtype.
 
     `source` is ("constant", value), ("argument", position), ("seed",) or ("call", number).
     """
 
-    __slots__ = ("dtype", "source")
-
-    def __init__(self, source: tuple[Any, ...], dtype: DType) -> None:
-        self.source = source
-        self.dtype = dtype
+    source: tuple[Any, ...]
+    dtype: DType
 
     def stands_for(self, other: Number) -> bool:
         """Whether another number is always this one; constants may only happen to be equal."""
-        if self.source[0] == "constant" or self.dtype is not other.dtype:
-            return False
-        return self.source == other.source
+        return self.source[0] != "constant" and self == other
 
     @property
     def passed(self) -> DType:
@@ -155,7 +151,7 @@ class Nest:
         self.shape = shape
         self.reduced = reduced
         self.recorder = Recorder()
-        self.operands: list[tuple[Place | None, str, DType, tuple[int, ...]]] = []
+        self.operands: list[tuple[Place | None, str, DType, Strides]] = []
         self.numbers: list[Number] = []
         self.extras: list[int] = []
         #: Class and message of what a failing check raises, and a size the message tells as `{}`.
@@ -164,32 +160,23 @@ class Nest:
 
     # --- what a kernel touches --------------------------------------------------------------
 
-    def operand(
-        self,
-        place: Place | None,
-        strides: tuple[int, ...],
-        role: str = INPUT,
-        dtype: DType | None = None,
-    ) -> int:
-        """The number of an operand with these strides along the domain's dimensions."""
-        dtype = dtype or (place.dtype if place else int64)
-        for number, (other, kind, _, running) in enumerate(self.operands):
-            if kind == role == INPUT and other is place and running == tuple(strides):
+    def operand(self, place: Place | None, strides: Strides | None, role: str = INPUT) -> int:
+        """The number of an operand with these strides along the domain's dimensions, or its own."""
+        own, dtype = (place.strides, place.dtype) if place else ((), int64)
+        made = (place, role, dtype, tuple(own if strides is None else strides))
+        for number, known in enumerate(self.operands):
+            if role != OUTPUT and known[0] is place and known[1:] == made[1:]:
                 return number
-        self.operands.append((place, role, dtype, tuple(strides)))
+        self.operands.append(made)
         return len(self.operands) - 1
 
-    def load(self, place: Place, strides: tuple[int, ...] | None = None) -> Any:
+    def load(self, place: Place, strides: Strides | None = None) -> Any:
         """The element of a place at the loop position."""
-        number = self.operand(place, place.strides if strides is None else strides)
-        return self.recorder.load(number, place.dtype)
+        return self.recorder.load(self.operand(place, strides), place.dtype)
 
-    def running(self, strides: tuple[int, ...]) -> Any:
+    def running(self, strides: Strides) -> Any:
         """The sum of position x stride over the loops, int64."""
-        for number, (_, kind, _, known) in enumerate(self.operands):
-            if kind == INDEX and known == tuple(strides):
-                return self.recorder.load(number, int64)
-        return self.recorder.load(self.operand(None, strides, INDEX, int64), int64)
+        return self.recorder.load(self.operand(None, strides, INDEX), int64)
 
     def scalar(self, number: Number) -> Any:
         """A number given at run time, in its own dtype."""
@@ -210,10 +197,9 @@ class Nest:
         self.extras.append(value)
         return len(self.extras) - 1
 
-    def store(self, place: Place, value: Any, strides: tuple[int, ...] | None = None) -> None:
+    def store(self, place: Place, value: Any, strides: Strides | None = None) -> None:
         """Write a value to a place at the loop position."""
-        number = self.operand(place, place.strides if strides is None else strides, OUTPUT)
-        self.recorder.store(number, value.cast(place.dtype))
+        self.recorder.store(self.operand(place, strides, OUTPUT), value.cast(place.dtype))
 
     def scan(self, kind: str, value: Any) -> Any:
         """The sum or prod of what `value` is at this and all earlier reduced positions."""
@@ -270,7 +256,7 @@ class Nest:
         dtype = self.operands[operand][2]
         return self.recorder.gather(operand, self.extra(stride), position, dtype)
 
-    def target(self, place: Place, strides: tuple[int, ...]) -> int:
+    def target(self, place: Place, strides: Strides) -> int:
         """An output operand that `scatter_add` adds into."""
         return self.operand(place, strides, OUTPUT)
 
@@ -284,8 +270,9 @@ class Nest:
         """The kernel: loops of length 1 dropped, adjacent ones merged, the vector's loop chosen."""
         outer = [d for d, n in enumerate(self.shape) if d not in self.reduced and n != 1]
         inner = [d for d, n in enumerate(self.shape) if d in self.reduced and n != 1]
-        rows = self._merged(outer) or [self._unit()]
-        columns = self._merged(inner) or [self._unit()] * self._has("reduce", "scan")
+        once = [(1, [0] * len(self.operands))]
+        rows = self._merged(outer) or once
+        columns = self._merged(inner) or once * self._has("reduce", "scan")
         along_inner = (
             not self._has("scan")
             and bool(inner)
@@ -296,26 +283,21 @@ class Nest:
         turns = len(rows) > 1 and not columns and not self._has("gather", "scatter_add")
         above = rows[-2] if turns else None
         interleaved = self._interleaved(loops[vector][1])
-        classes = [
-            interleaved.get(i, place_class(place, role, i, loops[vector], above))
-            for i, (place, role, _, _) in enumerate(self.operands)
-        ]
         flat = along_inner and len(columns) == 1
-        operands = tuple(
-            Operand(
-                *(dtype, role, found, any(column[1][i] for column in columns)),
-                beside=stride_class(rows[-1][1][i]) if flat else BROADCAST,
-            )
-            for i, ((_, role, dtype, _), found) in enumerate(
-                zip(self.operands, classes, strict=True)
-            )
-        )
+        operands = []
+        for i, (place, role, dtype, _) in enumerate(self.operands):
+            found = place_class(place, role, i, loops[vector], above)
+            varies = any(strides[i] for _, strides in columns)
+            beside = stride_class(rows[-1][1][i]) if flat else BROADCAST
+            stride = interleaved.get(i, found)
+            operands.append(Operand(dtype, role, stride, varies, beside=beside))
         scalars = tuple(number.passed for number in self.numbers)
         code = tuple(self.recorder.code)
         # An axis between others is often reduced before a short one; this asks nothing of sizes.
         between = len(rows) > 1 and len(columns) == 1 and self._has("reduce")
         lanes = INNER if along_inner else WOVEN if between else OUTER
-        program = Program(len(rows), len(columns), lanes, operands, scalars, len(self.extras), code)
+        loop_counts, extra = (len(rows), len(columns)), len(self.extras)
+        program = Program(*loop_counts, lanes, tuple(operands), scalars, extra, code)
         integers = [extent for extent, _ in loops]
         for i in range(len(self.operands)):
             integers += [strides[i] for _, strides in loops]
@@ -324,19 +306,17 @@ class Nest:
 
     def _interleaved(self, strides: list[int]) -> dict[int, int]:
         """The classes of all outputs, if they take turns in memory along the vector."""
-        outputs = [i for i, (_, role, _, _) in enumerate(self.operands) if role == OUTPUT]
-        places = [self.operands[i][0] for i in outputs]
-        starts = [place.layout.offset for place in places if place is not None]
-        if not 1 < len(outputs) <= MOST_INTERLEAVED:
+        outputs = {i: p for i, (p, role, _, _) in enumerate(self.operands) if p and role == OUTPUT}
+        count, places = len(outputs), list(outputs.values())
+        # What rows give is written after what comes before their end.
+        if not 1 < count <= MOST_INTERLEAVED or self._has("reduce"):
             return {}
-        if self._has("reduce"):  # what rows give is written after what comes before their end
-            return {}
-        alike = {(id(p.buffer), p.dtype, p.strides) for p in places if p is not None}
-        turns = [start - starts[0] for start in starts]
+        alike = {(id(place.buffer), place.dtype, place.strides) for place in places}
+        turns = [place.layout.offset - places[0].layout.offset for place in places]
         steps = {strides[i] if type(strides[i]) is int else 0 for i in outputs}
-        if len(alike) > 1 or turns != [*range(len(outputs))] or steps != {len(outputs)}:
+        if len(alike) > 1 or turns != [*range(count)] or steps != {count}:
             return {}
-        return {i: INTERLEAVED * len(outputs) + turn for turn, i in enumerate(outputs)}
+        return {i: INTERLEAVED * count + turn for turn, i in enumerate(outputs)}
 
     def _kernel(
         self, program: Program, rows: list[Any], columns: list[Any], integers: list[int]
@@ -382,9 +362,6 @@ class Nest:
         """Whether there is an instruction of these names."""
         return any(step.name in names for step in self.recorder.code)
 
-    def _unit(self) -> tuple[int, list[int]]:
-        return 1, [0] * len(self.operands)
-
     def _merged(self, dimensions: list[int]) -> list[tuple[int, list[int]]]:
         """(extent, stride per operand) of each loop, those that run on without a gap merged."""
         loops: list[tuple[int, list[int]]] = []
@@ -402,13 +379,14 @@ def place_class(place: Any, role: str, number: int, along: Any, above: Any) -> i
 
     It says nothing of extents, nor of strides that an array happens to have: one kernel serves all.
     """
-    found = stride_class(along[1][number])
-    turned = role == INPUT and above is not None and above[1][number] == 1
+    stride = along[1][number]
+    found = stride_class(stride)
     if found is not STRIDED or role != INPUT:
         return found
-    stride = along[1][number]
+    if above is not None and above[1][number] == 1:
+        return ACROSS
     paired = type(stride) is int and stride == 2 and not getattr(place.buffer, "strided", False)
-    return ACROSS if turned else PAIRED if paired else STRIDED
+    return PAIRED if paired else STRIDED
 
 
 def stride_class(stride: int) -> int:

@@ -15,16 +15,9 @@ from typing import Any
 
 from gemel.codegen.analysis import Analysis
 from gemel.codegen.c_values import Expressions, Functions, kind, literal, memory
-from gemel.codegen.program import (
-    INDEX,
-    OUTPUT,
-    ROWS,
-    TILES,
-    WRITES,
-    Operand,
-    Program,
-)
+from gemel.codegen.program import INDEX, OUTPUT, ROWS, TILES, WRITES, Instruction, Program
 from gemel.codegen.reductions import Accumulator
+from gemel.dtype import DType
 
 HEAD = """\
 #include <math.h>
@@ -34,6 +27,10 @@ HEAD = """\
 """
 #: What is only kept, and computed in float.
 KEPT = ("float16", "bfloat16")
+#: What puts two values of a reduction together, and how the position of an extreme is found.
+JOINED = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+JOINED |= {"any": "bit_or", "all": "bit_and"}
+EXTREMES = {"argmax": ">", "argmin": "<"}
 SIGNATURE = "(void *const *buffers, const int64_t *integers, int64_t begin, int64_t end)"
 
 
@@ -53,26 +50,6 @@ def source(programs: Sequence[Program], name: str = "kernel") -> str:
     return "\n".join((HEAD + kept, text))
 
 
-class _Text:
-    """Lines, indented by the braces that are open."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.depth = 0
-
-    def add(self, *lines: str) -> None:
-        self.lines += ["    " * self.depth + line for line in lines if line]
-
-    def open(self, line: str) -> None:
-        self.add(f"{line} {{")
-        self.depth += 1
-
-    def close(self, count: int = 1) -> None:
-        for _ in range(count):
-            self.depth -= 1
-            self.add("}")
-
-
 class _Kernel:
     """A program as a function: its loops, each reduction a walk over the inner ones."""
 
@@ -81,13 +58,29 @@ class _Kernel:
         self.analysis = Analysis(program)
         self.name = name
         self.values = Expressions(unit, program.code)
-        self.out = _Text()
+        self.lines: list[str] = []
+        #: How many braces are open.
+        self.depth = 1
         #: Run-time integers that are used: how they are called, and where they are.
         self.integers: dict[str, int] = {}
 
+    def add(self, *lines: str) -> None:
+        """Further lines, indented."""
+        self.lines += ["    " * self.depth + line for line in lines if line]
+
+    def open(self, line: str) -> None:
+        """A line that opens a brace."""
+        self.add(f"{line} {{")
+        self.depth += 1
+
+    def close(self, depth: int) -> None:
+        """Closes braces until so many are open."""
+        while self.depth > depth:
+            self.depth -= 1
+            self.add("}")
+
     def text(self) -> str:
         """The function, behind the program's text as a comment."""
-        self.out.depth = 1
         self._body()
         told = self.program.text.rstrip().replace("\n", "\n * ")
         head = [f"/* {told}\n */", f"int32_t {self.name}{SIGNATURE} {{"]
@@ -97,7 +90,7 @@ class _Kernel:
         head += [
             f"    const int64_t {', '.join(given[i : i + 3])};" for i in range(0, len(given), 3)
         ]
-        return "\n".join((*head, *self.out.lines, "}", ""))
+        return "\n".join((*head, *self.lines, "}", ""))
 
     def integer(self, name: str, place: int) -> str:
         """The name of a run-time integer, declared when it is first used."""
@@ -105,20 +98,18 @@ class _Kernel:
         return name
 
     def _body(self) -> None:
-        program, out = self.program, self.out
         self._buffers()
         self._scalars()
         self.steps(self.analysis.fixed())
-        checks = any(step.name == "check" for step in program.code)
-        out.add("int32_t status = 0;" if checks else "")
-        before = out.depth
-        (self._tiles if program.in_tiles else self._loops)()
+        checks = any(step.name == "check" for step in self.program.code)
+        self.add("int32_t status = 0;" if checks else "")
+        (self._tiles if self.program.in_tiles else self._loops)()
         for stage in range(self.analysis.last + 2):
             self.steps(self.analysis.point(stage, False))
             if stage <= self.analysis.last:
                 self._pass(stage)
-        out.close(out.depth - before)
-        out.add("return status;" if checks else "return 0;")
+        self.close(1)
+        self.add("return status;" if checks else "return 0;")
 
     # --- loops ------------------------------------------------------------------------------
 
@@ -131,11 +122,11 @@ class _Kernel:
     def _tiles(self) -> None:
         """Tiles, and in each some rows and columns of one of a batch."""
         rows, columns, down, right = (
-            self.integer(name, self.program.integers - len(TILES) + number)
-            for number, name in enumerate(TILES[:4])
+            self.integer(name, place)
+            for name, place in zip(TILES[:4], self.program.extras[-len(TILES) :], strict=False)
         )
         self._for("tile", "begin", "end")
-        self.out.add(
+        self.add(
             f"const int64_t part = tile % ({down} * {right}), batch = tile / ({down} * {right});",
             f"const int64_t i0 = batch / {self._extent(1)}, i1 = batch % {self._extent(1)};",
         )
@@ -149,17 +140,17 @@ class _Kernel:
         for dimension in reversed(dimensions):
             first = dimension == dimensions[0]
             own = rest if first else f"{rest} % {self._extent(dimension)}"
-            self.out.add(f"const int64_t i{dimension} = {own};")
+            self.add(f"const int64_t i{dimension} = {own};")
             rest = f"{rest} / {self._extent(dimension)}"
 
     def _block(self, index: str, number: str, size: str, extent: str) -> None:
         """The loop over one of the blocks that an extent is cut into."""
         first = f"first_{index}"
-        self.out.add(f"const int64_t {first} = {number} * {size};")
+        self.add(f"const int64_t {first} = {number} * {size};")
         self._for(index, first, f"{first} + {size} && {index} < {extent}")
 
     def _for(self, index: str, first: str, last: str) -> None:
-        self.out.open(f"for (int64_t {index} = {first}; {index} < {last}; {index}++)")
+        self.open(f"for (int64_t {index} = {first}; {index} < {last}; {index}++)")
 
     def _extent(self, dimension: int) -> str:
         return self.integer(f"n{dimension}", dimension)
@@ -168,13 +159,11 @@ class _Kernel:
 
     def _buffers(self) -> None:
         """The arrays; those that are written may be the same memory as others."""
-        place = 0
-        for number, operand in enumerate(self.program.operands):
-            if operand.role != INDEX:
-                constant = "" if operand.role == OUTPUT else "const "
-                name, made = self.array(number), memory(operand.dtype)
-                self.out.add(f"{constant}{made} *{name} = buffers[{place}];")
-                place += 1
+        arrays = [(n, o) for n, o in enumerate(self.program.operands) if o.role != INDEX]
+        for place, (number, operand) in enumerate(arrays):
+            constant = "" if operand.role == OUTPUT else "const "
+            name, made = self.array(number), memory(operand.dtype)
+            self.add(f"{constant}{made} *{name} = buffers[{place}];")
 
     def array(self, number: int) -> str:
         return f"{'y' if self.program.operands[number].role == OUTPUT else 'x'}{number}"
@@ -183,33 +172,26 @@ class _Kernel:
         for number, dtype in enumerate(self.program.scalars):
             name, place = f"scalar{number}", f"integers[{self.program.integers + number}]"
             if dtype.kind == "f":
-                self.out.add(f"double {name};", f"memcpy(&{name}, &{place}, 8);")
+                self.add(f"double {name};", f"memcpy(&{name}, &{place}, 8);")
             else:
-                self.out.add(f"const {kind(dtype)} {name} = {place};")
+                self.add(f"const {kind(dtype)} {name} = {place};")
 
     def place(self, number: int) -> str:
         """Where an operand is, from its start; of an index operand what it is."""
-        program = self.program
-        operand: Operand = program.operands[number]
         terms = []
-        for dimension in range(program.rank):
-            index, known = f"i{dimension}", program.known_stride(number, dimension)
+        for dimension in range(self.program.rank):
+            index, known = f"i{dimension}", self.program.known_stride(number, dimension)
             if known is not None:
                 terms += [index] * known
                 continue
-            stride = self.integer(
-                f"stride{number}_{dimension}", program.rank * (1 + number) + dimension
-            )
-            width, apart = 1, operand.together
-            if operand.panel is not None and operand.panel[0] == dimension:
-                width = operand.panel[1]
-            elif dimension == program.rank - 1:
-                width, apart = apart, 1
-            if width == 1:
+            place = self.program.stride_at(number, dimension)
+            stride = self.integer(f"stride{number}_{dimension}", place)
+            many, apart = self.program.groups(number, dimension)
+            if many == 1:
                 terms.append(f"{index} * {stride}")
-                continue
-            terms += [f"{index} / {width} * {stride}"]
-            terms += [f"{index} % {width}" + (f" * {apart}" if apart > 1 else "")]
+            else:
+                inside = f"{index} % {many}" + (f" * {apart}" if apart > 1 else "")
+                terms += [f"{index} / {many} * {stride}", inside]
         return " + ".join(terms) or "0"
 
     # --- instructions -----------------------------------------------------------------------
@@ -218,32 +200,35 @@ class _Kernel:
         """One instruction that is no reduction."""
         step, values = self.program.code[position], self.values
         attribute: Any = step.attribute
-        made = f"const {kind(step.dtype)} v{position} ="
-        if step.name == "load":
-            operand = self.program.operands[attribute]
-            where = self.place(attribute)
-            element = where if operand.role == INDEX else f"{self.array(attribute)}[{where}]"
-            self.out.add(f"{made} {element}{' != 0' if operand.dtype.kind == 'b' else ''};")
+        arguments = [values.of(argument) for argument in step.arguments]
+        if step.name in ("load", "gather"):
+            operand = self.program.operands[step.operand or 0]
+            found = (
+                self.place(attribute) if operand.role == INDEX else self._element(step, arguments)
+            )
+            found += " != 0" if operand.dtype.kind == "b" else ""
+            self.add(f"const {kind(step.dtype)} v{position} = {found};")
         elif step.name == "scalar":
-            self.out.add(f"{made} scalar{attribute};")
+            self.add(f"const {kind(step.dtype)} v{position} = scalar{attribute};")
         elif step.name == "store":
-            value = values.of(step.arguments[0])
-            self.out.add(f"{self.array(attribute)}[{self.place(attribute)}] = {value};")
-        elif step.name in ("gather", "scatter_add"):
-            number, extra = attribute
-            far = self.integer(f"extra{extra}", self.program.integers - self.program.extra + extra)
-            where = f"{self.place(number)} + {values.of(step.arguments[0])} * {far}"
-            element = f"{self.array(number)}[{where}]"
-            if step.name == "gather":
-                self.out.add(f"{made} {element}{' != 0' if step.dtype.kind == 'b' else ''};")
-            else:
-                value = values.of(step.arguments[1])
-                sum_ = values.computed("add", step.dtype, (element, value), step.dtype)
-                self.out.add(f"{element} = {sum_};")
+            self.add(f"{self._element(step, arguments)} = {arguments[0]};")
+        elif step.name == "scatter_add":
+            element = self._element(step, arguments)
+            sum_ = values.computed("add", step.dtype, (element, arguments[1]), step.dtype)
+            self.add(f"{element} = {sum_};")
         elif step.name == "check":
-            self.out.add(f"if (!{values.of(step.arguments[0])}) status = 1;")
+            self.add(f"if (!{arguments[0]}) status = 1;")
         else:
-            self.out.add(values.statement(position))
+            self.add(values.statement(position))
+
+    def _element(self, step: Instruction, arguments: list[str]) -> str:
+        """The element an instruction reads or writes."""
+        attribute: Any = step.attribute
+        if step.name in ("load", "store"):
+            return f"{self.array(attribute)}[{self.place(attribute)}]"
+        number, extra = attribute
+        far = self.integer(f"extra{extra}", self.program.extras[extra])
+        return f"{self.array(number)}[{self.place(number)} + {arguments[0]} * {far}]"
 
     def steps(self, positions: Iterable[int]) -> None:
         """Instructions in order, what writes last: an output may be the same memory as an input."""
@@ -256,8 +241,8 @@ class _Kernel:
 
     def _pass(self, stage: int) -> None:
         """A walk over the inner positions."""
-        found, program, out = self.analysis, self.program, self.out
-        work = found._pass(stage)
+        program, before = self.program, self.depth
+        work = self.analysis._pass(stage)
         for position in (*work.reductions, *work.scans):
             self._start(position)
         for dimension in range(program.outer, program.rank):
@@ -265,36 +250,35 @@ class _Kernel:
         self.steps((*work.uniform, *work.varying))
         for position in work.reductions:
             self._join(position)
-        out.close(program.inner)
+        self.close(before)
+
+    def _reduced(self, position: int) -> tuple[str, DType]:
+        """How a reduction or scan is called, and the dtype of what it is given."""
+        step = self.program.code[position]
+        return str(step.attribute), self.program.code[step.arguments[0]].dtype
 
     def _start(self, position: int) -> None:
-        step = self.program.code[position]
-        name: Any = step.attribute
-        dtype = self.program.code[step.arguments[0]].dtype
+        name, dtype = self._reduced(position)
         first = literal(dtype, Accumulator(name, dtype).neutral)
-        if name.startswith("arg"):
-            self.out.add(f"{kind(dtype)} most{position} = {first};", f"int64_t v{position} = 0;")
+        if name in EXTREMES:
+            self.add(f"{kind(dtype)} most{position} = {first};", f"int64_t v{position} = 0;")
         else:
-            self.out.add(f"{kind(dtype)} v{position} = {first};")
+            self.add(f"{kind(dtype)} v{position} = {first};")
 
     def _join(self, position: int) -> None:
-        step = self.program.code[position]
-        name: Any = step.attribute
-        dtype = self.program.code[step.arguments[0]].dtype
-        now, value = f"v{position}", self.values.of(step.arguments[0])
-        if name.startswith("arg"):
-            most, sign = f"most{position}", ">" if name == "argmax" else "<"
-            better = f"{value} {sign} {most}"
-            if dtype.kind == "f":
-                better = f"({better} || {value} != {value}) && {most} == {most}"
-            self.out.open(f"if ({better})")
-            self.out.add(f"{most} = {value};", f"{now} = {self._position()};")
-            self.out.close()
+        name, dtype = self._reduced(position)
+        now, value = f"v{position}", self.values.of(self.program.code[position].arguments[0])
+        if name not in EXTREMES:
+            pair = (value, now) if name in ("max", "min") else (now, value)
+            self.add(f"{now} = {self.values.computed(JOINED[name], dtype, pair, dtype)};")
             return
-        names = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
-        done = names.get(name, "bit_or" if name == "any" else "bit_and")
-        pair = (value, now) if name in ("max", "min") else (now, value)
-        self.out.add(f"{now} = {self.values.computed(done, dtype, pair, dtype)};")
+        most = f"most{position}"
+        better = f"{value} {EXTREMES[name]} {most}"
+        if dtype.kind == "f":
+            better = f"({better} || {value} != {value}) && {most} == {most}"
+        self.open(f"if ({better})")
+        self.add(f"{most} = {value};", f"{now} = {self._position()};")
+        self.close(self.depth - 1)
 
     def _position(self) -> str:
         """The number of an inner position, counted over all inner loops."""

@@ -177,7 +177,17 @@ class Program(_Program):
     @property
     def integers(self) -> int:
         """How many run-time integers precede the scalars."""
-        return self.rank * (1 + len(self.operands)) + self.extra
+        return self.extras.stop
+
+    @property
+    def extras(self) -> range:
+        """Where the `extra` ones are among the run-time integers."""
+        first = self.stride_at(len(self.operands), 0)
+        return range(first, first + self.extra)
+
+    def stride_at(self, number: int, dimension: int) -> int:
+        """Where an operand's stride along a dimension is among the run-time integers."""
+        return self.rank * (1 + number) + dimension
 
     @property
     def rank(self) -> int:
@@ -200,6 +210,15 @@ class Program(_Program):
                 return 1
             return 0 if operand.stride == BROADCAST else None
         return None
+
+    def groups(self, number: int, dimension: int) -> tuple[int, int]:
+        """How many positions along a dimension are a group, from one to the next of which is an
+        operand's stride, and how far apart these are: position // many * stride + position % many *
+        apart."""
+        operand = self.operands[number]
+        if operand.panel is not None and operand.panel[0] == dimension:
+            return operand.panel[1], operand.together
+        return operand.together if dimension == self.rank - 1 else 1, 1
 
     @property
     def lanes(self) -> str:

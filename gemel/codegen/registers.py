@@ -9,6 +9,7 @@ A value has one of these LLVM types (a vector of them when there are several lan
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import Any
 
 from gemel import dtype as dtypes
@@ -28,25 +29,18 @@ from gemel.codegen.assembly import (
 )
 from gemel.dtype import DType
 
-_FLOATING = {4: F32, 8: F64}
-_MASKS: dict[tuple[int, ...], Constant] = {}
-
 
 def register_type(dtype: DType, lanes: int) -> Type:
     """The LLVM type of `lanes` values of `dtype` in registers."""
-    return widened(_scalar_type(dtype), lanes)
-
-
-def _scalar_type(dtype: DType) -> Type:
-    if dtype.kind == "b":
-        return I1
-    computed = dtype.is_floating and dtype.compute is dtype
-    return _FLOATING[dtype.itemsize] if computed else integer(8 * dtype.itemsize)
+    scalar = I1 if dtype.kind == "b" else integer(8 * dtype.itemsize)
+    if dtype.is_floating and dtype.compute is dtype:
+        scalar = F32 if dtype.itemsize == 4 else F64
+    return widened(scalar, lanes)
 
 
 def constant(dtype: DType, value: Any, lanes: int = 1) -> Constant:
     """A constant of `dtype` in every lane."""
-    scalar = _scalar_type(dtype)
+    scalar = register_type(dtype, 1)
     if dtype.kind == "f":
         one = Constant(scalar, float(value) if dtype is dtypes.float64 else rounded(value))
     elif dtype.kind == "b":
@@ -78,11 +72,8 @@ def splat(builder: Builder, value: Value, lanes: int) -> Value:
     return builder.shuffle_vector(first, poison, shuffle_mask((0,) * lanes))
 
 
+@cache
 def shuffle_mask(places: tuple[int, ...]) -> Constant:
     """The constant which tells `shufflevector` what goes where."""
-    found = _MASKS.get(places)
-    if found is None:
-        listed = f"<{', '.join([f'i32 {place}' for place in places])}>"
-        text = listed if any(places) else "zeroinitializer"
-        found = _MASKS[places] = Constant(widened(I32, len(places)), text)
-    return found
+    listed = f"<{', '.join([f'i32 {place}' for place in places])}>"
+    return Constant(widened(I32, len(places)), listed if any(places) else "zeroinitializer")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeAlias
 
+    Arguments: TypeAlias = "tuple[Recorded, ...]"
     Term: TypeAlias = "Recorded | bool | int | float"
     Operator: TypeAlias = "Callable[[Recorded, Term], Recorded]"
 
@@ -28,11 +29,7 @@ class Recorder:
         self._seen: dict[tuple[Any, ...], int] = {}
 
     def append(
-        self,
-        name: str,
-        dtype: DType,
-        arguments: tuple[Recorded, ...] = (),
-        attribute: object = None,
+        self, name: str, dtype: DType, arguments: Arguments = (), attribute: object = None
     ) -> Recorded:
         """The value of this instruction, recorded now or earlier."""
         positions = tuple(value.position for value in arguments)
@@ -74,10 +71,9 @@ class Recorder:
         self.append("check", dtypes.bool_, (value,))
 
     def reduce(self, kind: str, value: Recorded) -> Recorded:
-        dtype = dtypes.int64 if kind.startswith("arg") else value.dtype
         if kind in ("any", "all"):
             value = value.cast(dtypes.bool_)
-            dtype = dtypes.bool_
+        dtype = dtypes.int64 if kind.startswith("arg") else value.dtype
         return self.append("reduce", dtype, (value,), kind)
 
     def scan(self, kind: str, value: Recorded) -> Recorded:
@@ -170,13 +166,12 @@ class Recorded:
     __lshift__, __rlshift__ = _operators("shift_left")
     __rshift__, __rrshift__ = _operators("shift_right")
 
-    def __truediv__(self, other: Term) -> Recorded:
+    def __truediv__(self, other: Term, swap: bool = False) -> Recorded:
         a, b = common(self.recorder, self, other)
-        return a.floating().binary("divide", b.floating())
+        return a.floating().binary("divide", b.floating(), swap)
 
     def __rtruediv__(self, other: Term) -> Recorded:
-        a, b = common(self.recorder, self, other)
-        return a.floating().binary("divide", b.floating(), True)
+        return self.__truediv__(other, True)
 
     def __pow__(self, other: Term) -> Recorded:
         return power(self, other)

@@ -29,24 +29,16 @@ def module_of(code: bytes) -> bytes:
     if wanted:
         raise CompileError(f"the code for wasm calls {', '.join(wanted)}, which no kernel may")
     export = b"\1" + _named(b"kernel") + bytes((FUNCTION, 0))
-    found, placed = [MAGIC], False
-    for number, body in _sections(code):
-        if number == CUSTOM:
-            continue  # what a linker would need
-        if number > EXPORTS and not placed:
-            found.append(_section(EXPORTS, export))
-            placed = True
-        found.append(_section(number, body))
-    return b"".join(found)
+    sections = [each for each in _sections(code) if each[0] != CUSTOM]  # what a linker would need
+    before = [each for each in sections if each[0] < EXPORTS]
+    after = [each for each in sections if each[0] > EXPORTS]
+    return MAGIC + b"".join(_section(*each) for each in (*before, (EXPORTS, export), *after))
 
 
 def functions_imported(code: bytes) -> list[str]:
     """The functions an object wants from elsewhere."""
-    found = []
-    for number, body in _sections(code):
-        if number == IMPORTS:
-            found += [name for name, kind in _imports(body) if kind == FUNCTION]
-    return found
+    lists = [body for number, body in _sections(code) if number == IMPORTS]
+    return [name for body in lists for name, kind in _imports(body) if kind == FUNCTION]
 
 
 def _sections(code: bytes) -> Iterator[tuple[int, bytes]]:
@@ -77,10 +69,9 @@ def _after(body: bytes, kind: int, place: int) -> int:
     if kind == 3:  # a global: its type, and whether it changes
         return place + 2
     place += kind == 1  # a table's elements have a type
-    limited, place = body[place] & 1, place + 1
-    for _ in range(1 + limited):
-        place = _number(body, place)[1]
-    return place
+    limited = body[place] & 1
+    place = _number(body, place + 1)[1]
+    return _number(body, place)[1] if limited else place
 
 
 def _number(code: bytes, place: int) -> tuple[int, int]:

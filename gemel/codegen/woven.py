@@ -12,7 +12,7 @@ from gemel.codegen.access import Bases, Site, Values
 from gemel.codegen.analysis import Pass
 from gemel.codegen.assembly import Builder, Module, Value
 from gemel.codegen.frame import i64
-from gemel.codegen.loops import Loops
+from gemel.codegen.loops import Course, Held, Loops
 from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT, Program
 from gemel.codegen.reductions import Accumulator, State, flatten, joined, unflatten
 from gemel.codegen.target import Target
@@ -114,35 +114,35 @@ class Woven:
         nest, builder, lanes = self.nest, self.builder, self.lanes
         kinds: list[Accumulator] = [nest.reductions[p] for p in work.reductions]
         copies = min(COPIES, nest._copies_outer())
-        states = [kind.identity(lanes) for _ in range(copies) for kind in kinds]
+        course = Course(work, [kind.identity(lanes) for _ in range(copies) for kind in kinds])
         places = builder.mul(self.rows, self.columns)
         step = builder.mul(self.wide, i64(copies))
         whole = builder.sdiv(places, step)
         full = memory.first(builder, self.wide, lanes)
 
-        def turn(index: Value, masks: list[Value], held: list[Value]) -> list[Value]:
-            current = unflatten(held, states)
-            with builder.taking_turns() as part:
-                for copy, mask in enumerate(masks):
-                    part()
-                    place = builder.add(index, builder.mul(self.wide, i64(copy)))
-                    site = Site(nest.access, bases, place, lanes, mask)
-                    found = nest.access.print_pass(work, site, given)
-                    for slot, p in enumerate(work.reductions, copy * len(kinds)):
-                        state = nest._state(p, found, place, lanes, mask, 0)
-                        current[slot] = nest.reductions[p].step(builder, current[slot], state)
+        def turn(index: Value, masks: list[Value], held: Held) -> Held:
+            current = unflatten(held, course.states)
+
+            def one(copy: int) -> tuple[Site, Values]:
+                place = builder.add(index, builder.mul(self.wide, i64(copy)))
+                site = Site(nest.access, bases, place, lanes, masks[copy])
+                found = nest.access.print_pass(work, site, given)
+                nest.take_in(work, found, current, copy * len(kinds), place, lanes, masks[copy])
+                return site, found
+
+            nest.in_turns(work, len(masks), one)
             return flatten(current)
 
-        def all_of(number: Value, held: list[Value]) -> list[Value]:
+        def all_of(number: Value, held: Held) -> Held:
             return turn(builder.mul(number, step), [full] * copies, held)
 
-        def last_of(index: Value, held: list[Value]) -> list[Value]:
+        def last_of(index: Value, held: Held) -> Held:
             left = builder.minimum(builder.sub(places, index), self.wide)
             return turn(index, [memory.first(builder, left, lanes)], held)
 
-        held = nest._blocks(whole, 1, flatten(states), all_of, work, states, 2)
+        held = nest._blocks(whole, 1, flatten(course.states), all_of, course, 2)
         held = nest.loop(builder.mul(whole, step), places, self.wide, held, last_of)
-        ends = unflatten(held, states)
+        ends = unflatten(held, course.states)
         found = dict(given)
         for offset, p in enumerate(work.reductions):
             total = joined(builder, kinds[offset], ends[offset :: len(kinds)])
@@ -159,7 +159,7 @@ class Woven:
 
         memory.store(builder, state[0], room, dtype, lanes)
 
-        def turn(time: Value, held: list[Value]) -> list[Value]:
+        def turn(time: Value, held: Held) -> Held:
             return kind.join(builder, held, [memory.load(builder, place(time), dtype, lanes)])
 
         total: State = nest.loop(1, self.times, 1, state, turn)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
+from gemel.codegen.body import stays_in_place
 from gemel.codegen.nest import Kernel, Nest, Number, Place
-from gemel.codegen.pieces import stays_in_place
 from gemel.codegen.product import OFTEN, Means, factor, is_only_factor, write_product
 from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
