@@ -24,6 +24,8 @@ from gemel.dtype import int32
 
 #: So many bytes are put in turn at a time.
 WOVEN = 16
+#: So many k ahead of those that are copied lines are asked for.
+AHEAD = 8
 
 
 def emit(program: Program, target: Target) -> Module:
@@ -74,7 +76,35 @@ class _Pack(Tiled):
             place = self.at(target, builder.mul(line, depth))
             (self._turned if self.turn else self._copied)(source, line, place)
 
-        self.each(0, rows[1], self.width, panel)
+        if self.turn or self.together > 1 or not self.has_masks:
+            return self.each(0, rows[1], self.width, panel)
+        whole = builder.icmp_signed("==", self.divide(rows[1], i64(self.width))[1], i64(0))
+        with builder.if_else(whole) as (then, otherwise):
+            with then:
+                self._side_by_side(self.reader.at(source, rows[0]), rows, depth, target)
+            with otherwise:
+                self.each(0, rows[1], self.width, panel)
+
+    def _side_by_side(self, source: Value, rows: Range, depth: Value, target: Value) -> None:
+        """Whole panels, k after k: they share lines of memory, which are read once for all."""
+        builder, place = self.builder, self.at(target, self.builder.mul(rows[0], depth))
+        pieces = _masked(self.width, self.read.lanes)
+
+        def line(k: Value) -> None:
+            ahead = builder.minimum(builder.add(k, i64(AHEAD)), builder.sub(self.k, i64(1)))
+            here, later = self._lines(source, [k, ahead])
+            goal = self._goal(place, k)
+
+            def panel(i: Value) -> None:
+                self.prefetch(self.reader.at(later, i))
+                near, there = self.reader.at(here, i), self.at(goal, builder.mul(i, depth))
+                for at, mask in pieces:
+                    value = self.reader.load(self.reader.at(near, at), mask=mask)
+                    self.store(value, self.at(there, at), mask)
+
+            self.each(0, rows[1], self.width, panel)
+
+        self.each(0, self.k, 1, line)
 
     def _goal(self, place: Value, k: Value) -> Value:
         """Where a panel's elements of one k (or so many) lie."""
@@ -226,6 +256,16 @@ class _Pack(Tiled):
             values = [self.reader.load(self.reader.at(pointer, place), 1) for place in places]
             for j, value in enumerate(self._within(steps, values)):
                 self.store(value, self.at(goal, i * self.together + j))
+
+
+def _masked(width: int, lanes: int) -> list[tuple[int, Value | None]]:
+    """`width` as whole vectors and the beginning of one: where each is, and its mask."""
+    pieces: list[tuple[int, Value | None]] = [(at, None) for at in range(0, width, lanes)]
+    rest = width % lanes
+    if rest:
+        bits = ", ".join(f"i1 {int(i < rest)}" for i in range(lanes))
+        pieces[-1] = width - rest, Constant(widened(I1, lanes), f"<{bits}>")
+    return pieces
 
 
 def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:
