@@ -8,7 +8,7 @@ their products are never stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 
 from gemel.codegen.access import Bases
@@ -78,16 +78,18 @@ class _Pack(Tiled):
 
         if self.turn or self.together > 1 or not self.has_masks:
             return self.each(0, rows[1], self.width, panel)
-        whole = builder.icmp_signed("==", self.divide(rows[1], i64(self.width))[1], i64(0))
-        with builder.if_else(whole) as (then, otherwise):
-            with then:
-                self._side_by_side(self.reader.at(source, rows[0]), rows, depth, target)
-            with otherwise:
-                self.each(0, rows[1], self.width, panel)
+        rest = self.divide(rows[1], i64(self.width))[1]
+        whole = builder.sub(rows[1], rest)
+        with builder.if_then(builder.icmp_signed(">", whole, i64(0))):
+            self._side_by_side(self.reader.at(source, rows[0]), (rows[0], whole), target)
+        with builder.if_then(builder.icmp_signed(">", rest, i64(0))):
+            line = builder.add(rows[0], whole)
+            place = self.at(target, builder.mul(line, self.k))
+            self._short_panel(self.reader.at(source, line), rest, place)
 
-    def _side_by_side(self, source: Value, rows: Range, depth: Value, target: Value) -> None:
+    def _side_by_side(self, source: Value, rows: Range, target: Value) -> None:
         """Whole panels, k after k: they share lines of memory, which are read once for all."""
-        builder, place = self.builder, self.at(target, self.builder.mul(rows[0], depth))
+        builder, place = self.builder, self.at(target, self.builder.mul(rows[0], self.k))
         pieces = _masked(self.width, self.read.lanes)
 
         def line(k: Value) -> None:
@@ -97,7 +99,7 @@ class _Pack(Tiled):
 
             def panel(i: Value) -> None:
                 self.prefetch(self.reader.at(later, i))
-                near, there = self.reader.at(here, i), self.at(goal, builder.mul(i, depth))
+                near, there = self.reader.at(here, i), self.at(goal, builder.mul(i, self.k))
                 for at, mask in pieces:
                     value = self.reader.load(self.reader.at(near, at), mask=mask)
                     self.store(value, self.at(there, at), mask)
@@ -135,9 +137,6 @@ class _Pack(Tiled):
         count = self.remaining(self.m, line, self.width)
         whole = builder.icmp_signed("==", count, i64(self.width))
 
-        def short(k: Value) -> None:
-            self._short_line(source, k, self._goal(place, k), count)
-
         def long(k: Value) -> None:
             self._whole_line(source, k, place)
 
@@ -145,17 +144,23 @@ class _Pack(Tiled):
             with then:
                 self.each(0, self.whole, self.together, long)
             with otherwise:
-                self._short_panel(source, count, place, short)
+                self._short_panel(source, count, place)
         if self.together > 1:
-            self.each(self.whole, self.k, self.together, short)
+            self._short_lines(source, count, place, (self.whole, self.k))
 
-    def _short_panel(
-        self, source: Value, count: Value, place: Value, short: Callable[[Value], None]
-    ) -> None:
+    def _short_lines(self, source: Value, count: Value, place: Value, steps: Range) -> None:
+        """Some k of a panel of `count` lines, one line after the other."""
+
+        def short(k: Value) -> None:
+            self._short_line(source, k, self._goal(place, k), count)
+
+        self.each(*steps, self.together, short)
+
+    def _short_panel(self, source: Value, count: Value, place: Value) -> None:
         """A panel of fewer lines than it has room for, with masks where there are some."""
         sub = self.builder.sub
         if self.together > 1 or self.width % 2 or not self.has_masks:
-            return self.each(0, self.whole, self.together, short)
+            return self._short_lines(source, count, place, (i64(0), self.whole))
         pieces = _pieces(self.width, self.lanes)
         masks = [self.mask(sub(count, i64(at)), lanes) for at, lanes in pieces]
         self.each(0, self.whole, 1, lambda k: self._whole_line(source, k, place, masks))
