@@ -175,6 +175,14 @@ def test_packed_panels_and_blocks_of_k(lasts: tuple[str, str], name: str) -> Non
     check_product(float64, name, (90, 131, 700), lasts)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_panels_that_share_lines_of_memory(name: str) -> None:
+    """Whole panels are made k after k, several at a time; the last, shorter one by itself."""
+    for m, n in ((14 * 9, 160), (14 * 9 + 5, 163), (3, 1), (57, 32), (71, 31)):
+        for dtype in (float32, float64):
+            check_product(dtype, name, (m, n, 530), ("m", "n"), seed=m, pad=m % 4)
+
+
 KEPT = [(float16, float16), (bfloat16, bfloat16), (float16, float32), (float32, bfloat16)]
 
 

@@ -35,6 +35,9 @@ __all__ = ["Several", "StepPlan", "steps"]
 
 #: A packing step's tile copies about this many bytes.
 PACKED_TILE = 1 << 18
+#: Panels that share lines of memory are made together: so many at least, where there are enough of
+#: them for so many tiles.
+SIDE_BY_SIDE = 4
 #: So many bytes along k are one lane of a product in int32.
 FOURS = 4
 
@@ -135,6 +138,8 @@ class _Planner:
         apart = [batch[1] * size if strides[0] else 0, size if strides[1] else 0]
         panels_of = self._reserve(product(batch) * size)
         together = maximum(1, PACKED_TILE // maximum(1, panel * self.dtype.itemsize))
+        if self.lasts[number] != "k":
+            together = maximum(together, minimum(SIDE_BY_SIDE, panels // SIDE_BY_SIDE))
         tiles = -(-panels // together)
         integers = [*batch, lines, self.k, *strides[:ROWS], line, strides[-1]]
         integers += [*apart, panel, width * self.together]

@@ -8,7 +8,7 @@ their products are never stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 from gemel.codegen.access import Bases
@@ -24,6 +24,8 @@ from gemel.dtype import int32
 
 #: So many bytes are put in turn at a time.
 WOVEN = 16
+#: So many k ahead of those that are copied lines are asked for.
+AHEAD = 8
 
 
 def emit(program: Program, target: Target) -> Module:
@@ -74,7 +76,37 @@ class _Pack(Tiled):
             place = self.at(target, builder.mul(line, depth))
             (self._turned if self.turn else self._copied)(source, line, place)
 
-        self.each(0, rows[1], self.width, panel)
+        if self.turn or self.together > 1 or not self.has_masks:
+            return self.each(0, rows[1], self.width, panel)
+        rest = self.divide(rows[1], i64(self.width))[1]
+        whole = builder.sub(rows[1], rest)
+        with builder.if_then(builder.icmp_signed(">", whole, i64(0))):
+            self._side_by_side(self.reader.at(source, rows[0]), (rows[0], whole), target)
+        with builder.if_then(builder.icmp_signed(">", rest, i64(0))):
+            line = builder.add(rows[0], whole)
+            place = self.at(target, builder.mul(line, self.k))
+            self._short_panel(self.reader.at(source, line), rest, place)
+
+    def _side_by_side(self, source: Value, rows: Range, target: Value) -> None:
+        """Whole panels, k after k: they share lines of memory, which are read once for all."""
+        builder, place = self.builder, self.at(target, self.builder.mul(rows[0], self.k))
+        pieces = _masked(self.width, self.read.lanes)
+
+        def line(k: Value) -> None:
+            ahead = builder.minimum(builder.add(k, i64(AHEAD)), builder.sub(self.k, i64(1)))
+            here, later = self._lines(source, [k, ahead])
+            goal = self._goal(place, k)
+
+            def panel(i: Value) -> None:
+                self.prefetch(self.reader.at(later, i))
+                near, there = self.reader.at(here, i), self.at(goal, builder.mul(i, self.k))
+                for at, mask in pieces:
+                    value = self.reader.load(self.reader.at(near, at), mask=mask)
+                    self.store(value, self.at(there, at), mask)
+
+            self.each(0, rows[1], self.width, panel)
+
+        self.each(0, self.k, 1, line)
 
     def _goal(self, place: Value, k: Value) -> Value:
         """Where a panel's elements of one k (or so many) lie."""
@@ -106,24 +138,27 @@ class _Pack(Tiled):
         count = self.remaining(self.m, line, self.width)
         whole = builder.icmp_signed("==", count, i64(self.width))
 
-        def short(k: Value) -> None:
-            self._short_line(source, k, self._goal(place, k), count)
-
         with builder.if_else(whole) as (then, otherwise):
             with then:
                 self._whole_lines(source, place)
             with otherwise:
-                self._short_panel(source, count, place, short)
+                self._short_panel(source, count, place)
         if self.together > 1:
-            self.each(self.whole, self.k, self.together, short)
+            self._short_lines(source, count, place, (self.whole, self.k))
 
-    def _short_panel(
-        self, source: Value, count: Value, place: Value, short: Callable[[Value], None]
-    ) -> None:
+    def _short_lines(self, source: Value, count: Value, place: Value, steps: Range) -> None:
+        """Some k of a panel of `count` lines, one line after the other."""
+
+        def short(k: Value) -> None:
+            self._short_line(source, k, self._goal(place, k), count)
+
+        self.each(*steps, self.together, short)
+
+    def _short_panel(self, source: Value, count: Value, place: Value) -> None:
         """A panel of fewer lines than it has room for, with masks where there are some."""
         sub = self.builder.sub
         if self.together > 1 or self.width % 2 or not self.has_masks:
-            return self.each(0, self.whole, self.together, short)
+            return self._short_lines(source, count, place, (i64(0), self.whole))
         pieces = _pieces(self.width, self.lanes)
         masks = [self.mask(sub(count, i64(at)), lanes) for at, lanes in pieces]
         self._whole_lines(source, place, masks)
@@ -226,6 +261,16 @@ class _Pack(Tiled):
             values = self._elements(steps, (self.reader.at(pointer, place) for place in places))
             for j, value in enumerate(values):
                 self.store(value, self.at(goal, i * self.together + j))
+
+
+def _masked(width: int, lanes: int) -> list[tuple[int, Value | None]]:
+    """`width` as whole vectors and the beginning of one: where each is, and its mask."""
+    pieces: list[tuple[int, Value | None]] = [(at, None) for at in range(0, width, lanes)]
+    rest = width % lanes
+    if rest:
+        bits = ", ".join(f"i1 {int(i < rest)}" for i in range(lanes))
+        pieces[-1] = width - rest, Constant(widened(I1, lanes), f"<{bits}>")
+    return pieces
 
 
 def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:
