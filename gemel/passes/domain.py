@@ -148,15 +148,23 @@ class Domain:
 
     def _varies(self, entry: Entry, placement: Placement, reduced: frozenset[int]) -> bool:
         """Whether a value runs along every reduced dimension (else it would be added once)."""
+        return reduced <= self._running(entry, placement)
+
+    @staticmethod
+    def _running(entry: Entry, placement: Placement) -> set[int]:
+        """The dimensions a value runs along."""
         pairs = zip(placement, entry.shape, strict=True)
-        running = {d for d, extent in pairs if d is not None and not _is_one(extent)}
-        return reduced <= running
+        return {d for d, extent in pairs if d is not None and not _is_one(extent)}
 
     def writes_once(self, node: Node) -> bool:
-        """Whether results run along all loops but the reduced: an empty loop would write none."""
+        """Whether results run along all loops that are not reduced, and all those that are, or none.
+
+        Others would be written again and again, and not at all where a loop is empty.
+        """
         loops = {d for d, extent in enumerate(self.shape) if not _is_one(extent)}
-        rows = frozenset(loops - (self.reduced or frozenset()))
-        return all(self._varies(e, self.placements[e], rows) for e in node.entries)
+        reduced = frozenset(self.reduced or ())
+        every = [self._running(entry, self.placements[entry]) for entry in node.entries]
+        return all(loops - reduced <= found and found & reduced in (set(), reduced) for found in every)
 
     def _add_reshape(self, node: Node) -> bool:
         placement = self.placements.get(node.inputs[0])

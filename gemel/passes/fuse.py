@@ -85,7 +85,13 @@ class Group(Unit):
 
     def take(self, node: Node) -> bool:
         """Whether a node fits the loops; if so it has its place in them."""
-        return self.loops.add(node)
+        if not self.loops.add(node):
+            return False
+        if self.contraction or self.loops.writes_once(node):
+            return True
+        for entry in node.entries:
+            del self.loops.placements[entry]
+        return False
 
 
 def _epilogue(node: Node, group: Group) -> bool:
