@@ -48,6 +48,7 @@ class Loops(Frame):
 
     def __init__(self, program: Program, target: Target) -> None:
         super().__init__(spared(program), target)
+        program = self.program
         sizes = [o.dtype.itemsize for o in program.operands if o.role != INDEX]
         self.masks = target.masks and (target.small_masks or min(sizes, default=4) >= 4)
         self.masks = self.masks and self.lanes > 1
