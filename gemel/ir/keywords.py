@@ -100,6 +100,20 @@ def converted(name: str, x: Any, dtype: Any, casting: str) -> Any:
     return x if x.dtype is target else call("cast", x, dtype=target)
 
 
+def static(value: Any) -> Any:
+    """A parameter in its canonical, hashable form: tuples, and Python's numbers for NumPy's."""
+    if value is None or type(value) is int:
+        return value
+    if isinstance(value, (list, tuple)):
+        return tuple([static(item) for item in value])
+    if type(value).__hash__ is None and hasattr(value, "tolist"):
+        return static(value.tolist())
+    if type(value).__hash__ is None:
+        raise TypeError(f"{value!r} is no parameter of an operation; they are numbers and names")
+    number = getattr(value, "shape", None) == () and hasattr(value, "item")
+    return value.item() if number else value
+
+
 __all__ = [
     "OUT",
     "REDUCTION",
@@ -110,4 +124,5 @@ __all__ = [
     "converted",
     "fits",
     "into",
+    "static",
 ]

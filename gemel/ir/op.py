@@ -14,7 +14,7 @@ from gemel import _core
 from gemel.errors import DTypeError, suggestion, unknown_name
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, Node
-from gemel.ir.keywords import OUT
+from gemel.ir.keywords import OUT, static
 from gemel.ir.known import of_known
 from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY, call
@@ -479,20 +479,6 @@ class Op(_core.OpBase):
         return self
 
 
-def static(value: Any) -> Any:
-    """A parameter in its canonical, hashable form: tuples, and Python's numbers for NumPy's."""
-    if value is None or type(value) is int:
-        return value
-    if isinstance(value, (list, tuple)):
-        return tuple([static(item) for item in value])
-    if type(value).__hash__ is None and hasattr(value, "tolist"):
-        return static(value.tolist())
-    if type(value).__hash__ is None:
-        raise TypeError(f"{value!r} is no parameter of an operation; they are numbers and names")
-    number = getattr(value, "shape", None) == () and hasattr(value, "item")
-    return value.item() if number else value
-
-
 def find(name: str) -> Op:
     """The operation called `name`. Raises `UnknownNameError`, suggesting the nearest."""
     if name not in REGISTRY:
@@ -503,4 +489,4 @@ def find(name: str) -> Op:
     raise unknown_name("operation", name, (n for n, o in REGISTRY.items() if isinstance(o, Op)))
 
 
-__all__ = ["Op", "find", "numpy", "static"]
+__all__ = ["Op", "find", "numpy"]

@@ -14,7 +14,8 @@ from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, captured, constant
 from gemel.ir.interpret import resolved
-from gemel.ir.op import Op, static
+from gemel.ir.keywords import static
+from gemel.ir.op import Op
 from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.ir.text import call_text
 from gemel.ir.trace import current_trace

@@ -316,8 +316,9 @@ class Engine {
   Unseen take_unseen();  // all count as seen from now on
 
   // Runs function(context, 0..tiles-1) on this thread and idle workers; returns when all are done.
-  // Inside a tile: runs them all here. The function must not throw.
-  void parallel(int64_t tiles, TileFunction function, void* context);
+  // Inside a tile: runs them all here, unless that is one of `branches`, which are few and long:
+  // who has ended its own helps with the tiles of others. The function must not throw.
+  void parallel(int64_t tiles, TileFunction function, void* context, bool branches = false);
 
   int workers() const noexcept;
   bool serial() const noexcept;

@@ -12,6 +12,7 @@ constinit thread_local int operation_depth = 0;
 constinit thread_local int operations_in[2] = {};
 constinit thread_local Operation* current_operation = nullptr;
 constinit thread_local bool inside_tile = false;
+constinit thread_local const TileJob* current_branches = nullptr;
 
 InsideOperation::InsideOperation() noexcept { ++operation_depth; }
 InsideOperation::~InsideOperation() { --operation_depth; }

@@ -39,6 +39,8 @@ bool EngineState::done(const Condition& condition) const noexcept {
       return Engine::get().has_room();
     case Condition::Kind::kFlag:
       return condition.flag->load(std::memory_order_acquire);
+    case Condition::Kind::kJob:
+      return condition.job->helpers.load(std::memory_order_acquire) == 0;
   }
   return true;
 }
@@ -163,8 +165,9 @@ void EngineState::remove(Operation* operation, bool ran) {
 }
 
 // Ask once: its tiles may be used up a moment later.
-TileJob* EngineState::open_job() const noexcept {
+TileJob* EngineState::open_job(const Taker& taker) const noexcept {
   for (TileJob* job : jobs) {
+    if (job->branches && taker.only_tiles()) continue;
     if (job->lane >= 0 && lanes[job->lane].busy >= lanes[job->lane].share) continue;
     if (job->taken.load(std::memory_order_relaxed) < job->tiles) return job;
   }
@@ -184,6 +187,7 @@ uint64_t EngineState::served() const noexcept {
 }
 
 bool EngineState::allowed(const Operation* operation, const Taker& taker) const noexcept {
+  if (taker.only_tiles()) return false;
   if ((served() & lane_bit(operation->lane)) == 0) return needs(*taker.condition, operation);
   if (operation->microseconds > taker.longest) return false;
   if (operation->wanted_) return true;
@@ -229,7 +233,7 @@ int64_t EngineState::startable() const noexcept {
 bool EngineState::take(Work& work, const Taker& taker) {
   Operation* operation = next_operation(taker);
   const bool wanted = operation != nullptr && operation->wanted_;
-  if (!wanted && !off_duty(taker)) work.job = open_job();
+  if (!wanted && !off_duty(taker)) work.job = open_job(taker);
   if (work.job != nullptr) {
     add(work.job->helpers, 1);
     if (work.job->lane >= 0) ++lanes[work.job->lane].busy;
@@ -250,7 +254,7 @@ bool EngineState::off_duty(const Taker& taker) const noexcept {
 }
 
 bool EngineState::may_take(const Taker& taker) const noexcept {
-  return (!off_duty(taker) && open_job() != nullptr) || next_operation(taker) != nullptr;
+  return (!off_duty(taker) && open_job(taker) != nullptr) || next_operation(taker) != nullptr;
 }
 
 // --- storages ---

@@ -21,9 +21,11 @@
 
 namespace gemel {
 
+struct TileJob;
+
 // What a thread waits for. done() may be asked by anybody who holds the lock, and by its owner.
 struct Condition {
-  enum class Kind { kWritten, kIdle, kDevice, kEpoch, kRoom, kFlag };
+  enum class Kind { kWritten, kIdle, kDevice, kEpoch, kRoom, kFlag, kJob };
   Kind kind = Kind::kFlag;
   const Storage* storage = nullptr;
   uint64_t writes = 0;                      // kWritten: this many have finished
@@ -31,6 +33,7 @@ struct Condition {
   uint64_t epoch = 0;                       // kEpoch: what was issued in it is finished,
   int64_t own = 0;                          // but for what this thread is inside of
   const std::atomic<bool>* flag = nullptr;  // kFlag: it is set
+  const TileJob* job = nullptr;             // kJob: nobody is at its tiles
 };
 
 // A thread that looks for work, and what it may take.
@@ -48,7 +51,12 @@ struct Taker {
   // Who waits for one storage takes only what is short or wanted.
   bool any_operation() const noexcept {
     return condition == nullptr ||
-           (condition->storage == nullptr && condition->kind != Condition::Kind::kFlag);
+           (condition->storage == nullptr && condition->kind != Condition::Kind::kFlag &&
+            condition->kind != Condition::Kind::kJob);
+  }
+  // Who waits for helpers with branches helps with their tiles: soon over, all of them.
+  bool only_tiles() const noexcept {
+    return condition != nullptr && condition->kind == Condition::Kind::kJob;
   }
   bool due() const noexcept;  // time to ask `interrupted`
 };
@@ -110,6 +118,7 @@ struct TileJob {
   void* context;
   int64_t tiles;
   int lane;                          // whose share of the cores it counts in; -1: none
+  bool branches;                     // its tiles are long and call parallel() in turn
   std::atomic<int64_t> taken{0};     // by anybody, and asked for in vain
   std::atomic<int64_t> from_end{0};  // of those, by helpers
   std::atomic<int> helpers{0};       // changed under the lock
@@ -134,7 +143,7 @@ struct EngineState {
   Operation* next_operation(const Taker& taker) const noexcept;
   Operation* next_of(const Lane& lane) const noexcept;
   static bool after(const Operation* left, const Operation* right) noexcept;
-  TileJob* open_job() const noexcept;
+  TileJob* open_job(const Taker& taker) const noexcept;
   int64_t startable() const noexcept;
   void register_failure(uint64_t sequence, const FailurePointer& failure);
   void forget_seen();  // failures, and what they hold
@@ -299,6 +308,8 @@ extern constinit thread_local int operation_depth;
 extern constinit thread_local int operations_in[2];
 extern constinit thread_local Operation* current_operation;
 extern constinit thread_local bool inside_tile;
+// The call whose branch this thread is in.
+extern constinit thread_local const TileJob* current_branches;
 // What this thread may take when it looks for work, as it does again whenever it has done
 // something; null for one that does not. Whether it is counted in `looking`.
 extern constinit thread_local const Taker* own_taker;

@@ -64,6 +64,7 @@ bool EngineState::needs(const Condition& condition, const Operation* sought) con
       return sought->device == condition.device;
     case Condition::Kind::kRoom:
     case Condition::Kind::kFlag:
+    case Condition::Kind::kJob:
       return false;
     default:
       break;

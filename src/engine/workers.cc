@@ -181,7 +181,9 @@ bool EngineState::may_leave(const Taker& taker) const noexcept {
 // Until the tiles are used up; `number` is that of the first one it takes, of all that are taken.
 // Who only helps may leave before.
 void EngineState::run_tiles(TileJob& job, int64_t number, const Taker* helper) {
-  const bool outer = std::exchange(inside_tile, true);
+  const bool outer = std::exchange(inside_tile, inside_tile || !job.branches);
+  const TileJob* const around = current_branches;
+  if (job.branches) current_branches = &job;
   for (int64_t own = 0; number < job.tiles && !abandoned.load(std::memory_order_relaxed);
        number = job.taken.fetch_add(1, std::memory_order_relaxed)) {
     const int64_t tile = helper == nullptr
@@ -190,6 +192,7 @@ void EngineState::run_tiles(TileJob& job, int64_t number, const Taker* helper) {
     job.function(job.context, tile);
     if (helper != nullptr && may_leave(*helper)) break;
   }
+  current_branches = around;
   inside_tile = outer;
 }
 
@@ -200,13 +203,17 @@ void EngineState::help_with(TileJob& job, const Taker& taker) {
   Guard guard(lock);
   if (job.lane >= 0) --lanes[job.lane].busy;
   look_again();
-  restore(wakes);
   const int others = job.helpers.load(std::memory_order_relaxed) - 1;
   if (others == 0 && job.owner != nullptr) wakes.add(job.owner);
   job.helpers.store(others, std::memory_order_release);  // the last touch: the owner may return now
+  restore(wakes);
 }
 
 void EngineState::wait_for_helpers(TileJob& job) {
+  if (job.branches) {
+    help_until({.kind = Condition::Kind::kJob, .job = &job}, nullptr);
+    return;
+  }
   for (int spin = 0; spin < kSpins; ++spin) {
     if (job.helpers.load(std::memory_order_acquire) == 0) return;
     pause_briefly();
@@ -221,13 +228,14 @@ void EngineState::wait_for_helpers(TileJob& job) {
   sleep(parker);
 }
 
-void Engine::parallel(int64_t tiles, TileFunction function, void* context) {
+void Engine::parallel(int64_t tiles, TileFunction function, void* context, bool branches) {
   EngineState& state = *state_;
   if (tiles <= 0) return;
   const bool alone = tiles == 1 || inside_tile || serial();
   if (!alone && !state.started.load(std::memory_order_acquire)) state.start_workers();
-  const int lane = current_operation == nullptr ? -1 : current_operation->lane;
-  TileJob job{function, context, tiles, lane};
+  int lane = current_operation == nullptr ? -1 : current_operation->lane;
+  if (current_branches != nullptr) lane = current_branches->lane;
+  TileJob job{function, context, tiles, lane, branches};
   {
     Wakes wakes;
     Guard guard(state.lock);

@@ -18,7 +18,7 @@ class OnDevice final : public Environment {
       : device_(device), operation_(operation), results_(results) {}
   int32_t launch(const KernelCall& call) const override { return device_->launch(call); }
   void side_by_side(int64_t count, TileFunction function, void* context) const override {
-    Engine::get().parallel(count, function, context);
+    Engine::get().parallel(count, function, context, true);
   }
   void* allocate(size_t bytes) const override { return device_->allocate(bytes); }
   void release(void* block, size_t bytes) const override { device_->release(block, bytes); }

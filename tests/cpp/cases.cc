@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -345,6 +346,39 @@ void tiles_all_run(int workers, bool serial) {
   });
   Engine::get().wait(result);
   check(tally.outer == 200 && tally.inner == 600, "every tile runs once");
+}
+
+struct Branches {
+  int64_t tiled = 0;  // which of the two branches has tiles; the other one ends at once
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  int tiles = 0;
+};
+
+// engine.md 8
+void branches_are_helped(int64_t tiled) {
+  Engine::get().configure(1, false, 0, 0);
+  Branches seen;
+  seen.tiled = tiled;
+  const auto branch = [](void* context, int64_t index) {
+    if (index != static_cast<Branches*>(context)->tiled) return;
+    const auto tile = [](void* same, int64_t) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      auto* all = static_cast<Branches*>(same);
+      std::lock_guard<std::mutex> guard(all->mutex);
+      all->threads.insert(std::this_thread::get_id());
+      ++all->tiles;
+    };
+    for (int call = 0; call < 5; ++call) Engine::get().parallel(10, tile, context);
+  };
+  Handle result;
+  issue({}, {result}, [&]() -> FailurePointer {
+    Engine::get().parallel(2, branch, &seen, true);
+    return nullptr;
+  });
+  Engine::get().wait(result);
+  check(seen.tiles == 50, "every tile of a branch runs once");
+  check(seen.threads.size() == 2, "who has ended a branch helps with the tiles of another one");
 }
 
 void waits_can_be_interrupted() {
@@ -711,6 +745,7 @@ int main() {
   Engine::get().configure(2, false, 0, 0);
   memory_failures_stick();
   memory_stays_flat();
+  for (const int64_t tiled : {0, 1}) branches_are_helped(tiled);
   waits_can_be_interrupted();
   operations_may_wait();
   operations_may_wait_for_memory();

@@ -107,20 +107,36 @@ struct Tiles {
   }
 };
 
-FailurePointer run_step(const Step& step, const std::vector<Storage*>& reads,
-                        const std::vector<Storage*>& writes) {
+// The writes of a step, one after another or side by side.
+struct Writes {
+  const Step* step;
   std::vector<int64_t*> data;
-  for (Storage* storage : reads) data.push_back(static_cast<int64_t*>(storage->data()));
-  for (Storage* storage : writes) data.push_back(static_cast<int64_t*>(storage->data()));
-  for (size_t target = 0; target < step.writes.size(); ++target) {
-    if (target > 0 && step.writes[target].id == step.writes[0].id) continue;
-    const int64_t length = step.writes[target].length;
-    Tiles tiles{&step, &data, target};
-    if (step.tiled) {
+
+  static void run(void* context, int64_t index) {
+    const Writes& self = *static_cast<Writes*>(context);
+    const auto target = static_cast<size_t>(index);
+    const std::vector<Vector>& writes = self.step->writes;
+    if (target > 0 && writes[target].id == writes[0].id) return;
+    const int64_t length = writes[target].length;
+    Tiles tiles{self.step, &self.data, target};
+    if (self.step->tiled) {
       Engine::get().parallel((length + Tiles::kLength - 1) / Tiles::kLength, Tiles::run, &tiles);
     } else {
-      compute(step, data, target, 0, length);
+      compute(*self.step, self.data, target, 0, length);
     }
+  }
+};
+
+FailurePointer run_step(const Step& step, const std::vector<Storage*>& reads,
+                        const std::vector<Storage*>& writes) {
+  Writes all{&step, {}};
+  for (Storage* storage : reads) all.data.push_back(static_cast<int64_t*>(storage->data()));
+  for (Storage* storage : writes) all.data.push_back(static_cast<int64_t*>(storage->data()));
+  const auto count = static_cast<int64_t>(step.writes.size());
+  if (step.salt % 2 == 0) {
+    Engine::get().parallel(count, Writes::run, &all, true);
+  } else {
+    for (int64_t target = 0; target < count; ++target) Writes::run(&all, target);
   }
   if (!step.fails) return nullptr;
   return std::make_shared<Failure>("ValueError", own_failure(step));
