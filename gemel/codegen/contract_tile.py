@@ -55,11 +55,11 @@ class Tile(Tiled):
         builder = self.builder
         reader, total = ((self.left, self.m), (self.right, self.n))[number]
         stride = self.stride(number, ROWS + number)
-        last = builder.sub(total, i64(1))
-        pointers = []
-        for i in range(count):
-            index = builder.minimum(builder.add(first, i64(i)), last) if i else first
-            pointers.append(reader.at(base, builder.mul(index, stride)))
+        left = builder.sub(total, first)
+        pointers = [reader.at(base, builder.mul(first, stride))]
+        for i in range(1, count):  # each from the one before: a comparison less, and no product
+            there = builder.icmp_signed(">", left, i64(i))
+            pointers.append(reader.at(pointers[-1], builder.select(there, stride, i64(0))))
         return pointers
 
 
@@ -103,8 +103,9 @@ class Epilogue:
         """Finishes whole rows held in registers, `vectors` to a row."""
         lanes = self.kernel.lanes
         masks = self.kernel.masks(columns, vectors, lanes)
+        bases = self._bases(where[0])
         for first in range(0, len(values), vectors):
-            bases = self._bases(self.kernel.builder.add(where[0], i64(first // vectors)))
+            bases = self.kernel.advance(bases, ROWS, i64(1)) if first else bases
             self._row(iter(values[first : first + vectors]), bases, where[1], masks, lanes)
 
     def from_memory(self, sums: Value, width: int, rows: Range, columns: Range) -> None:

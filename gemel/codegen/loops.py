@@ -18,6 +18,7 @@ from gemel.codegen.access import Bases, Site, Values
 from gemel.codegen.analysis import Pass
 from gemel.codegen.assembly import I1, Constant, Module, Value
 from gemel.codegen.frame import Frame, i64
+from gemel.codegen.largest import spared
 from gemel.codegen.panels import Panels
 from gemel.codegen.program import ACROSS, CONTIGUOUS, INDEX, INPUT, OUTER, Operand, Program
 from gemel.codegen.reductions import Accumulator, State, flatten, in_blocks, joined, unflatten
@@ -62,7 +63,8 @@ class Loops(Frame):
     """Builds one kernel."""
 
     def __init__(self, program: Program, target: Target) -> None:
-        super().__init__(program, target)
+        super().__init__(spared(program), target)
+        program = self.program
         sizes = [o.dtype.itemsize for o in program.operands if o.role != INDEX]
         self.masks = target.masks and (target.small_masks or min(sizes, default=4) >= 4)
         self.masks = self.masks and self.lanes > 1

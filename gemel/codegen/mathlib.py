@@ -157,10 +157,16 @@ def _clamp(xp: Lane, x: Recorded, low: float, high: float) -> Recorded:
 
 def exp(xp: Lane, x: Recorded) -> Recorded:
     """e**x; overflow gives inf, underflow subnormals and 0."""
+    most = 89.0 if x.dtype is dtypes.float32 else 710.0
+    return exp_falling(xp, xp.where(x > most, most, x))
+
+
+def exp_falling(xp: Lane, x: Recorded) -> Recorded:
+    """`exp` of what is 0 at most, or NaN."""
     if x.dtype is dtypes.float32:
-        r, n = _without_ln2(_clamp(xp, x, -104.0, 89.0))
+        r, n = _without_ln2(xp.where(x < -104.0, -104.0, x))
         return _scaled(polynomial(r, "exp"), n)
-    p, n = _reduce_exp(_clamp(xp, x, -746.0, 710.0))
+    p, n = _reduce_exp(xp.where(x < -746.0, -746.0, x))
     return _scaled(p + 1, n)
 
 
@@ -441,7 +447,7 @@ def power(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
 
 FUNCTIONS: dict[str, Callable[..., Recorded]] = {
     **{name: globals()[name] for name in program.FUNCTIONS},
-    **{each.__name__: each for each in (far_sine, power, scaled, power_common, power_short)},
+    **{f.__name__: f for f in (far_sine, exp_falling, power, scaled, power_common, power_short)},
     **powers.FUNCTIONS,
     **rounding.FUNCTIONS,
     **halves.FUNCTIONS,

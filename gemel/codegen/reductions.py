@@ -36,7 +36,8 @@ def _limits(dtype: DType) -> tuple[float | int, float | int]:
 
 
 class Accumulator:
-    """One reduction of values of `dtype`: sum, prod, max, min, any, all, argmax or argmin."""
+    """One reduction of values of `dtype`: sum, prod, max, min, any, all, argmax or argmin; or most,
+    which is the floating max of all that is not NaN (`largest`)."""
 
     def __init__(self, kind: str, dtype: DType) -> None:
         # The order of bools is that of bytes, which have comparisons everywhere.
@@ -47,7 +48,7 @@ class Accumulator:
         self.blocked = kind == "sum" and dtype.kind == "f"
         low, high = _limits(self.dtype)
         identities: dict[str, Any] = {
-            "sum": 0, "prod": 1, "max": low, "min": high, "any": False, "all": True,
+            "sum": 0, "prod": 1, "max": low, "most": low, "min": high, "any": False, "all": True,
             "argmax": low, "argmin": high,
         }  # fmt: skip
         if kind not in identities:
@@ -96,6 +97,8 @@ class Accumulator:
             return [builder.or_(a[0], b[0])]
         if self.kind == "all" or (self.kind == "min" and boolean):
             return [builder.and_(a[0], b[0])]
+        if self.kind == "most":
+            return [builder.select(builder.fcmp_ordered(">", b[0], a[0]), b[0], a[0])]
         name = "greater" if self.kind == "max" else "less"
         return [extreme(builder, self.dtype, name, b[0], a[0])]
 
