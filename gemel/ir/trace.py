@@ -8,7 +8,7 @@ from typing import Any
 from gemel import _core
 from gemel.dtype import weak
 from gemel.errors import TraceError
-from gemel.extent import Dim, Guard, Guards
+from gemel.extent import Dim, Guards
 from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, Node, captured, copy_node, placeholder
 from gemel.ir.layout import dense
