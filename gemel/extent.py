@@ -24,6 +24,12 @@ from gemel.forms import (
 )
 
 
+class Guards(list["Guard"]):
+    """What a trace has asked of its free extents; `open`: it goes on."""
+
+    open = True
+
+
 class Guard:
     """A comparison of free extents a trace relied on: other values must answer it alike."""
 
@@ -169,15 +175,17 @@ class Dim(Integer):
         return other // self, other % self
 
     def _ask(self, relation: str, left: Any, right: Any) -> bool:
+        left, right = _of_one_trace(left, right)
         known = compared(relation, left, right)
         if known is not None:
             return known
         answer = RELATIONS[relation](seen(left), seen(right))
         sides = form_of(left), form_of(right)
-        for guard in self.guards:
+        guards = left.guards if isinstance(left, Dim) else right.guards
+        for guard in guards:
             if guard.relation == relation and guard.forms() == sides:
                 return answer
-        self.guards.append(Guard(left, relation, right, answer))
+        guards.append(Guard(left, relation, right, answer))
         return answer
 
     def __pow__(self, other: Any, modulo: Any = None) -> Any:
@@ -351,9 +359,28 @@ def compared(relation: str, left: int, right: int) -> bool | None:
 
 def combine(operator: str, left: int, right: int, guards: list[Guard]) -> int:
     """left operator right, a plain number when it is the same for every value."""
+    left, right = _of_one_trace(left, right)
+    if isinstance(left, Dim):
+        guards = left.guards
+    elif isinstance(right, Dim):
+        guards = right.guards
     value = OPERATORS[operator](seen(left), seen(right))
     form = combined(operator, form_of(left), form_of(right))
     return Dim(value, form, guards) if any(product for product, _ in form) else value
+
+
+def _of_one_trace(left: int, right: int) -> tuple[int, int]:
+    """Two extents; one a trace has left behind is a number for another trace that goes on."""
+    if isinstance(left, Dim) and isinstance(right, Dim) and left.guards is not right.guards:
+        if _is_open(left) and not _is_open(right):
+            return left, right.value
+        if _is_open(right) and not _is_open(left):
+            return left.value, right
+    return left, right
+
+
+def _is_open(extent: Dim) -> bool:
+    return isinstance(extent.guards, Guards) and extent.guards.open
 
 
 def minimum(a: int, b: int) -> int:

@@ -10,7 +10,7 @@ from gemel import _core, config
 from gemel.codegen.schedules import Recipe
 from gemel.dtype import is_large
 from gemel.errors import NoKernelError, TraceError
-from gemel.extent import NUMBER, Dim, Guard, evaluate
+from gemel.extent import NUMBER, Dim, Guard, Guards, evaluate
 from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, Graph, captured, constant, inline, placeholder, walk
 from gemel.ir.text import signature
@@ -74,7 +74,8 @@ class Program:
             traced = self._traced(compiled, given, writes_out=True)
         #: What is asked of the free extents once those found equal have one name.
         self.guards = self.trace.guards
-        self.trace.guards = list(self.guards)
+        self.guards.open = False
+        self.trace.guards = Guards(self.guards)
         with self.trace:
             self.graph = settled(traced, self._settled())
 

@@ -639,3 +639,57 @@ def test_parameters_replaced_while_a_plan_is_added_are_not_added() -> None:
 def test_a_product_of_what_is_made_on_the_way(function: Any) -> None:
     x = np.ones((4, 3)) * 2
     numpy.testing.assert_allclose(gemel.compile(function)(x).asnumpy(), function(x).asnumpy(), 1e-6)
+
+
+SUMS_OF_NOTHING = {
+    "rows and all": (lambda x, y: x.sum(axis=1) + x.sum(), ((5, 0), (1,))),
+    "another's sum": (lambda x, y: y.sum() * x, ((1, 6), (0, 6))),
+    "beside a product": (lambda x, y: np.matmul(x, y) + x.sum(), ((5, 0), (0, 1))),
+    "products": (lambda x, y: x.prod(axis=1) + x.sum(), ((5, 0), (1,))),
+    "columns": (lambda x, y: (x * y.sum(), y.sum(axis=0)), ((0, 6), (0, 6))),
+}
+
+
+@pytest.mark.parametrize("name", SUMS_OF_NOTHING)
+def test_what_sums_of_nothing_go_into_is_written(name: str) -> None:
+    function, shapes = SUMS_OF_NOTHING[name]
+    x, y = (np.ones(shape) for shape in shapes)
+    compiled = gemel.compile(function)
+    for _ in range(3):
+        garbage = [np.full(n, 7.0) for n in (1, 1, 1, 6)]
+        npx.waitall()
+        del garbage
+        found, wanted = compiled(x, y), function(x, y)
+        pairs = zip(found, wanted, strict=True) if type(found) is tuple else [(found, wanted)]
+        for one, other in pairs:
+            assert one.asnumpy().tolist() == other.asnumpy().tolist()
+
+
+# --- extents that leave their trace ---------------------------------------------------------
+
+
+def left_behind() -> tuple[Any, Any]:
+    """An extent of a trace that is over, 3, and one of its program's results."""
+    kept: dict[str, Any] = {}
+
+    def first(x: Any, y: Any) -> Any:
+        kept["n"] = x.shape[0]
+        return x.sum() + y.sum()
+
+    result = gemel.compile(first)(np.ones(3), np.ones(5))
+    return kept["n"], result
+
+
+def test_an_extent_of_another_trace_is_a_number() -> None:
+    n, _ = left_behind()
+    scaled = gemel.compile(lambda x: x * n)
+    assert scaled(np.ones(4)).tolist() == [3.0] * 4
+    assert scaled(np.ones(6)).tolist() == [3.0] * 6
+    for answer in (lambda x: x.shape[0] == n, lambda x: n == x.shape[0], lambda x: n >= x.shape[0]):
+        chosen = gemel.compile(lambda x, answer=answer: x * 2 if answer(x) else x * 3)
+        assert [chosen(np.ones(size)).tolist()[0] for size in (3, 4, 3, 5)] == [2.0, 3.0, 2.0, 3.0]
+    longer = gemel.compile(lambda x: np.zeros((n + x.shape[0],)) + x.sum())
+    assert longer(np.ones(4)).tolist() == [4.0] * 7
+    assert longer(np.ones(2)).tolist() == [2.0] * 5
+    with pytest.raises(gemel.errors.ShapeError):
+        gemel.compile(lambda x: x + np.zeros((n,)))(np.ones(4))

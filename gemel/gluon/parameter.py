@@ -11,7 +11,8 @@ from gemel.errors import (
     ParameterFileError,
     unknown_name,
 )
-from gemel.gluon.variable import Parameter, places, warn
+from gemel.gluon.places import places, warn
+from gemel.gluon.variable import Parameter
 from gemel.npx import serialize
 
 if TYPE_CHECKING:

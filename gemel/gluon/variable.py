@@ -6,6 +6,8 @@ gradient. The replicas begin equal, and a `Trainer` keeps them so.
 
 from __future__ import annotations
 
+import os
+import threading
 from _weakref import ref
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ from gemel.errors import (
     unknown_name,
 )
 from gemel.extent import WHOLE
+from gemel.gluon.places import places
 from gemel.ir import trace
 from gemel.ir.graph import placeholder
 from gemel.ir.trace import current_trace
@@ -36,6 +39,10 @@ if TYPE_CHECKING:
 __all__ = ["Parameter"]
 
 _GRAD_REQUESTS = ("write", "add", "null")
+
+#: Held while arrays are made: threads may run a network for the first time side by side.
+_making = threading.RLock()
+os.register_at_fork(after_in_child=_making._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 class Parameter:
@@ -164,9 +171,21 @@ class Parameter:
         return init_module.create(next(c for c in choices if c is not None))
 
     def _make(self) -> tuple[ndarray, ...]:
-        """Make the arrays (or take those there are) and fill them as `initialize` was told."""
-        assert self._waiting is not None
-        initializer, devices = self._waiting
+        """Make the arrays (or take those there are) and fill them as `initialize` was told.
+
+        Of threads that run a network for the first time one does; the others take what it has made.
+        """
+        with _making:
+            waiting = self._waiting
+            if waiting is not None:
+                self._fill(*waiting)
+        # These may wait for other workers, which may be threads that make theirs.
+        with _Aside():
+            for follower in self._followers if waiting is not None else ():
+                follower(self)
+        return self._arrays
+
+    def _fill(self, initializer: init_module.Initializer, devices: list[Device]) -> None:
         arrays = self._arrays
         with _Aside():
             if [array.device for array in arrays] != devices:
@@ -176,21 +195,18 @@ class Parameter:
                 initializer(init_module.InitDesc(self.name, {"__init__": initializer}), arrays[0])
             for other in arrays[1:]:
                 arrays[0].copyto(other)
-        self._waiting = None
         self._adopt(arrays)
-        with _Aside():
-            for follower in self._followers:
-                follower(self)
-        return arrays
+        self._waiting = None
 
     def _adopt(self, arrays: tuple[ndarray, ...]) -> None:
         if arrays is self._arrays:
             return
-        first, self._arrays = not self._arrays, arrays
+        first = not self._arrays
         if self._grad_req != "null":
             for array in arrays:
                 array.attach_grad(self._grad_req)
-            self._mark_used()
+        self._arrays = arrays
+        self._mark_used()
         # No program has a parameter without an array, but the one that asks for it now.
         if not first:
             compiled.parameters_replaced()
@@ -207,9 +223,10 @@ class Parameter:
         Raises `UninitializedError` before `initialize`, `DeferredInitializationError` before the
         shape is known.
         """
+        waiting = self._waiting  # before the arrays: another thread may be making them
         if self._arrays:
             return self._arrays
-        if self._waiting is None:
+        if waiting is None:
             raise UninitializedError(
                 f"parameter {self.name} has no value yet: call initialize() on the network (or on "
                 "this parameter) before using it"
@@ -472,27 +489,3 @@ def _checked_request(request: str) -> str:
     if request not in _GRAD_REQUESTS:
         raise unknown_name("grad_req", request, _GRAD_REQUESTS)
     return request
-
-
-def places(device: Any, ctx: Any = None) -> list[Device]:
-    """The devices meant by either keyword: one or several, each once.
-
-    An empty list, which is all GPUs of a machine without any, means the current device.
-    """
-    given = device if device is not None else ctx
-    if not isinstance(given, (list, tuple)):
-        return [as_device(given)]
-    devices = list(dict.fromkeys(map(as_device, given or [None])))
-    if len(devices) < len(given):
-        warn(
-            f"{list(map(str, given))} names a device twice; parameters live there once, and with "
-            "grad_req='write' each part's backward overwrites the gradient of the one before"
-        )
-    return devices
-
-
-def warn(message: str) -> None:
-    """A warning about the call of a method of a parameter, or of several."""
-    import warnings
-
-    warnings.warn(message, stacklevel=4)

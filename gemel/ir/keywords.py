@@ -10,9 +10,11 @@ from typing import Any
 from gemel import _core
 from gemel.dtype import as_dtype, castable
 from gemel.errors import DTypeError, ShapeError, TraceError
+from gemel.extent import Dim
 from gemel.ir.array_methods import ArrayMethods
 from gemel.ir.graph import Entry
 from gemel.ir.methods import call
+from gemel.ir.trace import own
 
 #: What NumPy's universal functions take, with the defaults.
 UFUNC: dict[str, Any] = {
@@ -104,6 +106,8 @@ def static(value: Any) -> Any:
     """A parameter in its canonical, hashable form: tuples, and Python's numbers for NumPy's."""
     if value is None or type(value) is int:
         return value
+    if isinstance(value, Dim):
+        return own(value)
     if isinstance(value, (list, tuple)):
         return tuple([static(item) for item in value])
     if type(value).__hash__ is None and hasattr(value, "tolist"):

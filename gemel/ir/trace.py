@@ -8,7 +8,7 @@ from typing import Any
 from gemel import _core
 from gemel.dtype import weak
 from gemel.errors import TraceError
-from gemel.extent import Dim, Guard
+from gemel.extent import Dim, Guards
 from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, Node, captured, copy_node, placeholder
 from gemel.ir.layout import dense
@@ -44,7 +44,7 @@ class Trace:
         #: The arrays it closes over, where what is done to those is part of it.
         self.closed = closed
         self.line = self.part = ""
-        self.guards: list[Guard] = []
+        self.guards = Guards()
         self.random_calls = 0
         self.parameters: dict[int, tuple[Any, Entry]] = {}
         self.updates: dict[int, tuple[Any, Entry]] = {}  # what a parameter is to hold
@@ -231,6 +231,14 @@ class Trace:
         if found is None:
             raise now._unknown(what)
         return found
+
+
+def own(value: Any) -> Any:
+    """A free extent of the program being traced; one another trace has left behind is a number."""
+    trace = current_trace()
+    if trace is None or not trace.of_program or not isinstance(value, Dim):
+        return value
+    return value if value.guards is trace.guards else value.value
 
 
 def shows_another(node: Node) -> bool:

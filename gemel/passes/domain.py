@@ -157,14 +157,17 @@ class Domain:
         return {d for d, extent in pairs if d is not None and not _is_one(extent)}
 
     def writes_once(self, node: Node) -> bool:
-        """Whether results run along all loops that are not reduced, and all those that are, or none.
+        """Whether results run along all loops not reduced, and along all those reduced or none.
 
         Others would be written again and again, and not at all where a loop is empty.
         """
-        loops = {d for d, extent in enumerate(self.shape) if not _is_one(extent)}
         reduced = frozenset(self.reduced or ())
-        every = [self._running(entry, self.placements[entry]) for entry in node.entries]
-        return all(loops - reduced <= found and found & reduced in (set(), reduced) for found in every)
+        rows = {d for d, extent in enumerate(self.shape) if not _is_one(extent)} - reduced
+        for entry in node.entries:
+            running = self._running(entry, self.placements[entry])
+            if not rows <= running or (running & reduced and not reduced <= running):
+                return False
+        return True
 
     def _add_reshape(self, node: Node) -> bool:
         placement = self.placements.get(node.inputs[0])

@@ -18,7 +18,7 @@ from gemel.ir.keywords import static
 from gemel.ir.op import Op
 from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.ir.text import call_text
-from gemel.ir.trace import current_trace
+from gemel.ir.trace import current_trace, own
 from gemel.runtime import callback
 from gemel.runtime.backend import Backend, backend_for, backend_of
 from gemel.runtime.plans import ELEMENTWISE, Prepared, kept, making, plan_for
@@ -258,7 +258,7 @@ def as_entry(value: Any, beside: Iterable[Any] = ()) -> Entry:
     if isinstance(array, Entry):  # of a list with symbols in it
         return array
     if isinstance(array, NUMBER):
-        return constant(array)
+        return constant(own(array))
     trace = current_trace()
     return captured(array) if trace is None else trace.captured(array)
 

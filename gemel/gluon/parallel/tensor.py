@@ -18,8 +18,9 @@ from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn import Dense
 from gemel.gluon.parallel.split import Split, SplitError, apart, as_array, loss_of, together
 from gemel.gluon.parameter import Parameter
+from gemel.gluon.places import places
 from gemel.gluon.utils import split_data
-from gemel.gluon.variable import _Aside, places
+from gemel.gluon.variable import _Aside
 from gemel.ir.trace import current_trace
 from gemel.ops.meeting import Group, all_reduce
 

@@ -1,0 +1,36 @@
+"""Where parameters live: the devices a call names, and what it is told about them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gemel.device import as_device
+
+if TYPE_CHECKING:
+    from gemel.device import Device
+
+__all__ = ["places", "warn"]
+
+
+def places(device: Any, ctx: Any = None) -> list[Device]:
+    """The devices meant by either keyword: one or several, each once.
+
+    An empty list, which is all GPUs of a machine without any, means the current device.
+    """
+    given = device if device is not None else ctx
+    if not isinstance(given, (list, tuple)):
+        return [as_device(given)]
+    devices = list(dict.fromkeys(map(as_device, given or [None])))
+    if len(devices) < len(given):
+        warn(
+            f"{list(map(str, given))} names a device twice; parameters live there once, and with "
+            "grad_req='write' each part's backward overwrites the gradient of the one before"
+        )
+    return devices
+
+
+def warn(message: str) -> None:
+    """A warning about the call of a method of a parameter, or of several."""
+    import warnings
+
+    warnings.warn(message, stacklevel=4)
