@@ -12,6 +12,7 @@ from test_graphs import drawn, same
 
 import gemel
 from gemel import _core, gluon, np, npx
+from gemel.extent import seen
 from gemel.ir.interpret import interpret
 from gemel.passes import optimize
 from gemel.runtime import beside
@@ -24,7 +25,8 @@ from gemel.runtime.lower import Lowering
 def image_of(function: Any) -> Image:
     """The image of a compiled function's only plan."""
     (program,) = next(iter(function._programs.values()))
-    found: Image = program.inference().image(program.trace.dims, backend_of(gemel.cpu()))
+    sizes = {name: seen(extent) for name, extent in program.trace.dims.items()}
+    found: Image = program.inference().image(sizes, backend_of(gemel.cpu()))
     return found
 
 
