@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/patience.h"
 #include "memory/lock.h"
 
 namespace gemel {
@@ -315,14 +316,6 @@ extern constinit thread_local const TileJob* current_branches;
 extern constinit thread_local const Taker* own_taker;
 extern constinit thread_local bool counted_as_looking;
 
-// Spinning costs a core, parking costs its waker about 5 us: spin for about as long as that pays.
-constexpr int kSpins = 2000;
-// After looking in vain under the lock: lets others have it. How many spins that was.
-inline int back_off() noexcept {
-  constexpr int kPauses = 20;
-  for (int pause = 0; pause < kPauses; ++pause) pause_briefly();
-  return kPauses;
-}
 // The inline rule. Handing over to a spinning worker costs about 0.3 us and starts at once; waking
 // a parked one costs the waker 5 us or more; with every worker busy nothing is gained by queueing.
 constexpr double kInlineWhenSpinning = 2.0;

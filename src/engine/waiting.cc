@@ -179,9 +179,10 @@ void EngineState::perform(const Work& work, const Taker& taker) {
 // True when it has done something, or the condition holds; false after spinning in vain.
 bool EngineState::help_once(const Taker& taker) {
   const bool works = taker.condition == nullptr;
-  for (int spin = 0; spin < kSpins; ++spin) {
+  Patience patience;
+  for (bool first = true; patience.left(); first = false) {
     // The hint tells of the pool only: look at the other lanes once.
-    if (may_find_work() || spin == 0) {
+    if (may_find_work() || first) {
       Work work;
       bool found = false;
       {
@@ -198,10 +199,9 @@ bool EngineState::help_once(const Taker& taker) {
         perform(work, taker);
         return true;
       }
-      spin += back_off();  // there may be work, but not for us
+      if (!patience.left_for_lock()) break;  // there may be work, but not for us
     }
     if (!works && done(*taker.condition)) return true;
-    pause_briefly();
   }
   return false;
 }

@@ -214,10 +214,10 @@ void EngineState::wait_for_helpers(TileJob& job) {
     help_until({.kind = Condition::Kind::kJob, .job = &job}, nullptr);
     return;
   }
-  for (int spin = 0; spin < kSpins; ++spin) {
+  Patience patience;
+  do {
     if (job.helpers.load(std::memory_order_acquire) == 0) return;
-    pause_briefly();
-  }
+  } while (patience.left());
   Parker* parker = nullptr;
   {
     Guard guard(lock);
