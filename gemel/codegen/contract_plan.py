@@ -173,14 +173,15 @@ class Choice:
     direct: bool = False
     across: bool = False
     vnni: bool = False
+    by_rows: bool = False
 
     @property
     def schedule(self) -> str:
         """The main kernel's: `Program.schedule`."""
         if self.kind == "dot":
             return f"dot {self.rows}x{self.columns}x{self.unroll}"
-        words = ("split", "direct", "across", "vnni")
-        end = "".join(f" {word}" for word in words if getattr(self, word))
+        words = ("split", "direct", "across", "vnni", "by_rows")
+        end = "".join(f" {word}" for word in words if getattr(self, word)).replace("_", "-")
         return f"gemm {self.rows}x{self.columns} a:{self.a_form} b:{self.b_form}{end}"
 
 
@@ -400,10 +401,13 @@ def _tile(choice: Choice, task: Task, wide: int = 0) -> None:
     if microseconds > ALONE:
         wanted = max(4 if microseconds < 100 else 8, int(microseconds / LONGEST) + 1)
     m_parts = n_parts = 1
+    whole = batch * n * task.k * task.dtype.itemsize
+    choice.by_rows = wanted > 1 and choice.kind == "gemm" and not wide and whole <= NEAR_BYTES
     while batch * m_parts * n_parts < wanted:
         square = choice.n_block <= (wide or choice.m_block * 4)
         tall = choice.m_block > 8 * choice.rows and square
-        if choice.m_block > choice.rows and (tall or choice.n_block <= choice.columns):
+        rather = choice.by_rows or tall or choice.n_block <= choice.columns
+        if choice.m_block > choice.rows and rather:
             choice.m_block, m_parts = _cut(m, choice.m_block, choice.rows)
         elif choice.n_block > choice.columns:
             choice.n_block, n_parts = _cut(n, choice.n_block, choice.columns)

@@ -412,8 +412,7 @@ class Lowering:
     def _launch(self, kernel: Kernel) -> None:
         self.time += 1
         items = self.items
-        if self.inside is not None:
-            share_out(kernel)
+        share_out(kernel)
         loop = self.inside if kernel.packs else None
         while loop is not None and loop.ahead(kernel):
             items, loop = loop.before, loop.outer

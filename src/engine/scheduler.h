@@ -123,6 +123,8 @@ struct TileJob {
   std::atomic<int64_t> taken{0};     // by anybody, and asked for in vain
   std::atomic<int64_t> from_end{0};  // of those, by helpers
   std::atomic<int> helpers{0};       // changed under the lock
+  bool quiet = false;                // nobody has been woken for it,
+  Engine::Time begun = {};           // since when
   Parker* owner = nullptr;           // asleep until the last helper has left
 };
 
@@ -177,6 +179,7 @@ struct EngineState {
   void perform(const Work& work, const Taker& taker);
   void run_tiles(TileJob& job, int64_t number, const Taker* helper);
   void help_with(TileJob& job, const Taker& taker);
+  void call_for_help(TileJob& job);
   bool may_leave(const Taker& taker) const noexcept;
   bool help_until(const Condition& condition, InterruptedFunction interrupted);
   bool help_once(const Taker& taker);
@@ -321,6 +324,10 @@ extern constinit thread_local bool counted_as_looking;
 constexpr double kInlineWhenSpinning = 2.0;
 constexpr double kInlineWhenBusy = 5.0;
 constexpr double kInlineWhenParked = 8.0;
+// Nobody is woken for so few tiles before the first has shown how long they take: what is over in
+// less than these microseconds is over before who sleeps is awake.
+constexpr int64_t kFewTiles = 4;
+constexpr double kWorthWaking = 30.0;
 // A waiting thread takes operations nobody waits for only when they are this short: its own storage
 // may be ready any moment.
 constexpr double kShortMicroseconds = 300.0;

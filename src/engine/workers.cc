@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 
 #include "engine/scheduler.h"
@@ -191,9 +192,21 @@ void EngineState::run_tiles(TileJob& job, int64_t number, const Taker* helper) {
                              : job.tiles - 1 - job.from_end.fetch_add(1, std::memory_order_relaxed);
     job.function(job.context, tile);
     if (helper != nullptr && may_leave(*helper)) break;
+    if (helper == nullptr && job.quiet) call_for_help(job);
   }
   current_branches = around;
   inside_tile = outer;
+}
+
+// Its owner has done the first tile. Who looks on has seen the job by himself.
+void EngineState::call_for_help(TileJob& job) {
+  job.quiet = false;
+  const int64_t left = job.tiles - job.taken.load(std::memory_order_relaxed);
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - job.begun;
+  if (took.count() * static_cast<double>(left) < kWorthWaking) return;
+  Wakes wakes;
+  Guard guard(lock);
+  restore(wakes);
 }
 
 // take() has counted us among the helpers: the job stays until we have left.
@@ -244,7 +257,12 @@ void Engine::parallel(int64_t tiles, TileFunction function, void* context, bool 
     if (!alone) {
       state.jobs.push_back(&job);
       add<uint32_t>(state.job_count, 1);
-      state.restore(wakes);
+      job.quiet = !branches && tiles <= kFewTiles && state.parked.load() > 0;
+      if (job.quiet) {
+        job.begun = std::chrono::steady_clock::now();
+      } else {
+        state.restore(wakes);
+      }
     }
   }
   state.run_tiles(job, 0, nullptr);
