@@ -270,6 +270,26 @@ def test_the_order_of_tiles_does_not_matter() -> None:
             assert len(set(results)) == 1
 
 
+def test_each_core_keeps_to_rows_where_it_can_keep_the_second_factor() -> None:
+    """What leaves a tile, and what is read of the first factor, is some rows of all products."""
+    batch, m, n, k = (1, 2), 60, 256, 256
+    target = targets.TARGETS[NAMES[0]]
+    generator = numpy.random.default_rng(6)
+    a, b = filled(generator, (*batch, m, k), float32), filled(generator, (*batch, k, n), float32)
+    inside = (k, 0, m * k), (n, 0, k * n), [(n, 1, 0, m * n)]
+    plan = steps(plain(float32), target, m, n, k, *inside, batch, often=True)
+    *packs, main = plan
+    assert main.program.schedule.endswith(" by-rows")
+    m_block, _, m_tiles, n_tiles, _ = main.integers[-5:]
+    half = m_tiles // 2
+    out = numpy.full((*batch, m, n), -1, "float32")
+    arrays = {"a": a, "b": b, "operand 0": out}
+    run([*packs, main._replace(extent=half * n_tiles * 2)], target, arrays)
+    written = [row for row in range(m) if (out[:, :, row] != -1).any()]
+    assert written == [*range(half * m_block)] and 0 < len(written) < m
+    numpy.testing.assert_allclose(out[:, :, written], (a @ b)[:, :, written], rtol=1e-4, atol=1e-4)
+
+
 def dense(dtype: DType) -> Described:
     """Two outputs: maximum(sum * scale + bias + residual, 0) and whether that is positive."""
     operands = (

@@ -82,13 +82,14 @@ class Tiled(Frame, Elements):
 
     def _tile(self, tile: Value) -> None:
         builder, values = self.builder, self.values
+        m_tiles, n_tiles = values["m_tiles"], values["n_tiles"]
         if "by-rows" in self.program.schedule.split():
             batches = builder.mul(self.extents[0], self.extents[1])
-            m_tile, rest = self.divide(tile, builder.mul(batches, values["n_tiles"]))
-            batch, n_tile = self.divide(rest, values["n_tiles"])
+            m_tile, rest = self.divide(tile, builder.mul(batches, n_tiles))
+            batch, n_tile = self.divide(rest, n_tiles)
         else:
-            batch, rest = self.divide(tile, builder.mul(values["m_tiles"], values["n_tiles"]))
-            n_tile, m_tile = self.divide(rest, values["m_tiles"])
+            batch, rest = self.divide(tile, builder.mul(m_tiles, n_tiles))
+            n_tile, m_tile = self.divide(rest, m_tiles)
         bases = self.bases
         for dimension, index in enumerate(self.divide(batch, self.extents[1])):
             bases = self.advance(bases, dimension, index)

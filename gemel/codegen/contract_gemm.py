@@ -28,7 +28,7 @@ AHEAD = 16
 
 
 def emit(program: Program, target: Target) -> Module:
-    """The kernel of the schedule ``gemm ROWSxCOLUMNS a:FORM b:FORM [split|direct|across|vnni]``."""
+    """The kernel of the schedule ``gemm ROWSxCOLUMNS a:FORM b:FORM [split|direct|across|vnni|by-rows]``."""
     return _Gemm(program, target).emit()
 
 

@@ -156,7 +156,8 @@ class Choice:
     ``"n"``); a tile is `m_block` x `n_block` of the result, `chunk` tiles are one call, k is cut
     every `k_block` (0: it is not cut). `direct`: windows are read where they lie, and no panels
     made. `across`: micro-tiles follow each other along the rows, not down the columns. `vnni`: by
-    the instruction of this name.
+    the instruction of this name. `by_rows`: tiles of the same rows follow each other, in all of a
+    batch; else those of the same columns, in one product after the other.
     """
 
     kind: str
@@ -392,7 +393,9 @@ def _cut_k(choice: Choice, task: Task) -> None:
 def _tile(choice: Choice, task: Task, wide: int = 0) -> None:
     """Cuts the batch, then the result, into enough tiles to keep several cores busy.
 
-    With `wide` tiles stay so wide as long as they have many rows.
+    With `wide` tiles stay so wide as long as they have many rows. Where each core can keep all of b
+    from one round to the next, it keeps to its rows: those of a, and of what follows on the
+    results, need not come from another core then.
     """
     m, n, batch, microseconds = task.m, task.n, task.batch, task.cost / 1000
     choice.m_block = max(_up(m, choice.rows), choice.rows)
@@ -401,18 +404,19 @@ def _tile(choice: Choice, task: Task, wide: int = 0) -> None:
     if microseconds > ALONE:
         wanted = max(4 if microseconds < 100 else 8, int(microseconds / LONGEST) + 1)
     m_parts = n_parts = 1
-    whole = batch * n * task.k * task.dtype.itemsize
-    choice.by_rows = wanted > 1 and choice.kind == "gemm" and not wide and whole <= NEAR_BYTES
+    kept = task.often and batch * n * task.k * task.dtype.itemsize <= NEAR_BYTES
+    kept = kept and choice.kind == "gemm" and not wide
     while batch * m_parts * n_parts < wanted:
         square = choice.n_block <= (wide or choice.m_block * 4)
         tall = choice.m_block > 8 * choice.rows and square
-        rather = choice.by_rows or tall or choice.n_block <= choice.columns
+        rather = kept or tall or choice.n_block <= choice.columns
         if choice.m_block > choice.rows and rather:
             choice.m_block, m_parts = _cut(m, choice.m_block, choice.rows)
         elif choice.n_block > choice.columns:
             choice.n_block, n_parts = _cut(n, choice.n_block, choice.columns)
         else:
             break
+    choice.by_rows = kept and m_parts > 1 < batch * n_parts
     choice.chunk = max(1, batch * m_parts * n_parts // wanted)
 
 

@@ -28,14 +28,17 @@ from gemel.codegen.program import (
     Program,
 )
 from gemel.dtype import DType, bool_, float64, int64
-from gemel.extent import Dim, maximum, same_for_all
+from gemel.extent import Dim, maximum, minimum, same_for_all, seen
 from gemel.ir.layout import Layout
 from gemel.ir.position import At
 from gemel.ops.shape import MOST_INTERLEAVED, reshaped_strides
 from gemel.spec import product
 
-#: Elements of work in one tile: some tens of microseconds of simple arithmetic.
+#: Elements of work in one tile at most: some tens of microseconds of simple arithmetic.
 TILE = 1 << 16
+#: Nanoseconds of work that are worth a tile where somebody looks for work, and how many tiles are
+#: made for his sake: nobody is woken for so few (src/engine/patience.h).
+SHARE, SHARES = 3000, 4
 #: Tiles along the vectorised dimension end at multiples of this, so that vectors stay whole.
 TILE_MULTIPLE = 64
 #: What lies across is turned this many rows at a time.
@@ -119,14 +122,12 @@ class Kernel:
 
     `places` are (Place or buffer, offset in bytes) for each buffer of the kernel, `written` says
     which of these it writes; `scalars` are (position among the integers, what goes there); `cost`
-    is nanoseconds on one core. `packs`: it only copies its first place into panels. `cuts`: its
-    extent may be cut at multiples of this; 0: not otherwise than it is.
+    is nanoseconds on one core. `packs`: it only copies its first place into panels.
     """
 
     failure: tuple[str, str] | None = None
     cost = 0
     packs = False
-    cuts = 0
 
     def __init__(
         self,
@@ -323,24 +324,32 @@ class Nest:
     ) -> Kernel:
         extent = rows[0][0]
         work = product(row[0] for row in rows[1:]) * product(column[0] for column in columns)
-        chunk, cuts = maximum(1, TILE // maximum(work, 1)), 1
-        if len(rows) == 1 and program.lanes == OUTER:
-            cuts = TILE_MULTIPLE
-        elif any(operand.stride == ACROSS for operand in program.operands):
-            cuts = TURNED_ROWS
-        chunk = -(-chunk // cuts) * cuts
-        if not self.parallel:
-            chunk, cuts = maximum(extent, 1), 0
+        cost = estimate(program, extent * maximum(work, 1))
+        chunk = self._chunk(program, extent, work, seen(cost))
         buffers = [(place, role) for place, role, _, _ in self.operands if place is not None]
         places = [(place, 0) for place, _ in buffers]
         written = [role == OUTPUT for _, role in buffers]
         kernel = Kernel(program, places, written, integers, extent, chunk)
-        kernel.cuts = cuts
         kernel.scalars = [(len(integers) + i, number) for i, number in enumerate(self.numbers)]
         integers += [0] * len(self.numbers)
         kernel.failure = self.told(kernel)
-        kernel.cost = estimate(program, extent * maximum(work, 1))
+        kernel.cost = cost
         return kernel
+
+    def _chunk(self, program: Program, extent: int, work: int, cost: int) -> int:
+        """How much of the first dimension a tile is, each of its positions being so much work."""
+        if not self.parallel:
+            return maximum(extent, 1)
+        cuts = 1
+        if program.outer == 1 and program.lanes == OUTER:
+            cuts = TILE_MULTIPLE
+        elif any(operand.stride == ACROSS for operand in program.operands):
+            cuts = TURNED_ROWS
+        chunk = -(-maximum(1, TILE // maximum(work, 1)) // cuts) * cuts
+        parts = min(SHARES, cost // SHARE)
+        if parts < 2:
+            return chunk
+        return minimum(chunk, maximum(-(-extent // (parts * cuts)) * cuts, 1))
 
     def told(self, kernel: Kernel) -> tuple[str, str] | None:
         """The class and the message of what a failing check raises; its `{}` stands for a size

@@ -63,7 +63,6 @@ def _elsewhere(kernel: Kernel, moved: dict[Any, Any]) -> Kernel:
     found = Kernel(kernel.program, places, *own)
     found.scalars = kernel.scalars
     found.failure, found.cost, found.packs = kernel.failure, kernel.cost, kernel.packs
-    found.cuts = kernel.cuts
     return found
 
 

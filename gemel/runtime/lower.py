@@ -42,7 +42,7 @@ from gemel.runtime.image import (
 )
 from gemel.runtime.items import Items
 from gemel.runtime.kept import made_of, split
-from gemel.runtime.rounds import Rounds, lower_branch, lower_rounds, share_out
+from gemel.runtime.rounds import Rounds, lower_branch, lower_rounds
 from gemel.runtime.sites import Site, find_sites
 from gemel.runtime.written import Written
 from gemel.spec import product
@@ -412,7 +412,6 @@ class Lowering:
     def _launch(self, kernel: Kernel) -> None:
         self.time += 1
         items = self.items
-        share_out(kernel)
         loop = self.inside if kernel.packs else None
         while loop is not None and loop.ahead(kernel):
             items, loop = loop.before, loop.outer

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gemel.codegen.nest import Kernel, Place
-from gemel.extent import maximum, minimum, seen
+from gemel.extent import seen
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, dense
 from gemel.runtime.beside import Branch, flat
@@ -16,20 +16,8 @@ from gemel.spec import product
 if TYPE_CHECKING:
     from gemel.runtime.lower import Lowering
 
-#: Nanoseconds of work in a round that are worth a tile, and the most tiles it is cut into.
-SHARE, SHARES = 3000, 4
 #: Elements the two places of a state are apart by multiples of.
 APART = 64
-
-
-def share_out(kernel: Kernel) -> None:
-    """Cut a kernel of a round into smaller tiles than it would have by itself: who helps in one
-    round is still awake in the next.
-    """
-    parts = min(SHARES, seen(kernel.cost) // SHARE)
-    if kernel.cuts and parts > 1:
-        part = -(-kernel.extent // (parts * kernel.cuts)) * kernel.cuts
-        kernel.chunk = minimum(kernel.chunk, maximum(part, 1))
 
 
 class Window(Buffer):

@@ -202,7 +202,8 @@ void EngineState::run_tiles(TileJob& job, int64_t number, const Taker* helper) {
 void EngineState::call_for_help(TileJob& job) {
   job.quiet = false;
   const int64_t left = job.tiles - job.taken.load(std::memory_order_relaxed);
-  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - job.begun;
+  const std::chrono::duration<double, std::micro> took =
+      std::chrono::steady_clock::now() - job.begun;
   if (took.count() * static_cast<double>(left) < kWorthWaking) return;
   Wakes wakes;
   Guard guard(lock);

@@ -381,6 +381,33 @@ void branches_are_helped(int64_t tiled) {
   check(seen.threads.size() == 2, "who has ended a branch helps with the tiles of another one");
 }
 
+// engine.md 8
+void sleepers_are_woken_for_what_lasts(int64_t tiles, int microseconds, size_t threads) {
+  Engine::get().configure(1, false, 0, 0);
+  Handle first;
+  issue({}, {first}, fine, {1e6});
+  Engine::get().wait(first);                                    // the worker has been there
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // and has gone to sleep
+  struct Seen {
+    int microseconds;
+    std::mutex mutex = {};
+    std::set<std::thread::id> threads = {};
+    int tiles = 0;
+  } seen{microseconds};
+  const auto tile = [](void* context, int64_t) {
+    auto* all = static_cast<Seen*>(context);
+    if (all->microseconds > 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(all->microseconds));
+    }
+    std::lock_guard<std::mutex> guard(all->mutex);
+    all->threads.insert(std::this_thread::get_id());
+    ++all->tiles;
+  };
+  Engine::get().parallel(tiles, tile, &seen);
+  check(seen.tiles == tiles, "every tile runs once");
+  check(seen.threads.size() == threads, "who sleeps is woken for what lasts, and not for less");
+}
+
 void waits_can_be_interrupted() {
   Engine::get().configure(1, false, 0, 0);
   Handle slow;
@@ -746,6 +773,9 @@ int main() {
   memory_failures_stick();
   memory_stays_flat();
   for (const int64_t tiled : {0, 1}) branches_are_helped(tiled);
+  sleepers_are_woken_for_what_lasts(4, 0, 1);
+  sleepers_are_woken_for_what_lasts(4, 3000, 2);
+  sleepers_are_woken_for_what_lasts(20, 3000, 2);
   waits_can_be_interrupted();
   operations_may_wait();
   operations_may_wait_for_memory();
