@@ -28,7 +28,8 @@ AHEAD = 16
 
 
 def emit(program: Program, target: Target) -> Module:
-    """The kernel of the schedule ``gemm ROWSxCOLUMNS a:FORM b:FORM [split|direct|across|vnni|by-rows]``."""
+    """The kernel of the schedule ``gemm ROWSxCOLUMNS a:FORM b:FORM``, with ``split``, ``direct``,
+    ``across``, ``vnni`` or ``by-rows`` behind that."""
     return _Gemm(program, target).emit()
 
 
