@@ -22,6 +22,7 @@ from benchmarks.workloads import Workload
 
 NORMS = Workload("norms", sizes=(64,), batch=32, threads=2, tolerance=2e-2)
 CHAIN = Workload("chain", sizes=(64,), threads=2)
+PICTURE = Workload("picture", sizes=(3, 224, 224), threads=2, count=1, tolerance=1e-3)
 
 #: What is run, and how it is called.
 CASES: tuple[tuple[str, Workload], ...] = (
@@ -30,6 +31,7 @@ CASES: tuple[tuple[str, Workload], ...] = (
     *((f"{n} recorded, backward", CHAIN._replace(count=n)) for n in (100, 1000, 10000)),
     *((f"{n} x Dense, BatchNorm, trained", NORMS._replace(count=n)) for n in (10, 40, 160)),
     ("rnn over 40 lengths", Workload("rnn", sizes=(16, 32), batch=8, threads=2, count=40)),
+    ("ResNet-18, one picture", PICTURE),
     ("40 batch sizes", Workload("batches", sizes=(64, 128, 10), threads=2, count=40)),
 )
 #: Pairs of cases of which the second is so many times as much work as the first.

@@ -57,6 +57,7 @@ TAKING_PART = {
     "chain": ("gemel", "torch", "jax"),
     "norms": ("gemel hybridized", "torch", "torch compile", "jax"),
     "rnn": ("gemel", "torch", "jax"),
+    "picture": ("gemel hybridized", "torch", "torch compile", "jax"),
     "batches": ("gemel", "gemel hybridized", "torch", "torch compile", "jax"),
 }
 

@@ -28,7 +28,7 @@ from gemel.codegen.program import (
     Program,
 )
 from gemel.dtype import DType, bool_, float64, int64
-from gemel.extent import Dim, maximum, minimum, same_for_all, seen
+from gemel.extent import Dim, maximum, minimum, same_for_all
 from gemel.ir.layout import Layout
 from gemel.ir.position import At
 from gemel.ops.shape import MOST_INTERLEAVED, reshaped_strides
@@ -324,8 +324,7 @@ class Nest:
     ) -> Kernel:
         extent = rows[0][0]
         work = product(row[0] for row in rows[1:]) * product(column[0] for column in columns)
-        cost = estimate(program, extent * maximum(work, 1))
-        chunk = self._chunk(program, extent, work, seen(cost))
+        chunk = self._chunk(program, extent, work)
         buffers = [(place, role) for place, role, _, _ in self.operands if place is not None]
         places = [(place, 0) for place, _ in buffers]
         written = [role == OUTPUT for _, role in buffers]
@@ -333,10 +332,10 @@ class Nest:
         kernel.scalars = [(len(integers) + i, number) for i, number in enumerate(self.numbers)]
         integers += [0] * len(self.numbers)
         kernel.failure = self.told(kernel)
-        kernel.cost = cost
+        kernel.cost = estimate(program, extent * maximum(work, 1))
         return kernel
 
-    def _chunk(self, program: Program, extent: int, work: int, cost: int) -> int:
+    def _chunk(self, program: Program, extent: int, work: int) -> int:
         """How much of the first dimension a tile is, each of its positions being so much work."""
         if not self.parallel:
             return maximum(extent, 1)
@@ -345,11 +344,12 @@ class Nest:
             cuts = TILE_MULTIPLE
         elif any(operand.stride == ACROSS for operand in program.operands):
             cuts = TURNED_ROWS
-        chunk = -(-maximum(1, TILE // maximum(work, 1)) // cuts) * cuts
-        parts = min(SHARES, cost // SHARE)
-        if parts < 2:
-            return chunk
-        return minimum(chunk, maximum(-(-extent // (parts * cuts)) * cuts, 1))
+        work = maximum(work, 1)
+        chunk, share = maximum(1, TILE // work), SHARE * 1000 // picoseconds(program)
+        if share < TILE:
+            parts = minimum(SHARES, maximum(1, extent * work // share))
+            chunk = minimum(chunk, -(-extent // parts))
+        return -(-chunk // cuts) * cuts
 
     def told(self, kernel: Kernel) -> tuple[str, str] | None:
         """The class and the message of what a failing check raises; its `{}` stands for a size
@@ -409,8 +409,12 @@ HEAVY = frozenset((*FUNCTIONS, "power", "gather", "scatter_add", "scan", "divide
 
 def estimate(program: Program, elements: int) -> int:
     """Nanoseconds a program takes on `elements`, on one core."""
+    return 50 + elements * picoseconds(program) // 1000
+
+
+def picoseconds(program: Program) -> int:
+    """What an element takes."""
     heavy = sum(1 for step in program.code if step.name in HEAVY)
     moved = sum(o.dtype.itemsize for o in program.operands if o.role != INDEX)
     strided = sum(1 for o in program.operands if o.stride == STRIDED and o.role != INDEX)
-    picoseconds = 8 * moved + 8 * len(program.code) + 250 * heavy + 400 * strided
-    return 50 + elements * picoseconds // 1000
+    return 8 * moved + 8 * len(program.code) + 250 * heavy + 400 * strided
