@@ -408,9 +408,9 @@ def _tile(choice: Choice, task: Task, wide: int = 0) -> None:
     kept = kept and choice.kind == "gemm" and not wide
     while batch * m_parts * n_parts < wanted:
         square = choice.n_block <= (wide or choice.m_block * 4)
-        tall = choice.m_block > 8 * choice.rows and square
-        rather = kept or tall or choice.n_block <= choice.columns
-        if choice.m_block > choice.rows and rather:
+        least = 2 if kept else 8  # micro-tiles that share a panel of b
+        tall = choice.m_block > least * choice.rows and (kept or square)
+        if choice.m_block > choice.rows and (tall or choice.n_block <= choice.columns):
             choice.m_block, m_parts = _cut(m, choice.m_block, choice.rows)
         elif choice.n_block > choice.columns:
             choice.n_block, n_parts = _cut(n, choice.n_block, choice.columns)
