@@ -154,6 +154,37 @@ def test_a_worker_joins() -> None:
     assert pulled(state, 0, 5) == [3, 3, 3]
 
 
+def test_a_worker_joins_later_than_it_asked_for_first() -> None:
+    """Another server had ended that round: this one must not wait for it until then."""
+    state = begun(2)
+    state.apply(1, text_message(Kind.LEFT_OUT, {}))
+    state.apply(0, push(ones(1), 1))
+    assert state.apply(1, Message(Kind.ACTIVATE, sequence=1))
+    state.apply(0, push(ones(2), 2)), state.apply(0, push(ones(3), 3))
+    assert pulled(state, 0, 2) is None and state.missing(KEY, 2) == [1]
+    assert state.apply(1, Message(Kind.ACTIVATE, sequence=3))
+    assert pulled(state, 0, 2) == [4, 4, 4] and pulled(state, 0, 3) == [6, 6, 6]
+    assert state.apply(1, Message(Kind.ACTIVATE, sequence=3)), "an answer may be lost"
+    state.apply(0, push(ones(4), 4))
+    assert pulled(state, 0, 4) is None
+    state.apply(1, push(ones(5), 4))
+    assert pulled(state, 0, 4) == pulled(state, 1, 4) == [9, 9, 9]
+
+
+def test_a_worker_joins_where_it_was_never_left_out() -> None:
+    """The other server noticed that it was silent, and went on without it."""
+    state = begun(3)
+    for rank in range(3):
+        state.apply(rank, push(ones(1), 1))
+    state.apply(0, push(ones(1), 2)), state.apply(2, push(ones(2), 2))
+    assert state.missing(KEY, 2) == [1]
+    assert state.apply(1, Message(Kind.ACTIVATE, sequence=2))
+    assert pulled(state, 0, 2) == [4.5, 4.5, 4.5]
+    for rank in range(3):
+        state.apply(rank, push(ones(rank), 3))
+    assert pulled(state, 1, 3) == [3, 3, 3]
+
+
 def test_without_rounds_a_push_counts_at_once() -> None:
     state = begun(2, rounds=False, staleness=2)
     for number in range(1, 4):

@@ -107,10 +107,14 @@ class Entry:
         ]
 
     def join(self, rank: int, number: int, live: list[int]) -> None:
-        """Let a rank take part after round `number`: at once where this key has no such rounds."""
+        """Let a rank take part after round `number`: at once where this key has no such rounds.
+
+        Those that have them are two behind at most: one as the server they are on may be behind
+        another, and one more which the rank has asked for so that it is not late.
+        """
         if not self.rounds:
             number = max((self.last.get(other, 0) for other in live), default=0)
-        elif self.barrier or self.version < number - 1:
+        elif self.barrier or self.version < number - 2:
             number = self.version
         self.start[rank] = self.last[rank] = number
 

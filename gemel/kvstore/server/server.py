@@ -252,7 +252,8 @@ class Server:
             entry = self.state.entries[message.key]
             return {"pushed": entry.last.get(rank, 0), "known": entry.value is not None}
         if message.kind == Kind.ACTIVATE:
-            return {"joined": rank not in self.state.gone, "newest": self.state.newest()}
+            newest = self.state.newest()
+            return {"joined": newest <= message.sequence, "newest": newest}
         return {}
 
     def _pull(self, connection: Connection, message: Message) -> None:

@@ -141,13 +141,20 @@ class State:
         return True
 
     def _activate(self, rank: int, message: Message) -> bool:
-        if rank not in self.gone or self.newest() > message.sequence:
+        """Let a rank take part after a round.
+
+        It may do so already: it was never silent for too long here, or asks again for a later round
+        since another server had ended the one it asked for first. What is open until then does not
+        wait for it any more.
+        """
+        if self.newest() > message.sequence:
             return False
-        live = self.live
+        others = [other for other in self.live if other != rank]
         self.gone.discard(rank)
         self.finished.discard(rank)
-        for entry in self.entries.values():
-            entry.join(rank, message.sequence, live)
+        for number, entry in self.entries.items():
+            entry.join(rank, message.sequence, others)
+            self._finish(number, entry)
         return True
 
     def _leave(self, rank: int, message: Message) -> bool:
