@@ -19,7 +19,6 @@ ROOT = str(Path(__file__).resolve().parent.parent)
 sys.path[:] = [entry for entry in sys.path if entry not in ("", ROOT)] + [ROOT]
 
 from benchmarks import contenders  # noqa: E402
-from benchmarks.contenders import BY_NAME  # noqa: E402
 from benchmarks.workloads import Workload, workload_from  # noqa: E402
 
 #: Computes a workload anew and reads its results.
@@ -28,7 +27,7 @@ Run = Callable[[], list[float]]
 
 def build(name: str, workload: Workload) -> tuple[Run, Callable[[], Any]]:
     """What runs a workload, its data there already, and counts the kernels made so far."""
-    library = BY_NAME[name].requires[0]
+    library = contenders.BY_NAME[name].requires[0]
     module = importlib.import_module(f"benchmarks.contenders.{library}_first")
     if workload.kind != "picture":
         return getattr(module, workload.kind)(name, workload), module.kernels

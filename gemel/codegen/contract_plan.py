@@ -416,7 +416,7 @@ def _tile(choice: Choice, task: Task, wide: int = 0) -> None:
             choice.n_block, n_parts = _cut(n, choice.n_block, choice.columns)
         else:
             break
-    choice.by_rows = kept and m_parts > 1 < batch * n_parts
+    choice.by_rows = kept and m_parts > 1 and batch * n_parts > 1
     choice.chunk = max(1, batch * m_parts * n_parts // wanted)
 
 

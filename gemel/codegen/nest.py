@@ -37,7 +37,7 @@ from gemel.spec import product
 #: Elements of work in one tile at most: some tens of microseconds of simple arithmetic.
 TILE = 1 << 16
 #: Nanoseconds of work that are worth a tile where somebody looks for work, and how many tiles are
-#: made for his sake: nobody is woken for so few (src/engine/patience.h).
+#: made for his sake: nobody is woken for so few (kFewTiles in src/engine/scheduler.h).
 SHARE, SHARES = 3000, 4
 #: Tiles along the vectorised dimension end at multiples of this, so that vectors stay whole.
 TILE_MULTIPLE = 64

@@ -325,7 +325,8 @@ constexpr double kInlineWhenSpinning = 2.0;
 constexpr double kInlineWhenBusy = 5.0;
 constexpr double kInlineWhenParked = 8.0;
 // Nobody is woken for so few tiles before the first has shown how long they take: what is over in
-// less than these microseconds is over before who sleeps is awake.
+// less than these microseconds is over before who sleeps is awake. Small kernels of plans are cut
+// into so many (SHARES in gemel/codegen/nest.py).
 constexpr int64_t kFewTiles = 4;
 constexpr double kWorthWaking = 30.0;
 // A waiting thread takes operations nobody waits for only when they are this short: its own storage
