@@ -383,6 +383,11 @@ def _is_open(extent: Dim) -> bool:
     return isinstance(extent.guards, Guards) and extent.guards.open
 
 
+def is_left_over(extent: Dim) -> bool:
+    """Whether the trace whose extent it is has ended."""
+    return isinstance(extent.guards, Guards) and not extent.guards.open
+
+
 def minimum(a: int, b: int) -> int:
     """The smaller of two extents; no guard."""
     guards = _guards_of(a, b)

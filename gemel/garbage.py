@@ -11,40 +11,45 @@ import gc
 import os
 import threading
 
+#: Objects made before any garbage is looked for: never. The collector itself stays as it was, on
+#: or off, for what a traced function says of that holds after it.
+NEVER = 2**31 - 1
+
 
 class _Uncollected(threading.local):
     """A block in which no garbage is looked for; blocks in it, too, belong to the outermost one."""
 
     def __init__(self) -> None:
         self.depth = 0  # of blocks on this thread
-        self.was_enabled = False
 
     def __enter__(self) -> None:
-        if not self.depth:
-            self.was_enabled = gc.isenabled()
-            if self.was_enabled:
-                _holders.append(threading.get_ident())
-                gc.disable()
+        if not self.depth and gc.get_threshold()[0] != NEVER:
+            _thresholds[threading.get_ident()] = gc.get_threshold()
+            gc.set_threshold(NEVER)
         self.depth += 1
 
     def __exit__(self, *error: object) -> None:
         self.depth -= 1
-        if not self.depth and self.was_enabled:
-            _holders.remove(threading.get_ident())
-            gc.enable()
+        if not self.depth:
+            _restore(_thresholds.pop(threading.get_ident(), None))
 
 
-#: The threads whose blocks have stopped the collector.
-_holders: list[int] = []
+def _restore(thresholds: tuple[int, int, int] | None) -> None:
+    """What a thread found, unless somebody has set something else since."""
+    if thresholds and gc.get_threshold()[0] == NEVER:
+        gc.set_threshold(*thresholds)
+
+
+#: What the collector's thresholds were, by the thread whose block has replaced them.
+_thresholds: dict[int, tuple[int, int, int]] = {}
 uncollected = _Uncollected()
 
 
 def _alone() -> None:
     """The child of a fork has one thread: what others have stopped goes on."""
     mine = threading.get_ident()
-    if _holders and mine not in _holders:
-        gc.enable()
-    _holders[:] = [thread for thread in _holders if thread == mine]
+    for thread in [thread for thread in _thresholds if thread != mine]:
+        _restore(_thresholds.pop(thread))
 
 
 if hasattr(os, "register_at_fork"):

@@ -69,9 +69,11 @@ class Program:
         self._plans: Plans | None = None
         self._halves: dict[Any, Halves] = {}
         traced = self._traced(compiled, given)
-        if not traced.is_whole:
+        if traced.strangers():
             # What stood for an element of a loop has left it, by way of a variable of the program.
             traced = self._traced(compiled, given, writes_out=True)
+            for stranger in traced.strangers():
+                raise stranger.entries[0].left_over(self.name)
         #: What is asked of the free extents once those found equal have one name.
         self.guards = self.trace.guards
         self.guards.open = False

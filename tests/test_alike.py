@@ -15,6 +15,7 @@ from gemel.device import current_device
 from gemel.forking import Helpers
 from gemel.gluon import nn
 from gemel.ir.graph import Graph, placeholder
+from gemel.ir.trace import Trace
 from gemel.ops import elementwise, shape
 from gemel.ops.winograd import planes_of
 from gemel.passes import optimize
@@ -47,8 +48,9 @@ def layers(count: int) -> Graph:
     x = placeholder(Spec((8, 16), "float32"))
     weights = [placeholder(Spec((16, 16), "float32")) for _ in range(count)]
     value = x
-    for weight in weights:
-        value = elementwise.multiply(npx.softmax(np.matmul(value, weight)), 0.5)
+    with Trace():
+        for weight in weights:
+            value = elementwise.multiply(npx.softmax(np.matmul(value, weight)), 0.5)
     return Graph((x, *weights), (value,))
 
 
@@ -116,7 +118,8 @@ def test_composites_that_are_alike_keep_their_places() -> None:
     """A copied body reads its own inputs, and says as much of where it comes from."""
     inputs = [placeholder(Spec((2, 3, 5, 5), "float32")) for _ in range(3)]
     weight = placeholder(Spec((4, 3, 3, 3), "float32"))
-    results = [npx.convolution(x, weight, kernel=(3, 3), no_bias=True) for x in inputs]
+    with Trace():
+        results = [npx.convolution(x, weight, kernel=(3, 3), no_bias=True) for x in inputs]
     graph = expand(Graph((*inputs, weight), results))
     alone = expand(Graph((inputs[2], weight), results[2:]))
     told = [
@@ -133,8 +136,10 @@ def test_composites_that_are_alike_keep_their_places() -> None:
 
 def test_planes_are_computed_where_they_lie() -> None:
     x, y = (placeholder(Spec((3, 4), "float32")) for _ in range(2))
-    parts = elementwise.add(x, y), elementwise.multiply(x, 3.0), elementwise.subtract(x, y)
-    together = np.matmul(planes_of(*parts), shape.transpose(planes_of(*parts), axes=(0, 2, 1)))
+    with Trace():
+        parts = elementwise.add(x, y), elementwise.multiply(x, 3.0), elementwise.subtract(x, y)
+        other = shape.transpose(planes_of(*parts), axes=(0, 2, 1))
+        together = np.matmul(planes_of(*parts), other)
     lowering = Lowering(optimize(Graph((x, y), (together,))), backend_of(current_device()))
     lowering.run()
     kinds = [item.kernel.program.text for item in lowering.items]

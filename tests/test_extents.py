@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import pytest
 
 import gemel
 from gemel import autograd, np, npx
+from gemel.errors import TraceError
 from gemel.extent import Dim, Guard, Sizes, concrete, name_of, seen
 
 #: Functions of an array that ask for a number in every way there is.
@@ -248,3 +249,59 @@ def test_names_that_become_others_or_numbers_do_not_stay() -> None:
     n, m = Dim(12, "n", guards), Dim(12, "m", guards)
     assert name_of(concrete(n, Sizes({"n": m, "m": m}))) == "m"
     assert concrete(n * 2 + m, Sizes({"n": 3, "m": 4})) == 10
+
+
+class Left(NamedTuple):
+    """What a traced function has put into a variable of the program."""
+
+    symbol: Any
+    sum: Any
+    extent: Any
+
+
+def left_over() -> Left:
+    kept: list[Left] = []
+
+    def function(x: Any) -> Any:
+        kept.append(Left(x, x.sum(), x.shape[0]))
+        return x + 1
+
+    gemel.compile(function)(np.ones(5))
+    return kept[0]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda n: np.zeros((n,)) + 5,
+        lambda n: np.zeros(n) + n,
+        lambda n: np.full((5,), n),
+        lambda n: np.array([n] * 5),
+        lambda n: np.ones((2, n)).sum(axis=1).reshape(2) * n - 20,
+        lambda n: np.where(np.ones(n) > 0, n, 0),
+        lambda n: np.maximum(np.ones(5), n),
+        lambda n: np.broadcast_to(np.array(5), (n,)),
+        lambda n: np.arange(2 * n)[n : n + 1].repeat(n),
+        lambda n: np.concatenate([np.zeros(n), np.ones(n) * n])[n:],
+    ],
+)
+def test_an_extent_left_over_is_a_number(use: Callable[[Any], Any]) -> None:
+    found = use(left_over().extent)
+    assert set(found.tolist()) == {5}
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda left: np.ones(5) * left.symbol,
+        lambda left: left.sum + 1,
+        lambda left: np.concatenate([np.ones(5), left.symbol]),
+        lambda left: left.symbol.asnumpy(),
+        lambda left: float(left.sum),
+        lambda left: gemel.compile(lambda x: x + left.symbol)(np.ones(5)),
+        lambda left: gemel.compile(lambda x: left.sum)(np.ones(5)),
+    ],
+)
+def test_a_symbol_left_over_has_no_value(use: Callable[[Left], Any]) -> None:
+    with pytest.raises(TraceError, match=r"<_Symbol \w+> .* stands for a value in one trace"):
+        use(left_over())

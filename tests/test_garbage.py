@@ -12,23 +12,31 @@ import pytest
 
 import gemel
 from gemel import np
-from gemel.garbage import uncollected
+from gemel.garbage import NEVER, uncollected
 from gemel.gluon import nn
+
+
+def runs() -> bool:
+    """Whether garbage is looked for."""
+    return gc.isenabled() and 0 < gc.get_threshold()[0] < NEVER
 
 
 @pytest.fixture(autouse=True)
 def enabled() -> Iterator[None]:
     """The collector runs before each test, and after it."""
+    before = gc.get_threshold()
     gc.enable()
+    assert runs()
     yield
     assert gc.isenabled()
+    assert gc.get_threshold() == before
 
 
 def test_it_waits_while_a_function_is_traced() -> None:
     seen = []
 
     def function(x: Any) -> Any:
-        seen.append(gc.isenabled())
+        seen.append(runs())
         return x + 1
 
     assert gemel.compile(function)(np.ones(2)).tolist() == [2, 2]
@@ -50,17 +58,37 @@ def test_who_has_stopped_it_finds_it_stopped() -> None:
     gc.disable()
     try:
         with uncollected:
-            assert not gc.isenabled()
+            assert not runs()
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_what_a_traced_function_says_of_it_holds() -> None:
+    def stopping(x: Any) -> Any:
+        gc.disable()
+        return x + 1
+
+    def setting(x: Any) -> Any:
+        gc.set_threshold(0)
+        return x + 2
+
+    before = gc.get_threshold()
+    try:
+        gemel.compile(stopping)(np.ones(2))
+        assert not gc.isenabled()
+        gemel.compile(setting)(np.ones(2))
+        assert gc.get_threshold()[0] == 0
+    finally:
+        gc.enable()
+        gc.set_threshold(*before)
 
 
 def test_the_outermost_block_decides() -> None:
     with uncollected:
         with uncollected:
             pass
-        assert not gc.isenabled()
+        assert not runs()
 
 
 def test_threads_leave_it_running() -> None:
@@ -75,7 +103,7 @@ def test_threads_leave_it_running() -> None:
     with uncollected:
         thread.start()
         started.wait(10)
-    assert gc.isenabled()
+    assert runs()
     others_done.set()
     thread.join()
 
@@ -99,7 +127,7 @@ def test_a_child_is_as_its_thread_was(mine: bool) -> None:
     try:
         child = os.fork()
         if child == 0:
-            os._exit(gc.isenabled() == mine)
+            os._exit(runs() == mine)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     finally:
         done.set()

@@ -207,6 +207,16 @@ class Entry(ArrayMethods):
             "or take this code out of the hybridized function"
         )
 
+    def left_over(self, what: str) -> TraceError:
+        """Why it is no operand of `what`: it belongs to a trace, and is used outside of that."""
+        origin = self.node.origin
+        place = f", made at {origin}," if origin else ""
+        return TraceError(
+            f"{what}: {self!r} ({self.spec}){place} stands for a value in one trace of a "
+            "hybridized function and has no value outside of it; return it from the function, "
+            "or give it to this one as an argument"
+        )
+
     def _value(self, what: str) -> Any:
         if self.node.is_number:
             return self.node.value
@@ -221,7 +231,9 @@ class Entry(ArrayMethods):
         from gemel.ir.trace import current_trace
 
         trace = current_trace()
-        found = None if trace is None else trace.known(self)
+        if trace is None:
+            raise self.left_over(what)
+        found = trace.known(self)
         if found is None:
             raise self._unknown(what)
         return found
@@ -312,11 +324,10 @@ class Graph:
         self._order = self._order or tuple(walk(self.results, self.inputs))
         return self._order
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing comes from outside but its inputs."""
+    def strangers(self) -> list[Node]:
+        """What is used and comes from outside, but is no input."""
         given = {entry.node for entry in self.inputs}
-        return all(node.op or node.value is not None or node in given for node in self.walk())
+        return [node for node in self.walk() if node.is_input and node not in given]
 
     def count(self, name: str) -> int:
         """How many nodes apply the operation called `name` (``"constant"`` counts constants)."""

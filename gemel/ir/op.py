@@ -400,11 +400,14 @@ class Op(_core.OpBase):
         return self._run(inputs, self.complete(keywords))
 
     def _run(self, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
-        """Into the trace in progress, if there is one or symbols are among the inputs."""
-        symbols = Entry in map(type, inputs) or current_trace() is not None
-        if symbols or any(isinstance(value, Entry) for value in inputs):
+        """Into the trace in progress, if there is one. `TraceError` for a symbol where there is
+        none."""
+        if current_trace() is not None:
             found = self.apply(inputs, parameters)
         else:
+            symbol = next((value for value in inputs if isinstance(value, Entry)), None)
+            if symbol is not None:
+                raise symbol.left_over(self.name)
             found = above.run(self, inputs, parameters)
         return found[0] if self.outputs == 1 and len(found) == 1 else found
 

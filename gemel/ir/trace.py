@@ -8,7 +8,7 @@ from typing import Any
 from gemel import _core
 from gemel.dtype import weak
 from gemel.errors import TraceError
-from gemel.extent import Dim, Guards
+from gemel.extent import Dim, Guards, is_left_over
 from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, Node, captured, copy_node, placeholder
 from gemel.ir.layout import dense
@@ -235,10 +235,12 @@ class Trace:
 
 def own(value: Any) -> Any:
     """A free extent of the program being traced; one another trace has left behind is a number."""
-    trace = current_trace()
-    if trace is None or not trace.of_program or not isinstance(value, Dim):
+    if not isinstance(value, Dim):
         return value
-    return value if value.guards is trace.guards else value.value
+    trace = current_trace()
+    if trace is None:
+        return value.value if is_left_over(value) else value
+    return value if value.guards is trace.guards or not trace.of_program else value.value
 
 
 def shows_another(node: Node) -> bool:

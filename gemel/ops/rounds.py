@@ -17,7 +17,7 @@ from gemel.ir.declare import op
 from gemel.ir.graph import Entry, Graph, Node, constant, placeholder, walk
 from gemel.ir.interpret import interpret
 from gemel.ir.op import numpy
-from gemel.ir.trace import Trace
+from gemel.ir.trace import Trace, current_trace
 from gemel.ops.control import closed
 from gemel.ops.shape import reshape
 from gemel.spec import Spec
@@ -98,7 +98,8 @@ def repeated(
     """
     groups = [[element(x.spec) for x in data], [x.spec for x in states], [x.spec for x in alike]]
     stands = [[placeholder(spec) for spec in group] for group in groups]
-    outputs, after = body(*stands)
+    with current_trace() or Trace():
+        outputs, after = body(*stands)
     step = Graph([e for group in stands for e in group], (*outputs, *after), name="step")
     settings = {"length": data[0].shape[0], "data": len(data), "states": len(states)}
     settings |= {"reverse": False, "condition": -1}

@@ -40,20 +40,26 @@ class _Expansion:
                 return inline(self.bodies[text], inputs)
             self.bodies[text] = self._body(node, inputs)
             return self.bodies[text].outputs
-        if node.op is linalg.matmul:
-            found = linalg.decompose(*inputs)
-            return None if found is None else (found,)
-        if node.op is linalg.wide_matmul:
-            found = linalg.decompose_wide(*inputs)
-            return None if found is None else (found,)
-        return None
+        if node.op not in (linalg.matmul, linalg.wide_matmul):
+            return None
+        wide = node.op is linalg.wide_matmul
+        with _part_of(node):
+            found = (linalg.decompose_wide if wide else linalg.decompose)(*inputs)
+        return None if found is None else (found,)
 
     def _body(self, node: Node, inputs: tuple[Entry, ...]) -> Graph:
         """What a composite is written in, which may use composites in turn."""
         assert isinstance(node.op, Composite)
-        with Trace() as trace:
-            trace.line, trace.part = node.origin, node.part or node.op.name
+        with _part_of(node):
             return self.of(Graph(inputs, node.op.in_plan(inputs, node.params)))
+
+
+def _part_of(node: Node) -> Trace:
+    """A trace of what a node is written in: it comes from the same line."""
+    assert node.op is not None
+    trace = Trace()
+    trace.line, trace.part = node.origin, node.part or node.op.name
+    return trace
 
 
 def _call_text(node: Node, inputs: tuple[Entry, ...]) -> Any:

@@ -151,7 +151,7 @@ CREATIONS = 1024
 def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
     """A call that is not all arrays, or not done by a kernel: creation, conversion, an error."""
     op.check_count(len(inputs))
-    arrays = tuple(above.as_array(value, inputs) for value in inputs)
+    arrays = tuple(own(above.as_array(value, inputs)) for value in inputs)
     specs = tuple(spec_of(value) for value in arrays)
     op.check_numbers(inputs, specs, parameters)
     if op.dynamic:
