@@ -7,7 +7,7 @@ from typing import Any
 from gemel import _core, reverse
 from gemel.errors import GradientError, ShapeError, unknown_name
 from gemel.function import Function
-from gemel.ir.trace import suspended
+from gemel.ir.trace import current_trace, suspended
 from gemel.ops.shape import operand
 from gemel.runtime.prepare import spec_of
 from gemel.steps import Step, Target
@@ -24,17 +24,17 @@ class _Mode:
         self._before: list[tuple[bool, bool]] = []
 
     def __enter__(self) -> _Mode:
-        self._before.append((_core.recording(), _core.training()))
+        self._before.append((is_recording(), _core.training()))
         recording, training = self._wanted
         if recording is not None:
-            _core.set_recording(recording)
+            set_recording(recording)
         if training is not None:
             _core.set_training(training)
         return self
 
     def __exit__(self, *error: object) -> None:
         recording, training = self._before.pop()
-        _core.set_recording(recording)
+        set_recording(recording)
         _core.set_training(training)
 
 
@@ -59,8 +59,10 @@ def predict_mode() -> _Mode:
 
 
 def is_recording() -> bool:
-    """Whether calls are being recorded on this thread."""
-    return bool(_core.recording())
+    """Whether calls are being recorded on this thread; in a traced function, whether its calls are
+    and no `pause` is around this place."""
+    trace = current_trace()
+    return bool(_core.recording() if trace is None else trace.recording)
 
 
 def is_training() -> bool:
@@ -69,8 +71,12 @@ def is_training() -> bool:
 
 
 def set_recording(is_recording: bool) -> bool:
-    """Switch recording on or off; what it was before."""
-    return bool(_core.set_recording(is_recording))
+    """Switch recording on or off; what it was before. In a traced function: for what it does."""
+    trace = current_trace()
+    if trace is None:
+        return bool(_core.set_recording(is_recording))
+    before, trace.recording = trace.recording, bool(is_recording)
+    return before
 
 
 def set_training(train_mode: bool) -> bool:

@@ -317,8 +317,9 @@ class Compiled:
         program = next((p for p in programs if p.fits(given)), None)
         if program is None:
             there = elsewhere(given.arrays) or current_device()
-            with autograd.pause(train_mode=autograd.is_training()), there, uncollected:
-                program = Program(self, given)
+            recorded, training = autograd.is_recording(), autograd.is_training()
+            with autograd.pause(train_mode=training), there, uncollected:
+                program = Program(self, given, recorded)
             self.traces += 1
             programs.insert(0, program)
             del programs[PROGRAMS:]
@@ -400,7 +401,7 @@ class Compiled:
 
 def _mode() -> tuple[Any, ...]:
     """What a trace depends on besides the arguments."""
-    return _core.training(), default_float()
+    return _core.recording(), _core.training(), default_float()
 
 
 #: How many kinds and sizes of arguments a function remembers the program of.

@@ -237,7 +237,8 @@ class Dim(Integer):
         return not self == 0
 
     def __hash__(self) -> int:
-        return hash(self.value)
+        # What is not found by it depends on it: no comparison follows that would say so.
+        return hash(int(self) if _is_open(self) else self.value)
 
     def __int__(self) -> int:
         self._ask("==", self, self.value)

@@ -62,8 +62,9 @@ class Arguments(NamedTuple):
 class Program:
     """A function traced for one kind of arguments: its graph and its plans."""
 
-    def __init__(self, compiled: Traceable, given: Arguments) -> None:
-        self.name = compiled.name
+    def __init__(self, compiled: Traceable, given: Arguments, recorded: bool = False) -> None:
+        """`recorded`: it is traced for calls that are recorded."""
+        self.name, self.recorded = compiled.name, recorded
         self.passes = compiled.passes
         self.recipes = compiled.recipes
         self._plans: Plans | None = None
@@ -85,6 +86,7 @@ class Program:
         """The graph of the function as it is."""
         self.closed = ClosedOver()
         self.trace = Trace(of_program=True, closed=self.closed)
+        self.trace.recorded = self.trace.recording = self.recorded
         #: Of which argument's array a free extent is which axis.
         self.places: dict[str, tuple[int, int]] = {}
         self.trace.writes_out = writes_out
@@ -97,7 +99,7 @@ class Program:
         results: list[Any] = []
         with self.trace:
             arguments = unflatten(given.structure, iter(entries), iter(self.numbers))
-            if compiled.symbolic:
+            if compiled.symbolic and not given.arrays:
                 arguments = [
                     constant(a) if isinstance(a, NUMBER) and not is_large(a) else a
                     for a in arguments

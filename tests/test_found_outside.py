@@ -10,6 +10,7 @@ import pytest
 
 import gemel
 from gemel import autograd, np, npx
+from gemel.errors import ShapeError
 
 
 def gradient(function: Callable[[Any], Any], x: Any) -> list[float]:
@@ -194,3 +195,160 @@ def test_products_of_float16_that_leave_its_range() -> None:
 def test_a_mask_of_the_largest_of_all_has_the_shape_of_the_array() -> None:
     x = np.array([[1.0, 5.0, 3.0], [4.0, 2.0, 6.0]])
     assert npx.topk(x, axis=None, k=2, ret_typ="mask").tolist() == [[0, 1, 0], [0, 0, 1]]
+
+
+# --- views that repeat elements -----------------------------------------------------------------
+
+
+def test_what_is_tiled_has_elements_of_its_own() -> None:
+    y = np.array([1.0, 2.0])
+    for tiled in (np.tile(y, (3, 1)), npx.broadcast_like(y, np.zeros((3, 2)))):
+        tiled += np.array([[1.0], [2.0], [3.0]])
+        assert tiled.tolist() == [[2, 3], [3, 4], [4, 5]]
+    assert y.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda b: b.__iadd__(1),
+        lambda b: b.__setitem__(0, 5),
+        lambda b: b.__setitem__(slice(None), 5),
+        lambda b: b.__setitem__((0, 0), 5),
+        lambda b: b.__setitem__(np.array([0, 1]), 5),
+        lambda b: b.__setitem__(b > 0, 5),
+        lambda b: np.add(b, 1, out=b),
+        lambda b: b.__imatmul__(np.ones((2, 2))),
+    ],
+)
+def test_what_repeats_elements_is_not_written_to(write: Callable[[Any], Any]) -> None:
+    y = np.array([1.0, 2.0])
+    with pytest.raises(ShapeError, match=r"repeats elements.* copy\(\) it first"):
+        write(np.broadcast_to(y, (3, 2)))
+    assert y.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: npx.dropout(x),
+        lambda x: np.take(x, 0, axis=0),
+        lambda x: np.block(x),
+        lambda x: np.tile(x, 1),
+        lambda x: npx.sequence_mask(x),
+        lambda x: npx.sequence_last(x),
+        lambda x: npx.sequence_reverse(x),
+    ],
+    ids=["dropout", "take", "block", "tile", "mask", "last", "reverse"],
+)
+def test_what_changes_nothing_is_a_copy(function: Callable[[Any], Any]) -> None:
+    def written(x: Any) -> Any:
+        whole = x * 1
+        found = function(whole)
+        found += 1
+        return whole
+
+    x = np.ones((2, 3))
+    assert written(x).tolist() == gemel.compile(written)(x).tolist() == x.tolist()
+
+
+def test_writes_through_detach_are_seen() -> None:
+    def function(x: Any) -> Any:
+        y = x * 1
+        part = y[0].detach()
+        part += 100
+        return y * y
+
+    x = np.ones((2, 2))
+    assert function(x).tolist() == gemel.compile(function)(x).tolist() == [[101**2] * 2, [1, 1]]
+    assert gradient(lambda x: (x.detach() * x).sum(), x) == [[1, 1], [1, 1]]
+    assert gradient(gemel.compile(lambda x: (x.detach() * x).sum()), x) == [[1, 1], [1, 1]]
+
+
+# --- what a traced function asks for ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda x: x.shape[0] in {2, 3},
+        lambda x: {2: True, 3: True}.get(x.shape[0], False),
+        lambda x: x.shape in {(2,), (3,)},
+        lambda x: frozenset([x.shape[0], 9]) == {2, 9} or frozenset([x.shape[0]]) == {3},
+    ],
+)
+def test_a_size_that_is_looked_up_is_held(ask: Callable[[Any], bool]) -> None:
+    function = gemel.compile(lambda x: x * (5 if ask(x) else 7))
+    assert [function(np.ones(n)).tolist()[0] for n in (4, 2, 3, 5)] == [7, 5, 5, 7]
+
+
+def test_pause_in_a_traced_function() -> None:
+    def product(x: Any) -> Any:
+        with autograd.pause():
+            square = x * x
+        return (square * x).sum()
+
+    def overwritten(x: Any) -> Any:
+        w = np.array([1.0, 1.0])
+        with autograd.pause():
+            w += x
+        return (x * w).sum()
+
+    def looped(x: Any) -> Any:
+        def body(each: Any, total: Any) -> Any:
+            with autograd.pause():
+                other = each * 10
+            return each, total + each * other
+
+        return npx.foreach(body, x, np.zeros(()))[1]
+
+    x = np.array([2.0, 3.0])
+    for function, wanted in ((product, [4, 9]), (overwritten, [3, 4]), (looped, [20, 30])):
+        assert gradient(function, x) == gradient(gemel.compile(function), x) == wanted
+
+
+def test_is_recording_in_a_traced_function() -> None:
+    def function(x: Any) -> Any:
+        with autograd.pause():
+            inside = autograd.is_recording()
+        return x * (10 if autograd.is_recording() else 1) + inside
+
+    compiled = gemel.compile(function)
+    x = np.ones(1)
+    for _ in range(2):
+        with autograd.record():
+            assert compiled(x).tolist() == function(x).tolist() == [10]
+        assert compiled(x).tolist() == function(x).tolist() == [1]
+
+
+def test_a_value_that_is_asked_for_is_read_again_after_numpy_had_access() -> None:
+    w, x = np.array([1.0]), np.ones(1)
+    function = gemel.compile(lambda x: x * float(w[0]))
+    assert function(x).tolist() == [1]
+    numpy.asarray(w)[0] = 9
+    assert function(x).tolist() == [9]
+    traces = function.traces
+    numpy.asarray(w)  # nothing is written
+    assert function(x).tolist() == [9]
+    assert function.traces == traces
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, n: x * {1: 10, 3: 30}.get(n, 0),
+        lambda x, n: x * (5 if isinstance(n, int) else 7),
+        lambda x, n: x * (5 if n is True else 7),
+        lambda x, n: x * 2**n,
+        lambda x, n: x * len(f"{n}"),
+    ],
+)
+def test_whole_numbers_beside_arrays_are_numbers(function: Callable[[Any, Any], Any]) -> None:
+    x, compiled = np.ones(2), gemel.compile(function)
+    for n in (1, True, -1, 3, 10):
+        assert compiled(x, n).tolist() == function(x, n).tolist()
+
+
+def test_a_float_as_text_is_held() -> None:
+    compiled = gemel.compile(lambda x, n: x * len(f"{n:.1f}"))
+    assert [compiled(np.ones(1), n).item() for n in (1.5, 10.5, 2.5)] == [3, 4, 3]

@@ -23,8 +23,9 @@ from gemel.codegen.target import Target
 #: Which lanes of each vector of a line are read; None for all of them.
 Masks = list[Value | None] | None
 
-#: How many steps of k ahead packed panels are asked for.
-AHEAD = 16
+#: How many steps of k ahead packed panels are asked for: of a into the first cache, of b into the
+#: second, for where b is large the first rows to need a panel wait for memory.
+AHEAD, FAR = 16, 64
 
 
 def emit(program: Program, target: Target) -> Module:
@@ -260,6 +261,10 @@ class _Micro:
                 ahead = right.at(line, self.builder.mul(stride, i64(AHEAD)))
                 for v in range(kernel.vectors):
                     kernel.prefetch(right.at(ahead, (v + 1) * kernel.lanes - 1), 2)
+            if packed and not kernel.windows:
+                for v in range(kernel.vectors):
+                    far = (u + FAR) * kernel.columns + v * kernel.lanes
+                    kernel.prefetch(right.at(line, far), 2)
             if kernel.a_form == "packed":
                 # A panel of b stays in the first cache; that of a changes with every micro-tile.
                 kernel.prefetch(left(0, u + AHEAD))

@@ -15,6 +15,8 @@ from gemel.errors import DeviceError
 from gemel.ir.graph import Entry, Node, captured, placeholder, walk
 from gemel.spec import Spec
 
+#: What `_loans` says of an array that somebody outside may be writing to.
+LENT = -1
 #: Where it stands among the nodes: before all that the program itself makes.
 OUTSIDE = -1
 
@@ -39,17 +41,18 @@ class Asked:
 
     def __init__(self, array: Any) -> None:
         self.array = array
-        self.version = array.version
+        self.state = array.version, array._loans
         self.contents = _core.to_bytes(array)
 
     def holds(self) -> bool:
-        """Whether it has them still. Waits, where it has been written since."""
-        if self.array.version == self.version and not _core.exports():
+        """Whether it has them still. Waits, where it has been written since, or somebody outside
+        had access."""
+        state = self.array.version, self.array._loans
+        if state == self.state and state[1] != LENT:
             return True
-        version = self.array.version
         if _core.to_bytes(self.array) != self.contents:
             return False
-        self.version = version
+        self.state = state
         return True
 
 

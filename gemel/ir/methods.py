@@ -166,7 +166,7 @@ class WrittenMethods(NumpyProtocols):
 
     def detach(self) -> Any:
         """The same elements; gradients do not pass."""
-        return call("stop_gradient", self)
+        return call("detached", self)
 
 
 #: What arrays of MXNet 1 can do besides.

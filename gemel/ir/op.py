@@ -19,7 +19,7 @@ from gemel.ir.known import of_known
 from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY, call
 from gemel.ir.public import FILLING, filling, make_method, make_operator, publish
-from gemel.ir.trace import current_trace
+from gemel.ir.trace import current_trace, shows_another
 from gemel.spec import Spec
 
 #: What NumPy and MXNet call the first two arrays a function takes.
@@ -361,6 +361,8 @@ class Op(_core.OpBase):
             node.origin, node.part = trace.origin(), trace.part
             if trace.scopes:
                 node.name = trace.named(self.name)
+            if trace.paused and not shows_another(node):
+                found = trace.unrecorded(found)
             for position, index in self.updates.items():
                 trace.overwrite(self.name, entries[position], found[index])
         return found

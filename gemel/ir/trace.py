@@ -12,6 +12,7 @@ from gemel.extent import Dim, Guards, is_left_over
 from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, Node, captured, copy_node, placeholder
 from gemel.ir.layout import dense
+from gemel.ir.methods import REGISTRY
 from gemel.spec import Spec
 
 
@@ -27,6 +28,12 @@ class Scalar(Entry):
         self.asked.held[self] = self.seen
         return self.seen
 
+    def __str__(self) -> str:
+        return str(self._value("str()"))
+
+    def __format__(self, how: str) -> str:
+        return format(self._value("format()"), how)
+
 
 class Trace:
     """What a function being traced has asked for so far.
@@ -38,9 +45,14 @@ class Trace:
 
     #: Whether all rounds of loops are written out.
     writes_out = False
+    #: Whether calls of what is traced are recorded, and whether what is done now is to be.
+    recorded = recording = False
 
     def __init__(self, of_program: bool = False, closed: ClosedOver | None = None) -> None:
         self.of_program = of_program
+        outer = current_trace()
+        if outer is not None and outer.recorded:
+            self.recorded, self.recording = True, outer.recording
         #: The arrays it closes over, where what is done to those is part of it.
         self.closed = closed
         self.line = self.part = ""
@@ -67,10 +79,6 @@ class Trace:
         number = self.counts.get(name, 0)
         self.counts[name] = number + 1
         return f"{name}{number}"
-
-    def unchanged(self, entry: Entry) -> Entry:
-        """A result that is the argument itself."""
-        return entry
 
     def origin(self) -> str:
         """Where a node made now comes from."""
@@ -108,6 +116,16 @@ class Trace:
         self.parameter(parameter)
         self.updates[id(parameter)] = (parameter, value)
         self._hold(self.parameters[id(parameter)][1], value)
+
+    @property
+    def paused(self) -> bool:
+        """Whether no gradient passes what is done now, though calls are recorded."""
+        return self.recorded and not self.recording
+
+    def unrecorded(self, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        """The same values; gradients do not pass."""
+        stop = REGISTRY["stop_gradient"]
+        return tuple([stop.node((e,), {}).entries[0] if e.dtype.is_inexact else e for e in entries])
 
     def overwrite(self, name: str, old: Entry, new: Entry) -> None:
         """What an operation with `updates=` asks for. `TraceError` for other than parameters."""
@@ -157,6 +175,7 @@ class Trace:
 
     def write(self, target: Entry, value: Entry) -> None:
         """`target` holds `value` from now on, and whatever shows the same elements shows it."""
+        (value,) = self.unrecorded((value,)) if self.paused else (value,)
         holder, views = self._seen_through(target)
         shown = [self.contents.get(holder, holder)]
         for view in views[:-1]:

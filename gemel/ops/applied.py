@@ -12,6 +12,7 @@ from gemel.ir.protocols import by_numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import moveaxis
 from gemel.ops.elementwise import cast, full, where
+from gemel.ops.elementwise import copy as materialized
 from gemel.ops.shape import concatenate, expand_dims, operand, reshape, stack
 from gemel.spec import normalize_axis, product
 
@@ -127,7 +128,8 @@ def block(arrays: Any) -> Array:
     >>> np.block([[np.ones((1, 1)), np.zeros((1, 2))], [np.zeros((1, 3))]])
     """
     depth, ndim = _depth(arrays), _most(arrays)
-    return _joined(arrays, depth, max(ndim, depth))
+    found = _joined(arrays, depth, max(ndim, depth))
+    return found if depth else materialized(found)
 
 
 def _depth(arrays: Any) -> int:

@@ -229,7 +229,7 @@ def tile(A: Any, reps: Any) -> Array:  # noqa: N803 -- NumPy's name
     pairs = list(zip(times, shape, strict=True))
     apart = reshape(a, shape=tuple(n for extent in shape for n in (1, extent)))
     wide = broadcast_to(apart, shape=tuple(n for pair in pairs for n in pair))
-    return reshape(wide, shape=tuple(count * extent for count, extent in pairs))
+    return materialized(reshape(wide, shape=tuple(count * extent for count, extent in pairs)))
 
 
 @function(public="np")

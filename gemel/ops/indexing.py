@@ -18,6 +18,7 @@ from gemel.ir.public import Array, function
 from gemel.ir.trace import current_trace
 from gemel.lists import leaves
 from gemel.ops.elementwise import cast, full, iota, limit, where
+from gemel.ops.elementwise import copy as materialized
 from gemel.ops.keys import (
     adjacent,
     array_axes,
@@ -245,7 +246,8 @@ def _taken(x: Any, indices: Any, axis: Any, mode: str) -> Any:
         axis = normalize_axis("take", axis, x.ndim)
     if isinstance(indices, WHOLE):
         if mode == "raise":
-            return basic_index(x, key=canonical(x.shape, (slice(None),) * axis + (indices,)))
+            key = canonical(x.shape, (slice(None),) * axis + (indices,))
+            return materialized(basic_index(x, key=key))
         indices = full(indices, shape=(), dtype="int64")
     if mode != "raise":
         indices = _within(indices, x.shape[axis], mode)

@@ -9,6 +9,7 @@ from gemel.ir.above import above
 from gemel.ir.public import Array, function
 from gemel.ops.assignment import written
 from gemel.ops.elementwise import add, cast, floor_divide, full, iota, multiply
+from gemel.ops.elementwise import copy as materialized
 from gemel.ops.indexing import checked_position, gather, scatter
 from gemel.ops.random import required
 from gemel.ops.selection import take_along_axis
@@ -186,12 +187,12 @@ def broadcast_like(lhs: Any, rhs: Any, lhs_axes: Any = None, rhs_axes: Any = Non
     """
     lhs, rhs = operand(lhs), operand(rhs)
     if lhs_axes is None or rhs_axes is None:
-        return broadcast_to(lhs, shape=tuple(rhs.shape))
+        return materialized(broadcast_to(lhs, shape=tuple(rhs.shape)))
     shape = list(lhs.shape)
     for mine, other in zip(listed(lhs_axes), listed(rhs_axes), strict=True):
         place = normalize_axis("broadcast_like", mine, len(shape))
         shape[place] = rhs.shape[normalize_axis("broadcast_like", other, len(rhs.shape))]
-    return broadcast_to(lhs, shape=tuple(shape))
+    return materialized(broadcast_to(lhs, shape=tuple(shape)))
 
 
 @function(public="npx")

@@ -9,7 +9,6 @@ from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from gemel.ir.declare import composite
 from gemel.ir.methods import call as called
 from gemel.ir.public import Array, function
-from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import (
     cast,
     divide,
@@ -21,6 +20,7 @@ from gemel.ops.elementwise import (
     subtract,
     where,
 )
+from gemel.ops.elementwise import copy as materialized
 from gemel.ops.linalg import matmul, with_bias
 from gemel.ops.random import uniform
 from gemel.ops.reduction import max, sum, widened
@@ -165,8 +165,7 @@ def _(
     if mode not in ("training", "always"):
         raise unknown_name("mode of dropout", mode, ("training", "always"))
     if p == 0 or not (mode == "always" or _core.training()):
-        trace = current_trace()
-        return data if trace is None else trace.unchanged(data)
+        return materialized(operand(data))
     return dropout(data, p=float(p), axes=tuple(axes))[0]
 
 

@@ -1,4 +1,4 @@
-"""The same bytes as numbers of another dtype."""
+"""The same memory seen as another array: as numbers of another dtype, or without a gradient."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from gemel import _core
 from gemel.dtype import DType, as_dtype
 from gemel.errors import DTypeError, GradientError, ShapeError
 from gemel.ir.declare import op
+from gemel.ir.layout import Layout
 from gemel.ir.public import Array, function
 from gemel.spec import Spec
 
@@ -26,6 +27,32 @@ def _seen(x: Spec, dtype: DType) -> tuple[int, ...]:
             f"{dtype.itemsize}"
         )
     return (*x.shape[:-1], size // dtype.itemsize)
+
+
+@op(complex=True, moves=1, mxnet="BlockGrad")
+def detached(x: Any) -> Any:
+    """x itself, cut off from what it was computed from: writes of one are the other's."""
+    return x
+
+
+@detached.spec
+def _(x: Spec) -> Spec:
+    return x
+
+
+@detached.view
+def _(layout: Layout, result: Spec) -> Layout:
+    return layout
+
+
+@detached.gradient
+def _(g: Any, y: Any, x: Any) -> Any:
+    return (None,)
+
+
+@detached.put
+def _(x: Any, value: Any, index: int) -> Any:
+    return value
 
 
 @op(complex=True)

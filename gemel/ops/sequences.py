@@ -8,6 +8,7 @@ from gemel.errors import ShapeError
 from gemel.ir.declare import composite
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, full, iota, subtract, where
+from gemel.ops.elementwise import copy as materialized
 from gemel.ops.indexing import gather
 from gemel.ops.shape import operand, reshape, swapaxes
 from gemel.spec import Spec, same_shape
@@ -56,7 +57,7 @@ def _(
     >>> npx.sequence_mask(np.ones((2, 3)), np.array([1, 2]), True, value=-1.0, axis=1)
     """
     if not use_sequence_length or sequence_length is None:
-        return data
+        return materialized(operand(data))
     return sequence_mask(data, sequence_length, value=value, axis=axis)
 
 
@@ -85,7 +86,7 @@ def sequence_last(
     data = operand(data)
     x = swapaxes(data, 0, 1) if axis == 1 else data
     if not use_sequence_length or sequence_length is None:
-        return x[-1]
+        return materialized(x[-1])
     sequence_length = operand(sequence_length)
     check_lengths("sequence_last", data, sequence_length, axis)
     lengths = cast(sequence_length, dtype="int64")
@@ -106,7 +107,7 @@ def sequence_reverse(
     data = operand(data)
     x = swapaxes(data, 0, 1) if axis == 1 else data
     if not use_sequence_length or sequence_length is None:
-        return data[::-1] if axis == 0 else data[:, ::-1]
+        return materialized(data[::-1] if axis == 0 else data[:, ::-1])
     sequence_length = operand(sequence_length)
     check_lengths("sequence_reverse", data, sequence_length, axis)
     lengths = cast(sequence_length, dtype="int64")

@@ -131,6 +131,7 @@ UNCHANGED = {
     "reshape": _always,
     "broadcast_to": _always,
     "stop_gradient": _always,
+    "detached": _always,
     "transpose": _identity_order,
 }
 

@@ -295,7 +295,7 @@ def _activation(name: str, **settings: Any) -> Callable[[Node], Found]:
 RULES["gelu"] = _activation("LeakyReLU", act_type="gelu")
 RULES["softplus"] = _activation("Activation", act_type="softrelu")
 RULES["softsign"] = _activation("Activation", act_type="softsign")
-RULES["stop_gradient"] = _activation("BlockGrad")
+RULES["stop_gradient"] = RULES["detached"] = _activation("BlockGrad")
 
 
 @rule("logical_and", "logical_or", "logical_xor")

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from gemel import np, npx
 from gemel.ir.graph import Entry
-from gemel.ir.methods import call
 from gemel.ir.trace import Trace
 from gemel.legacy.declare import WRITERS, Written, load
 
@@ -41,10 +40,6 @@ class Noting(Trace):
         self._codes = _watched()
         self._open: tuple[FrameType, Note] | None = None
         self.keeps_loops = keeps_loops
-
-    def unchanged(self, entry: Any) -> Any:
-        """A result that is the argument, as an entry of its own."""
-        return call("copy", entry)
 
     def note_name(self, hint: str) -> str:
         """What the node of a call is called: ``dense0_fwd`` for what a layer consists in."""

@@ -82,6 +82,13 @@ bool Tensor::same_layout(const Tensor& other) const noexcept {
          std::memcmp(dims_, other.dims_, sizeof(int64_t) * 2 * ndim) == 0;
 }
 
+bool Tensor::repeats() const noexcept {
+  for (int axis = 0; axis < ndim; ++axis) {
+    if (strides()[axis] == 0 && extents()[axis] > 1) return size > 0;
+  }
+  return false;
+}
+
 bool Tensor::overlaps(const Tensor& other) const noexcept {
   if (storage != other.storage) return false;
   int64_t low, high, other_low, other_high;

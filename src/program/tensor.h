@@ -42,6 +42,8 @@ class Tensor {
     return base == nullptr ? nullptr : base + offset * item_size(dtype);
   }
   bool same_layout(const Tensor& other) const noexcept;
+  // Whether some element has several places.
+  bool repeats() const noexcept;
   // Whether it is all of its storage.
   bool whole() const noexcept {
     return contiguous && static_cast<size_t>(bytes()) == storage->bytes();

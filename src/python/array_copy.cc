@@ -68,6 +68,7 @@ bool is_selectable(const Tensor& source, const Tensor& mask) {
 
 bool assign_at_once(PyObject* self, PyObject* key, PyObject* value) {
   if (thread_flags.recording || capturing()) return false;
+  check_writable("setitem", tensor_of(self));  // a part of it may repeat nothing
   Reference view = basic_view(self, key);
   if (!view || !fits(tensor_of(view), value)) return false;
   if (tensor_of(view).size == 0) return true;

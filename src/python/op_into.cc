@@ -8,13 +8,21 @@
 namespace gemel {
 namespace {
 
-void check_into(const Operands& operands, const Tensor& target, bool collected) {
+const char* name_of(const OpObject* op) {
+  const char* name = PyUnicode_AsUTF8(op->name);
+  if (name == nullptr) throw PythonError{};
+  return name;
+}
+
+void check_into(const OpObject* op, const Operands& operands, const Tensor& target,
+                bool collected) {
   if (!collected) {
     throw Error("TypeError", "into() takes arrays on one device and Python numbers of 64 bits");
   }
   if (operands.first != nullptr && operands.first->device() != target.device()) {
     throw Error("TypeError", "into(): the target is on another device than the inputs");
   }
+  check_writable(name_of(op), target);
 }
 
 // Inputs that overlap the target are replaced by copies, which `copies` keeps alive.
@@ -32,13 +40,20 @@ void copy_overlapping(Operands* operands, const Tensor& target, const Arguments&
 [[noreturn]] void refuse_shapes(OpObject* op, const Tensor& target, const Arguments& arguments) {
   // Inputs that do not broadcast among themselves get their own, better error from Python.
   owned(call_in_python(reinterpret_cast<PyObject*>(op), arguments));
-  const char* name = PyUnicode_AsUTF8(op->name);
-  if (name == nullptr) throw PythonError{};
-  throw Error("ShapeError", std::string(name) + ": the result does not fit a target of shape " +
+  throw Error("ShapeError", std::string(name_of(op)) +
+                                ": the result does not fit a target of shape " +
                                 shape_text(target.extents(), target.ndim));
 }
 
 }  // namespace
+
+void check_writable(const char* operation, const Tensor& target) {
+  if (!target.repeats()) return;
+  throw Error("ShapeError", std::string(operation) + ": an array of shape " +
+                                shape_text(target.extents(), target.ndim) +
+                                " that repeats elements, as broadcast_to's result, cannot be "
+                                "written to; copy() it first");
+}
 
 void call_into(OpObject* op, PyObject* target, const Arguments& arguments) {
   const Tensor& tensor = tensor_of(target);
@@ -47,7 +62,7 @@ void call_into(OpObject* op, PyObject* target, const Arguments& arguments) {
   uint32_t parameters;
   const bool collected = collect_operands(arguments.values, arguments.count, &operands, &tracked) &&
                          parameters_id(op, arguments, &parameters);
-  check_into(operands, tensor, collected);
+  check_into(op, operands, tensor, collected);
   std::vector<Reference> copies;
   copy_overlapping(&operands, tensor, arguments, &copies);
   ElementwiseCall call;

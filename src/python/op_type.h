@@ -64,6 +64,9 @@ PyObject* call_in_python(PyObject* op, const Arguments& arguments);
 // `op.into(target, ...)`
 void call_into(OpObject* op, PyObject* target, const Arguments& arguments);
 
+// Throws ShapeError for an array whose elements have several places.
+void check_writable(const char* operation, const Tensor& target);
+
 // Both caches of what operations have prepared.
 size_t prepared_calls();
 void clear_prepared_calls();

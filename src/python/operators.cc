@@ -98,9 +98,7 @@ bool fits_in_place(OperatorSlot slot, const Tensor& self, PyObject* other) {
   if (slot == kTrueDivide && own < 2) return false;
   // What arithmetic makes of bools are numbers.
   if (own == 0 && slot != kAnd && slot != kOr && slot != kXor) return false;
-  for (int axis = 0; axis < self.ndim; ++axis) {
-    if (self.strides()[axis] == 0 && self.extents()[axis] > 1) return false;
-  }
+  if (self.repeats()) return false;
   if (PyBool_Check(other)) return true;
   if (PyLong_CheckExact(other)) {
     int overflow;  // what int64 cannot hold stands for an array of uint64
