@@ -7,7 +7,7 @@ from typing import Any
 from gemel import _core, reverse
 from gemel.errors import GradientError, ShapeError, unknown_name
 from gemel.function import Function
-from gemel.ir.trace import current_trace, suspended
+from gemel.ir.trace import recording_trace, suspended
 from gemel.ops.shape import operand
 from gemel.runtime.prepare import spec_of
 from gemel.steps import Step, Target
@@ -61,7 +61,7 @@ def predict_mode() -> _Mode:
 def is_recording() -> bool:
     """Whether calls are being recorded on this thread; in a traced function, whether its calls are
     and no `pause` is around this place."""
-    trace = current_trace()
+    trace = recording_trace()
     return bool(_core.recording() if trace is None else trace.recording)
 
 
@@ -72,7 +72,7 @@ def is_training() -> bool:
 
 def set_recording(is_recording: bool) -> bool:
     """Switch recording on or off; what it was before. In a traced function: for what it does."""
-    trace = current_trace()
+    trace = recording_trace()
     if trace is None:
         return bool(_core.set_recording(is_recording))
     before, trace.recording = trace.recording, bool(is_recording)

@@ -296,7 +296,8 @@ class Compiled:
             given = Arguments(SINGLE, [arguments[0]], [])
         else:
             given = Arguments.of(arguments)
-        key = (given.structure, _mode(), *((a.shape, a._code) for a in given.arrays))
+        shapes = ((a.shape, a._code) for a in given.arrays)
+        key = (given.structure, _mode(), _core.recording(), *shapes)
         try:
             bound = self._bound.get(key)
         except TypeError:
@@ -314,11 +315,11 @@ class Compiled:
     def _bind(self, given: Arguments) -> Bound:
         arrays = tuple((a.ndim, a._code) for a in given.arrays)
         programs = self._programs.setdefault((given.structure, _mode(), arrays), [])
-        program = next((p for p in programs if p.fits(given)), None)
+        recorded = autograd.is_recording()
+        program = next((p for p in programs if p.fits(given, recorded)), None)
         if program is None:
             there = elsewhere(given.arrays) or current_device()
-            recorded, training = autograd.is_recording(), autograd.is_training()
-            with autograd.pause(train_mode=training), there, uncollected:
+            with autograd.pause(train_mode=autograd.is_training()), there, uncollected:
                 program = Program(self, given, recorded)
             self.traces += 1
             programs.insert(0, program)
@@ -401,7 +402,7 @@ class Compiled:
 
 def _mode() -> tuple[Any, ...]:
     """What a trace depends on besides the arguments."""
-    return _core.recording(), _core.training(), default_float()
+    return _core.training(), default_float()
 
 
 #: How many kinds and sizes of arguments a function remembers the program of.

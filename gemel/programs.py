@@ -78,6 +78,7 @@ class Program:
         #: What is asked of the free extents once those found equal have one name.
         self.guards = self.trace.guards
         self.guards.open = False
+        self.asked_recording = self.trace.asked_recording
         self.trace.guards = Guards(self.guards)
         with self.trace:
             self.graph = settled(traced, self._settled())
@@ -167,8 +168,10 @@ class Program:
         same = all(e not in held or held[e].hex() == n.hex() for e, n in pairs)
         return same and self.closed.holds()
 
-    def fits(self, given: Arguments) -> bool:
-        """Whether the trace holds for arguments like these."""
+    def fits(self, given: Arguments, recorded: bool) -> bool:
+        """Whether the trace holds for arguments like these, in calls that are `recorded` or not."""
+        if recorded != self.recorded and self.asked_recording:
+            return False
         values = self.dims(given.arrays)
         for entry, array in zip(self.graph.inputs, given.arrays, strict=False):
             if any(evaluate(m, values) != n for m, n in zip(entry.shape, array.shape, strict=True)):

@@ -86,7 +86,8 @@ def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> 
         if there and len(outputs) == 1 and _lies(there, outputs[0].at(regions[0][number])):
             continue
         if not (nests and _beside(regions[0], number)):
-            together = writer and shared and same_shape(nests[-1].shape, part.shape)
+            alike = shared or (number and type(source) is type(parts[number - 1][1]) is float)
+            together = writer and alike and same_shape(nests[-1].shape, part.shape)
             if not together:
                 nests.append(Nest(part.shape))
                 writer = None

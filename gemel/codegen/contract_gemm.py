@@ -23,14 +23,14 @@ from gemel.codegen.target import Target
 #: Which lanes of each vector of a line are read; None for all of them.
 Masks = list[Value | None] | None
 
-#: How many steps of k ahead packed panels are asked for: of a into the first cache, of b into the
-#: second, for where b is large the first rows to need a panel wait for memory.
+#: How many steps of k ahead packed panels are asked for: of a into the first cache, of a b that is
+#: `far` into the second.
 AHEAD, FAR = 16, 64
 
 
 def emit(program: Program, target: Target) -> Module:
     """The kernel of the schedule ``gemm ROWSxCOLUMNS a:FORM b:FORM``, with ``split``, ``direct``,
-    ``across``, ``vnni`` or ``by-rows`` behind that."""
+    ``across``, ``vnni``, ``by-rows`` or ``far`` behind that."""
     return _Gemm(program, target).emit()
 
 
@@ -42,7 +42,7 @@ class _Gemm(Tile):
         # Of few columns all are one vector, a narrower one.
         super().__init__(program, target.narrowed(size), rows, columns)
         self.a_form, self.b_form = words[2][2:], words[3][2:]
-        self.split, self.across = "split" in words, "across" in words
+        self.split, self.across, self.far = (word in words for word in ("split", "across", "far"))
         self.vectors = columns // self.lanes
         self.unroll = 2 if rows * self.vectors > 12 else 4
         k = program.rank - 1
@@ -200,6 +200,8 @@ class _Micro:
         kernel.epilogue.ask(self.where, kernel.rows, kernel.vectors)
         self.lines = kernel.row_pointers(a, self.where[0], start)
         self.panel = kernel.panel_pointer(b, self.where[1], start)
+        if kernel.far:
+            self.next = self._next_panel(b, start)
         if not kernel.guarded or kernel.has_masks:
             return self._finish(self._sums(kernel.guarded))
         with self.builder.if_else(self._is_wide()) as (then, otherwise):
@@ -261,14 +263,33 @@ class _Micro:
                 ahead = right.at(line, self.builder.mul(stride, i64(AHEAD)))
                 for v in range(kernel.vectors):
                     kernel.prefetch(right.at(ahead, (v + 1) * kernel.lanes - 1), 2)
-            if packed and not kernel.windows:
-                for v in range(kernel.vectors):
-                    far = (u + FAR) * kernel.columns + v * kernel.lanes
-                    kernel.prefetch(right.at(line, far), 2)
+            if kernel.far:
+                self._ask(line, k, u)
             if kernel.a_form == "packed":
                 # A panel of b stays in the first cache; that of a changes with every micro-tile.
                 kernel.prefetch(left(0, u + AHEAD))
         return total
+
+    def _next_panel(self, b: Value, start: Value) -> Value:
+        """The lines of the next panel of b that these rows ask for: half as many as k has steps,
+        other ones than the rows before, so that all are there when the panel's turn comes."""
+        kernel, builder = self.kernel, self.builder
+        panel = kernel.panel_pointer(b, builder.add(self.where[1], i64(kernel.columns)), start)
+        turns = 1 << (2 * kernel.vectors - 1).bit_length()
+        turn = builder.and_(builder.udiv(self.where[0], i64(kernel.rows)), i64(turns - 1))
+        first = builder.mul(turn, builder.udiv(self.depth[1], i64(2)))
+        return kernel.right.at(panel, builder.mul(first, i64(kernel.lanes)))
+
+    def _ask(self, line: Value, k: Value, u: int) -> None:
+        """Asks for what is far: the first rows to need a panel would wait for memory."""
+        kernel, builder = self.kernel, self.builder
+        for v in range(kernel.vectors):
+            ahead = (u + FAR) * kernel.columns + v * kernel.lanes
+            kernel.prefetch(kernel.right.at(line, ahead), 2)
+        if u % 2:
+            half = builder.udiv(builder.add(k, i64(u)), i64(2))
+            place = builder.mul(half, i64(kernel.lanes))
+            kernel.prefetch(kernel.right.at(self.next, place), 2)
 
     def _multiply(self, left: list[Value], right: list[Value], total: list[Value]) -> None:
         """One column of a times one line of b, added up."""

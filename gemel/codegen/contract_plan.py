@@ -48,6 +48,9 @@ EXACT = 64
 #: nanosecond: what is added there takes one for as many bytes.
 NEAR, NEAR_BYTES, FURTHER = 90, 1 << 20, 26
 
+#: Up to so many rows, where a panel of b comes from takes long besides what is done with it.
+FAR_ROWS = 256
+
 #: Whose a buffer is that is no operand's: the first block of scratch, further ones lie below.
 SCRATCH = -1
 
@@ -157,7 +160,8 @@ class Choice:
     every `k_block` (0: it is not cut). `direct`: windows are read where they lie, and no panels
     made. `across`: micro-tiles follow each other along the rows, not down the columns. `vnni`: by
     the instruction of this name. `by_rows`: tiles of the same rows follow each other, in all of a
-    batch; else those of the same columns, in one product after the other.
+    batch; else those of the same columns, in one product after the other. `far`: panels of b are
+    asked for early, since they come from beyond the second cache and few rows use each.
     """
 
     kind: str
@@ -175,13 +179,14 @@ class Choice:
     across: bool = False
     vnni: bool = False
     by_rows: bool = False
+    far: bool = False
 
     @property
     def schedule(self) -> str:
         """The main kernel's: `Program.schedule`."""
         if self.kind == "dot":
             return f"dot {self.rows}x{self.columns}x{self.unroll}"
-        words = ("split", "direct", "across", "vnni", "by_rows")
+        words = ("split", "direct", "across", "vnni", "by_rows", "far")
         end = "".join(f" {word}" for word in words if getattr(self, word)).replace("_", "-")
         return f"gemm {self.rows}x{self.columns} a:{self.a_form} b:{self.b_form}{end}"
 
@@ -279,6 +284,8 @@ def variants(task: Task) -> Choice:
         if k <= SHALLOW:
             _spread_out(choice, task)
     _cut_k(choice, task)
+    bytes_of_b = task.batch * k * n * task.dtype.itemsize
+    choice.far = choice.b_form == "packed" and m <= FAR_ROWS and bytes_of_b > NEAR_BYTES
     if choice.b_form == "packed" and task.cost > LARGE * 1000:
         _tile_large(choice, task)
     else:

@@ -45,8 +45,9 @@ class Trace:
 
     #: Whether all rounds of loops are written out.
     writes_out = False
-    #: Whether calls of what is traced are recorded, and whether what is done now is to be.
-    recorded = recording = False
+    #: Whether calls of what is traced are recorded, whether what is done now is to be, and whether
+    #: anything has depended on that.
+    recorded = recording = asked_recording = False
 
     def __init__(self, of_program: bool = False, closed: ClosedOver | None = None) -> None:
         self.of_program = of_program
@@ -305,6 +306,13 @@ def _told() -> None:
     """Tell the core of the traces in progress on this thread."""
     stack = _local.stack
     _core.set_tracing(len(stack), bool(stack) and stack[-1].closed is not None)
+
+
+def recording_trace() -> Trace | None:
+    """The innermost trace in progress, which depends on whether its calls are recorded; or None."""
+    for trace in _local.stack:
+        trace.asked_recording = True
+    return current_trace()
 
 
 def current_trace() -> Trace | None:

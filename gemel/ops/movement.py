@@ -11,6 +11,7 @@ from gemel.dtype import DType, promote
 from gemel.errors import DTypeError
 from gemel.ir.declare import composite
 from gemel.ops.elementwise import add, cast, copy, full
+from gemel.ops.few_places import are_few_places, of_few_places
 from gemel.ops.linalg import matmul, wide_matmul
 from gemel.ops.phases import phases, spaced
 from gemel.ops.reduction import sum
@@ -77,6 +78,8 @@ class Movement(NamedTuple):
                 else weight
             )
             return winograd(x, weight, pad=self.pad, scheme=self.scheme)
+        if not turned and are_few_places(self, weight, x):
+            return of_few_places(self, weight, x)
         matrix = self.turned(weight) if turned else self.matrix(weight)
         counts, images = self.counts(x.shape[2:]), x.shape[0]
         result = (images, self.groups * matrix.shape[-2], *counts)

@@ -335,10 +335,15 @@ def _(g: Any, y: Any, x: Any, *, before: Any, after: Any, lowest: bool) -> Any:
 def _(
     layout: Layout, x: Spec, *, before: Any, after: Any, lowest: bool
 ) -> tuple[tuple[Layout, Any], ...]:
-    inner = layout
-    for axis, start in enumerate(before, start=x.ndim - len(before)):
-        inner = narrowed(inner, axis, start, x.shape[axis])
-    return (layout, float(_number(x.dtype, lowest))), (inner, 0)
+    parts: list[tuple[Layout, Any]] = []
+    number, inner = float(_number(x.dtype, lowest)), layout
+    for axis, (first, last) in enumerate(zip(before, after, strict=True), x.ndim - len(before)):
+        extent = x.shape[axis]
+        for start, width in ((0, first), (first + extent, last)):
+            if type(width) is not int or width > 0:
+                parts.append((narrowed(inner, axis, start, width), number))
+        inner = narrowed(inner, axis, first, extent)
+    return (*parts, (inner, 0))
 
 
 def bordered(x: Any, before: Any, after: Any, lowest: bool = False) -> Any:
