@@ -571,6 +571,7 @@ def _windows() -> list[Case]:
         _case("fold", (3, 2, 5), **flat, shape=(7,)),
         _case("fold", (2, 3, 2, 3, 2), **wide, shape=(8, 5)),
         _case("border", SMALL, before=(2,), after=(0,)),
+        _case("border", (2, 3, 4), before=(1, 0), after=(1, 2), most=(2, 2)),
         _case("apart", (2, 3, 2), (2, 3, 1), steps=(2,), shape=(5,)),
         _case("apart", (2, 3, 17), steps=(3, 2), shape=(8, 34)),
         _case("apart", (2, 2, 1), (2, 2, 1), steps=(2, 3), shape=(4, 5)),

@@ -86,8 +86,10 @@ def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> 
         if there and len(outputs) == 1 and _lies(there, outputs[0].at(regions[0][number])):
             continue
         if not (nests and _beside(regions[0], number)):
-            alike = shared or (number and type(source) is type(parts[number - 1][1]) is float)
-            together = writer and alike and same_shape(nests[-1].shape, part.shape)
+            if shared:
+                together = writer and same_shape(nests[-1].shape, part.shape)
+            else:
+                together = number > 0 and _alike(parts[number - 1], parts[number])
             if not together:
                 nests.append(Nest(part.shape))
                 writer = None
@@ -100,6 +102,13 @@ def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> 
         for entry, place, layouts in zip(body.outputs, outputs, regions, strict=True):
             nest.store(place.at(layouts[number]), writer.moved(entry, position))
     return [nest.finish() for nest in nests]
+
+
+def _alike(before: tuple[Layout, Any], part: tuple[Layout, Any]) -> bool:
+    """Whether two parts are one number, and of one shape whatever the sizes."""
+    (one, number), (other, source) = before, part
+    same = type(number) is float and number == source
+    return same and all(map(same_for_all, one.shape, other.shape))
 
 
 def _sharing(node: Node, parts: list[tuple[Layout, Any]]) -> bool:

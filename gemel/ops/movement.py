@@ -60,7 +60,7 @@ class Movement(NamedTuple):
 
         `turned` round, each begins with its last element.
         """
-        found = windows(bordered(x, self.pad, self.pad), **self.moves._asdict())
+        found = windows(bordered(x, self.pad, self.pad, most=self.pad), **self.moves._asdict())
         if turned:
             key = (..., *[BACKWARDS] * len(self.pad), *[FORWARDS] * len(self.pad))
             found = found[key]
@@ -143,7 +143,7 @@ class Movement(NamedTuple):
 
     def each(self, x: Any, turned: bool = False) -> Iterator[Any]:
         """What lies under each place of the kernel, from the first on: (N, C, *places)."""
-        seen = windows(bordered(x, self.pad, self.pad), **self.moves._asdict())
+        seen = windows(bordered(x, self.pad, self.pad, most=self.pad), **self.moves._asdict())
         for place in itertools.product(*map(range, self.moves.kernel)):
             where = (n - 1 - i for i, n in zip(place, self.moves.kernel, strict=True))
             key = (slice(None), slice(None), *(where if turned else place))

@@ -40,7 +40,7 @@ def seen_by(
 ) -> Any:
     """The windows of an image and its padding, which is wide enough for the last of them."""
     if convention == "valid":
-        return windows(bordered(x, pad, pad, lowest), **moves._asdict())
+        return windows(bordered(x, pad, pad, lowest, most=pad), **moves._asdict())
     spans = zip(moves.reach(counts), x.shape[2:], pad, strict=True)
     after = tuple(maximum(reach - n - p, 0) for reach, n, p in spans)
     return windows(bordered(x, pad, after, lowest), **moves._asdict())

@@ -303,8 +303,11 @@ def _parts(kernel: int, stride: int, dilate: int) -> list[tuple[int, int]]:
 
 
 @op()
-def border(x: Any, *, before: Any, after: Any, lowest: bool = False) -> Any:
-    """Last axes made longer on both sides by zeros, or by the lowest number of the dtype."""
+def border(x: Any, *, before: Any, after: Any, lowest: bool = False, most: Any = None) -> Any:
+    """Last axes made longer on both sides by zeros, or by the lowest number of the dtype.
+
+    `most` are numbers that `after` is at most, whatever the sizes.
+    """
     np = numpy()
     widths = [(0, 0)] * (x.ndim - len(before)) + list(zip(before, after, strict=True))
     return np.pad(x, widths, constant_values=_number(as_dtype(x.dtype), lowest))
@@ -318,7 +321,7 @@ def _number(dtype: DType, lowest: bool) -> float:
 
 
 @border.spec
-def _(x: Spec, *, before: Any, after: Any, lowest: bool) -> Spec:
+def _(x: Spec, *, before: Any, after: Any, lowest: bool, most: Any) -> Spec:
     lead = x.ndim - len(before)
     if any(not isinstance(n, Dim) and n < 0 for n in (*before, *after)):
         raise ShapeError(f"border: {x}: padding {before}, {after} must not be negative")
@@ -327,30 +330,35 @@ def _(x: Spec, *, before: Any, after: Any, lowest: bool) -> Spec:
 
 
 @border.holomorphic
-def _(g: Any, y: Any, x: Any, *, before: Any, after: Any, lowest: bool) -> Any:
+def _(g: Any, y: Any, x: Any, *, before: Any, after: Any, lowest: bool, most: Any) -> Any:
     return (within(g, before, x.shape[x.ndim - len(before) :]),)
 
 
 @border.pieces
 def _(
-    layout: Layout, x: Spec, *, before: Any, after: Any, lowest: bool
-) -> tuple[tuple[Layout, Any], ...]:
-    parts: list[tuple[Layout, Any]] = []
-    number, inner = float(_number(x.dtype, lowest)), layout
-    for axis, (first, last) in enumerate(zip(before, after, strict=True), x.ndim - len(before)):
-        extent = x.shape[axis]
-        for start, width in ((0, first), (first + extent, last)):
-            if type(width) is not int or width > 0:
-                parts.append((narrowed(inner, axis, start, width), number))
-        inner = narrowed(inner, axis, first, extent)
-    return (*parts, (inner, 0))
+    layout: Layout, x: Spec, *, before: Any, after: Any, lowest: bool, most: Any
+) -> Iterator[tuple[Layout, Any]]:
+    """The border, then x over it. What is after x along an axis is taken as wide as it can be, so
+    that the same code serves all sizes."""
+    number, lead = float(_number(x.dtype, lowest)), x.ndim - len(before)
+    if most is None:
+        yield layout, number
+    for axis, first in enumerate(before, start=lead):
+        last = 0 if most is None else most[axis - lead]
+        if most is not None and first > 0:
+            yield narrowed(layout, axis, 0, first), number
+        if last > 0:
+            yield narrowed(layout, axis, layout.shape[axis] - last, last), number
+        layout = narrowed(layout, axis, first, x.shape[axis])
+    yield layout, 0
 
 
-def bordered(x: Any, before: Any, after: Any, lowest: bool = False) -> Any:
+def bordered(x: Any, before: Any, after: Any, lowest: bool = False, most: Any = None) -> Any:
     """x with a border around its last axes, where there is one."""
     if all(type(n) is int and n == 0 for n in (*before, *after)):
         return x
-    return border(x, before=tuple(before), after=tuple(after), lowest=lowest)
+    widths = {"before": tuple(before), "after": tuple(after), "most": most}
+    return border(x, lowest=lowest, **widths)
 
 
 def within(x: Any, start: Any, shape: Any) -> Any:
