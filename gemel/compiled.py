@@ -237,9 +237,9 @@ class Compiled:
     """A function compiled for each kind of arguments it is called with.
 
     Arrays and floats are inputs; other Python numbers are constants of the program: plain ones, or,
-    if `symbolic`, nodes of the graph. A float whose value the function asks for (by a branch, or
-    `math.sqrt`) is a constant, too. Without `fold` no arithmetic is done at compile time. `traces`
-    counts how often the function itself ran.
+    if `symbolic` and there are no arrays, nodes of the graph. A float whose value the function
+    asks for (by a branch, or `math.sqrt`) is a constant, too. Without `fold` no arithmetic is done
+    at compile time. `traces` counts how often the function itself ran.
     """
 
     def __init__(
