@@ -107,8 +107,8 @@ def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> 
 def _alike(before: tuple[Layout, Any], part: tuple[Layout, Any]) -> bool:
     """Whether two parts are one number, and of one shape whatever the sizes."""
     (one, number), (other, source) = before, part
-    same = type(number) is float and number == source
-    return same and all(map(same_for_all, one.shape, other.shape))
+    numbers = type(number) is type(source) is float and number == source
+    return numbers and all(map(same_for_all, one.shape, other.shape))
 
 
 def _sharing(node: Node, parts: list[tuple[Layout, Any]]) -> bool:
