@@ -7,9 +7,12 @@ from typing import Any
 from gemel import _core, reverse
 from gemel.errors import GradientError, ShapeError, unknown_name
 from gemel.function import Function
-from gemel.ir.trace import recording_trace, suspended
+from gemel.ir.graph import Entry
+from gemel.ir.trace import current_trace, recording_trace, suspended
+from gemel.ops.elementwise import full
 from gemel.ops.shape import operand
-from gemel.runtime.prepare import spec_of
+from gemel.passes.gradient import total_gradient
+from gemel.runtime.prepare import as_entry, spec_of
 from gemel.steps import Step, Target
 from gemel.tape import Leaf, become_variable, source_of
 
@@ -75,7 +78,8 @@ def set_recording(is_recording: bool) -> bool:
     trace = recording_trace()
     if trace is None:
         return bool(_core.set_recording(is_recording))
-    before, trace.recording = trace.recording, bool(is_recording)
+    before = trace.recording
+    trace.record(bool(is_recording))
     return before
 
 
@@ -126,6 +130,8 @@ def _arrays(name: str, values: Any) -> list[Any]:
     """One array or several, as a list. Raises `TypeError` for anything else."""
     found = _listed(values)
     for value in found:
+        if isinstance(value, Entry):
+            getattr(value, name)  # says why there is no such thing
         if not isinstance(value, _core.Array):
             raise TypeError(f"{name}: {type(value).__name__} {value!r} is no array of gemel's")
     return found
@@ -171,7 +177,11 @@ def grad(
     Variables are arrays with `attach_grad()`, or computed from some while recording. With
     `create_graph` the gradients are recorded themselves, so that they can be differentiated in
     turn; the tape is kept then, unless `retain_graph` says otherwise.
+
+    In a traced function variables need no `attach_grad()`: any value of it can be one.
     """
+    if any(isinstance(value, Entry) for value in (*_listed(heads), *_listed(variables))):
+        return _grad_in_trace(heads, variables, head_grads, create_graph)
     arrays, grads = _heads(heads, head_grads)
     single = not isinstance(variables, (list, tuple))
     wanted = [variables] if single else list(variables)
@@ -187,33 +197,60 @@ def grad(
     return found[0] if single else found
 
 
+def _grad_in_trace(heads: Any, variables: Any, head_grads: Any, create_graph: bool) -> Any:
+    """What `grad` does in a traced function: the gradient is a part of the program."""
+    trace = current_trace()
+    ends, wanted = ([as_entry(each) for each in _listed(given)] for given in (heads, variables))
+    if trace is None:
+        raise (ends + wanted)[0].left_over("grad")
+    for end in ends:
+        if not (trace.was_recorded(end.node) or end in set(wanted)):
+            raise _unrecorded(end.spec)
+    pairs = zip(ends, _given(head_grads, ends), strict=True)
+    with _Mode(create_graph, None):
+        grads = [full(1, shape=y.shape, dtype=y.dtype) if g is None else g for y, g in pairs]
+        found = total_gradient(ends, grads, wanted, trace.was_recorded)
+    found = found if create_graph else trace.unrecorded(found)
+    return list(found) if isinstance(variables, (list, tuple)) else found[0]
+
+
 def _heads(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
     arrays = _arrays("backward", heads)
-    grads: list[Any] = [None] * len(arrays)
+    for array in arrays:
+        if source_of(array) is None:
+            raise _unrecorded(spec_of(array))
+    return arrays, _given(head_grads, arrays)
+
+
+def _unrecorded(spec: Any) -> GradientError:
+    return GradientError(
+        f"backward: {spec} was not computed from a variable while recording; "
+        "call x.attach_grad() first and compute inside `with autograd.record():`"
+    )
+
+
+def _given(head_grads: Any, heads: list[Any]) -> list[Any]:
+    """The gradient of each head, or None for ones."""
+    grads: list[Any] = [None] * len(heads)
     if head_grads is not None:
         grads = _listed(head_grads)
-    if len(grads) != len(arrays):
+    if len(grads) != len(heads):
         raise GradientError(
-            f"backward: {len(grads)} gradients for {len(arrays)} heads; there must be one for each"
+            f"backward: {len(grads)} gradients for {len(heads)} heads; there must be one for each"
         )
-    pairs = zip(grads, arrays, strict=True)
-    grads = [None if g is None else operand(g, (array,)) for g, array in pairs]
-    for array, g in zip(arrays, grads, strict=True):
-        if source_of(array) is None:
+    pairs = zip(grads, heads, strict=True)
+    grads = [None if g is None else operand(g, (head,)) for g, head in pairs]
+    for head, g in zip(heads, grads, strict=True):
+        if g is None and head.dtype.is_complex:
             raise GradientError(
-                f"backward: {spec_of(array)} was not computed from a variable while recording; "
-                "call x.attach_grad() first and compute inside `with autograd.record():`"
-            )
-        if g is None and array.dtype.is_complex:
-            raise GradientError(
-                f"backward: the head {spec_of(array)} is complex, so it is no loss; give its "
+                f"backward: the head {spec_of(head)} is complex, so it is no loss; give its "
                 "gradient, or take real(x) or absolute(x)"
             )
-        if g is not None and tuple(g.shape) != tuple(array.shape):
+        if g is not None and tuple(g.shape) != tuple(head.shape):
             raise ShapeError(
-                f"backward: the head {spec_of(array)} needs a gradient like it, not {spec_of(g)}"
+                f"backward: the head {spec_of(head)} needs a gradient like it, not {spec_of(g)}"
             )
-    return arrays, grads
+    return grads
 
 
 def get_symbol(x: Any) -> Any:

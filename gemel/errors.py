@@ -64,6 +64,10 @@ class ValuesNeededError(PythonGivenError):
     """The shape of a result depends on values, in a program; blocks are then compiled in parts."""
 
 
+class NotInTraceError(TraceError, AttributeError):
+    """A traced function asked for what only arrays in memory have, as `strides`, `attach_grad`."""
+
+
 class SymbolGivenError(TraceError):
     """A `gemel.symbol.Symbol`, which has no elements, where an array is needed."""
 

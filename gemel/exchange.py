@@ -109,11 +109,6 @@ class Exchange:
     def __deepcopy__(self: Any, memo: Any) -> Any:
         return self.copy()
 
-    def __contains__(self: Any, value: Any) -> bool:
-        """Whether any element equals `value`. Waits for them."""
-        equal = self == value
-        return equal if isinstance(equal, bool) else bool(equal.any())
-
     # --- shown ------------------------------------------------------------------------------
 
     def __repr__(self) -> str:

@@ -1,53 +1,13 @@
-"""Methods of arrays that NumPy's and MXNet's have, and that are functions under other names."""
+"""Methods of arrays that tell what is in memory, as NumPy's and MXNet's do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from os import PathLike
 from typing import Any
 
 from gemel import _core
-from gemel.errors import ArgumentError, ShapeError
-from gemel.ir.late import load
+from gemel.errors import ArgumentError
 from gemel.ir.layout import dense_strides
-from gemel.ir.protocols import NAMESPACES
-
-
-def _np(name: str) -> Any:
-    """A function of `gemel.np`."""
-    load()
-    return NAMESPACES["np"][name]
-
-
-class Flat:
-    """The elements of an array one after another, to read and to write: `x.flat[3] = 1`."""
-
-    __slots__ = ("base",)
-
-    def __init__(self, base: Any) -> None:
-        self.base = base
-
-    def __len__(self) -> int:
-        return int(self.base.size)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.base.reshape(-1))
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.base.reshape(-1)[key]
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        row = self.base.reshape(-1)
-        row[key] = value
-        if not self.base._is_contiguous:  # the row is a copy
-            self.base[...] = row.reshape(self.base.shape)
-
-    def copy(self) -> Any:
-        """The elements in an array of one dimension."""
-        return self.base.flatten()
-
-    def __array__(self, *arguments: Any, **options: Any) -> Any:
-        return self.base.reshape(-1).__array__(*arguments, **options)
 
 
 class Flags:
@@ -73,50 +33,13 @@ class Flags:
 
 
 class Manners:
-    """What NumPy's users call of an array, beside operations."""
+    """What NumPy's users ask an array for, and no symbol can tell."""
 
     __slots__ = ()
 
     def item(self: Any, *index: Any) -> Any:
         """One element as a Python number: the only one, or that at a position. Waits for it."""
         return _core.Array.item(self._one(index) if index else self)
-
-    def asscalar(self: Any) -> Any:
-        """The element of an array of one, as a Python number. Waits for it."""
-        return self.item()
-
-    def itemset(self: Any, *arguments: Any) -> None:
-        """Write one element: `x.itemset(value)`, `x.itemset(position, value)`."""
-        *index, value = arguments
-        self._one(tuple(index))[...] = value
-
-    def _one(self: Any, index: tuple[Any, ...]) -> Any:
-        """The element at a position: one number counts in the flattened array."""
-        if len(index) == 1 and isinstance(index[0], tuple):
-            (index,) = index
-        if len(index) == 1 and self.ndim != 1:
-            at = range(self.size)[index[0]]
-            found = []
-            for extent in reversed(self.shape):
-                at, rest = divmod(at, extent)
-                found.append(rest)
-            index = tuple(reversed(found))
-        if len(index) != self.ndim and (index or self.size != 1):
-            raise ShapeError(f"item: {list(index)} names no element of shape {list(self.shape)}")
-        return self[index] if index else self.reshape(())
-
-    def fill(self: Any, value: Any) -> None:
-        """Set all elements to one number."""
-        self[...] = value
-
-    @property
-    def flat(self) -> Flat:
-        """The elements one after another, to read and to write."""
-        return Flat(self)
-
-    @flat.setter
-    def flat(self: Any, value: Any) -> None:
-        Flat(self)[:] = value
 
     @property
     def flags(self) -> Flags:
@@ -133,23 +56,9 @@ class Manners:
         """Write the elements into a file, as bytes or as text with `sep` between. Waits."""
         self.asnumpy().tofile(file, sep)
 
-    def put(self: Any, indices: Any, values: Any, mode: str = "raise") -> None:
-        """Write values at positions of the flattened array: see `np.put`."""
-        _np("put")(self, indices, values, mode)
-
-    def partition(self: Any, kth: Any, axis: int = -1) -> None:
-        """Put each row along an axis in such an order, in place, as `np.partition` gives."""
-        self[...] = _np("partition")(self, kth, axis)
-
-    def as_np_ndarray(self: Any) -> Any:
-        """The array itself: there is only one kind."""
-        return self
-
-    as_nd_ndarray = as_np_ndarray
-
     def drop_grad(self: Any) -> None:
         """No gradient is wanted any more: what `attach_grad` made is forgotten."""
         self.attach_grad("null")
 
 
-__all__ = ["Flags", "Flat", "Manners"]
+__all__ = ["Flags", "Manners"]

@@ -191,10 +191,7 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
     def copyto(self, other: Any) -> Any:
         """A copy on a device, or the elements written into another array, which is returned."""
         if _core.capturing():
-            if isinstance(other, Device):
-                return self.to_device(other).copy()
-            other[...] = self
-            return other
+            return as_entry(self).copyto(other)
         if isinstance(other, Device) and _core.recording() and tape.tracked(self):
             return Transfer(other)(self)
         if isinstance(other, Device):

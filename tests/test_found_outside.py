@@ -10,7 +10,7 @@ import pytest
 
 import gemel
 from gemel import autograd, np, npx
-from gemel.errors import ShapeError
+from gemel.errors import NotInTraceError, ShapeError, TraceError
 
 
 def gradient(function: Callable[[Any], Any], x: Any) -> list[float]:
@@ -352,3 +352,69 @@ def test_whole_numbers_beside_arrays_are_numbers(function: Callable[[Any, Any], 
 def test_a_float_as_text_is_held() -> None:
     compiled = gemel.compile(lambda x, n: x * len(f"{n:.1f}"))
     assert [compiled(np.ones(1), n).item() for n in (1.5, 10.5, 2.5)] == [3, 4, 3]
+
+
+def fills_and_puts(x: Any) -> Any:
+    y = x.copy()
+    y.fill(3)
+    y.put([0, 4], np.array([7.0, 8.0]))
+    y.itemset(1, 9.0)
+    y.itemset((1, 2), 4.0)
+    return y
+
+
+def writes_flat(x: Any) -> Any:
+    y = x * 1
+    y.T.flat[0:3] = 5
+    y.flat[5] = 7
+    return y
+
+
+def partitions(x: Any) -> Any:
+    y = -x
+    y.partition(1)
+    return y
+
+
+def copies_to(x: Any) -> Any:
+    y = x * 0
+    (x * 2).copyto(y)
+    return y
+
+
+@pytest.mark.parametrize("function", [fills_and_puts, writes_flat, partitions, copies_to])
+def test_methods_that_write_do_so_in_programs(function: Callable[[Any], Any]) -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    assert gemel.compile(function)(x).tolist() == function(x).tolist()
+    assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+MEMORY = ["strides", "flags", "base", "offset", "version", "tobytes", "tofile", "wait_to_read"]
+GRADIENT = ["attach_grad", "backward", "drop_grad", "grad", "zero_grad"]
+
+
+@pytest.mark.parametrize("name", MEMORY + GRADIENT)
+def test_what_symbols_have_not_says_why(name: str) -> None:
+    reason = "array in memory" if name in MEMORY else r"autograd\.grad"
+    with pytest.raises(NotInTraceError, match=f"^{name} at .*{reason}"):
+        gemel.compile(lambda x: getattr(x, name))(np.ones(2))
+    assert gemel.compile(lambda x: x * hasattr(x, name))(np.ones(2)).tolist() == [0, 0]
+    assert hasattr(np.ones(2), name)
+
+
+def test_numbers_of_a_program_in_numpys_arrays() -> None:
+    function = gemel.compile(lambda x, n: x * numpy.array([n, 2 * n]))
+    assert function(np.ones(2), 2.5).tolist() == [2.5, 5]
+    assert function(np.ones(2), 1.5).tolist() == [1.5, 3]
+
+
+def test_whether_an_element_is_in_a_constant_of_a_program() -> None:
+    given = np.array([1.0, 2.0])
+    assert gemel.compile(lambda x: x * (2.0 in given))(np.ones(2)).tolist() == [1, 1]
+    with pytest.raises(TraceError, match="any"):
+        gemel.compile(lambda x: x * (2.0 in x))(np.ones(2))
+
+
+def test_slice_like_a_number_says_what_is_missing() -> None:
+    with pytest.raises(ShapeError, match="give axes"):
+        npx.slice_like(np.ones(2), 0)

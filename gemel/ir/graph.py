@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from gemel import _core
 from gemel.device import Device, as_device, current_device
 from gemel.dtype import weak
-from gemel.errors import TraceError
+from gemel.errors import ShapeError, TraceError
 from gemel.extent import NUMBER
 from gemel.ir.array_methods import ArrayMethods
 from gemel.ir.methods import call
+from gemel.ir.unavailable import InMemory
 from gemel.spec import Spec
 
 if TYPE_CHECKING:
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 
 _places = count()
+
+
+def next_place() -> int:
+    """How many nodes there have been."""
+    return next(_places)
 
 
 class Node:
@@ -108,7 +114,7 @@ class Node:
         return f"<{kind} {', '.join(map(str, self.specs))}>"
 
 
-class Entry(ArrayMethods):
+class Entry(InMemory, ArrayMethods):
     """One output of a node: what an operation takes and gives. Users see it as a symbol.
 
     It has the methods and operators of an array; each adds a node. Entries are compared by
@@ -155,6 +161,11 @@ class Entry(ArrayMethods):
         return NotImplemented if is_foreign(other) else call("not_equal", self, other)
 
     @property
+    def itemsize(self) -> int:
+        """How many bytes an element takes."""
+        return self.spec.dtype.itemsize
+
+    @property
     def nbytes(self) -> int:
         """How many bytes its elements take."""
         return self.spec.nbytes
@@ -176,6 +187,15 @@ class Entry(ArrayMethods):
         )
 
     as_in_ctx = as_in_context = to_device
+
+    def copyto(self, other: Any) -> Any:
+        """Its elements written into an array or another symbol, which is returned; or a copy."""
+        if isinstance(other, Device):
+            return self.to_device(other).copy()
+        if other.shape != self.shape:
+            raise ShapeError(f"copyto: {self.spec} does not fit {list(other.shape)}")
+        other[...] = self
+        return other
 
     def __repr__(self) -> str:
         name = self.node.name or (self.node.op.name if self.node.op else "constant")
@@ -255,16 +275,21 @@ class Entry(ArrayMethods):
         """The elements of what only closed-over arrays decide. Others: raises `TraceError`."""
         return self._known("asnumpy()").asnumpy()
 
-    def item(self) -> Any:
+    def item(self, *index: Any) -> Any:
         """The number a constant is; other values are not known in a trace: raises `TraceError`."""
-        return self._value("item()")
+        return (self._one(index) if index else self)._value("item()")
 
     def tolist(self) -> Any:
         """The elements of what only closed-over arrays decide. Others: raises `TraceError`."""
         return self._known("tolist()").tolist()
 
     def __array__(self, *given: Any, **named: Any) -> Any:
-        return self._known("conversion to NumPy").__array__(*given, **named)
+        what = "conversion to NumPy"
+        if self.spec.weak:
+            from gemel.ir.op import numpy
+
+            return numpy().asarray(self._value(what)).__array__(*given, **named)
+        return self._known(what).__array__(*given, **named)
 
     def __dlpack__(self, **_: Any) -> Any:
         raise self._unknown("__dlpack__()")

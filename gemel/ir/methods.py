@@ -10,8 +10,8 @@ from typing import Any
 
 from gemel.dtype import as_dtype, castable
 from gemel.errors import DTypeError
+from gemel.ir.element_methods import ElementMethods
 from gemel.ir.late import load
-from gemel.ir.protocols import NumpyProtocols
 
 #: The operations by name; `gemel.ir.op` fills it as `gemel.ops` declares them.
 REGISTRY: dict[str, Any] = {}
@@ -56,7 +56,7 @@ class LegacyMethod:
         return import_module("gemel.legacy.facade").method(instance, self.name)
 
 
-class WrittenMethods(NumpyProtocols):
+class WrittenMethods(ElementMethods):
     """Methods that call operations by name, with the arguments NumPy's methods take."""
 
     __slots__ = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect
 from typing import Any
 
 from gemel import _core
@@ -10,7 +11,7 @@ from gemel.dtype import weak
 from gemel.errors import TraceError
 from gemel.extent import Dim, Guards, is_left_over
 from gemel.ir.closed import ClosedOver
-from gemel.ir.graph import Entry, Node, captured, copy_node, placeholder
+from gemel.ir.graph import Entry, Node, captured, copy_node, next_place, placeholder
 from gemel.ir.layout import dense
 from gemel.ir.methods import REGISTRY
 from gemel.spec import Spec
@@ -52,8 +53,10 @@ class Trace:
     def __init__(self, of_program: bool = False, closed: ClosedOver | None = None) -> None:
         self.of_program = of_program
         outer = current_trace()
-        if outer is not None and outer.recorded:
-            self.recorded, self.recording = True, outer.recording
+        if outer is not None:
+            self.recorded, self.recording = outer.recorded, outer.recording
+        #: Before which nodes recording was switched on or off.
+        self._switches: list[int] = []
         #: The arrays it closes over, where what is done to those is part of it.
         self.closed = closed
         self.line = self.part = ""
@@ -117,6 +120,17 @@ class Trace:
         self.parameter(parameter)
         self.updates[id(parameter)] = (parameter, value)
         self._hold(self.parameters[id(parameter)][1], value)
+
+    def record(self, recording: bool) -> None:
+        """Whether what is done from now on is recorded."""
+        if recording != self.recording:
+            self.recording = recording
+            self._switches.append(next_place())
+
+    def was_recorded(self, node: Node) -> bool:
+        """Whether it was made while calls were recorded."""
+        switched = len(self._switches) - bisect(self._switches, node.place)
+        return self.recording ^ bool(switched % 2)
 
     @property
     def paused(self) -> bool:

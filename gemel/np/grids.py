@@ -236,6 +236,7 @@ def require(a: Any, dtype: Any = None, requirements: str | Sequence[str] | None 
     """
     wanted = {each[0].upper() for each in requirements or ()}
     found = asarray(a, dtype)
-    if "F" in wanted and not found.flags.f_contiguous:
+    if "F" in wanted and not getattr(found, "flags", {"F": False})["F"]:
         raise ArgumentError("require: arrays are made in C order, not in 'F'")
-    return found if found._is_contiguous or "C" not in wanted else found.copy()
+    dense = "C" not in wanted or getattr(found, "_is_contiguous", True)  # symbols have no strides
+    return found if dense else found.copy()

@@ -211,6 +211,7 @@ def slice_like(data: Any, shape_like: Any, axes: Any = ()) -> Array:
 
     >>> npx.slice_like(np.arange(6).reshape(2, 3), np.zeros((1, 2)))
     """
+    data, shape_like = operand(data), operand(shape_like)
     ndim = len(data.shape)
     if not axes and ndim != len(shape_like.shape):
         raise ShapeError(f"slice_like: {list(data.shape)} and {list(shape_like.shape)}: give axes")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,7 +27,32 @@ def gradient(
     no gradient.
     """
     nodes = walk(outputs, inputs)
-    needed = leads_to(nodes, inputs)
+    return _through(nodes, leads_to(nodes, inputs), outputs, heads, inputs)
+
+
+def total_gradient(
+    outputs: Sequence[Entry],
+    heads: Sequence[Entry],
+    inputs: Sequence[Entry],
+    passed: Callable[[Node], bool],
+) -> tuple[Entry, ...]:
+    """As `gradient`, but total ones: an input may be computed from another one.
+
+    Other nodes than `passed` ones are taken to depend on no input.
+    """
+    nodes = walk(outputs)
+    needed = leads_to(filter(passed, nodes), inputs)
+    return _through(nodes, needed, outputs, heads, inputs)
+
+
+def _through(
+    nodes: Sequence[Node],
+    needed: set[Entry],
+    outputs: Sequence[Entry],
+    heads: Sequence[Entry],
+    inputs: Sequence[Entry],
+) -> tuple[Entry, ...]:
+    """What arrives at the inputs, by way of the `needed` entries of nodes in their order."""
     arrived: dict[Entry, Entry] = {}
     for entry, head in zip(outputs, heads, strict=True):
         accumulate(arrived, entry, head)

@@ -1,0 +1,113 @@
+"""Methods of arrays and symbols that read or write single elements, or all of them in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gemel.errors import ShapeError
+from gemel.ir.late import load
+from gemel.ir.protocols import NAMESPACES, NumpyProtocols
+
+
+def _np(name: str) -> Any:
+    """A function of `gemel.np`."""
+    load()
+    return NAMESPACES["np"][name]
+
+
+class Flat:
+    """The elements of an array one after another, to read and to write: `x.flat[3] = 1`."""
+
+    __slots__ = ("base",)
+
+    def __init__(self, base: Any) -> None:
+        self.base = base
+
+    def __len__(self) -> int:
+        return int(self.base.size)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.base.reshape(-1))
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.base.reshape(-1)[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        row = self.base.reshape(-1)
+        row[key] = value
+        # The row of an array that does not lie row by row is a copy, that of a symbol may be.
+        if not getattr(self.base, "_is_contiguous", False):
+            self.base[...] = row.reshape(self.base.shape)
+
+    def copy(self) -> Any:
+        """The elements in an array of one dimension."""
+        return self.base.flatten()
+
+    def __array__(self, *arguments: Any, **options: Any) -> Any:
+        return self.base.reshape(-1).__array__(*arguments, **options)
+
+
+class ElementMethods(NumpyProtocols):
+    """What NumPy's users call of an array, beside operations."""
+
+    __slots__ = ()
+
+    def __contains__(self: Any, value: Any) -> bool:
+        """Whether any element equals `value`. Waits for them."""
+        equal = self == value
+        return equal if isinstance(equal, bool) else bool(equal.any())
+
+    def asscalar(self: Any) -> Any:
+        """The element of an array of one, as a Python number. Waits for it."""
+        return self.item()
+
+    def itemset(self: Any, *arguments: Any) -> None:
+        """Write one element: `x.itemset(value)`, `x.itemset(position, value)`."""
+        *index, value = arguments
+        self._one(tuple(index))[...] = value
+
+    def _one(self: Any, index: tuple[Any, ...]) -> Any:
+        """The element at a position: one number counts in the flattened array."""
+        if len(index) == 1 and isinstance(index[0], tuple):
+            (index,) = index
+        if len(index) == 1 and self.ndim != 1:
+            at = range(self.size)[index[0]]
+            found = []
+            for extent in reversed(self.shape):
+                at, rest = divmod(at, extent)
+                found.append(rest)
+            index = tuple(reversed(found))
+        if len(index) != self.ndim and (index or self.size != 1):
+            raise ShapeError(f"item: {list(index)} names no element of shape {list(self.shape)}")
+        return self[index] if index else self.reshape(())
+
+    def fill(self: Any, value: Any) -> None:
+        """Set all elements to one number."""
+        self[...] = value
+
+    @property
+    def flat(self) -> Flat:
+        """The elements one after another, to read and to write."""
+        return Flat(self)
+
+    @flat.setter
+    def flat(self: Any, value: Any) -> None:
+        Flat(self)[:] = value
+
+    def put(self: Any, indices: Any, values: Any, mode: str = "raise") -> None:
+        """Write values at positions of the flattened array: see `np.put`."""
+        _np("put")(self, indices, values, mode)
+
+    def partition(self: Any, kth: Any, axis: int = -1) -> None:
+        """Put each row along an axis in such an order, in place, as `np.partition` gives."""
+        self[...] = _np("partition")(self, kth, axis)
+
+    def as_np_ndarray(self: Any) -> Any:
+        """The array itself: there is only one kind."""
+        return self
+
+    as_nd_ndarray = as_np_ndarray
+
+
+__all__ = ["ElementMethods", "Flat"]

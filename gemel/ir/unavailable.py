@@ -1,0 +1,68 @@
+"""What arrays have and symbols have not: asking for it says why, and what to do instead."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from gemel import _core
+from gemel.errors import NotInTraceError
+
+MEMORY = (
+    "is of an array in memory, which a symbol stands for only when the program runs; "
+    "use it outside of the hybridized function"
+)
+GRADIENT = (
+    "is of arrays that calls are recorded for, and a symbol is none; call attach_grad() and "
+    "backward() on what the hybridized function takes and returns, or use autograd.grad in it"
+)
+
+
+class Unavailable:
+    """An attribute that says why it is not there.
+
+    One for each, as with `LegacyMethod`: a `__getattr__` would slow down every other attribute.
+    """
+
+    __slots__ = ("name", "reason")
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self if instance is None else self._refuse(instance)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        self._refuse(instance)
+
+    def _refuse(self, instance: Any) -> NoReturn:
+        line = _core.program_line()
+        place = f" at {line}" if line else ""
+        shown = f"{instance!r} ({instance.spec})"
+        raise NotInTraceError(f"{self.name}{place} of {shown} {self.reason}")
+
+
+class InMemory:
+    """What is of arrays only."""
+
+    __slots__ = ()
+
+    base = Unavailable(MEMORY)
+    flags = Unavailable(MEMORY)
+    offset = Unavailable(MEMORY)
+    strides = Unavailable(MEMORY)
+    tobytes = Unavailable(MEMORY)
+    tofile = Unavailable(MEMORY)
+    version = Unavailable(MEMORY)
+    wait_to_read = Unavailable(MEMORY)
+
+    attach_grad = Unavailable(GRADIENT)
+    backward = Unavailable(GRADIENT)
+    drop_grad = Unavailable(GRADIENT)
+    grad = Unavailable(GRADIENT)
+    zero_grad = Unavailable(GRADIENT)
+
+
+__all__ = ["InMemory", "Unavailable"]

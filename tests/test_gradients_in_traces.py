@@ -1,0 +1,222 @@
+"""`autograd.grad` in traced functions: the same values as in an imperative one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import gemel
+from gemel import autograd, gluon, np, npx
+from gemel.errors import GradientError, NotInTraceError, ShapeError, TraceError
+from gemel.gluon import nn
+
+
+def slope(x: Any, w: Any) -> Any:
+    with autograd.record():
+        y = (x**3 * w).sum()
+    return autograd.grad(y, x)
+
+
+def two_slopes(x: Any, w: Any) -> Any:
+    with autograd.record():
+        y = np.tanh(x * w)
+    gx, gw = autograd.grad([y], [x, w], [x])
+    return gx + 2 * gw
+
+
+def of_what_is_not_recorded(x: Any, w: Any) -> Any:
+    z = x * x
+    with autograd.record():
+        y = (x * z * w).sum()
+    return autograd.grad(y, x)
+
+
+def past_a_pause(x: Any, w: Any) -> Any:
+    with autograd.record():
+        y = x * x
+        with autograd.pause():
+            c = y * x
+        z = (y * c * w).sum()
+    return autograd.grad(z, x)
+
+
+def of_another_variable(x: Any, w: Any) -> Any:
+    with autograd.record():
+        y = (x * x).sum()
+    return autograd.grad(y, w)
+
+
+def total(x: Any, w: Any) -> Any:
+    with autograd.record():
+        y = x * w
+        z = (y * x).sum()
+        gy, gx = autograd.grad(z, [y, x], create_graph=True)
+        return (gy * gx).sum()
+
+
+def penalty(x: Any, w: Any) -> Any:
+    with autograd.record():
+        y = np.sin(x * w).sum()
+        g = autograd.grad(y, x, create_graph=True)
+        return y + (g * g).sum()
+
+
+def third(x: Any, w: Any) -> Any:
+    with autograd.record():
+        y = (x**4 * w).sum()
+        for _ in range(3):
+            y = autograd.grad(y, x, create_graph=True).sum()
+        return y
+
+
+def in_a_loop(x: Any, w: Any) -> Any:
+    def step(item: Any, state: Any) -> tuple[Any, Any]:
+        with autograd.record():
+            y = (item * state * w).sum()
+        return autograd.grad(y, item), state + item
+
+    return npx.foreach(step, np.stack([x, w]), x)[0]
+
+
+def written_to(x: Any, w: Any) -> Any:
+    x = x * 1
+    x[0] = 4
+    with autograd.record():
+        y = (x**2 * w).sum()
+    return autograd.grad(y, x)
+
+
+FUNCTIONS = [
+    slope,
+    two_slopes,
+    of_what_is_not_recorded,
+    past_a_pause,
+    of_another_variable,
+    total,
+    penalty,
+    third,
+]
+TOTALS = [total, penalty, third]
+
+
+def variables() -> tuple[Any, Any]:
+    found = np.array([1.0, 2.0, 3.0]), np.array([0.5, -1.0, 2.0])
+    for x in found:
+        x.attach_grad()
+    return found
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("recorded", [False, True])
+def test_as_imperatively(function: Callable[..., Any], recorded: bool) -> None:
+    with autograd._Mode(recorded, None):
+        expected = function(*variables())
+        found = gemel.compile(function)(*variables())
+    numpy.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("function", TOTALS)
+def test_gradients_of_gradients(function: Callable[..., Any]) -> None:
+    found = []
+    for each in (function, gemel.compile(function)):
+        x, w = variables()
+        with autograd.record():
+            y = each(x, w)
+        y.backward()
+        found.append((x.grad.tolist(), w.grad.tolist()))
+    numpy.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+
+
+def test_in_loops_and_of_what_has_been_written() -> None:
+    x, w = variables()
+    y, z = x.asnumpy(), w.asnumpy()
+    found = gemel.compile(in_a_loop)(x, w)
+    numpy.testing.assert_allclose(found, [y * z, (y + y) * z], rtol=1e-6)
+    y[0] = 4
+    numpy.testing.assert_allclose(gemel.compile(written_to)(x, w), 2 * y * z, rtol=1e-6)
+
+
+def test_of_an_array_from_outside() -> None:
+    x, w = variables()
+
+    @gemel.compile
+    def found(x: Any) -> Any:
+        with autograd.record():
+            y = (x * x * w).sum()
+        return autograd.grad(y, w)
+
+    assert found(x).tolist() == [1, 4, 9]
+    w[:] = 0
+    assert found(x + 1).tolist() == [4, 9, 16]
+
+
+class Critic(nn.HybridBlock):
+    """A loss with a penalty on the slope of what it judges: https://arxiv.org/abs/1704.00028."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.HybridSequential()
+        self.body.add(nn.Dense(8, activation="tanh"), nn.LayerNorm(), nn.Dense(1))
+
+    def forward(self, x: Any) -> Any:
+        with autograd.record():
+            y = self.body(x)
+            g = autograd.grad(y.sum(), x, create_graph=True)
+            length = np.sqrt((g * g).sum(axis=1))
+            return y.mean() + 10 * ((length - 1) ** 2).mean()
+
+
+def test_a_penalty_trains_a_hybridized_block_as_it_does_imperatively() -> None:
+    losses = []
+    for hybridized in (False, True):
+        gemel.random.seed(3)
+        critic = Critic()
+        critic.initialize()
+        if hybridized:
+            critic.hybridize()
+        trainer = gluon.Trainer(critic.collect_params(), "sgd", {"learning_rate": 0.001})
+        for batch in (4, 4, 6):
+            x = np.linspace(-1, 1, batch * 5).reshape(batch, 5)
+            x.attach_grad()
+            with autograd.record():
+                loss = critic(x)
+            loss.backward()
+            trainer.step(1)
+            losses.append(loss.item())
+    numpy.testing.assert_allclose(losses[3:], losses[:3], rtol=1e-4)
+    assert losses[1] < losses[0]
+
+
+def test_wrong_use_says_what_is_wrong() -> None:
+    x, _ = variables()
+
+    def unrecorded(x: Any) -> Any:
+        return autograd.grad((x * x).sum(), x)
+
+    with pytest.raises(GradientError, match="was not computed from a variable while recording"):
+        gemel.compile(unrecorded)(x)
+
+    def misshapen(x: Any) -> Any:
+        with autograd.record():
+            y = (x * x).sum()
+        return autograd.grad(y, x, np.ones(3))
+
+    with pytest.raises(ShapeError, match="needs a gradient like it"):
+        gemel.compile(misshapen)(x)
+
+    def backwards(x: Any) -> Any:
+        with autograd.record():
+            y = (x * x).sum()
+        y.backward()
+        return x.grad
+
+    with pytest.raises(NotInTraceError, match=r"backward at .*autograd\.grad"):
+        gemel.compile(backwards)(x)
+
+    kept: list[Any] = []
+    gemel.compile(lambda x: kept.append(x * x) or x)(x)
+    with pytest.raises(TraceError, match="stands for a value in one trace"):
+        autograd.grad(kept[0], kept[0])
