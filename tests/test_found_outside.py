@@ -418,3 +418,25 @@ def test_whether_an_element_is_in_a_constant_of_a_program() -> None:
 def test_slice_like_a_number_says_what_is_missing() -> None:
     with pytest.raises(ShapeError, match="give axes"):
         npx.slice_like(np.ones(2), 0)
+
+
+def test_out_may_be_an_array_from_outside() -> None:
+    kept, x = np.zeros((2, 3)), np.arange(6.0).reshape(2, 3)
+    function = gemel.compile(lambda x: np.add(x, 1, out=kept))
+    for each in (x, x + 1):
+        assert function(each).tolist() == (each + 1).tolist() == kept.tolist()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_statistics_may_be_arrays_from_outside(compiled: bool) -> None:
+    gamma, beta, mean, variance = np.ones(3), np.zeros(3), np.zeros(3), np.ones(3)
+
+    def function(x: Any) -> Any:
+        return npx.batch_norm(x, gamma, beta, mean, variance, momentum=0.5)
+
+    x = np.arange(12.0).reshape(4, 3)
+    for _ in range(2):
+        with autograd.record():
+            (gemel.compile(function) if compiled else function)(x)
+    assert mean.tolist() == [4.5 * 0.75, 5.5 * 0.75, 6.5 * 0.75]
+    assert variance.tolist() == [0.25 + 11.25 * 0.75] * 3

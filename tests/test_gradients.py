@@ -126,13 +126,11 @@ def used_heads(case: Case, values: list[Any]) -> list[Any]:
 
 @pytest.mark.parametrize(
     "case, way",
-    # In a program only parameters can be overwritten: see test_batch_norm_in_a_block.
     [
         (case, way)
         for case in GRADIENTS
         for way in ("imperative", "compiled")
         if case.name != "log_gamma"  # its gradient is the distribution's (test_distributions)
-        if way == "imperative" or not case.op.updates
     ],
     ids=str,
 )

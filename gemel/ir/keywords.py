@@ -56,7 +56,8 @@ def into(name: str, out: Any, found: Any, casting: str = "same_kind") -> Any:
     for target, value in zip(targets, values, strict=True):
         if target is not None:
             fits(name, target, value.shape, value.dtype, casting)
-        if isinstance(value, Entry) and isinstance(target, _core.Array):
+        outside = isinstance(value, Entry) and isinstance(target, _core.Array)
+        if outside and not _core.capturing():
             raise TraceError(
                 f"{name}: out is an array from outside of the hybridized function, which would "
                 "change when it is traced only; pass it as an argument, or return the result"

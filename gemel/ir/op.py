@@ -364,7 +364,7 @@ class Op(_core.OpBase):
             if trace.paused and not shows_another(node):
                 found = trace.unrecorded(found)
             for position, index in self.updates.items():
-                trace.overwrite(self.name, entries[position], found[index])
+                trace.write(entries[position], found[index])
         return found
 
     def node(self, entries: tuple[Entry, ...], parameters: dict[str, Any]) -> Node:

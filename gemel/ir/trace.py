@@ -142,18 +142,6 @@ class Trace:
         stop = REGISTRY["stop_gradient"]
         return tuple([stop.node((e,), {}).entries[0] if e.dtype.is_inexact else e for e in entries])
 
-    def overwrite(self, name: str, old: Entry, new: Entry) -> None:
-        """What an operation with `updates=` asks for. `TraceError` for other than parameters."""
-        holder = self._holders.get(old, old)
-        for parameter, entry in self.parameters.values():
-            if entry is holder:
-                self.update(parameter, new)
-                return
-        raise TraceError(
-            f"{name}: in a traced function only parameters can be overwritten, not {old!r}; "
-            "make it a Parameter with grad_req='null'"
-        )
-
     def _hold(self, holder: Entry, value: Entry) -> None:
         self.contents[holder] = value
         self._holders[value] = holder
