@@ -108,22 +108,24 @@ class _Gemm(Tile):
         rows: Value,
         micro: Callable[[Value, Value, Value], None],
     ) -> None:
-        """Some panels of b are made at a time, so that each row of a is read once for all."""
+        """Some panels of b are made at a time, so that each row of a is read once for all, and
+        results are written in long runs."""
         builder = self.builder
-        together = windows.together * self.columns
+        together = windows.together(depth)
 
         def group(j: Value) -> None:
-            count = builder.minimum(builder.sub(columns[1], j), i64(together))
+            count = builder.minimum(builder.sub(columns[1], j), together)
             first = builder.add(columns[0], j)
 
             def fill(w: Value) -> None:
                 place = builder.add(first, w)
-                windows.fill(bases[1], place, windows.at(w), depth)
+                windows.fill(bases[1], place, windows.at(w, depth), depth)
+
+            def beside(i: Value, w: Value) -> None:
+                micro(i, builder.add(j, w), windows.at(w, depth))
 
             def row(i: Value) -> None:
-                self.each(
-                    0, count, self.columns, lambda w: micro(i, builder.add(j, w), windows.at(w))
-                )
+                self.each(0, count, self.columns, lambda w: beside(i, w))
 
             self.each(0, count, self.columns, fill)
             self.each(0, rows, self.rows, row)

@@ -30,6 +30,9 @@ Walk = Callable[[Value, Value, Carried], Carried]
 #: What a square writes past the panel's last k.
 PAST = 16
 
+#: So many elements of panels stay in the first cache, with results that are written beside.
+NEAR_PLACES = 6144
+
 
 class Windows:
     """Where the elements of b lie, and how a panel of it is made."""
@@ -43,8 +46,8 @@ class Windows:
         self.kernel, self.reader = kernel, reader
         self.columns = columns
         self.runs, self.step = map(int, numbers or (0, 1))
-        self.together = max(1, WIDE * kernel.lanes // columns)
-        size = self.together * (DEPTH + PAST) * columns
+        self.some = max(1, WIDE * kernel.lanes // columns)
+        size = self.some * (DEPTH + PAST) * columns
         self.panels: Any = None if direct else kernel.reserve(size)
         #: Extents of the axes of k and n, and b's strides along them.
         self.values = {}
@@ -55,10 +58,20 @@ class Windows:
         self.inner = kernel.builder.mul(self.values["k1"], self.values["k2"])
         self._fill = ways[way]
 
-    def at(self, column: Value) -> Value:
+    def together(self, depth: Range) -> Value:
+        """Columns of panels that are made together: some, and of few k as many as stay near."""
+        builder, whole = self.kernel.builder, i64(self.columns)
+        near = builder.udiv(i64(NEAR_PLACES), builder.mul(depth[1], whole))
+        most = builder.udiv(i64(self.some * (DEPTH + PAST)), self._height(depth))
+        panels = self.kernel.maximum(i64(self.some), builder.minimum(near, most))
+        return builder.mul(panels, whole)
+
+    def at(self, column: Value, depth: Range) -> Value:
         """Where the panel is that begins so many columns after the first of those together."""
-        depth = i64(DEPTH + PAST)
-        return self.kernel.at(self.panels, self.kernel.builder.mul(column, depth))
+        return self.kernel.at(self.panels, self.kernel.builder.mul(column, self._height(depth)))
+
+    def _height(self, depth: Range) -> Value:
+        return self.kernel.builder.add(depth[1], i64(PAST))
 
     def fill(self, b: Value, column: Value, panel: Value, depth: Range) -> None:
         """The panel from `column` on, for k from depth[0] on, depth[1] of them.
