@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -181,6 +182,21 @@ def test_panels_that_share_lines_of_memory(name: str) -> None:
     for m, n in ((14 * 9, 160), (14 * 9 + 5, 163), (3, 1), (57, 32), (71, 31)):
         for dtype in (float32, float64):
             check_product(dtype, name, (m, n, 530), ("m", "n"), seed=m, pad=m % 4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("a_last", ["k", "m"])
+@pytest.mark.parametrize("b_kept", [float32, float64, float16, bfloat16], ids=str)
+def test_first_rows_leave_panels_for_the_others(b_kept: DType, a_last: str, name: str) -> None:
+    """Whatever is left over of rows, columns and k, which may be cut; nothing is packed before."""
+    dtype = float64 if b_kept is float64 else float32
+    deep = 6800 // dtype.itemsize
+    for m, n, k in ((33, 300, 40), (40, 131, 700), (36, 33, deep), (150, 5000, 2), (41, 8200, 1)):
+        check_product(dtype, name, (m, n, k), (a_last, "n"), seed=m, kept=(dtype, b_kept))
+        task = Task(dtype, (a_last, "n"), targets.TARGETS[name], m, n, k)
+        choice = contract_plan.variants(task)
+        assert choice.keeps and choice.schedule.endswith("keeps") and choice.b_form == "n"
+        assert contract_plan.variants(task._replace(often=True)).b_form == "packed"
 
 
 KEPT = [(float16, float16), (bfloat16, bfloat16), (float16, float32), (float32, bfloat16)]
@@ -448,7 +464,9 @@ def test_cost_grows_with_work() -> None:
     assert large._replace(dtype=float64).cost > large.cost
 
 
-def test_panels_of_one_factor_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_panels_of_one_factor_are_made_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Products in a row by the same matrix, as a recurrent network has them."""
     import gemel
     from gemel import np
@@ -462,6 +480,7 @@ def test_panels_of_one_factor_are_made_once(monkeypatch: pytest.MonkeyPatch) -> 
         launch(self, kernel)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Lowering, "_launch", counted)
+    monkeypatch.setenv("GEMEL_CACHE", str(tmp_path))  # where no plan of it is kept
 
     def steps(h: object, w: object) -> object:
         for _ in range(5):

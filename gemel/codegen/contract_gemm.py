@@ -13,7 +13,8 @@ from itertools import chain
 from gemel.codegen import memory
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Constant, Module, Value
-from gemel.codegen.contract_emit import Range, Reader, sum_position
+from gemel.codegen.contract_emit import Elements, Range, Reader, sum_position
+from gemel.codegen.contract_plan import KEPT, NEAR_PLACES
 from gemel.codegen.contract_tile import Tile
 from gemel.codegen.contract_windows import Windows
 from gemel.codegen.frame import Body, i64
@@ -22,6 +23,9 @@ from gemel.codegen.target import Target
 
 #: Which lanes of each vector of a line are read; None for all of them.
 Masks = list[Value | None] | None
+#: Computes a micro-tile: its first row and column, where its columns of b are and in which form,
+#: and where what is read of them is to be left.
+Multiply = Callable[[Value, Value, Value, str, Value | None], None]
 
 #: How many steps of k ahead packed panels are asked for: of a into the first cache, of a b that is
 #: `far` into the second.
@@ -30,7 +34,7 @@ AHEAD, FAR = 16, 64
 
 def emit(program: Program, target: Target) -> Module:
     """The kernel of the schedule ``gemm ROWSxCOLUMNS a:FORM b:FORM``, with ``split``, ``direct``,
-    ``across``, ``vnni``, ``by-rows`` or ``far`` behind that."""
+    ``across``, ``vnni``, ``by-rows``, ``far`` or ``keeps`` behind that."""
     return _Gemm(program, target).emit()
 
 
@@ -59,11 +63,9 @@ class _Gemm(Tile):
             self.direct = "direct" in words
             reader = Reader(self, 1, self.sum.factors[1])
             self.windows = Windows(self, reader, self.b_form, columns, self.direct)
-            #: What lies where panels of b were made here are the factors.
-            self.right = self
-            self.b_form = "packed"
-        #: Whether the columns past the end must not be read where b lies.
-        self.guarded = self.b_form != "packed"
+            self.b_form = "made"
+        #: Where the first rows leave what they have read of b for the others.
+        self.panels = self.reserve(KEPT * columns) if "keeps" in words else None
 
     def fill_columns(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
         builder, values = self.builder, self.values
@@ -73,22 +75,27 @@ class _Gemm(Tile):
         def block(start: Value) -> None:
             depth = start, self.remaining(self.depth, start, values["k_block"])
 
-            def micro(i: Value, j: Value, b: Value) -> None:
+            def micro(i: Value, j: Value, b: Value, form: str, keep: Value | None) -> None:
                 place = builder.add(
                     builder.mul(j, values["m_block"]), builder.mul(i, i64(self.columns))
                 )
                 sums = self.at(home, place) if self.split else home
                 where = builder.add(rows[0], i), builder.add(columns[0], j)
-                _Micro(self, sums, where, depth).emit(bases[0], b)
+                _Micro(self, sums, where, depth, form, keep).emit(bases[0], b)
+
+            def plain(i: Value, j: Value) -> None:
+                micro(i, j, bases[1], self.b_form, None)
 
             def panel(j: Value) -> None:
-                self.each(0, rows[1], self.rows, lambda i: micro(i, j, bases[1]))
+                self.each(0, rows[1], self.rows, lambda i: plain(i, j))
 
             def row(i: Value) -> None:
-                self.each(0, columns[1], self.columns, lambda j: micro(i, j, bases[1]))
+                self.each(0, columns[1], self.columns, lambda j: plain(i, j))
 
             if self.windows and not self.direct:
                 self._by_panels(self.windows, bases, columns, depth, rows[1], micro)
+            elif self.panels:
+                self._keeping(self.panels, bases, columns, depth, rows[1], micro)
             elif self.across:
                 self.each(0, rows[1], self.rows, row)
             else:
@@ -106,7 +113,7 @@ class _Gemm(Tile):
         columns: Range,
         depth: Range,
         rows: Value,
-        micro: Callable[[Value, Value, Value], None],
+        micro: Multiply,
     ) -> None:
         """Some panels of b are made at a time, so that each row of a is read once for all, and
         results are written in long runs."""
@@ -122,13 +129,50 @@ class _Gemm(Tile):
                 windows.fill(bases[1], place, windows.at(w, depth), depth)
 
             def beside(i: Value, w: Value) -> None:
-                micro(i, builder.add(j, w), windows.at(w, depth))
+                micro(i, builder.add(j, w), windows.at(w, depth), "made", None)
 
             def row(i: Value) -> None:
                 self.each(0, count, self.columns, lambda w: beside(i, w))
 
             self.each(0, count, self.columns, fill)
             self.each(0, rows, self.rows, row)
+
+        self.each(0, columns[1], together, group)
+
+    def _keeping(
+        self,
+        panels: Value,
+        bases: Bases,
+        columns: Range,
+        depth: Range,
+        rows: Value,
+        micro: Multiply,
+    ) -> None:
+        """The first rows read b where it lies, and leave what they read in panels for the others:
+        what is written beside multiply-adds takes no time of its own."""
+        builder = self.builder
+        near = builder.udiv(i64(NEAR_PLACES), builder.mul(depth[1], i64(self.columns)))
+        together = builder.mul(self.maximum(near, i64(1)), i64(self.columns))
+
+        def group(j: Value) -> None:
+            count = builder.minimum(builder.sub(columns[1], j), together)
+
+            def at(w: Value) -> Value:
+                return self.at(panels, builder.mul(w, depth[1]))
+
+            def first(w: Value) -> None:
+                micro(i64(0), builder.add(j, w), bases[1], "n", at(w))
+
+            def others(i: Value, w: Value) -> None:
+                micro(i, builder.add(j, w), at(w), "made", None)
+
+            self.each(0, count, self.columns, first)
+            self.each(
+                self.rows,
+                rows,
+                self.rows,
+                lambda i: self.each(0, count, self.columns, lambda w: others(i, w)),
+            )
 
         self.each(0, columns[1], together, group)
 
@@ -155,11 +199,11 @@ class _Gemm(Tile):
         further = (builder.minimum(builder.add(row, i64(i)), last) for i in range(1, self.rows))
         return [self.left.at(base, index) for index in (row, *further)]
 
-    def panel_pointer(self, b: Value, column: Value, start: Value) -> Value:
+    def panel_pointer(self, b: Value, column: Value, start: Value, form: str) -> Value:
         """Where the micro-tile's columns of b start."""
-        if self.windows:
+        if form == "made":
             return b
-        if self.b_form == "packed":
+        if form == "packed":
             return self._panel(1, b, column, start)
         builder = self.builder
         return self.right.at(b, builder.add(builder.mul(start, self.b_stride), column))
@@ -186,13 +230,24 @@ class _Gemm(Tile):
 
 class _Micro:
     """One micro-tile over one block of k: where it is, how much of `depth`, rows and columns there
-    is, and where its sums are kept."""
+    is, and where its sums are kept; in which form it reads b, and where it leaves what it reads."""
 
     def __init__(
-        self, kernel: _Gemm, sums: Value, where: tuple[Value, Value], depth: Range
+        self,
+        kernel: _Gemm,
+        sums: Value,
+        where: tuple[Value, Value],
+        depth: Range,
+        form: str,
+        keep: Value | None,
     ) -> None:
         self.kernel, self.builder = kernel, kernel.builder
         self.where, self.depth, self.sums = where, depth, sums
+        self.form, self.keep = form, keep
+        #: What was left in panels here are the factors.
+        self.right: Elements = kernel if form == "made" else kernel.right
+        #: Whether the columns past the end must not be read where b lies.
+        self.guarded = form == "n"
         self.rows = kernel.remaining(kernel.m, where[0], kernel.rows)
         self.columns = kernel.remaining(kernel.n, where[1], kernel.columns)
 
@@ -201,11 +256,11 @@ class _Micro:
         kernel, start = self.kernel, self.depth[0]
         kernel.epilogue.ask(self.where, kernel.rows, kernel.vectors)
         self.lines = kernel.row_pointers(a, self.where[0], start)
-        self.panel = kernel.panel_pointer(b, self.where[1], start)
+        self.panel = kernel.panel_pointer(b, self.where[1], start, self.form)
         if kernel.far:
             self.next = self._next_panel(b, start)
-        if not kernel.guarded or kernel.has_masks:
-            return self._finish(self._sums(kernel.guarded))
+        if not self.guarded or kernel.has_masks:
+            return self._finish(self._sums(self.guarded))
         with self.builder.if_else(self._is_wide()) as (then, otherwise):
             with then:
                 self._finish(self._sums(False))
@@ -251,8 +306,8 @@ class _Micro:
 
     def _steps(self, k: Value, count: int, total: list[Value], masks: Masks) -> list[Value]:
         """`count` lines of b, each times one column of a."""
-        kernel, right = self.kernel, self.kernel.right
-        packed = kernel.b_form == "packed"
+        kernel, right = self.kernel, self.right
+        packed = self.form != "n"
         stride = i64(kernel.columns) if packed else kernel.b_stride
         line = right.at(self.panel, self.builder.mul(k, stride))
         left, total = kernel.elements(self.lines, k), list(total)
@@ -261,7 +316,9 @@ class _Micro:
                 line = right.at(line, stride)
             vectors = self._line(line, u * kernel.columns if packed else 0, masks)
             self._multiply([left(i, u) for i in range(kernel.rows)], vectors, total)
-            if kernel.b_form == "n" and kernel.rows > kernel.vectors:
+            if self.keep:
+                self._leave(vectors, self.keep, self.builder.add(k, i64(u)))
+            if self.form == "n" and kernel.rows > kernel.vectors:
                 ahead = right.at(line, self.builder.mul(stride, i64(AHEAD)))
                 for v in range(kernel.vectors):
                     kernel.prefetch(right.at(ahead, (v + 1) * kernel.lanes - 1), 2)
@@ -272,11 +329,20 @@ class _Micro:
                 kernel.prefetch(left(0, u + AHEAD))
         return total
 
+    def _leave(self, vectors: list[Value], panel: Value, k: Value) -> None:
+        """Puts a line of b into its panel."""
+        kernel = self.kernel
+        line = self.builder.mul(k, i64(kernel.columns))
+        for v, vector in enumerate(vectors):
+            place = kernel.at(panel, self.builder.add(line, i64(v * kernel.lanes)))
+            kernel.store(vector, place)
+
     def _next_panel(self, b: Value, start: Value) -> Value:
         """The lines of the next panel of b that these rows ask for: half as many as k has steps,
         other ones than the rows before, so that all are there when the panel's turn comes."""
         kernel, builder = self.kernel, self.builder
-        panel = kernel.panel_pointer(b, builder.add(self.where[1], i64(kernel.columns)), start)
+        column = builder.add(self.where[1], i64(kernel.columns))
+        panel = kernel.panel_pointer(b, column, start, self.form)
         turns = 1 << (2 * kernel.vectors - 1).bit_length()
         turn = builder.and_(builder.udiv(self.where[0], i64(kernel.rows)), i64(turns - 1))
         first = builder.mul(turn, builder.udiv(self.depth[1], i64(2)))
@@ -310,7 +376,7 @@ class _Micro:
 
     def _line(self, line: Value, skip: int, masks: Masks) -> list[Value]:
         """The vectors of the line of b `skip` elements after `line`."""
-        kernel, right, lanes = self.kernel, self.kernel.right, self.kernel.lanes
+        kernel, right, lanes = self.kernel, self.right, self.kernel.lanes
         starts = range(0, kernel.columns, lanes)
         if masks is None:
             return [right.load(right.at(line, skip + start)) for start in starts]
@@ -321,7 +387,7 @@ class _Micro:
 
     def _one_by_one(self, line: Value, start: int) -> Value:
         """A vector of a line; columns past the end repeat the last one."""
-        kernel, right = self.kernel, self.kernel.right
+        kernel, right = self.kernel, self.right
         last = self.builder.sub(self.columns, i64(1))
         vector: Value = Constant(kernel.vector, "zeroinitializer")
         for lane in range(kernel.lanes):

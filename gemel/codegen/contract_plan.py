@@ -64,8 +64,10 @@ TURNED = 3
 FEW = 16
 #: So many vectors wide are tiles for whose panels each row of a is read once.
 WIDE = 8
-#: So much of k is in the panels that kernels make for themselves.
-DEPTH = 576
+#: So much of k is in the panels that kernels make for themselves, and in those kept by first rows.
+DEPTH, KEPT = 576, K_BLOCK * 3 // 2
+#: So many elements of panels stay in the first cache, with results that are written beside.
+NEAR_PLACES = 6144
 
 
 class Several(NamedTuple):
@@ -161,7 +163,8 @@ class Choice:
     made. `across`: micro-tiles follow each other along the rows, not down the columns. `vnni`: by
     the instruction of this name. `by_rows`: tiles of the same rows follow each other, in all of a
     batch; else those of the same columns, in one product after the other. `far`: panels of b are
-    asked for early, since they come from beyond the second cache and few rows use each.
+    asked for early, since they come from beyond the second cache and few rows use each. `keeps`:
+    the first rows of a tile leave what they read of b in panels for the others.
     """
 
     kind: str
@@ -180,13 +183,14 @@ class Choice:
     vnni: bool = False
     by_rows: bool = False
     far: bool = False
+    keeps: bool = False
 
     @property
     def schedule(self) -> str:
         """The main kernel's: `Program.schedule`."""
         if self.kind == "dot":
             return f"dot {self.rows}x{self.columns}x{self.unroll}"
-        words = ("split", "direct", "across", "vnni", "by_rows", "far")
+        words = ("split", "direct", "across", "vnni", "by_rows", "far", "keeps")
         end = "".join(f" {word}" for word in words if getattr(self, word)).replace("_", "-")
         return f"gemm {self.rows}x{self.columns} a:{self.a_form} b:{self.b_form}{end}"
 
@@ -320,17 +324,32 @@ def _gemm(task: Task, lanes: int) -> Choice:
     along_k = a_last == "k"
     near = task.plain and (m * k <= DIRECT_A if along_k else m <= 8)
     a_form = a_last if near or n <= 4 * lanes else "packed"
-    # Read where it lies, every row of a needs a pointer, and there are few registers for those.
-    most = 14 if a_form == "packed" else 12 if along_k else 8
-    rows, vectors = _micro_tile(task, -(-n // lanes), most)
-    b_form = "n" if b_last == "n" and (m <= DIRECT_ROWS or k * n <= 1 << 13) else "packed"
-    return Choice("gemm", rows, vectors * lanes, a_form, b_form)
+    direct = m <= DIRECT_ROWS or k * n <= 1 << 13
+    keeps = b_last == "n" and not direct and _keeps(task)
+    choice = Choice("gemm", 0, 0, a_form, "n" if b_last == "n" and direct or keeps else "packed")
+    choice.keeps = keeps
+    choice.rows, vectors = _micro_tile(task, -(-n // lanes), _most_rows(choice))
+    choice.columns = vectors * lanes
+    return choice
+
+
+def _keeps(task: Task) -> bool:
+    """Whether panels of b are made by the way: not where they are wanted again, or where a, which
+    meets each of them as a whole, does not stay near."""
+    return not task.often and task.m * task.k * task.dtype.itemsize <= RESIDENT
+
+
+def _most_rows(choice: Choice) -> int:
+    """Read where it lies, every row of a needs a pointer, and there are few registers for those."""
+    if choice.a_form == "packed":
+        return 14
+    return 12 if choice.a_form == "k" and not choice.keeps else 8
 
 
 def _spread_out(choice: Choice, task: Task) -> None:
     """Micro-tiles where k is short, so that writing the results takes long."""
     n, k, lanes, size = task.n, task.k, task.lanes, task.dtype.itemsize
-    vectors, most = -(-n // lanes), 12 if choice.a_form == "k" else 14
+    vectors, most = -(-n // lanes), _most_rows(choice)
     if task.target.width == 64 and vectors > 2 and choice.a_form != "m":
         depth = 1 << (k - 1).bit_length()  # so that few choices are made for a free k
         further = SECOND if k * n * size > FIRST_BYTES else 0.0
@@ -344,7 +363,7 @@ def _spread_out(choice: Choice, task: Task) -> None:
             key=lambda tile: _shallow_cost(tile, task.m, vectors, depth, further),
         )
         choice.columns = wide * lanes
-    choice.across = n > choice.columns and k * n * size <= RESIDENT
+    choice.across = n > choice.columns and k * n * size <= RESIDENT and not choice.keeps
 
 
 def _registers(rows: int, vectors: int) -> int:
@@ -392,7 +411,8 @@ def _fits(count: int, vectors: int) -> bool:
 def _cut_k(choice: Choice, task: Task) -> None:
     """Blocks of k of about equal length, where packed panels would outgrow the first cache."""
     most = K_BLOCK * 4 // task.dtype.itemsize
-    if choice.kind == "gemm" and choice.b_form == "packed" and task.k > most * 3 // 2:
+    panels = choice.b_form == "packed" or choice.keeps
+    if choice.kind == "gemm" and panels and task.k > most * 3 // 2:
         choice.k_block = -(-task.k // -(-task.k // most))
         choice.split = True
 
@@ -416,7 +436,7 @@ def _tile(choice: Choice, task: Task, wide: int = 0) -> None:
     while batch * m_parts * n_parts < wanted:
         square = choice.n_block <= (wide or choice.m_block * 4)
         least = 2 if kept else 8  # micro-tiles that share a panel of b
-        tall = choice.m_block > least * choice.rows and (kept or square)
+        tall = choice.m_block > least * choice.rows and (kept or square) and not choice.keeps
         if choice.m_block > choice.rows and (tall or choice.n_block <= choice.columns):
             choice.m_block, m_parts = _cut(m, choice.m_block, choice.rows)
         elif choice.n_block > choice.columns:

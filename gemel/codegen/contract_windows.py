@@ -15,7 +15,7 @@ from typing import Any
 
 from gemel.codegen.assembly import I32, I64, Constant, Value, widened
 from gemel.codegen.contract_emit import Range, Reader, Tiled
-from gemel.codegen.contract_plan import DEPTH, WIDE
+from gemel.codegen.contract_plan import DEPTH, NEAR_PLACES, WIDE
 from gemel.codegen.frame import i64
 from gemel.codegen.memory import numbered
 from gemel.codegen.panels import transposed
@@ -29,9 +29,6 @@ Walk = Callable[[Value, Value, Carried], Carried]
 
 #: What a square writes past the panel's last k.
 PAST = 16
-
-#: So many elements of panels stay in the first cache, with results that are written beside.
-NEAR_PLACES = 6144
 
 
 class Windows:
