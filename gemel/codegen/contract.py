@@ -109,10 +109,8 @@ class _Planner:
             return contract_plan.for_fours(task, has_fours(self.target) and signed)
         if several is None:
             return contract_plan.decided(task)
-        choice = contract_plan.for_several(task, several)
-        if choice.kind == "gemm" and not self._is_plain(1) and not self.target.small_masks:
-            choice.b_form, choice.direct = "gathered", False
-        return choice
+        masked = self._is_plain(1) or self.target.small_masks
+        return contract_plan.for_several(task, several, masked)
 
     def _is_plain(self, number: int) -> bool:
         """Whether an operand is kept as what is computed in."""

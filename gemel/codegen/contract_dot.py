@@ -43,7 +43,7 @@ class _Dot(Tile):
         self.windows: Windows | None = None
         if program.inner > 1:
             reader = Reader(self, 1, self.sum.factors[1])
-            self.windows = Windows(self, reader, "turned", columns, True)
+            self.windows = Windows(self, reader, "turned", columns)
         #: How many k are neighbours in both, and which of the last vector's lanes are among them.
         self.length = self.windows.values["k2"] if self.windows else self.depth
         self.whole = self.builder.and_(self.length, i64(-self.lanes))

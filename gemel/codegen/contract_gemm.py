@@ -14,9 +14,9 @@ from gemel.codegen import memory
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Constant, Module, Value
 from gemel.codegen.contract_emit import Elements, Range, Reader, sum_position
-from gemel.codegen.contract_plan import KEPT, NEAR_PLACES
+from gemel.codegen.contract_plan import DEPTH, KEPT, WIDE
 from gemel.codegen.contract_tile import Tile
-from gemel.codegen.contract_windows import Windows
+from gemel.codegen.contract_windows import Panels, Windows
 from gemel.codegen.frame import Body, i64
 from gemel.codegen.program import INDEX, ROWS, Program
 from gemel.codegen.target import Target
@@ -56,16 +56,19 @@ class _Gemm(Tile):
         #: Where sums are kept: for all tiles, or for one of them.
         buffers = sum(operand.role != INDEX for operand in program.operands)
         self.scratch = self.buffer(buffers) if self.split else self.reserve(rows * columns)
-        #: What makes panels of b here; else they are made already, or not wanted.
+        self.keeps = "keeps" in words
+        #: What reads b that is windows; and where panels of b are made here, if they are.
         self.windows: Windows | None = None
+        self.panels: Panels | None = None
         if self.b_form not in ("n", "packed"):
-            #: Whether they are read where they lie: there are no more rows to read them for.
-            self.direct = "direct" in words
             reader = Reader(self, 1, self.sum.factors[1])
-            self.windows = Windows(self, reader, self.b_form, columns, self.direct)
-            self.b_form = "made"
-        #: Where the first rows leave what they have read of b for the others.
-        self.panels = self.reserve(KEPT * columns) if "keeps" in words else None
+            self.windows = Windows(self, reader, self.b_form, columns)
+            self.b_form = "walk"
+            if "direct" not in words:
+                least = max(1, WIDE * self.lanes // columns)
+                self.panels = Panels(self, columns, DEPTH, least)
+        elif self.keeps:
+            self.panels = Panels(self, columns, KEPT)
 
     def fill_columns(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
         builder, values = self.builder, self.values
@@ -92,10 +95,8 @@ class _Gemm(Tile):
             def row(i: Value) -> None:
                 self.each(0, columns[1], self.columns, lambda j: plain(i, j))
 
-            if self.windows and not self.direct:
-                self._by_panels(self.windows, bases, columns, depth, rows[1], micro)
-            elif self.panels:
-                self._keeping(self.panels, bases, columns, depth, rows[1], micro)
+            if self.panels:
+                self._by_panels(self.panels, bases, columns, depth, rows[1], micro)
             elif self.across:
                 self.each(0, rows[1], self.rows, row)
             else:
@@ -108,7 +109,7 @@ class _Gemm(Tile):
 
     def _by_panels(
         self,
-        windows: Windows,
+        panels: Panels,
         bases: Bases,
         columns: Range,
         depth: Range,
@@ -116,63 +117,33 @@ class _Gemm(Tile):
         micro: Multiply,
     ) -> None:
         """Some panels of b are made at a time, so that each row of a is read once for all, and
-        results are written in long runs."""
+        results are written in long runs.
+
+        Where it `keeps` what it reads the first rows make them: what is written beside
+        multiply-adds takes no time of its own.
+        """
         builder = self.builder
-        together = windows.together(depth)
+        together = panels.together(depth)
 
         def group(j: Value) -> None:
             count = builder.minimum(builder.sub(columns[1], j), together)
-            first = builder.add(columns[0], j)
 
-            def fill(w: Value) -> None:
-                place = builder.add(first, w)
-                windows.fill(bases[1], place, windows.at(w, depth), depth)
+            def make(w: Value) -> None:
+                panel = panels.at(w, depth)
+                if self.keeps:
+                    micro(i64(0), builder.add(j, w), bases[1], self.b_form, panel)
+                elif self.windows:
+                    place = builder.add(builder.add(columns[0], j), w)
+                    self.windows.fill(bases[1], place, panel, depth)
 
             def beside(i: Value, w: Value) -> None:
-                micro(i, builder.add(j, w), windows.at(w, depth), "made", None)
+                micro(i, builder.add(j, w), panels.at(w, depth), "made", None)
 
             def row(i: Value) -> None:
                 self.each(0, count, self.columns, lambda w: beside(i, w))
 
-            self.each(0, count, self.columns, fill)
-            self.each(0, rows, self.rows, row)
-
-        self.each(0, columns[1], together, group)
-
-    def _keeping(
-        self,
-        panels: Value,
-        bases: Bases,
-        columns: Range,
-        depth: Range,
-        rows: Value,
-        micro: Multiply,
-    ) -> None:
-        """The first rows read b where it lies, and leave what they read in panels for the others:
-        what is written beside multiply-adds takes no time of its own."""
-        builder = self.builder
-        near = builder.udiv(i64(NEAR_PLACES), builder.mul(depth[1], i64(self.columns)))
-        together = builder.mul(self.maximum(near, i64(1)), i64(self.columns))
-
-        def group(j: Value) -> None:
-            count = builder.minimum(builder.sub(columns[1], j), together)
-
-            def at(w: Value) -> Value:
-                return self.at(panels, builder.mul(w, depth[1]))
-
-            def first(w: Value) -> None:
-                micro(i64(0), builder.add(j, w), bases[1], "n", at(w))
-
-            def others(i: Value, w: Value) -> None:
-                micro(i, builder.add(j, w), at(w), "made", None)
-
-            self.each(0, count, self.columns, first)
-            self.each(
-                self.rows,
-                rows,
-                self.rows,
-                lambda i: self.each(0, count, self.columns, lambda w: others(i, w)),
-            )
+            self.each(0, count, self.columns, make)
+            self.each(self.rows if self.keeps else 0, rows, self.rows, row)
 
         self.each(0, columns[1], together, group)
 
@@ -201,7 +172,7 @@ class _Gemm(Tile):
 
     def panel_pointer(self, b: Value, column: Value, start: Value, form: str) -> Value:
         """Where the micro-tile's columns of b start."""
-        if form == "made":
+        if form in ("made", "walk"):
             return b
         if form == "packed":
             return self._panel(1, b, column, start)
@@ -278,7 +249,7 @@ class _Micro:
         are read."""
         kernel = self.kernel
         start = self._initial()
-        if kernel.windows and kernel.direct:
+        if kernel.windows and self.form == "walk":
             return kernel.windows.walk(self.panel, self.where[1], self.depth, start, self._step)
         masks = kernel.masks(self.columns, kernel.vectors, kernel.lanes) if guarded else None
 
@@ -372,6 +343,8 @@ class _Micro:
         """One column of a times the windows at k."""
         left, total = self.kernel.elements(self.lines, k), list(total)
         self._multiply([left(i, 0) for i in range(self.kernel.rows)], right, total)
+        if self.keep:
+            self._leave(right, self.keep, k)
         return total
 
     def _line(self, line: Value, skip: int, masks: Masks) -> list[Value]:

@@ -237,21 +237,24 @@ def decided(task: Task) -> Choice:
     return choice
 
 
-def for_several(task: Task, several: Several) -> Choice:
-    """The kernels and the tiling where b is `Several`."""
+def for_several(task: Task, several: Several, masked: bool) -> Choice:
+    """The kernels and the tiling where b is `Several`; `masked`: parts of vectors can be read."""
     task = task.in_buckets()._replace(k=bucket(task.k))
     lanes = task.lanes
     if _adds_along_k(task, several):
         choice = _dot(task)
         _tile(choice, task)
         return choice
-    choice = _gemm(task, lanes)
-    choice.b_form = several.form
-    if task.m <= FEW and several.form.startswith("rows"):
-        choice.direct, choice.a_form = True, "packed"
+    choice = _gemm(task, lanes, False)
+    choice.b_form = several.form if masked else "gathered"
+    if choice.b_form.startswith("rows"):
+        choice.direct, choice.a_form = task.m <= FEW, "packed"
+        # Every other element is put together of twice as many parts, each behind a mask.
+        easy = task.target.small_masks or choice.b_form.endswith("-1")
+        choice.keeps = easy and not choice.direct
         choice.rows, vectors = _micro_tile(task, min(2, -(-task.n // lanes)), 14)
         choice.columns = vectors * lanes
-    else:
+    if not choice.direct:
         most = DEPTH // several.inner
         blocks = -(-several.k[0][0] // most)
         choice.k_block = -(-several.k[0][0] // blocks) * several.inner
@@ -284,7 +287,7 @@ def variants(task: Task) -> Choice:
     else:
         # Half a vector where that is enough.
         half = task.target.width == 64 and n <= task.lanes // 2
-        choice = _gemm(task, task.lanes // 2 if half else task.lanes)
+        choice = _gemm(task, task.lanes // 2 if half else task.lanes, _keeps(task))
         if k <= SHALLOW:
             _spread_out(choice, task)
     _cut_k(choice, task)
@@ -318,16 +321,16 @@ def _adds_along_k(task: Task, several: Several) -> bool:
     return bool((task.m * 21 + 40) * whole < (task.m + MADE) * 20 * length)
 
 
-def _gemm(task: Task, lanes: int) -> Choice:
+def _gemm(task: Task, lanes: int, keeps: bool) -> Choice:
+    """`keeps`: panels of b may be made by the way."""
     m, n, k = task.m, task.n, task.k
     a_last, b_last = task.lasts
     along_k = a_last == "k"
     near = task.plain and (m * k <= DIRECT_A if along_k else m <= 8)
     a_form = a_last if near or n <= 4 * lanes else "packed"
     direct = m <= DIRECT_ROWS or k * n <= 1 << 13
-    keeps = b_last == "n" and not direct and _keeps(task)
-    choice = Choice("gemm", 0, 0, a_form, "n" if b_last == "n" and direct or keeps else "packed")
-    choice.keeps = keeps
+    choice = Choice("gemm", 0, 0, a_form, "n" if b_last == "n" and (direct or keeps) else "packed")
+    choice.keeps = keeps and choice.b_form == "n" and not direct
     choice.rows, vectors = _micro_tile(task, -(-n // lanes), _most_rows(choice))
     choice.columns = vectors * lanes
     return choice

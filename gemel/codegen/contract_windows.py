@@ -15,7 +15,7 @@ from typing import Any
 
 from gemel.codegen.assembly import I32, I64, Constant, Value, widened
 from gemel.codegen.contract_emit import Range, Reader, Tiled
-from gemel.codegen.contract_plan import DEPTH, NEAR_PLACES, WIDE
+from gemel.codegen.contract_plan import NEAR_PLACES
 from gemel.codegen.frame import i64
 from gemel.codegen.memory import numbered
 from gemel.codegen.panels import transposed
@@ -31,21 +31,40 @@ Walk = Callable[[Value, Value, Carried], Carried]
 PAST = 16
 
 
+class Panels:
+    """Room for panels of so many columns and so many k, on the kernel's stack."""
+
+    def __init__(self, kernel: Tiled, columns: int, depth: int, least: int = 1) -> None:
+        """`least`: so many of the deepest ones."""
+        self.kernel, self.columns, self.least = kernel, columns, least
+        self.room = least * (depth + PAST)
+        self.start = kernel.reserve(self.room * columns)
+
+    def together(self, depth: Range) -> Value:
+        """Columns of panels that are made together: some, and of few k as many as stay near."""
+        builder, whole = self.kernel.builder, i64(self.columns)
+        near = builder.udiv(i64(NEAR_PLACES), builder.mul(depth[1], whole))
+        most = builder.udiv(i64(self.room), self._height(depth))
+        panels = self.kernel.maximum(i64(self.least), builder.minimum(near, most))
+        return builder.mul(panels, whole)
+
+    def at(self, column: Value, depth: Range) -> Value:
+        """Where the panel is that begins so many columns after the first of those together."""
+        return self.kernel.at(self.start, self.kernel.builder.mul(column, self._height(depth)))
+
+    def _height(self, depth: Range) -> Value:
+        return self.kernel.builder.add(depth[1], i64(PAST))
+
+
 class Windows:
     """Where the elements of b lie, and how a panel of it is made."""
 
-    def __init__(
-        self, kernel: Tiled, reader: Reader, form: str, columns: int, direct: bool
-    ) -> None:
-        """`direct`: no panels are wanted, but what `walk` gives."""
+    def __init__(self, kernel: Tiled, reader: Reader, form: str, columns: int) -> None:
         way, *numbers = form.split("-")
         ways = {"rows": self._rows, "turned": self._turned, "gathered": self._gathered}
         self.kernel, self.reader = kernel, reader
         self.columns = columns
         self.runs, self.step = map(int, numbers or (0, 1))
-        self.some = max(1, WIDE * kernel.lanes // columns)
-        size = self.some * (DEPTH + PAST) * columns
-        self.panels: Any = None if direct else kernel.reserve(size)
         #: Extents of the axes of k and n, and b's strides along them.
         self.values = {}
         for name, first in (("n", ROWS + 1), ("k", kernel.program.outer)):
@@ -54,21 +73,6 @@ class Windows:
                 self.values[f"{name}_stride{i}"] = kernel.stride(1, first + i)
         self.inner = kernel.builder.mul(self.values["k1"], self.values["k2"])
         self._fill = ways[way]
-
-    def together(self, depth: Range) -> Value:
-        """Columns of panels that are made together: some, and of few k as many as stay near."""
-        builder, whole = self.kernel.builder, i64(self.columns)
-        near = builder.udiv(i64(NEAR_PLACES), builder.mul(depth[1], whole))
-        most = builder.udiv(i64(self.some * (DEPTH + PAST)), self._height(depth))
-        panels = self.kernel.maximum(i64(self.some), builder.minimum(near, most))
-        return builder.mul(panels, whole)
-
-    def at(self, column: Value, depth: Range) -> Value:
-        """Where the panel is that begins so many columns after the first of those together."""
-        return self.kernel.at(self.panels, self.kernel.builder.mul(column, self._height(depth)))
-
-    def _height(self, depth: Range) -> Value:
-        return self.kernel.builder.add(depth[1], i64(PAST))
 
     def fill(self, b: Value, column: Value, panel: Value, depth: Range) -> None:
         """The panel from `column` on, for k from depth[0] on, depth[1] of them.
