@@ -197,6 +197,9 @@ def test_first_rows_leave_panels_for_the_others(b_kept: DType, a_last: str, name
         choice = contract_plan.variants(task)
         assert choice.keeps and choice.schedule.endswith("keeps") and choice.b_form == "n"
         assert contract_plan.variants(task._replace(often=True)).b_form == "packed"
+        # Panels have room for all k of a tile.
+        assert choice.columns <= 3 * task.lanes or k <= contract_plan.SHALLOW
+        assert (choice.k_block or k) <= contract_plan.KEPT
 
 
 KEPT = [(float16, float16), (bfloat16, bfloat16), (float16, float32), (float32, bfloat16)]

@@ -14,7 +14,7 @@ from gemel.codegen import memory
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Constant, Module, Value
 from gemel.codegen.contract_emit import Elements, Range, Reader, sum_position
-from gemel.codegen.contract_plan import DEPTH, KEPT, WIDE
+from gemel.codegen.contract_plan import DEPTH, KEPT, SHALLOW, WIDE
 from gemel.codegen.contract_tile import Tile
 from gemel.codegen.contract_windows import Panels, Windows
 from gemel.codegen.frame import Body, i64
@@ -67,8 +67,8 @@ class _Gemm(Tile):
             if "direct" not in words:
                 least = max(1, WIDE * self.lanes // columns)
                 self.panels = Panels(self, columns, DEPTH, least)
-        elif self.keeps:
-            self.panels = Panels(self, columns, KEPT)
+        elif self.keeps:  # only where k is short there are wider ones
+            self.panels = Panels(self, columns, KEPT if self.vectors <= 3 else SHALLOW)
 
     def fill_columns(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
         builder, values = self.builder, self.values
