@@ -356,6 +356,7 @@ def _spread_out(choice: Choice, task: Task) -> None:
     if task.target.width == 64 and vectors > 2 and choice.a_form != "m":
         depth = 1 << (k - 1).bit_length()  # so that few choices are made for a free k
         further = SECOND if k * n * size > FIRST_BYTES else 0.0
+        reads = 2 if choice.b_form == "n" and not choice.keeps else 1
         choice.rows, wide = min(
             (
                 (rows, wide)
@@ -363,7 +364,7 @@ def _spread_out(choice: Choice, task: Task) -> None:
                 for rows in HEIGHTS
                 if rows <= most and _registers(rows, wide) <= 32
             ),
-            key=lambda tile: _shallow_cost(tile, task.m, vectors, depth, further),
+            key=lambda tile: _shallow_cost(tile, task.m, vectors, depth, reads, further),
         )
         choice.columns = wide * lanes
     choice.across = n > choice.columns and k * n * size <= RESIDENT and not choice.keeps
@@ -374,12 +375,15 @@ def _registers(rows: int, vectors: int) -> int:
     return rows * vectors + vectors + 1
 
 
-def _shallow_cost(tile: tuple[int, int], m: int, vectors: int, k: int, further: float) -> float:
-    """Estimated cycles of a result in micro-tiles: multiply-adds (at two a cycle), what it waits
-    `further` for each vector of b, what starting each takes, and the lines of memory it writes to:
-    one more in each row than it has vectors."""
+def _shallow_cost(
+    tile: tuple[int, int], m: int, vectors: int, k: int, reads: int, further: float
+) -> float:
+    """Estimated cycles of a result in micro-tiles: multiply-adds, or lines that are read (two a
+    cycle; a vector of b is `reads`), what it waits `further` for each vector of b, what starting
+    each takes, and the lines it writes to: one more in each row than it has vectors."""
     rows, wide = tile
-    cycles = k * (max(rows * wide / 2, 4.0) + wide * further) + START + LINE * rows * (wide + 1)
+    busy = max(rows * wide / 2, (rows + reads * wide) / 2, 4.0)
+    cycles = k * (busy + wide * further) + START + LINE * rows * (wide + 1)
     return -(-vectors // wide) * (-(-m // rows) * cycles + m % rows * REST * wide)
 
 

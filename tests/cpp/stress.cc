@@ -451,7 +451,9 @@ class World {
   void hand_over(Step step, const std::vector<Storage*>& reads, const std::vector<Storage*>& writes,
                  const std::vector<Storage*>& updates, std::mt19937_64& random) {
     log_.push_back(step);
-    const uint64_t late = random() % 8 == 0 ? random() % 200 : 0;
+    // Rarely so late that who waits for it goes to sleep.
+    const uint64_t most = random() % 100 == 0 ? 4000 : 200;
+    const uint64_t late = most > 200 || random() % 8 == 0 ? random() % most : 0;
     auto operation = std::make_unique<StepOperation>(std::move(step), late);
     operation->reads = reads;
     operation->writes = writes;
