@@ -14,7 +14,8 @@ from products import Described, in_loops, steps
 
 from gemel.codegen import contract, contract_plan
 from gemel.codegen import target as targets
-from gemel.codegen.contract_plan import SCRATCH, Task
+from gemel.codegen.contract_plan import SCRATCH
+from gemel.codegen.contract_task import Task
 from gemel.codegen.program import (
     BROADCAST,
     CONTIGUOUS,

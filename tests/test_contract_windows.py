@@ -14,8 +14,9 @@ from test_contract import NAMES, filled, kept_as, native, plain, run  # noqa: F4
 
 import gemel
 from gemel import autograd, gluon, np, npx
-from gemel.codegen import contract, contract_plan
+from gemel.codegen import contract
 from gemel.codegen import target as targets
+from gemel.codegen.contract_task import Several
 from gemel.dtype import DType, bfloat16, float16, float32, float64
 from gemel.ir.layout import Layout, MixedStride, several_strides
 
@@ -51,7 +52,7 @@ def check(
 ) -> contract.StepPlan:
     target = targets.TARGETS[name]
     lanes = target.width // dtype.itemsize
-    several = contract_plan.Several.of(k, n, lanes)
+    several = Several.of(k, n, lanes)
     assert several is not None
     generator = numpy.random.default_rng(seed)
     depth = int(numpy.prod([extent for extent, _ in k]))
@@ -152,16 +153,16 @@ def test_panels_of_two_bytes(way: str, dtype: DType, name: str) -> None:
 
 
 def test_the_way_is_chosen_by_what_lies_side_by_side() -> None:
-    assert contract_plan.Several.of([(12, 14), (12, 1)], [(5, 196), (3, 14), (3, 1)], 16) == (
+    assert Several.of([(12, 14), (12, 1)], [(5, 196), (3, 14), (3, 1)], 16) == (
         "turned",
         ((12, 14), (1, 0), (12, 1)),
         ((5, 196), (3, 14), (3, 1)),
     )
     for way, (k, n, form) in WAYS.items():
-        found = contract_plan.Several.of(k, n, 16)
+        found = Several.of(k, n, 16)
         assert found is not None
         assert found.form == form, way
-    assert contract_plan.Several.of([(2, 9), (30, 30), (30, 1)], [(4, 1)], 16) is None
+    assert Several.of([(2, 9), (30, 30), (30, 1)], [(4, 1)], 16) is None
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -191,7 +192,7 @@ def test_long_sums_in_blocks(name: str) -> None:
 
 def test_the_order_of_tiles_does_not_matter() -> None:
     target, k, n = targets.TARGETS[NAMES[0]], [(100, 81), (3, 9), (3, 1)], [(7, 9), (7, 1)]
-    several = contract_plan.Several.of(k, n, target.width // 4)
+    several = Several.of(k, n, target.width // 4)
     generator = numpy.random.default_rng(0)
     a, b = filled(generator, (200, 900), float32), filled(generator, (8, 8100), float32)
     results = set()

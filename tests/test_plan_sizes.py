@@ -14,7 +14,8 @@ from plan_images import Read, closed_over
 
 import gemel
 from gemel import np, npx
-from gemel.codegen.contract_plan import Task, bucket, decided
+from gemel.codegen.contract_plan import decided
+from gemel.codegen.contract_task import Task, bucket
 from gemel.codegen.target import host
 from gemel.errors import GemelError
 from gemel.extent import Dim, Guard

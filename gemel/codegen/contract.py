@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gemel.codegen import contract_plan
-from gemel.codegen.contract_plan import SCRATCH, Choice, Several, StepPlan, Task
+from gemel.codegen.contract_plan import SCRATCH, Choice, StepPlan
+from gemel.codegen.contract_task import Several, Task
 from gemel.codegen.program import (
     CONTIGUOUS,
     INDEX,

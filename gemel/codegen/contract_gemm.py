@@ -14,7 +14,8 @@ from gemel.codegen import memory
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Constant, Module, Value
 from gemel.codegen.contract_emit import Elements, Range, Reader, sum_position
-from gemel.codegen.contract_plan import DEPTH, KEPT, SHALLOW, WIDE
+from gemel.codegen.contract_plan import KEPT, SHALLOW, WIDE
+from gemel.codegen.contract_task import DEPTH
 from gemel.codegen.contract_tile import Tile
 from gemel.codegen.contract_windows import Panels, Windows
 from gemel.codegen.frame import Body, i64

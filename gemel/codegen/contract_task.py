@@ -1,0 +1,131 @@
+"""What products are asked for: sizes, and how the factors lie."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gemel.codegen.target import Target
+from gemel.dtype import DType
+from gemel.extent import hold, maximum, seen
+
+#: Estimated multiply-adds per nanosecond and byte of vector width, for one core.
+RATE = 1
+#: Up to here every size has kernels and tiles of its own.
+EXACT = 64
+#: Bytes a nanosecond read from the second cache, and what that holds; from beyond it come 20 a
+#: nanosecond: what is added there takes one for as many bytes.
+NEAR, NEAR_BYTES, FURTHER = 90, 1 << 20, 26
+#: What has no length and no stride of its own.
+ONE = (1, 0)
+#: A vector of lines is put together of so many runs at most.
+MOST_RUNS = 4
+#: From so many neighbours along k on, transposing a square costs less than gathering its lines.
+TURNED = 3
+#: So much of k is in the panels that kernels make of windows.
+DEPTH = 576
+
+
+class Several(NamedTuple):
+    """A second operand whose k or lines run along several axes: windows over an image.
+
+    `k` and `n` have (extent, stride) of three axes each, the outermost first; `form` says how
+    panels are made of them, as `contract_windows` has it.
+    """
+
+    form: str
+    k: tuple[tuple[int, int], ...]
+    n: tuple[tuple[int, int], ...]
+
+    @staticmethod
+    def of(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> Several | None:
+        """The way to make panels; None where there is none, and copying comes first."""
+        if max(len(k), len(n)) > 3 or any(extent == 0 for extent, _ in (*k, *n)):
+            return None
+        form = _form(k, n, lanes)
+        if form == "turned" and len(k) == 1:
+            # The panels' depth is counted along the first axis, what lies side by side the last.
+            form, k = ("turned", [ONE, ONE, *k]) if k[0][0] <= DEPTH else ("gathered", k)
+        k = [*k[:1], ONE, *k[1:]] if len(k) < 3 else k
+        found = Several(form, (*k, *[ONE] * (3 - len(k))), (*[ONE] * (3 - len(n)), *n))
+        return found if found.inner <= DEPTH else None
+
+    @property
+    def inner(self) -> int:
+        """What depth is a multiple of."""
+        return self.k[1][0] * self.k[2][0]
+
+
+def _form(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> str:
+    """How panels of b are made: see `contract_windows`."""
+    length, stride = n[-1] if n else ONE
+    if stride in (1, 2):
+        runs = 1 if len(n) == 1 else 2 if length >= lanes else (lanes - 2) // int(length) + 2
+        if runs <= MOST_RUNS:
+            return f"rows-{runs}-{stride}"
+    beside = k and k[-1][1] == 1 and k[-1][0] >= min(TURNED, lanes // 2)
+    return "turned" if beside else "gathered"
+
+
+class Task(NamedTuple):
+    """`batch` products of m x k by k x n, for which kernels are wanted.
+
+    `lasts` are the axes along which the strides of both operands are 1. `often`: panels of b are
+    made once for several tasks. `plain`: a is kept as it is computed in; else each element that is
+    read where it lies is converted there.
+    """
+
+    dtype: DType
+    lasts: tuple[str, str]
+    target: Target
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+    often: bool = False
+    plain: bool = True
+
+    @property
+    def lanes(self) -> int:
+        """How many elements a vector has."""
+        return self.target.width // self.dtype.itemsize
+
+    @property
+    def cost(self) -> int:
+        """Estimated nanoseconds on one core.
+
+        The larger of what the arithmetic and what reading both operands once takes.
+        """
+        m, n, k, size = self.m, self.n, self.k, self.dtype.itemsize
+        work = m * n * k * size // (RATE * self.target.width * 4)
+        whole = (m * k + k * n + m * n) * size
+        moved = whole // NEAR + maximum(whole - NEAR_BYTES, 0) // FURTHER
+        return 100 + self.batch * maximum(work, moved)
+
+    def in_buckets(self) -> Task:
+        """The same of sizes that decide for these; k stays."""
+        m, n, batch = bucket(self.m), bucket(self.n), bucket(self.batch)
+        return self._replace(m=m, n=n, batch=batch)
+
+
+def bucket(extent: int) -> int:
+    """The size that decides for an extent how it is computed; guards hold a free one near it.
+
+    Exact up to 64, above that the next multiple of an eighth of the power of two below. Sizes that
+    are known go the same way, so that a product has the same bits however its sizes are given.
+    """
+    if seen(extent) <= EXACT:
+        return int(extent)
+    found = rounded(seen(extent))
+    hold(extent, found - spacing(found), found)
+    return found
+
+
+def spacing(size: int) -> int:
+    """How far the next smaller bucket is."""
+    return 1 if size <= EXACT else 1 << (size - 1).bit_length() - 4
+
+
+def rounded(size: int) -> int:
+    """The bucket a known size is in."""
+    step = spacing(size)
+    return -(-size // step) * step
