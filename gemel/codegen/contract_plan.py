@@ -46,6 +46,9 @@ REST = 12
 #: Up to this k writing the results takes longer than adding up; then cycles for starting a
 #: micro-tile, and for each line of memory it writes to.
 SHALLOW, START, LINE = 176, 30, 4
+#: Cycles for packing a beforehand, and for each of its elements; how much longer it takes to read
+#: rows that lie apart.
+PACKING, PACKED, APART = 3000.0, 0.6, 0.08
 #: How much of b stays in the first cache; a vector from the second takes so many cycles more.
 FIRST_BYTES, SECOND = 1 << 14, 0.1
 
@@ -177,8 +180,8 @@ def variants(task: Task) -> Choice:
         # Half a vector where that is enough.
         half = task.target.width == 64 and n <= task.lanes // 2
         choice = _gemm(task, task.lanes // 2 if half else task.lanes, _keeps(task))
-        if k <= SHALLOW:
-            _spread_out(choice, task)
+        in_turn = n > choice.columns and k * n * task.dtype.itemsize <= RESIDENT
+        choice.across = k <= SHALLOW and in_turn and not choice.keeps
     _cut_k(choice, task)
     bytes_of_b = task.batch * k * n * task.dtype.itemsize
     choice.far = choice.b_form == "packed" and m <= FAR_ROWS and bytes_of_b > NEAR_BYTES
@@ -211,18 +214,37 @@ def _adds_along_k(task: Task, several: Several) -> bool:
 
 
 def _gemm(task: Task, lanes: int, keeps: bool) -> Choice:
-    """`keeps`: panels of b may be made by the way."""
+    """The micro-tiles of a sum held in registers; `keeps`: panels of b may be made by the way.
+
+    An a along k is packed where micro-tiles of more rows make up for that.
+    """
     m, n, k = task.m, task.n, task.k
     a_last, b_last = task.lasts
     along_k = a_last == "k"
     near = task.plain and (m * k <= DIRECT_A if along_k else m <= 8)
-    a_form = a_last if near or n <= 4 * lanes else "packed"
+    forms = [a_last] if near or n <= 4 * lanes else ["packed"]
+    if along_k and near:
+        forms.append("packed")
     direct = m <= DIRECT_ROWS or k * n <= 1 << 13
-    choice = Choice("gemm", 0, 0, a_form, "n" if b_last == "n" and (direct or keeps) else "packed")
-    choice.keeps = keeps and choice.b_form == "n" and not direct
-    choice.rows, vectors = _micro_tile(task, -(-n // lanes), _most_rows(choice))
-    choice.columns = vectors * lanes
-    return choice
+    reads = direct or keeps
+    found: list[tuple[float, Choice]] = []
+    for form in forms:
+        choice = Choice("gemm", 0, 0, form, "n" if b_last == "n" and reads else "packed")
+        choice.keeps = choice.b_form == "n" and not direct
+        cycles = _shape(choice, task, lanes)
+        extra = PACKING + m * k * PACKED if found else cycles * APART
+        found.append((cycles + extra, choice))
+    return min(found, key=lambda each: each[0])[1]
+
+
+def _shape(choice: Choice, task: Task, lanes: int) -> float:
+    """Gives a choice its micro-tile; about how many cycles the product takes by it."""
+    vectors, m, k = -(-task.n // lanes), task.m, max(task.k, 1)
+    choice.rows, wide = _micro_tile(task, vectors, _most_rows(choice))
+    choice.columns = wide * lanes
+    if task.k <= SHALLOW and task.target.width == 64 and vectors > 2 and choice.a_form != "m":
+        return _spread_out(choice, task, vectors)
+    return -(-vectors // wide) * k * _cycles(choice.rows, wide, m, k)
 
 
 def _keeps(task: Task) -> bool:
@@ -238,25 +260,20 @@ def _most_rows(choice: Choice) -> int:
     return 12 if choice.a_form == "k" and not choice.keeps else 8
 
 
-def _spread_out(choice: Choice, task: Task) -> None:
-    """Micro-tiles where k is short, so that writing the results takes long."""
+def _spread_out(choice: Choice, task: Task, vectors: int) -> float:
+    """Micro-tiles where k is short, so that writing the results takes long; and their cycles."""
     n, k, lanes, size = task.n, task.k, task.lanes, task.dtype.itemsize
-    vectors, most = -(-n // lanes), _most_rows(choice)
-    if task.target.width == 64 and vectors > 2 and choice.a_form != "m":
-        depth = 1 << (k - 1).bit_length()  # so that few choices are made for a free k
-        further = SECOND if k * n * size > FIRST_BYTES else 0.0
-        reads = 2 if choice.b_form == "n" and not choice.keeps else 1
-        choice.rows, wide = min(
-            (
-                (rows, wide)
-                for wide in range(1, 9)
-                for rows in HEIGHTS
-                if rows <= most and _registers(rows, wide) <= 32
-            ),
-            key=lambda tile: _shallow_cost(tile, task.m, vectors, depth, reads, further),
-        )
-        choice.columns = wide * lanes
-    choice.across = n > choice.columns and k * n * size <= RESIDENT and not choice.keeps
+    depth = 1 << (k - 1).bit_length()  # so that few choices are made for a free k
+    further = SECOND if k * n * size > FIRST_BYTES else 0.0
+    reads = 2 if choice.b_form == "n" and not choice.keeps else 1
+    cycles, choice.rows, wide = min(
+        (_shallow_cost((rows, wide), task.m, vectors, depth, reads, further), rows, wide)
+        for wide in range(1, 9)
+        for rows in HEIGHTS
+        if rows <= _most_rows(choice) and _registers(rows, wide) <= 32
+    )
+    choice.columns = wide * lanes
+    return cycles
 
 
 def _registers(rows: int, vectors: int) -> int:
@@ -287,14 +304,15 @@ def _micro_tile(task: Task, vectors: int, most: int) -> tuple[int, int]:
         limits = {8: 1, 4: 2, 2: 4, 1: 8}
     fitting = [count for count in limits if _fits(count, vectors)]
     wide = next(count for count in fitting if m <= limits[count] or count <= 3)
-    # An estimate of cycles per k: two multiply-adds a cycle, at least the latency, what starting
-    # and ending a micro-tile takes, and the rows of one that is not full.
+    heights = (count for count in HEIGHTS if count <= min(most, limits[wide]))
+    return min(heights, key=lambda rows: _cycles(rows, wide, m, k)), wide
+
+
+def _cycles(rows: int, wide: int, m: int, k: int) -> float:
+    """Estimated cycles per k of m rows of micro-tiles: two multiply-adds a cycle, at least the
+    latency, what starting and ending one takes, and the rows of one that is not full."""
     fixed = 0.4 + 100 / k
-    best = min(
-        (count for count in HEIGHTS if count <= min(most, limits[wide])),
-        key=lambda rows: -(-m // rows) * (max(rows * wide / 2, 4.0) + fixed) + m % rows * REST / k,
-    )
-    return best, wide
+    return -(-m // rows) * (max(rows * wide / 2, 4.0) + fixed) + m % rows * REST / k
 
 
 def _fits(count: int, vectors: int) -> bool:
