@@ -18,12 +18,14 @@ from gemel.codegen.program import Program
 from gemel.codegen.target import Target
 from gemel.errors import CompileError
 
+#: How many lines of memory ahead a `far` b is asked for: a page.
+AHEAD = 64
 #: What reads some k at a place.
 Fetch = Callable[[Elements, Value], Value]
 
 
 def emit(program: Program, target: Target) -> Module:
-    """The kernel of the schedule ``dot ROWSxCOLUMNSxUNROLL``.
+    """The kernel of the schedule ``dot ROWSxCOLUMNSxUNROLL``, with ``far`` behind that or without.
 
     Raises `CompileError` for a sum of anything but products of floating values.
     """
@@ -32,8 +34,9 @@ def emit(program: Program, target: Target) -> Module:
 
 class _Dot(Tile):
     def __init__(self, program: Program, target: Target) -> None:
-        shape = program.schedule.split()[1]
+        _, shape, *words = program.schedule.split()
         rows, columns, self.unroll = (int(word) for word in shape.split("x"))
+        self.far = "far" in words
         super().__init__(program, target, rows, columns)
         self.stack = self.reserve(rows * columns)
         # What a vector has behind the last k is zero.
@@ -126,6 +129,10 @@ class _Dot(Tile):
         """One vector of k for every pair; `k` is how far it lies from where the lines of a and
         those of b begin."""
         b = [fetch(self.right, self.right.at(pointer, k[1])) for pointer in right]
+        if self.far:
+            ahead = self.builder.add(k[1], i64(AHEAD * self.right.per_line))
+            for pointer in right:
+                self.prefetch(self.right.at(pointer, ahead), 2)
         result: list[Value] = []
         for pointer in left:
             x = fetch(self.left, self.left.at(pointer, k[0]))

@@ -26,6 +26,11 @@ class Elements:
     dtype: DType
     lanes: int
 
+    @property
+    def per_line(self) -> int:
+        """How many of them a line of memory holds."""
+        return memory.LINE // self.dtype.itemsize
+
     def at(self, pointer: Value, index: Value | int) -> Value:
         """Address of element `index` of what `pointer` points to."""
         where = i64(index) if isinstance(index, int) else index

@@ -31,6 +31,8 @@ Multiply = Callable[[Value, Value, Value, str, Value | None], None]
 #: How many steps of k ahead packed panels are asked for: of a into the first cache, of a b that is
 #: `far` into the second.
 AHEAD, FAR = 16, 64
+#: How many lines of memory of a `far` b that is read where it lies are underway at a time.
+UNDERWAY = 160
 
 
 def emit(program: Program, target: Target) -> Module:
@@ -229,7 +231,9 @@ class _Micro:
         kernel.epilogue.ask(self.where, kernel.rows, kernel.vectors)
         self.lines = kernel.row_pointers(a, self.where[0], start)
         self.panel = kernel.panel_pointer(b, self.where[1], start, self.form)
-        if kernel.far:
+        if kernel.far and self.form == "n":
+            self.below = self._below()
+        elif kernel.far:
             self.next = self._next_panel(b, start)
         if not self.guarded or kernel.has_masks:
             return self._finish(self._sums(self.guarded))
@@ -290,12 +294,8 @@ class _Micro:
             self._multiply([left(i, u) for i in range(kernel.rows)], vectors, total)
             if self.keep:
                 self._leave(vectors, self.keep, self.builder.add(k, i64(u)))
-            if self.form == "n" and kernel.rows > kernel.vectors:
-                ahead = right.at(line, self.builder.mul(stride, i64(AHEAD)))
-                for v in range(kernel.vectors):
-                    kernel.prefetch(right.at(ahead, (v + 1) * kernel.lanes - 1), 2)
             if kernel.far:
-                self._ask(line, k, u)
+                (self._ask if packed else self._ask_below)(line, k, u)
             if kernel.a_form == "packed":
                 # A panel of b stays in the first cache; that of a changes with every micro-tile.
                 kernel.prefetch(left(0, u + AHEAD))
@@ -308,6 +308,26 @@ class _Micro:
         for v, vector in enumerate(vectors):
             place = kernel.at(panel, self.builder.add(line, i64(v * kernel.lanes)))
             kernel.store(vector, place)
+
+    def _below(self) -> tuple[Value, Value, Value]:
+        """How many steps of k ahead what lies apart is asked for, and where that is: from a line
+        on, and from one with fewer behind it, in the next columns."""
+        kernel, builder = self.kernel, self.builder
+        lines = -(-kernel.columns // self.right.per_line)
+        steps = builder.minimum(i64(max(AHEAD, UNDERWAY // lines)), self.depth[1])
+        down = builder.mul(steps, kernel.b_stride)
+        up = builder.mul(self.depth[1], kernel.b_stride)
+        return steps, down, builder.add(builder.sub(down, up), i64(kernel.columns))
+
+    def _ask_below(self, line: Value, k: Value, u: int) -> None:
+        """Asks for pieces of pages that no prefetcher of a processor foresees."""
+        kernel, builder, right = self.kernel, self.builder, self.right
+        steps, down, across = self.below
+        there = builder.add(builder.add(k, i64(u)), steps)
+        ends = builder.icmp_signed(">=", there, self.depth[1])
+        ahead = right.at(line, builder.select(ends, across, down))
+        for end in range(right.per_line, kernel.columns + right.per_line, right.per_line):
+            kernel.prefetch(right.at(ahead, min(end, kernel.columns) - 1), 2)
 
     def _next_panel(self, b: Value, start: Value) -> Value:
         """The lines of the next panel of b that these rows ask for: half as many as k has steps,

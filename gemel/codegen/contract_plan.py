@@ -45,15 +45,17 @@ HEIGHTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
 REST = 12
 #: Up to this k writing the results takes longer than adding up; then cycles for starting a
 #: micro-tile, and for each line of memory it writes to.
-SHALLOW, START, LINE = 176, 30, 4
+SHALLOW, START, WRITTEN = 176, 30, 4
 #: Cycles for packing a beforehand, and for each of its elements; how much longer it takes to read
 #: rows that lie apart.
 PACKING, PACKED, APART = 3000.0, 0.6, 0.08
 #: How much of b stays in the first cache; a vector from the second takes so many cycles more.
 FIRST_BYTES, SECOND = 1 << 14, 0.1
 
-#: Up to so many rows, where a panel of b comes from takes long besides what is done with it.
+#: Up to so many rows, where a part of b comes from takes long besides what is done with it.
 FAR_ROWS = 256
+#: Lines of b that are shorter, in bytes, a processor reads ahead by itself.
+FORESEEN = 1 << 10
 
 #: Whose a buffer is that is no operand's: the first block of scratch, further ones lie below.
 SCRATCH = -1
@@ -78,8 +80,8 @@ class Choice:
     every `k_block` (0: it is not cut). `direct`: windows are read where they lie, and no panels
     made. `across`: micro-tiles follow each other along the rows, not down the columns. `vnni`: by
     the instruction of this name. `by_rows`: tiles of the same rows follow each other, in all of a
-    batch; else those of the same columns, in one product after the other. `far`: panels of b are
-    asked for early, since they come from beyond the second cache and few rows use each. `keeps`:
+    batch; else those of the same columns, in one product after the other. `far`: b is asked for
+    early, since it comes from beyond the second cache and few rows use each part of it. `keeps`:
     the first rows of a tile leave what they read of b in panels for the others.
     """
 
@@ -105,7 +107,7 @@ class Choice:
     def schedule(self) -> str:
         """The main kernel's: `Program.schedule`."""
         if self.kind == "dot":
-            return f"dot {self.rows}x{self.columns}x{self.unroll}"
+            return f"dot {self.rows}x{self.columns}x{self.unroll}{' far' * self.far}"
         words = ("split", "direct", "across", "vnni", "by_rows", "far", "keeps")
         end = "".join(f" {word}" for word in words if getattr(self, word)).replace("_", "-")
         return f"gemm {self.rows}x{self.columns} a:{self.a_form} b:{self.b_form}{end}"
@@ -183,13 +185,19 @@ def variants(task: Task) -> Choice:
         in_turn = n > choice.columns and k * n * task.dtype.itemsize <= RESIDENT
         choice.across = k <= SHALLOW and in_turn and not choice.keeps
     _cut_k(choice, task)
-    bytes_of_b = task.batch * k * n * task.dtype.itemsize
-    choice.far = choice.b_form == "packed" and m <= FAR_ROWS and bytes_of_b > NEAR_BYTES
+    choice.far = _is_far(choice, task)
     if choice.b_form == "packed" and task.cost > LARGE * 1000:
         _tile_large(choice, task)
     else:
         _tile(choice, task)
     return choice
+
+
+def _is_far(choice: Choice, task: Task) -> bool:
+    """Whether b comes from afar, in a way that no processor foresees, and few rows use it."""
+    line = task.n * task.dtype.itemsize
+    foreseen = line < FORESEEN if choice.b_form == "n" else choice.b_form == "k" and task.m == 1
+    return task.m <= FAR_ROWS and task.batch * task.k * line > NEAR_BYTES and not foreseen
 
 
 def _dot(task: Task) -> Choice:
@@ -289,7 +297,7 @@ def _shallow_cost(
     each takes, and the lines it writes to: one more in each row than it has vectors."""
     rows, wide = tile
     busy = max(rows * wide / 2, (rows + reads * wide) / 2, 4.0)
-    cycles = k * (busy + wide * further) + START + LINE * rows * (wide + 1)
+    cycles = k * (busy + wide * further) + START + WRITTEN * rows * (wide + 1)
     return -(-vectors // wide) * (-(-m // rows) * cycles + m % rows * REST * wide)
 
 

@@ -34,8 +34,6 @@ ROWS, PLACES = 8, (1536, 8192)
 #: Places of all arrays that leave the second cache (lines of later rows are then asked for early),
 #: and of all rows the third.
 MANY, FAR = 1 << 18, 1 << 20
-#: Bytes of a line of memory.
-LINE = 64
 
 #: What is done inside loops that carry nothing.
 Inside = Callable[[Bases], None]
@@ -265,7 +263,7 @@ class Loops(Frame):
         builder = self.builder
         for number, operand in self._running(work):
             stride = self.access.strides[number, self.program.rank - 1]
-            apart = max(1, LINE // (sites[0].lanes * operand.dtype.itemsize))
+            apart = max(1, memory.LINE // (sites[0].lanes * operand.dtype.itemsize))
             with builder.if_then(self.many, likely=False):
                 for site in sites[::apart]:
                     ahead = builder.add(builder.mul(stride, i64(AHEAD)), site.index)
@@ -394,7 +392,7 @@ class Loops(Frame):
             for number, operand in self._running(self.analysis.passes[0]):
                 stride = self.access.strides[number, self.program.outer - 1]
                 first = builder.add(builder.mul(stride, self._apart), index)
-                for place in range(0, count, LINE // operand.dtype.itemsize):
+                for place in range(0, count, memory.LINE // operand.dtype.itemsize):
                     ahead = builder.add(first, i64(place))
                     self.prefetch(memory.element(builder, bases[number], ahead, operand.dtype), 2)
 

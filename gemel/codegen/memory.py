@@ -25,6 +25,8 @@ from gemel.codegen.assembly import (
 from gemel.codegen.registers import register_type, shuffle_mask, splat
 from gemel.dtype import DType
 
+#: Bytes that come and go together.
+LINE = 64
 #: Which lanes are meant; None for all.
 Mask = Value | None
 

@@ -12,7 +12,7 @@ from gemel.codegen.access import Access, Bases, Site, Values
 from gemel.codegen.analysis import Analysis
 from gemel.codegen.assembly import Module, Value
 from gemel.codegen.frame import i64
-from gemel.codegen.loops import LINE, Loops
+from gemel.codegen.loops import Loops
 from gemel.codegen.panels import transposed
 from gemel.codegen.program import (
     ACROSS,
@@ -193,7 +193,7 @@ class Turned(Loops):
     def _ask_for_next(self, n: int, start: Value, row: Value, column: Value) -> None:
         """Asks for as many lines of the panel's next rows, one after the other, as a square has."""
         builder, operand = self.builder, self.program.operands[n]
-        each = LINE // operand.dtype.itemsize
+        each = memory.LINE // operand.dtype.itemsize
         with builder.if_then(self.many):
             ahead = builder.mul(column, i64(self.lanes))
             place = self._cell(n, start, builder.add(row, i64(self.width)), ahead)
