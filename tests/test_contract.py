@@ -280,6 +280,31 @@ def test_rows_along_k_are_packed_where_higher_micro_tiles_make_up_for_it() -> No
         assert variants("n", target, *sizes).a_form == "k", "packing takes longer than it saves"
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("lasts", LAYOUTS)
+def test_what_is_asked_for_early_is_what_is_read(
+    lasts: tuple[str, str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contract_plan, "NEAR_BYTES", 0)
+    monkeypatch.setattr(contract_plan, "FORESEEN", 0)
+    for m, n, k in ((2, 300, 7), (5, 80, 575), (20, 700, 33), (40, 300, 1600), (70, 45, 1)):
+        choice = contract_plan.variants(Task(float32, lasts, targets.TARGETS[name], m, n, k))
+        assert "far" in choice.schedule.split()
+        check_product(float32, name, (m, n, k), lasts)
+
+
+def test_large_factors_of_few_rows_are_asked_for_early() -> None:
+    target = targets.TARGETS["avx512"]
+    far = [(2, 1764, 1030), (6, 8192, 128), (32, 8192, 128), (64, 3136, 576)]
+    for sizes in far:
+        assert variants("n", target, *sizes).far
+    near, foreseen, used_often = (6, 512, 128), (6, 200, 4096), (300, 8192, 128)
+    for sizes in (near, foreseen, used_often):
+        assert not variants("n", target, *sizes).far
+    assert variants("k", target, 2, 4096, 4096).schedule.endswith(" far")
+    assert not variants("k", target, 1, 4096, 4096).far, "a processor foresees these lines"
+
+
 def test_the_order_of_tiles_does_not_matter() -> None:
     for sizes in ((150, 203, 900), (1, 2048, 512), (32, 256, 512)):
         for lasts in LAYOUTS:
