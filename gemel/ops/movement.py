@@ -179,7 +179,7 @@ class Movement(NamedTuple):
             return spaced(self, y, weight, space)
         if self.moves.stride == self.moves.ones and min(self.rest) >= 0:
             how = self.backwards
-            if how.in_tiles(weight, y, turned=True) or not self.gives_few(y, weight):
+            if how.in_tiles(weight, y, turned=True) or not self.gives_few(y, weight, space):
                 return how.times(weight, y, turned=True)
         if self.in_phases(y, weight):
             return phases(self, y, weight, space)
@@ -193,9 +193,10 @@ class Movement(NamedTuple):
         alone = self.moves.kernel == self.moves.ones != self.moves.stride
         return alone and not any(self.pad)
 
-    def gives_few(self, y: Any, weight: Any) -> bool:
-        """Whether `grown`, by steps of one, gives so few channels that a product with windows
-        would have few rows for the elements of each: by sizes and dtypes only.
+    def gives_few(self, y: Any, weight: Any, space: tuple[int, ...]) -> bool:
+        """Whether `grown`, by steps of one, had better add windows up: a product with windows has
+        a column for each element of the image, most of them with zeros if the image is small, and
+        few rows if it has few channels. By sizes and dtypes only.
 
         Reckoned as in `in_phases`; it has to pay by two fifths.
         """
@@ -203,7 +204,8 @@ class Movement(NamedTuple):
         (given, taken), each = weight.shape[:2], product(self.moves.kernel)
         if not plain or each == 1:
             return False
-        return bool(given * max(taken, ROWS) * 5 > taken * (given + MOVED) * 7)
+        with_windows = product(space) * given * max(taken, ROWS)
+        return bool(with_windows * 5 > product(y.shape[2:]) * taken * (given + MOVED) * 7)
 
     def in_phases(self, y: Any, weight: Any) -> bool:
         """Whether `grown`, by steps of more than one, goes by `phases`: by sizes and dtypes only.
