@@ -7,7 +7,7 @@ from functools import reduce
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases
-from gemel.codegen.assembly import I32, Builder, Constant, Module, Value
+from gemel.codegen.assembly import I32, I64, Builder, Constant, Module, Value
 from gemel.codegen.frame import Frame, i64
 from gemel.codegen.program import ROWS, Program
 from gemel.codegen.registers import register_type, shuffle_mask, splat
@@ -81,26 +81,40 @@ class Tiled(Frame, Elements):
 
     def emit(self) -> Module:
         """The kernel."""
-        self.each(self.begin, self.end, 1, self._tile)
+        counts = {"rows": self.values["m_tiles"], "columns": self.values["n_tiles"]}
+        counts |= {"inner": self.extents[1], "outer": self.extents[0]}
+        if "by-rows" in self.program.schedule.split():
+            counts["rows"] = counts.pop("rows")  # what changes last comes last
+        first, rest = [], self.begin
+        for count in counts.values():
+            rest, digit = self.divide(rest, count)
+            first.append(digit)
+
+        def body(tile: Value, places: list[Value]) -> list[Value]:
+            self._tile(tile, dict(zip(counts, places, strict=True)))
+            return self._next(places, [*counts.values()])
+
+        self.loop(self.begin, self.end, 1, first, body)
         self.builder.ret(self.access.result())
         return self.module
 
-    def _tile(self, tile: Value) -> None:
+    def _tile(self, tile: Value, place: dict[str, Value]) -> None:
         builder, values = self.builder, self.values
-        m_tiles, n_tiles = values["m_tiles"], values["n_tiles"]
-        if "by-rows" in self.program.schedule.split():
-            batches = builder.mul(self.extents[0], self.extents[1])
-            m_tile, rest = self.divide(tile, builder.mul(batches, n_tiles))
-            batch, n_tile = self.divide(rest, n_tiles)
-        else:
-            batch, rest = self.divide(tile, builder.mul(m_tiles, n_tiles))
-            n_tile, m_tile = self.divide(rest, m_tiles)
-        bases = self.bases
-        for dimension, index in enumerate(self.divide(batch, self.extents[1])):
-            bases = self.advance(bases, dimension, index)
-        row = builder.mul(m_tile, values["m_block"])
-        column = builder.mul(n_tile, values["n_block"])
+        bases = self.advance(self.advance(self.bases, 0, place["outer"]), 1, place["inner"])
+        row = builder.mul(place["rows"], values["m_block"])
+        column = builder.mul(place["columns"], values["n_block"])
         self.fill(tile, bases, (row, self.remaining(self.m, row, values["m_block"])), column)
+
+    def _next(self, places: list[Value], counts: list[Value]) -> list[Value]:
+        """What follows on some digits, the last of which changes last; a division takes longer."""
+        builder, more = self.builder, i64(1)
+        found = []
+        for place, count in zip(places, counts, strict=True):
+            after = builder.add(place, more)
+            full = builder.icmp_signed("==", after, count)
+            found.append(builder.select(full, i64(0), after))
+            more = builder.zext(full, I64)
+        return found
 
     def fill(self, tile: Value, bases: Bases, rows: Range, column: Value) -> None:
         """Computes the rows of a tile, from a column on; `bases` are those of its batch."""

@@ -31,6 +31,8 @@ Multiply = Callable[[Value, Value, Value, str, Value | None], None]
 #: How many steps of k ahead packed panels are asked for: of a into the first cache, of a b that is
 #: `far` into the second.
 AHEAD, FAR = 16, 64
+#: So many sums keep a core busy while one is added to.
+BUSY = 8
 #: How many lines of memory of a `far` b that is read where it lies are underway at a time.
 UNDERWAY = 160
 
@@ -52,6 +54,10 @@ class _Gemm(Tile):
         self.split, self.across, self.far = (word in words for word in ("split", "across", "far"))
         self.vectors = columns // self.lanes
         self.unroll = 2 if rows * self.vectors > 12 else 4
+        #: How many sums each element of the result has: of few, one waits for itself.
+        self.parts = 1
+        while self.parts < self.unroll and self.parts * rows * self.vectors < BUSY:
+            self.parts *= 2
         k = program.rank - 1
         #: From line to line, or from panel to panel; and along the other axis.
         self.a_stride = self.stride(0, k if self.a_form == "m" else ROWS)
@@ -263,8 +269,13 @@ class _Micro:
 
         zero, more = Constant(kernel.vector, "zeroinitializer"), kernel.sum.more
         start += [zero] * len(more) * kernel.vectors
+        count = len(start)
+        start += [zero] * count * (kernel.parts - 1)
         bulk = self.builder.and_(self.depth[1], i64(-kernel.unroll))
         middle = kernel.loop(0, bulk, kernel.unroll, start, steps(kernel.unroll))
+        while len(middle) > count:
+            half = len(middle) // 2
+            middle = [*map(kernel.sum.joined, middle[:half], middle[half:])]
         final = kernel.loop(bulk, self.depth[1], 1, middle, steps(1))
         return kernel.sum.settled(final, kernel.vectors)
 
@@ -286,12 +297,14 @@ class _Micro:
         packed = self.form != "n"
         stride = i64(kernel.columns) if packed else kernel.b_stride
         line = right.at(self.panel, self.builder.mul(k, stride))
-        left, total = kernel.elements(self.lines, k), list(total)
+        left, sums = kernel.elements(self.lines, k), len(total) // min(kernel.parts, count)
+        parts = [total[first : first + sums] for first in range(0, len(total), sums)]
         for u in range(count):
             if u and not packed:
                 line = right.at(line, stride)
             vectors = self._line(line, u * kernel.columns if packed else 0, masks)
-            self._multiply([left(i, u) for i in range(kernel.rows)], vectors, total)
+            own = parts[u % len(parts)]
+            self._multiply([left(i, u) for i in range(kernel.rows)], vectors, own)
             if self.keep:
                 self._leave(vectors, self.keep, self.builder.add(k, i64(u)))
             if kernel.far:
@@ -299,7 +312,7 @@ class _Micro:
             if kernel.a_form == "packed":
                 # A panel of b stays in the first cache; that of a changes with every micro-tile.
                 kernel.prefetch(left(0, u + AHEAD))
-        return total
+        return [*chain.from_iterable(parts)]
 
     def _leave(self, vectors: list[Value], panel: Value, k: Value) -> None:
         """Puts a line of b into its panel."""
