@@ -39,7 +39,7 @@ UNDERWAY = 160
 
 def emit(program: Program, target: Target) -> Module:
     """The kernel of the schedule ``gemm ROWSxCOLUMNS a:FORM b:FORM``, with ``split``, ``direct``,
-    ``across``, ``vnni``, ``by-rows``, ``far`` or ``keeps`` behind that."""
+    ``across``, ``vnni``, ``by-rows``, ``far``, ``keeps`` or ``narrow`` behind that."""
     return _Gemm(program, target).emit()
 
 
@@ -51,7 +51,9 @@ class _Gemm(Tile):
         # Of few columns all are one vector, a narrower one.
         super().__init__(program, target.narrowed(size), rows, columns)
         self.a_form, self.b_form = words[2][2:], words[3][2:]
-        self.split, self.across, self.far = (word in words for word in ("split", "across", "far"))
+        self.split, self.across, self.far, self.narrow = (
+            word in words for word in ("split", "across", "far", "narrow")
+        )
         self.vectors = columns // self.lanes
         self.unroll = 2 if rows * self.vectors > 12 else 4
         #: How many sums each element of the result has: of few, one waits for itself.
@@ -93,7 +95,15 @@ class _Gemm(Tile):
                 )
                 sums = self.at(home, place) if self.split else home
                 where = builder.add(rows[0], i), builder.add(columns[0], j)
-                _Micro(self, sums, where, depth, form, keep).emit(bases[0], b)
+                made = _Micro(self, sums, where, depth, form, keep)
+                if not self.narrow or form == "walk":
+                    return made.emit(bases[0], b)
+                few = builder.icmp_signed("<=", made.columns, i64(self.lanes))
+                with builder.if_else(few) as (one, all_of_them):
+                    with one:
+                        _Micro(self, sums, where, depth, form, keep, 1).emit(bases[0], b)
+                    with all_of_them:
+                        made.emit(bases[0], b)
 
             def plain(i: Value, j: Value) -> None:
                 micro(i, j, bases[1], self.b_form, None)
@@ -210,7 +220,9 @@ class _Gemm(Tile):
 
 class _Micro:
     """One micro-tile over one block of k: where it is, how much of `depth`, rows and columns there
-    is, and where its sums are kept; in which form it reads b, and where it leaves what it reads."""
+    is, and where its sums are kept; in which form it reads b, and where it leaves what it reads.
+
+    Of its columns only the first `vectors` are there, if that is said."""
 
     def __init__(
         self,
@@ -220,8 +232,10 @@ class _Micro:
         depth: Range,
         form: str,
         keep: Value | None,
+        vectors: int = 0,
     ) -> None:
         self.kernel, self.builder = kernel, kernel.builder
+        self.vectors = vectors or kernel.vectors
         self.where, self.depth, self.sums = where, depth, sums
         self.form, self.keep = form, keep
         #: What was left in panels here are the factors.
@@ -234,7 +248,7 @@ class _Micro:
     def emit(self, a: Value, b: Value) -> None:
         """The micro-tile, then its epilogue if that was the last block."""
         kernel, start = self.kernel, self.depth[0]
-        kernel.epilogue.ask(self.where, kernel.rows, kernel.vectors)
+        kernel.epilogue.ask(self.where, kernel.rows, self.vectors)
         self.lines = kernel.row_pointers(a, self.where[0], start)
         self.panel = kernel.panel_pointer(b, self.where[1], start, self.form)
         if kernel.far and self.form == "n":
@@ -251,7 +265,12 @@ class _Micro:
 
     def _is_wide(self) -> Value:
         """Whether there are all columns."""
-        return self.builder.icmp_signed("==", self.columns, i64(self.kernel.columns))
+        return self.builder.icmp_signed("==", self.columns, i64(self.width))
+
+    @property
+    def width(self) -> int:
+        """How many columns it computes, those past the end among them."""
+        return self.vectors * self.kernel.lanes
 
     # -- the sums ------------------------------------------------------------------------------
 
@@ -262,13 +281,13 @@ class _Micro:
         start = self._initial()
         if kernel.windows and self.form == "walk":
             return kernel.windows.walk(self.panel, self.where[1], self.depth, start, self._step)
-        masks = kernel.masks(self.columns, kernel.vectors, kernel.lanes) if guarded else None
+        masks = kernel.masks(self.columns, self.vectors, kernel.lanes) if guarded else None
 
         def steps(count: int) -> Body:
             return lambda k, total: self._steps(k, count, total, masks)
 
         zero, more = Constant(kernel.vector, "zeroinitializer"), kernel.sum.more
-        start += [zero] * len(more) * kernel.vectors
+        start += [zero] * len(more) * self.vectors
         count = len(start)
         start += [zero] * count * (kernel.parts - 1)
         bulk = self.builder.and_(self.depth[1], i64(-kernel.unroll))
@@ -277,7 +296,7 @@ class _Micro:
             half = len(middle) // 2
             middle = [*map(kernel.sum.joined, middle[:half], middle[half:])]
         final = kernel.loop(bulk, self.depth[1], 1, middle, steps(1))
-        return kernel.sum.settled(final, kernel.vectors)
+        return kernel.sum.settled(final, self.vectors)
 
     def _initial(self) -> list[Value]:
         """Zero in the first block of k, what the blocks before left in the later ones."""
@@ -356,7 +375,7 @@ class _Micro:
     def _ask(self, line: Value, k: Value, u: int) -> None:
         """Asks for what is far: the first rows to need a panel would wait for memory."""
         kernel, builder = self.kernel, self.builder
-        for v in range(kernel.vectors):
+        for v in range(self.vectors):
             ahead = (u + FAR) * kernel.columns + v * kernel.lanes
             kernel.prefetch(kernel.right.at(line, ahead), 2)
         if u % 2:
@@ -384,7 +403,7 @@ class _Micro:
     def _line(self, line: Value, skip: int, masks: Masks) -> list[Value]:
         """The vectors of the line of b `skip` elements after `line`."""
         kernel, right, lanes = self.kernel, self.right, self.kernel.lanes
-        starts = range(0, kernel.columns, lanes)
+        starts = range(0, self.width, lanes)
         if masks is None:
             return [right.load(right.at(line, skip + start)) for start in starts]
         if kernel.has_masks:
@@ -419,7 +438,7 @@ class _Micro:
             whole = builder.and_(whole, self._is_last())
         with builder.if_else(whole) as (then, other):
             with then:
-                epilogue.from_registers(total, kernel.vectors, self.where, self.columns)
+                epilogue.from_registers(total, self.vectors, self.where, self.columns)
             with other:
                 self._from_memory(total)
 
@@ -440,9 +459,9 @@ class _Micro:
         """The epilogue, of sums that are kept."""
         kernel, (row, column) = self.kernel, self.where
         rows, columns = (row, self.rows), (column, self.columns)
-        kernel.epilogue.from_memory(self.sums, kernel.columns, rows, columns)
+        kernel.epilogue.from_memory(self.sums, self.width, rows, columns)
 
     def _places(self) -> list[Value]:
         """Addresses of the sums' vectors."""
-        kernel, size = self.kernel, self.kernel.rows * self.kernel.columns
+        kernel, size = self.kernel, self.kernel.rows * self.width
         return [kernel.at(self.sums, place) for place in range(0, size, kernel.lanes)]

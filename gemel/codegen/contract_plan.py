@@ -54,6 +54,8 @@ FIRST_BYTES, SECOND = 1 << 14, 0.1
 
 #: Up to so many rows, where a part of b comes from takes long besides what is done with it.
 FAR_ROWS = 256
+#: So many vectors of columns leave at least a sixteenth of panels of two empty.
+HALF = range(3, 16, 2)
 #: Lines of b that are shorter, in bytes, a processor reads ahead by itself.
 FORESEEN = 1 << 10
 
@@ -82,7 +84,8 @@ class Choice:
     the instruction of this name. `by_rows`: tiles of the same rows follow each other, in all of a
     batch; else those of the same columns, in one product after the other. `far`: b is asked for
     early, since it comes from beyond the second cache and few rows use each part of it. `keeps`:
-    the first rows of a tile leave what they read of b in panels for the others.
+    the first rows of a tile leave what they read of b in panels for the others. `narrow`: the last
+    columns may be one vector.
     """
 
     kind: str
@@ -102,13 +105,14 @@ class Choice:
     by_rows: bool = False
     far: bool = False
     keeps: bool = False
+    narrow: bool = False
 
     @property
     def schedule(self) -> str:
         """The main kernel's: `Program.schedule`."""
         if self.kind == "dot":
             return f"dot {self.rows}x{self.columns}x{self.unroll}{' far' * self.far}"
-        words = ("split", "direct", "across", "vnni", "by_rows", "far", "keeps")
+        words = ("split", "direct", "across", "vnni", "by_rows", "far", "keeps", "narrow")
         end = "".join(f" {word}" for word in words if getattr(self, word)).replace("_", "-")
         return f"gemm {self.rows}x{self.columns} a:{self.a_form} b:{self.b_form}{end}"
 
@@ -154,6 +158,7 @@ def for_several(task: Task, several: Several, masked: bool) -> Choice:
         choice.k_block = -(-several.k[0][0] // blocks) * several.inner
         choice.split = task.k > DEPTH
     _tile(choice, task, WIDE * lanes)
+    choice.narrow = _is_narrow(choice, task)
     return choice
 
 
@@ -190,7 +195,15 @@ def variants(task: Task) -> Choice:
         _tile_large(choice, task)
     else:
         _tile(choice, task)
+    choice.narrow = _is_narrow(choice, task)
     return choice
+
+
+def _is_narrow(choice: Choice, task: Task) -> bool:
+    """Whether much would be computed past the last column: few panels, and half of one."""
+    vectors = -(-task.n // task.lanes)
+    pairs = choice.kind == "gemm" and choice.columns == 2 * task.lanes
+    return pairs and vectors in HALF and not choice.direct
 
 
 def _is_far(choice: Choice, task: Task) -> bool:
