@@ -287,6 +287,7 @@ def test_what_is_asked_for_early_is_what_is_read(
 ) -> None:
     monkeypatch.setattr(contract_plan, "NEAR_BYTES", 0)
     monkeypatch.setattr(contract_plan, "FORESEEN", 0)
+    monkeypatch.setattr(contract_plan, "FEW_LINES", 0)
     for m, n, k in ((2, 300, 7), (5, 80, 575), (20, 700, 33), (40, 300, 1600), (70, 45, 1)):
         choice = contract_plan.variants(Task(float32, lasts, targets.TARGETS[name], m, n, k))
         assert "far" in choice.schedule.split()
@@ -323,7 +324,7 @@ def test_large_factors_of_few_rows_are_asked_for_early() -> None:
     for sizes in far:
         assert variants("n", target, *sizes).far
     near, foreseen, used_often = (6, 512, 128), (6, 200, 4096), (300, 8192, 128)
-    for sizes in (near, foreseen, used_often):
+    for sizes in (near, foreseen, (6, 65536, 31), used_often):
         assert not variants("n", target, *sizes).far
     assert variants("k", target, 2, 4096, 4096).schedule.endswith(" far")
     assert not variants("k", target, 1, 4096, 4096).far, "a processor foresees these lines"

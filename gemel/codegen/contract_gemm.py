@@ -242,6 +242,9 @@ class _Micro:
         self.right: Elements = kernel if form == "made" else kernel.right
         #: Whether the columns past the end must not be read where b lies.
         self.guarded = form == "n"
+        # What is asked for stands between one step's lines and the next one's: of two steps LLVM
+        # reads both lines before the first is used, which takes more registers than there are.
+        self.unroll = 1 if kernel.far and form == "n" else kernel.unroll
         self.rows = kernel.remaining(kernel.m, where[0], kernel.rows)
         self.columns = kernel.remaining(kernel.n, where[1], kernel.columns)
 
@@ -289,14 +292,15 @@ class _Micro:
         zero, more = Constant(kernel.vector, "zeroinitializer"), kernel.sum.more
         start += [zero] * len(more) * self.vectors
         count = len(start)
-        start += [zero] * count * (kernel.parts - 1)
-        bulk = self.builder.and_(self.depth[1], i64(-kernel.unroll))
-        middle = kernel.loop(0, bulk, kernel.unroll, start, steps(kernel.unroll))
+        start += [zero] * count * (min(kernel.parts, self.unroll) - 1)
+        bulk = self.builder.and_(self.depth[1], i64(-self.unroll))
+        middle = kernel.loop(0, bulk, self.unroll, start, steps(self.unroll))
         while len(middle) > count:
             half = len(middle) // 2
             middle = [*map(kernel.sum.joined, middle[:half], middle[half:])]
-        final = kernel.loop(bulk, self.depth[1], 1, middle, steps(1))
-        return kernel.sum.settled(final, self.vectors)
+        if self.unroll > 1:
+            middle = kernel.loop(bulk, self.depth[1], 1, middle, steps(1))
+        return kernel.sum.settled(middle, self.vectors)
 
     def _initial(self) -> list[Value]:
         """Zero in the first block of k, what the blocks before left in the later ones."""
@@ -318,6 +322,8 @@ class _Micro:
         line = right.at(self.panel, self.builder.mul(k, stride))
         left, sums = kernel.elements(self.lines, k), len(total) // min(kernel.parts, count)
         parts = [total[first : first + sums] for first in range(0, len(total), sums)]
+        if kernel.far and not packed:
+            self._ask_below(line, k)
         for u in range(count):
             if u and not packed:
                 line = right.at(line, stride)
@@ -326,8 +332,8 @@ class _Micro:
             self._multiply([left(i, u) for i in range(kernel.rows)], vectors, own)
             if self.keep:
                 self._leave(vectors, self.keep, self.builder.add(k, i64(u)))
-            if kernel.far:
-                (self._ask if packed else self._ask_below)(line, k, u)
+            if kernel.far and packed:
+                self._ask(line, k, u)
             if kernel.a_form == "packed":
                 # A panel of b stays in the first cache; that of a changes with every micro-tile.
                 kernel.prefetch(left(0, u + AHEAD))
@@ -342,22 +348,22 @@ class _Micro:
             kernel.store(vector, place)
 
     def _below(self) -> tuple[Value, Value, Value]:
-        """How many steps of k ahead what lies apart is asked for, and where that is: from a line
-        on, and from one with fewer behind it, in the next columns."""
+        """Up to which step of k lines below are asked for, how far below, and where from there on:
+        in the next columns."""
         kernel, builder = self.kernel, self.builder
         lines = -(-kernel.columns // self.right.per_line)
         steps = builder.minimum(i64(max(AHEAD, UNDERWAY // lines)), self.depth[1])
-        down = builder.mul(steps, kernel.b_stride)
-        up = builder.mul(self.depth[1], kernel.b_stride)
-        return steps, down, builder.add(builder.sub(down, up), i64(kernel.columns))
+        last = builder.sub(self.depth[1], steps)
+        up = builder.mul(last, kernel.b_stride)
+        across = builder.sub(i64(kernel.columns), up)
+        return last, builder.mul(steps, kernel.b_stride), across
 
-    def _ask_below(self, line: Value, k: Value, u: int) -> None:
-        """Asks for pieces of pages that no prefetcher of a processor foresees."""
+    def _ask_below(self, line: Value, k: Value) -> None:
+        """Asks for a piece of a page that no prefetcher of a processor foresees."""
         kernel, builder, right = self.kernel, self.builder, self.right
-        steps, down, across = self.below
-        there = builder.add(builder.add(k, i64(u)), steps)
-        ends = builder.icmp_signed(">=", there, self.depth[1])
-        ahead = right.at(line, builder.select(ends, across, down))
+        last, down, across = self.below
+        beyond = builder.icmp_signed(">=", k, last)
+        ahead = right.at(line, builder.select(beyond, across, down))
         for end in range(right.per_line, kernel.columns + right.per_line, right.per_line):
             kernel.prefetch(right.at(ahead, min(end, kernel.columns) - 1), 2)
 

@@ -56,8 +56,8 @@ FIRST_BYTES, SECOND = 1 << 14, 0.1
 FAR_ROWS = 256
 #: So many vectors of columns leave at least a sixteenth of panels of two empty.
 HALF = range(3, 16, 2)
-#: Lines of b that are shorter, in bytes, a processor reads ahead by itself.
-FORESEEN = 1 << 10
+#: Lines of b that are shorter, in bytes, or fewer, a processor reads ahead by itself.
+FORESEEN, FEW_LINES = 1 << 10, 32
 
 #: Whose a buffer is that is no operand's: the first block of scratch, further ones lie below.
 SCRATCH = -1
@@ -209,7 +209,9 @@ def _is_narrow(choice: Choice, task: Task) -> bool:
 def _is_far(choice: Choice, task: Task) -> bool:
     """Whether b comes from afar, in a way that no processor foresees, and few rows use it."""
     line = task.n * task.dtype.itemsize
-    foreseen = line < FORESEEN if choice.b_form == "n" else choice.b_form == "k" and task.m == 1
+    foreseen = choice.b_form == "k" and task.m == 1
+    if choice.b_form == "n":
+        foreseen = line < FORESEEN or task.k < FEW_LINES
     return task.m <= FAR_ROWS and task.batch * task.k * line > NEAR_BYTES and not foreseen
 
 
