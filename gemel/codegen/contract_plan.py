@@ -41,6 +41,9 @@ DIRECT_ROWS = 32
 DIRECT_A = 1 << 18
 #: Row counts a micro-tile may have: few, since each is a kernel of its own.
 HEIGHTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
+#: The most of them; beside squares that are turned; beside vectors that are put together of several
+#: parts. With more LLVM runs out of registers and stores and loads sums at each step of k.
+MOST, BESIDE_TURNED, BESIDE_PARTS = 14, 12, 8
 #: Cycles for a row of a micro-tile that has not all its rows: it goes by way of memory.
 REST = 12
 #: Up to this k writing the results takes longer than adding up; then cycles for starting a
@@ -143,14 +146,16 @@ def for_several(task: Task, several: Several, masked: bool) -> Choice:
         choice = _dot(task)
         _tile(choice, task)
         return choice
-    choice = _gemm(task, lanes, False)
+    choice = _gemm(task, lanes, False, BESIDE_TURNED)
     choice.b_form = several.form if masked else "gathered"
     if choice.b_form.startswith("rows"):
         choice.direct, choice.a_form = task.m <= FEW, "packed"
         # Every other element is put together of twice as many parts, each behind a mask.
         easy = task.target.small_masks or choice.b_form.endswith("-1")
         choice.keeps = easy and not choice.direct
-        choice.rows, vectors = _micro_tile(task, min(2, -(-task.n // lanes)), 14)
+        _, runs, step = choice.b_form.split("-")
+        most = BESIDE_PARTS if choice.keeps and int(runs) * int(step) > 2 else MOST
+        choice.rows, vectors = _micro_tile(task, min(2, -(-task.n // lanes)), most)
         choice.columns = vectors * lanes
     if not choice.direct:
         most = DEPTH // several.inner
@@ -186,7 +191,7 @@ def variants(task: Task) -> Choice:
     else:
         # Half a vector where that is enough.
         half = task.target.width == 64 and n <= task.lanes // 2
-        choice = _gemm(task, task.lanes // 2 if half else task.lanes, _keeps(task))
+        choice = _gemm(task, task.lanes // 2 if half else task.lanes, _keeps(task), MOST)
         in_turn = n > choice.columns and k * n * task.dtype.itemsize <= RESIDENT
         choice.across = k <= SHALLOW and in_turn and not choice.keeps
     _cut_k(choice, task)
@@ -236,8 +241,9 @@ def _adds_along_k(task: Task, several: Several) -> bool:
     return bool((task.m * 21 + 40) * whole < (task.m + MADE) * 20 * length)
 
 
-def _gemm(task: Task, lanes: int, keeps: bool) -> Choice:
-    """The micro-tiles of a sum held in registers; `keeps`: panels of b may be made by the way.
+def _gemm(task: Task, lanes: int, keeps: bool, most: int) -> Choice:
+    """The micro-tiles of a sum held in registers, of so many rows at the most; `keeps`: panels of b
+    may be made by the way.
 
     An a along k is packed where micro-tiles of more rows make up for that.
     """
@@ -254,19 +260,19 @@ def _gemm(task: Task, lanes: int, keeps: bool) -> Choice:
     for form in forms:
         choice = Choice("gemm", 0, 0, form, "n" if b_last == "n" and reads else "packed")
         choice.keeps = choice.b_form == "n" and not direct
-        cycles = _shape(choice, task, lanes)
+        cycles = _shape(choice, task, lanes, min(most, _most_rows(choice)))
         extra = PACKING + m * k * PACKED if found else cycles * APART
         found.append((cycles + extra, choice))
     return min(found, key=lambda each: each[0])[1]
 
 
-def _shape(choice: Choice, task: Task, lanes: int) -> float:
+def _shape(choice: Choice, task: Task, lanes: int, most: int) -> float:
     """Gives a choice its micro-tile; about how many cycles the product takes by it."""
     vectors, m, k = -(-task.n // lanes), task.m, max(task.k, 1)
-    choice.rows, wide = _micro_tile(task, vectors, _most_rows(choice))
+    choice.rows, wide = _micro_tile(task, vectors, most)
     choice.columns = wide * lanes
     if task.k <= SHALLOW and task.target.width == 64 and vectors > 2 and choice.a_form != "m":
-        return _spread_out(choice, task, vectors)
+        return _spread_out(choice, task, vectors, most)
     return -(-vectors // wide) * k * _cycles(choice.rows, wide, m, k)
 
 
@@ -279,11 +285,11 @@ def _keeps(task: Task) -> bool:
 def _most_rows(choice: Choice) -> int:
     """Read where it lies, every row of a needs a pointer, and there are few registers for those."""
     if choice.a_form == "packed":
-        return 14
+        return MOST
     return 12 if choice.a_form == "k" and not choice.keeps else 8
 
 
-def _spread_out(choice: Choice, task: Task, vectors: int) -> float:
+def _spread_out(choice: Choice, task: Task, vectors: int, most: int) -> float:
     """Micro-tiles where k is short, so that writing the results takes long; and their cycles."""
     n, k, lanes, size = task.n, task.k, task.lanes, task.dtype.itemsize
     depth = 1 << (k - 1).bit_length()  # so that few choices are made for a free k
@@ -293,7 +299,7 @@ def _spread_out(choice: Choice, task: Task, vectors: int) -> float:
         (_shallow_cost((rows, wide), task.m, vectors, depth, reads, further), rows, wide)
         for wide in range(1, 9)
         for rows in HEIGHTS
-        if rows <= _most_rows(choice) and _registers(rows, wide) <= 32
+        if rows <= most and _registers(rows, wide) <= 32
     )
     choice.columns = wide * lanes
     return cycles
