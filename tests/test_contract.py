@@ -288,6 +288,7 @@ def test_what_is_asked_for_early_is_what_is_read(
     monkeypatch.setattr(contract_plan, "NEAR_BYTES", 0)
     monkeypatch.setattr(contract_plan, "FORESEEN", 0)
     monkeypatch.setattr(contract_plan, "FEW_LINES", 0)
+    monkeypatch.setattr(contract_plan, "LARGEST_BYTES", 0)
     for m, n, k in ((2, 300, 7), (5, 80, 575), (20, 700, 33), (40, 300, 1600), (70, 45, 1)):
         choice = contract_plan.variants(Task(float32, lasts, targets.TARGETS[name], m, n, k))
         assert "far" in choice.schedule.split()
@@ -327,6 +328,7 @@ def test_large_factors_of_few_rows_are_asked_for_early() -> None:
     for sizes in (near, foreseen, (6, 65536, 31), used_often):
         assert not variants("n", target, *sizes).far
     assert variants("k", target, 2, 4096, 4096).schedule.endswith(" far")
+    assert not variants("k", target, 2, 2048, 1024).far, "from the third cache"
     assert not variants("k", target, 1, 4096, 4096).far, "a processor foresees these lines"
 
 

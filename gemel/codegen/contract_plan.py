@@ -59,6 +59,8 @@ FIRST_BYTES, SECOND = 1 << 14, 0.1
 FAR_ROWS = 256
 #: So many vectors of columns leave at least a sixteenth of panels of two empty.
 HALF = range(3, 16, 2)
+#: From so many bytes on b is in no cache, and dot products of several rows ask for it early.
+LARGEST_BYTES = 12 << 20
 #: Lines of b that are shorter, in bytes, or fewer, a processor reads ahead by itself.
 FORESEEN, FEW_LINES = 1 << 10, 32
 
@@ -214,10 +216,11 @@ def _is_narrow(choice: Choice, task: Task) -> bool:
 def _is_far(choice: Choice, task: Task) -> bool:
     """Whether b comes from afar, in a way that no processor foresees, and few rows use it."""
     line = task.n * task.dtype.itemsize
-    foreseen = choice.b_form == "k" and task.m == 1
-    if choice.b_form == "n":
-        foreseen = line < FORESEEN or task.k < FEW_LINES
-    return task.m <= FAR_ROWS and task.batch * task.k * line > NEAR_BYTES and not foreseen
+    whole = task.batch * task.k * line
+    if choice.kind == "dot":
+        return task.m > 1 and whole > LARGEST_BYTES
+    foreseen = choice.b_form == "n" and (line < FORESEEN or task.k < FEW_LINES)
+    return task.m <= FAR_ROWS and whole > NEAR_BYTES and not foreseen
 
 
 def _dot(task: Task) -> Choice:
