@@ -242,9 +242,9 @@ class _Micro:
         self.right: Elements = kernel if form == "made" else kernel.right
         #: Whether the columns past the end must not be read where b lies.
         self.guarded = form == "n"
-        # What is asked for stands between one step's lines and the next one's: of two steps LLVM
-        # reads both lines before the first is used, which takes more registers than there are.
-        self.unroll = 1 if kernel.far and form == "n" else kernel.unroll
+        # What is asked for, or left, stands between one step's lines and the next one's: of two
+        # steps LLVM reads both lines before the first is used, and has too few registers.
+        self.unroll = 1 if form == "n" and (kernel.far or keep) else kernel.unroll
         self.rows = kernel.remaining(kernel.m, where[0], kernel.rows)
         self.columns = kernel.remaining(kernel.n, where[1], kernel.columns)
 

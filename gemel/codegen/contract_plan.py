@@ -41,9 +41,6 @@ DIRECT_ROWS = 32
 DIRECT_A = 1 << 18
 #: Row counts a micro-tile may have: few, since each is a kernel of its own.
 HEIGHTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
-#: The most of them; beside squares that are turned; beside vectors that are put together of several
-#: parts. With more LLVM runs out of registers and stores and loads sums at each step of k.
-MOST, BESIDE_TURNED, BESIDE_PARTS = 14, 12, 8
 #: Cycles for a row of a micro-tile that has not all its rows: it goes by way of memory.
 REST = 12
 #: Up to this k writing the results takes longer than adding up; then cycles for starting a
@@ -75,6 +72,24 @@ WIDE = 8
 KEPT = K_BLOCK * 3 // 2
 #: So many elements of panels stay in the first cache, with results that are written beside.
 NEAR_PLACES = 6144
+
+
+class Room(NamedTuple):
+    """What of a micro-tile the registers have room for: rows, vectors of columns, and sums.
+
+    With more LLVM stores and loads some of them at each step of k.
+    """
+
+    rows: int
+    vectors: int
+    sums: int
+
+
+#: Where a kernel does nothing else; beside squares that it turns; and beside vectors that it puts
+#: together of more than two parts.
+ALL, BESIDE_SQUARES, BESIDE_PARTS = Room(14, 8, 28), Room(12, 5, 24), Room(10, 2, 20)
+#: Sums of a micro-tile that reads rows which lie along m, and of one with more than three vectors.
+ALONG_M, SPREAD = 18, 24
 
 
 @dataclass
@@ -148,7 +163,7 @@ def for_several(task: Task, several: Several, masked: bool) -> Choice:
         choice = _dot(task)
         _tile(choice, task)
         return choice
-    choice = _gemm(task, lanes, False, BESIDE_TURNED)
+    choice = _gemm(task, lanes, False, BESIDE_SQUARES)
     choice.b_form = several.form if masked else "gathered"
     if choice.b_form.startswith("rows"):
         choice.direct, choice.a_form = task.m <= FEW, "packed"
@@ -156,8 +171,9 @@ def for_several(task: Task, several: Several, masked: bool) -> Choice:
         easy = task.target.small_masks or choice.b_form.endswith("-1")
         choice.keeps = easy and not choice.direct
         _, runs, step = choice.b_form.split("-")
-        most = BESIDE_PARTS if choice.keeps and int(runs) * int(step) > 2 else MOST
-        choice.rows, vectors = _micro_tile(task, min(2, -(-task.n // lanes)), most)
+        # Without panels each block of rows puts vectors together anew: that takes longer.
+        room = BESIDE_PARTS if choice.keeps and int(runs) * int(step) > 2 else ALL
+        choice.rows, vectors = _micro_tile(task, min(2, -(-task.n // lanes)), room)
         choice.columns = vectors * lanes
     if not choice.direct:
         most = DEPTH // several.inner
@@ -178,7 +194,7 @@ def for_fours(task: Task, native: bool) -> Choice:
     lanes = task.target.width // 4
     vectors = min(2 if task.target.width == 64 else 1, -(-task.n // lanes))
     steps = task._replace(k=-(-task.k // 4))
-    rows, vectors = _micro_tile(steps, vectors, 12 if native else 4)
+    rows, vectors = _micro_tile(steps, vectors, ALL._replace(rows=12 if native else 4))
     choice = Choice("gemm", rows, vectors * lanes, "packed", "packed", vnni=native)
     _tile(choice, task)
     return choice
@@ -193,7 +209,7 @@ def variants(task: Task) -> Choice:
     else:
         # Half a vector where that is enough.
         half = task.target.width == 64 and n <= task.lanes // 2
-        choice = _gemm(task, task.lanes // 2 if half else task.lanes, _keeps(task), MOST)
+        choice = _gemm(task, task.lanes // 2 if half else task.lanes, _keeps(task), ALL)
         in_turn = n > choice.columns and k * n * task.dtype.itemsize <= RESIDENT
         choice.across = k <= SHALLOW and in_turn and not choice.keeps
     _cut_k(choice, task)
@@ -244,9 +260,8 @@ def _adds_along_k(task: Task, several: Several) -> bool:
     return bool((task.m * 21 + 40) * whole < (task.m + MADE) * 20 * length)
 
 
-def _gemm(task: Task, lanes: int, keeps: bool, most: int) -> Choice:
-    """The micro-tiles of a sum held in registers, of so many rows at the most; `keeps`: panels of b
-    may be made by the way.
+def _gemm(task: Task, lanes: int, keeps: bool, room: Room) -> Choice:
+    """The micro-tiles of a sum held in registers; `keeps`: panels of b may be made by the way.
 
     An a along k is packed where micro-tiles of more rows make up for that.
     """
@@ -263,19 +278,19 @@ def _gemm(task: Task, lanes: int, keeps: bool, most: int) -> Choice:
     for form in forms:
         choice = Choice("gemm", 0, 0, form, "n" if b_last == "n" and reads else "packed")
         choice.keeps = choice.b_form == "n" and not direct
-        cycles = _shape(choice, task, lanes, min(most, _most_rows(choice)))
+        cycles = _shape(choice, task, lanes, _left(room, choice, task))
         extra = PACKING + m * k * PACKED if found else cycles * APART
         found.append((cycles + extra, choice))
     return min(found, key=lambda each: each[0])[1]
 
 
-def _shape(choice: Choice, task: Task, lanes: int, most: int) -> float:
+def _shape(choice: Choice, task: Task, lanes: int, room: Room) -> float:
     """Gives a choice its micro-tile; about how many cycles the product takes by it."""
     vectors, m, k = -(-task.n // lanes), task.m, max(task.k, 1)
-    choice.rows, wide = _micro_tile(task, vectors, most)
+    choice.rows, wide = _micro_tile(task, vectors, room)
     choice.columns = wide * lanes
     if task.k <= SHALLOW and task.target.width == 64 and vectors > 2 and choice.a_form != "m":
-        return _spread_out(choice, task, vectors, most)
+        return _spread_out(choice, task, vectors, room)
     return -(-vectors // wide) * k * _cycles(choice.rows, wide, m, k)
 
 
@@ -285,14 +300,18 @@ def _keeps(task: Task) -> bool:
     return not task.often and task.m * task.k * task.dtype.itemsize <= RESIDENT
 
 
-def _most_rows(choice: Choice) -> int:
-    """Read where it lies, every row of a needs a pointer, and there are few registers for those."""
+def _left(room: Room, choice: Choice, task: Task) -> Room:
+    """What is left of it: read where it lies, every row of a needs a pointer, and there are few
+    registers for those."""
     if choice.a_form == "packed":
-        return MOST
-    return 12 if choice.a_form == "k" and not choice.keeps else 8
+        return room
+    rows = 12 if choice.a_form == "k" and not choice.keeps else 8
+    along_m = choice.a_form == "m" and task.target.width == 64
+    sums = min(room.sums, ALONG_M) if along_m else room.sums
+    return Room(min(room.rows, rows), room.vectors, sums)
 
 
-def _spread_out(choice: Choice, task: Task, vectors: int, most: int) -> float:
+def _spread_out(choice: Choice, task: Task, vectors: int, room: Room) -> float:
     """Micro-tiles where k is short, so that writing the results takes long; and their cycles."""
     n, k, lanes, size = task.n, task.k, task.lanes, task.dtype.itemsize
     depth = 1 << (k - 1).bit_length()  # so that few choices are made for a free k
@@ -300,9 +319,10 @@ def _spread_out(choice: Choice, task: Task, vectors: int, most: int) -> float:
     reads = 2 if choice.b_form == "n" and not choice.keeps else 1
     cycles, choice.rows, wide = min(
         (_shallow_cost((rows, wide), task.m, vectors, depth, reads, further), rows, wide)
-        for wide in range(1, 9)
+        for wide in range(1, room.vectors + 1)
         for rows in HEIGHTS
-        if rows <= most and _registers(rows, wide) <= 32
+        if rows <= room.rows and rows * wide <= (room.sums if wide <= 3 else min(SPREAD, room.sums))
+        if _registers(rows, wide) <= 32
     )
     choice.columns = wide * lanes
     return cycles
@@ -325,7 +345,7 @@ def _shallow_cost(
     return -(-vectors // wide) * (-(-m // rows) * cycles + m % rows * REST * wide)
 
 
-def _micro_tile(task: Task, vectors: int, most: int) -> tuple[int, int]:
+def _micro_tile(task: Task, vectors: int, room: Room) -> tuple[int, int]:
     """Rows and vectors of a micro-tile: as square as the registers allow, little waste in m."""
     m, k = task.m, max(task.k, 1)
     if task.target.width == 64:
@@ -334,9 +354,10 @@ def _micro_tile(task: Task, vectors: int, most: int) -> tuple[int, int]:
         limits = {8: 1, 3: 4, 4: 2, 2: 6, 1: 8}
     else:
         limits = {8: 1, 4: 2, 2: 4, 1: 8}
-    fitting = [count for count in limits if _fits(count, vectors)]
+    fitting = [count for count in limits if _fits(count, vectors) and count <= room.vectors]
     wide = next(count for count in fitting if m <= limits[count] or count <= 3)
-    heights = (count for count in HEIGHTS if count <= min(most, limits[wide]))
+    most = min(room.rows, limits[wide], room.sums // wide)
+    heights = (count for count in HEIGHTS if count <= most)
     return min(heights, key=lambda rows: _cycles(rows, wide, m, k)), wide
 
 
