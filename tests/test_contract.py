@@ -321,11 +321,11 @@ def test_few_panels_may_end_with_half_of_one() -> None:
 
 def test_large_factors_of_few_rows_are_asked_for_early() -> None:
     target = targets.TARGETS["avx512"]
-    far = [(2, 1764, 1030), (6, 8192, 128), (32, 8192, 128), (64, 3136, 576)]
+    far = [(2, 1764, 2030), (6, 8192, 128), (32, 8192, 128), (64, 3136, 576)]
     for sizes in far:
         assert variants("n", target, *sizes).far
     near, foreseen, used_often = (6, 512, 128), (6, 200, 4096), (300, 8192, 128)
-    for sizes in (near, foreseen, (6, 65536, 31), used_often):
+    for sizes in (near, foreseen, (6, 65536, 31), (2, 1764, 1030), used_often):
         assert not variants("n", target, *sizes).far
     assert variants("k", target, 2, 4096, 4096).schedule.endswith(" far")
     assert not variants("k", target, 2, 2048, 1024).far, "from the third cache"

@@ -31,8 +31,8 @@ Multiply = Callable[[Value, Value, Value, str, Value | None], None]
 #: How many steps of k ahead packed panels are asked for: of a into the first cache, of a b that is
 #: `far` into the second.
 AHEAD, FAR = 16, 64
-#: So many sums keep a core busy while one is added to.
-BUSY = 8
+#: So many sums keep a core busy while one is added to; with more there is no room for two lines.
+BUSY, MANY = 8, 16
 #: How many lines of memory of a `far` b that is read where it lies are underway at a time.
 UNDERWAY = 160
 
@@ -244,7 +244,8 @@ class _Micro:
         self.guarded = form == "n"
         # What is asked for, or left, stands between one step's lines and the next one's: of two
         # steps LLVM reads both lines before the first is used, and has too few registers.
-        self.unroll = 1 if form == "n" and (kernel.far or keep) else kernel.unroll
+        many = kernel.rows * kernel.vectors > MANY
+        self.unroll = 1 if form == "n" and (kernel.far and many or keep) else kernel.unroll
         self.rows = kernel.remaining(kernel.m, where[0], kernel.rows)
         self.columns = kernel.remaining(kernel.n, where[1], kernel.columns)
 
@@ -322,11 +323,11 @@ class _Micro:
         line = right.at(self.panel, self.builder.mul(k, stride))
         left, sums = kernel.elements(self.lines, k), len(total) // min(kernel.parts, count)
         parts = [total[first : first + sums] for first in range(0, len(total), sums)]
-        if kernel.far and not packed:
-            self._ask_below(line, k)
         for u in range(count):
             if u and not packed:
                 line = right.at(line, stride)
+            if kernel.far and not packed:
+                self._ask_below(line, self.builder.add(k, i64(u)))
             vectors = self._line(line, u * kernel.columns if packed else 0, masks)
             own = parts[u % len(parts)]
             self._multiply([left(i, u) for i in range(kernel.rows)], vectors, own)

@@ -56,7 +56,8 @@ FIRST_BYTES, SECOND = 1 << 14, 0.1
 FAR_ROWS = 256
 #: So many vectors of columns leave at least a sixteenth of panels of two empty.
 HALF = range(3, 16, 2)
-#: From so many bytes on b is in no cache, and dot products of several rows ask for it early.
+#: From so many bytes on b is in no cache, and is asked for early by one or two rows, and by dot
+#: products of several.
 LARGEST_BYTES = 12 << 20
 #: Lines of b that are shorter, in bytes, or fewer, a processor reads ahead by itself.
 FORESEEN, FEW_LINES = 1 << 10, 32
@@ -235,7 +236,8 @@ def _is_far(choice: Choice, task: Task) -> bool:
     whole = task.batch * task.k * line
     if choice.kind == "dot":
         return task.m > 1 and whole > LARGEST_BYTES
-    foreseen = choice.b_form == "n" and (line < FORESEEN or task.k < FEW_LINES)
+    foreseen = line < FORESEEN or task.k < FEW_LINES or (task.m < 3 and whole < LARGEST_BYTES)
+    foreseen = choice.b_form == "n" and foreseen
     return task.m <= FAR_ROWS and whole > NEAR_BYTES and not foreseen
 
 
