@@ -65,8 +65,8 @@ FORESEEN, FEW_LINES = 1 << 10, 32
 #: Whose a buffer is that is no operand's: the first block of scratch, further ones lie below.
 SCRATCH = -1
 
-#: Up to so many rows windows are read where they lie.
-FEW = 16
+#: Up to so many rows windows are read where they lie; where vectors of them are of several parts.
+FEW, FEW_OF_PARTS = 16, 10
 #: So many vectors wide are tiles for whose panels each row of a is read once.
 WIDE = 8
 #: So much of k is in the panels that first rows leave.
@@ -167,15 +167,7 @@ def for_several(task: Task, several: Several, masked: bool) -> Choice:
     choice = _gemm(task, lanes, False, BESIDE_SQUARES)
     choice.b_form = several.form if masked else "gathered"
     if choice.b_form.startswith("rows"):
-        choice.direct, choice.a_form = task.m <= FEW, "packed"
-        # Every other element is put together of twice as many parts, each behind a mask.
-        easy = task.target.small_masks or choice.b_form.endswith("-1")
-        choice.keeps = easy and not choice.direct
-        _, runs, step = choice.b_form.split("-")
-        # Without panels each block of rows puts vectors together anew: that takes longer.
-        room = BESIDE_PARTS if choice.keeps and int(runs) * int(step) > 2 else ALL
-        choice.rows, vectors = _micro_tile(task, min(2, -(-task.n // lanes)), room)
-        choice.columns = vectors * lanes
+        _by_runs(choice, task)
     if not choice.direct:
         most = DEPTH // several.inner
         blocks = -(-several.k[0][0] // most)
@@ -184,6 +176,20 @@ def for_several(task: Task, several: Several, masked: bool) -> Choice:
     _tile(choice, task, WIDE * lanes)
     choice.narrow = _is_narrow(choice, task)
     return choice
+
+
+def _by_runs(choice: Choice, task: Task) -> None:
+    """How windows are read whose vectors are put together of runs of neighbours."""
+    runs, step = map(int, choice.b_form.split("-")[1:])
+    masked = task.target.small_masks
+    # Every other element is put together of twice as many parts, each behind a mask.
+    many = runs * step > 2 and masked
+    choice.a_form, choice.direct = "packed", task.m <= (FEW_OF_PARTS if many else FEW)
+    choice.keeps = (masked or step == 1) and not choice.direct
+    # Without panels each block of rows puts vectors together anew: that takes longer.
+    room = BESIDE_PARTS if choice.keeps and runs * step > 2 else ALL
+    choice.rows, vectors = _micro_tile(task, min(2, -(-task.n // task.lanes)), room)
+    choice.columns = vectors * task.lanes
 
 
 def for_fours(task: Task, native: bool) -> Choice:
