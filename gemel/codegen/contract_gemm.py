@@ -30,9 +30,9 @@ Multiply = Callable[[Value, Value, Value, str, Value | None], None]
 
 #: How many steps of k ahead packed panels are asked for: of a into the first cache, of a b that is
 #: `far` into the second.
-AHEAD, FAR = 16, 64
+AHEAD, AHEAD_FAR = 16, 64
 #: So many sums keep a core busy while one is added to; with more there is no room for two lines.
-BUSY, MANY = 8, 16
+BUSY, TWO_LINES = 8, 16
 #: How many lines of memory of a `far` b that is read where it lies are underway at a time.
 UNDERWAY = 160
 
@@ -244,7 +244,7 @@ class _Micro:
         self.guarded = form == "n"
         # What is asked for, or left, stands between one step's lines and the next one's: of two
         # steps LLVM reads both lines before the first is used, and has too few registers.
-        many = kernel.rows * kernel.vectors > MANY
+        many = kernel.rows * kernel.vectors > TWO_LINES
         self.unroll = 1 if form == "n" and (kernel.far and many or keep) else kernel.unroll
         self.rows = kernel.remaining(kernel.m, where[0], kernel.rows)
         self.columns = kernel.remaining(kernel.n, where[1], kernel.columns)
@@ -383,7 +383,7 @@ class _Micro:
         """Asks for what is far: the first rows to need a panel would wait for memory."""
         kernel, builder = self.kernel, self.builder
         for v in range(self.vectors):
-            ahead = (u + FAR) * kernel.columns + v * kernel.lanes
+            ahead = (u + AHEAD_FAR) * kernel.columns + v * kernel.lanes
             kernel.prefetch(kernel.right.at(line, ahead), 2)
         if u % 2:
             half = builder.udiv(builder.add(k, i64(u)), i64(2))

@@ -16,9 +16,9 @@ from gemel.codegen.assembly import I1, Constant, Module, Value, widened
 from gemel.codegen.contract_emit import Elements, Range, Reader, Tiled
 from gemel.codegen.frame import i64
 from gemel.codegen.memory import Mask, interleaved
-from gemel.codegen.panels import transposed
 from gemel.codegen.program import ROWS, Program
 from gemel.codegen.registers import constant, register_type
+from gemel.codegen.squares import transposed
 from gemel.codegen.target import Target
 from gemel.dtype import int32
 

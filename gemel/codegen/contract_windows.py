@@ -18,8 +18,8 @@ from gemel.codegen.contract_emit import Range, Reader, Tiled
 from gemel.codegen.contract_plan import NEAR_PLACES
 from gemel.codegen.frame import i64
 from gemel.codegen.memory import numbered
-from gemel.codegen.panels import transposed
 from gemel.codegen.program import ROWS
+from gemel.codegen.squares import transposed
 
 Carried = list[Value]
 #: Where lane 0 of a run would be, and masks of its lanes.

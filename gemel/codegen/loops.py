@@ -19,10 +19,10 @@ from gemel.codegen.analysis import Pass
 from gemel.codegen.assembly import I1, Constant, Module, Value
 from gemel.codegen.frame import Frame, i64
 from gemel.codegen.largest import spared
-from gemel.codegen.panels import Panels
 from gemel.codegen.program import ACROSS, CONTIGUOUS, INDEX, INPUT, OUTER, Operand, Program
 from gemel.codegen.reductions import Accumulator, State, flatten, in_blocks, joined, unflatten
 from gemel.codegen.registers import splat
+from gemel.codegen.squares import Squares
 from gemel.codegen.target import Target
 from gemel.dtype import DType
 
@@ -30,7 +30,7 @@ from gemel.dtype import DType
 AHEAD = 16
 #: So many rows are walked along before the next pass over them, if these are so many places at
 #: most: of rows that come from far away, and of others.
-ROWS, PLACES = 8, (1536, 8192)
+IN_TURN, PLACES = 8, (1536, 8192)
 #: Places of all arrays that leave the second cache (lines of later rows are then asked for early),
 #: and of all rows the third.
 MANY, FAR = 1 << 18, 1 << 20
@@ -92,10 +92,10 @@ class Loops(Frame):
         if program.lanes != OUTER:
             known = sorted(set().union(*self.analysis.known_later()))
             kept = [(p, program.code[p].dtype) for p in known]
-            self._rooms = {p: (memory.room(self.builder, d, ROWS), d) for p, d in kept}
+            self._rooms = {p: (memory.room(self.builder, d, IN_TURN), d) for p, d in kept}
             self.run_rows(bases, self._rows_inner)
         elif any(operand.stride == ACROSS for operand in program.operands):
-            Panels(self).run(self.begin, self.end, bases)
+            Squares(self).run(self.begin, self.end, bases)
         else:
             self.run_rows(bases, self._row)
 
@@ -359,9 +359,9 @@ class Loops(Frame):
         places = builder.mul(self.extents[program.outer - 1], size)
         self.many = self._are_many()
         far = builder.icmp_signed(">=", places, i64(FAR))
-        longest = builder.select(far, *(i64(most // ROWS) for most in PLACES))
-        most = builder.select(builder.icmp_signed("<=", size, longest), i64(ROWS), i64(1))
-        self._apart = most = most if self._rooms else i64(ROWS)
+        longest = builder.select(far, *(i64(most // IN_TURN) for most in PLACES))
+        most = builder.select(builder.icmp_signed("<=", size, longest), i64(IN_TURN), i64(1))
+        self._apart = most = most if self._rooms else i64(IN_TURN)
 
         def one(stage: int, first: Value, row: Value) -> None:
             def place(p: int) -> Value:

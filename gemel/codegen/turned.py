@@ -13,7 +13,6 @@ from gemel.codegen.analysis import Analysis
 from gemel.codegen.assembly import Module, Value
 from gemel.codegen.frame import i64
 from gemel.codegen.loops import Loops
-from gemel.codegen.panels import transposed
 from gemel.codegen.program import (
     ACROSS,
     CONTIGUOUS,
@@ -26,6 +25,7 @@ from gemel.codegen.program import (
     Program,
 )
 from gemel.codegen.registers import shuffle_mask
+from gemel.codegen.squares import transposed
 from gemel.codegen.target import Target
 from gemel.dtype import DType
 

@@ -20,7 +20,7 @@ from gemel.codegen.target import Target
 #: Vectors at a time, at most.
 COPIES = 2
 #: Rows that are worth what is done at the end of a pass: of the only one, and of several.
-ROWS = (12, 40)
+WORTH = (12, 40)
 
 
 def emit(program: Program, target: Target) -> Module:
@@ -86,7 +86,7 @@ class Woven:
     def pays(self) -> Value:
         """Whether all of few columns are asked for, of many rows that follow one another."""
         builder, nest = self.builder, self.nest
-        least = i64(ROWS[nest.analysis.last > 0])
+        least = i64(WORTH[nest.analysis.last > 0])
         found = builder.and_(self._few(), builder.icmp_signed(">=", self.rows, least))
         if nest.program.outer == 1:
             asked = builder.sub(nest.end, nest.begin)

@@ -1,7 +1,7 @@
-"""Panels: what lies across the vector's loop, turned into its order a square at a time.
+"""Squares: what lies across the vector's loop is turned into its order, a square at a time.
 
 An operand of stride 1 along the loop above the vector's (a transposed array) would be read one
-element at a time. Some rows of it are read as vectors, transposed in registers and kept in a panel,
+element at a time. Some rows of it are read as vectors, transposed in registers and kept in a strip,
 where the loops then find them one after the other.
 """
 
@@ -18,14 +18,14 @@ from gemel.codegen.registers import shuffle_mask, splat
 
 #: How many rows and columns a part of a square has.
 Size = tuple[Value, Value]
-#: Columns of a panel: long enough for the loop over a row, short enough to stay in the first cache.
+#: Columns of a strip: long enough for the loop over a row, short enough to stay in the first cache.
 COLUMNS = 64
 #: Blocks of this size are exchanged without a look at how they were made.
 FENCED = 4
 
 
-class Panels:
-    """The panels of a kernel; `nest` is what prints its loops."""
+class Squares:
+    """What of a kernel lies across, turned; `nest` is what prints its loops."""
 
     def __init__(self, nest: Any) -> None:
         self.nest = nest
@@ -33,12 +33,12 @@ class Panels:
         self.dimension = nest.program.outer - 2
         operands = nest.program.operands
         numbers = [n for n in sorted(nest._used()) if operands[n].stride == ACROSS]
-        #: Rows of a panel, which are the sides of the squares, too.
+        #: Rows of a strip, which are the sides of the squares, too.
         self.rows = 16
         if numbers:
             widest = max(operands[n].dtype.itemsize for n in numbers)
             self.rows = max(2, min(16, nest.target.width // widest))
-        self.panels = [_Panel(nest, n, self.rows) for n in numbers]
+        self.strips = [_Strip(nest, n, self.rows) for n in numbers]
 
     def run(self, begin: Value, end: Value, bases: Bases) -> None:
         """All loops, the outermost from `begin` to `end`."""
@@ -66,24 +66,24 @@ class Panels:
         nest.each(begin, end, self.rows, rows)
 
     def _part(self, first: Value, last: Value, left: Value, right: Value, bases: Bases) -> None:
-        """Fills the panels with some columns of some rows, then runs over these."""
+        """Fills the strips with some columns of some rows, then runs over these."""
         nest, builder = self.nest, self.builder
-        for panel in self.panels:
-            source = panel.at(bases[panel.number], first)
-            panel.fill(source, builder.sub(last, first), left, right)
+        for strip in self.strips:
+            source = strip.at(bases[strip.number], first)
+            strip.fill(source, builder.sub(last, first), left, right)
 
         def row(index: Value) -> None:
             inside = nest.advance(bases, self.dimension, index)
             before = builder.mul(builder.sub(index, first), i64(COLUMNS))
-            for panel in self.panels:
-                inside[panel.number] = panel.at(panel.place, builder.sub(before, left))
+            for strip in self.strips:
+                inside[strip.number] = strip.at(strip.place, builder.sub(before, left))
             nest._row(left, right, inside)
 
         nest.each(first, last, 1, row)
 
 
-class _Panel:
-    """The panel of one operand, of `rows` rows."""
+class _Strip:
+    """The strip of one operand, of `rows` rows."""
 
     def __init__(self, nest: Any, number: int, rows: int) -> None:
         self.nest, self.builder = nest, nest.builder
