@@ -16,6 +16,7 @@ from gemel.codegen import contract_plan
 from gemel.codegen.contract_plan import SCRATCH, Choice, StepPlan
 from gemel.codegen.contract_task import Several, Task
 from gemel.codegen.program import (
+    ANY,
     CONTIGUOUS,
     INDEX,
     INPUT,
@@ -147,7 +148,9 @@ class _Planner:
         whole = extent * minimum(panels, together) * panel * self.dtype.itemsize
         chunk = maximum(1, extent * PACKED_TILE // maximum(whole, 1))
         if self.k:
-            copies = _copies(kept, made, width, turn, self.together)
+            # Where there are masks one kernel turns lines for panels of all widths.
+            every = turn and self.together == 1 and self.target.small_masks
+            copies = _copies(kept, made, ANY if every else width, turn, self.together)
             step = StepPlan(copies, [(number, 0), (panels_of, 0)], integers, extent, chunk)
             step = step._replace(packs=number, scratch=self.scratch, cost=100 + whole // 10)
             self.found.append(step)
@@ -194,5 +197,5 @@ def _copies(source: DType, dtype: DType, width: int, turn: bool, together: int) 
     if source is not dtype:
         code += (Instruction("cast", dtype, (0,)),)
     code += (Instruction("store", dtype, (len(code) - 1,), 1),)
-    schedule = f"pack {width} {'turn' if turn else 'copy'}"
+    schedule = f"pack {width or 'any'} {'turn' if turn else 'copy'}"
     return Program(ROWS + 2, 0, schedule, operands, (), len(TILES), code)

@@ -177,6 +177,17 @@ class Tiled(Frame, Elements):
         """True in the first `count` lanes, of as many as a vector has by default."""
         return memory.first(self.builder, count, lanes or self.lanes)
 
+    def between(self, low: Value, high: Value) -> Value:
+        """True in the lanes from low on, below high."""
+        builder, order = self.builder, memory.numbered(self.lanes, I32)
+
+        def bound(value: Value) -> Value:
+            inside = builder.minimum(self.maximum(value, i64(0)), i64(self.lanes))
+            return self.splat(builder.trunc(inside, I32))
+
+        above = builder.icmp_signed(">=", order, bound(low))
+        return builder.and_(above, builder.icmp_signed("<", order, bound(high)))
+
     def masks(self, count: Value, vectors: int, lanes: int) -> list[Value | None]:
         """Which lanes of each of some vectors are among the first `count`; None for all of them,
         where the machine has no masks."""

@@ -16,7 +16,7 @@ from gemel.codegen.assembly import I1, Constant, Module, Value, widened
 from gemel.codegen.contract_emit import Elements, Range, Reader, Tiled
 from gemel.codegen.frame import i64
 from gemel.codegen.memory import Mask, interleaved
-from gemel.codegen.program import ROWS, Program
+from gemel.codegen.program import ANY, ROWS, Program
 from gemel.codegen.registers import constant, register_type
 from gemel.codegen.squares import transposed
 from gemel.codegen.target import Target
@@ -29,7 +29,7 @@ AHEAD = 8
 
 
 def emit(program: Program, target: Target) -> Module:
-    """The kernel of the schedule ``pack WIDTH copy`` or ``pack WIDTH turn``."""
+    """The kernel of the schedule ``pack WIDTH copy``, ``pack WIDTH turn`` or ``pack any turn``."""
     return _Pack(program, target).emit()
 
 
@@ -50,7 +50,7 @@ class _Lanes(Elements):
 class _Pack(Tiled):
     def __init__(self, program: Program, target: Target) -> None:
         _, width, way = program.schedule.split()
-        self.width = int(width)
+        self.width = ANY if width == "any" else int(width)
         self.turn = way == "turn"
         made = program.operands[1]
         super().__init__(program, target, made.dtype)
@@ -68,6 +68,8 @@ class _Pack(Tiled):
 
     def fill(self, tile: Value, bases: Bases, rows: Range, column: Value) -> None:
         builder, (source, target) = self.builder, bases
+        if self.width == ANY:
+            return Turned(self, source, rows, target).fill()
         depth = builder.add(self.k, i64(self.together - 1))
         depth = builder.and_(depth, i64(-self.together)) if self.together > 1 else depth
 
@@ -261,6 +263,81 @@ class _Pack(Tiled):
             values = self._elements(steps, (self.reader.at(pointer, place) for place in places))
             for j, value in enumerate(values):
                 self.store(value, self.at(goal, i * self.together + j))
+
+
+class Turned:
+    """Lines that are turned for panels of any width, as many at a time as a vector has lanes: they
+    belong to one panel or to several. Lines past the end repeat the last one."""
+
+    def __init__(self, kernel: _Pack, source: Value, rows: Range, target: Value) -> None:
+        self.kernel, self.builder = kernel, kernel.builder
+        self.source, self.target, self.first = source, target, rows[0]
+        self.width = kernel.stride(1, ROWS + 1)
+        last = self.builder.sub(self.width, i64(1))
+        panels = self.builder.udiv(self.builder.add(rows[1], last), self.width)
+        #: All lines of whole panels.
+        self.count = self.builder.mul(panels, self.width)
+
+    def fill(self) -> None:
+        """All lines."""
+        self.kernel.each(0, self.count, self.kernel.lanes, self._group)
+
+    def _group(self, first: Value) -> None:
+        """The lines of a vector, in squares; where k is shorter, a part of one."""
+        kernel, builder, lanes = self.kernel, self.builder, self.kernel.lanes
+        reader = kernel.reader
+        pointers = [self._pointer(builder.add(first, i64(i))) for i in range(lanes)]
+        final = builder.sub(kernel.k, i64(lanes))
+        lines = first, builder.minimum(builder.sub(self.count, first), i64(lanes))
+
+        def square(k: Value) -> None:
+            # The last square ends where k does, and writes some once more.
+            k = builder.minimum(k, final)
+            rows = [reader.load(reader.at(pointer, k)) for pointer in pointers]
+            self._write(transposed(builder, rows), k, lines)
+
+        with builder.if_else(builder.icmp_signed(">=", final, i64(0))) as (whole, part):
+            with whole:
+                kernel.each(0, kernel.k, lanes, square)
+            with part:
+                mask = kernel.mask(kernel.k)
+                rows = [reader.load(pointer, mask=mask) for pointer in pointers]
+                self._write(transposed(builder, rows), i64(0), lines, kernel.k)
+
+    def _pointer(self, line: Value) -> Value:
+        """Where a line begins."""
+        kernel, builder = self.kernel, self.builder
+        bounded = builder.minimum(builder.add(self.first, line), builder.sub(kernel.m, i64(1)))
+        return kernel.reader.at(self.source, builder.mul(bounded, kernel.apart))
+
+    def _write(
+        self, columns: list[Value], k: Value, lines: Range, most: Value | None = None
+    ) -> None:
+        """The columns of a square, or the first so many, from k on: each to the panels that some
+        lines, which are its lanes, belong to."""
+        kernel, builder = self.kernel, self.builder
+        first, count = lines
+        _, inside = kernel.divide(first, self.width)
+        size = builder.mul(self.width, kernel.k)
+        before = builder.sub(builder.add(self.first, first), inside)
+        line = builder.mul(k, self.width)
+
+        def write(lane: Value, carried: list[Value]) -> list[Value]:
+            (panel,) = carried
+            mask = kernel.between(lane, builder.minimum(builder.add(lane, self.width), count))
+            goal = kernel.at(panel, builder.sub(line, lane))
+            for i, column in enumerate(columns):
+                if most is None:
+                    kernel.store(column, goal, mask)
+                else:
+                    with builder.if_then(builder.icmp_signed(">", most, i64(i))):
+                        kernel.store(column, goal, mask)
+                goal = kernel.at(goal, self.width) if i + 1 < len(columns) else goal
+            return [kernel.at(panel, size)]
+
+        # Where the first line of each panel is among the lanes; that of the first one lies before.
+        panel = kernel.at(self.target, builder.mul(before, kernel.k))
+        kernel.loop(builder.sub(i64(0), inside), count, self.width, [panel], write)
 
 
 def _masked(width: int, lanes: int) -> list[tuple[int, Value | None]]:

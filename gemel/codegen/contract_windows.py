@@ -17,7 +17,6 @@ from gemel.codegen.assembly import I32, I64, Constant, Value, widened
 from gemel.codegen.contract_emit import Range, Reader, Tiled
 from gemel.codegen.contract_plan import NEAR_PLACES
 from gemel.codegen.frame import i64
-from gemel.codegen.memory import numbered
 from gemel.codegen.program import ROWS
 from gemel.codegen.squares import transposed
 
@@ -203,24 +202,12 @@ class Windows:
         """Which elements of a run's vectors are lanes from low on, below high, or lie between."""
         kernel, builder = self.kernel, self.kernel.builder
         if self.step == 1:
-            return [self._between(low, high)]
+            return [kernel.between(low, high)]
         first = builder.mul(low, i64(2))
         last = builder.sub(builder.mul(high, i64(2)), i64(1))
         lanes = i64(kernel.lanes)
         further = builder.sub(first, lanes), builder.sub(last, lanes)
-        return [self._between(first, last), self._between(*further)]
-
-    def _between(self, low: Value, high: Value) -> Value:
-        """True in the lanes from low on, below high."""
-        kernel, builder, lanes = self.kernel, self.kernel.builder, self.kernel.lanes
-        order = numbered(lanes, I32)
-
-        def bound(value: Value) -> Value:
-            inside = builder.minimum(kernel.maximum(value, i64(0)), i64(lanes))
-            return kernel.splat(builder.trunc(inside, I32))
-
-        above = builder.icmp_signed(">=", order, bound(low))
-        return builder.and_(above, builder.icmp_signed("<", order, bound(high)))
+        return [kernel.between(first, last), kernel.between(*further)]
 
     # -- lines anywhere -----------------------------------------------------------------------
 

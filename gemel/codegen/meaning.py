@@ -164,6 +164,7 @@ class _Walk:
             for dimension, positions in axis.items():
                 stride = self._stride(number, dimension)
                 many, apart = self.program.groups(number, dimension)
+                many = many or self._stride(number, self.program.rank - 1)
                 if stride or many > 1:
                     far = positions // many * stride + positions % many * apart
                     total = total + far.reshape(

@@ -15,7 +15,7 @@ from typing import Any
 
 from gemel.codegen.analysis import Analysis
 from gemel.codegen.c_values import Expressions, Functions, kind, literal, memory
-from gemel.codegen.program import INDEX, OUTPUT, ROWS, TILES, WRITES, Instruction, Program
+from gemel.codegen.program import ANY, INDEX, OUTPUT, ROWS, TILES, WRITES, Instruction, Program
 from gemel.codegen.reductions import Accumulator
 from gemel.dtype import DType
 
@@ -186,7 +186,11 @@ class _Kernel:
                 continue
             place = self.program.stride_at(number, dimension)
             stride = self.integer(f"stride{number}_{dimension}", place)
+            many: int | str
             many, apart = self.program.groups(number, dimension)
+            if many == ANY:
+                last = self.program.rank - 1
+                many = self.integer(f"stride{number}_{last}", self.program.stride_at(number, last))
             if many == 1:
                 terms.append(f"{index} * {stride}")
             else:

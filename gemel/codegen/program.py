@@ -45,6 +45,8 @@ ROWS = 2
 #: Stride classes along the vector dimension; what lies across has stride 1 along the one before,
 #: and of pairs only the first elements are read.
 BROADCAST, CONTIGUOUS, STRIDED, ACROSS, PAIRED = 0, 1, 2, 3, 4
+#: The width of panels that is known when a kernel is called.
+ANY = 0
 #: Of `count` outputs that take turns in memory, the class of the one `number`th in turn is
 #: INTERLEAVED * count + number: together they fill whole vectors.
 INTERLEAVED = 16
@@ -56,8 +58,9 @@ class Operand(NamedTuple):
     `stride` is its class along the vector dimension; `varies` says whether it changes along any
     inner dimension at all (a reduced output does not). One in panels has its lines, those along
     dimension `panel[0]`, in groups of `panel[1]`: within one they lie side by side, and the stride
-    is that from group to group. Of each line `together` elements along the last dimension lie side
-    by side, whose stride is that to the next so many.
+    is that from group to group. `ANY` of them are as many as the last dimension's stride says. Of
+    each line `together` elements along the last dimension lie side by side, whose stride is that
+    to the next so many.
     `beside` is the class along the last outer dimension, where the vector runs along the only inner
     one: lanes may then lie along rows instead (`turned`).
     """
@@ -71,7 +74,8 @@ class Operand(NamedTuple):
     beside: int = BROADCAST
 
     def __repr__(self) -> str:
-        panel = "" if self.panel is None else " in panels {1} along {0}".format(*self.panel)
+        dimension, width = self.panel or (0, 0)
+        panel = f" in panels {width or 'of any width'} along {dimension}" if self.panel else ""
         panel += f" by {self.together}" if self.together > 1 else ""
         panel += f" beside {self.beside}" if self.beside else ""
         return f"{self.role}:{self.dtype}:{self.stride}{'v' if self.varies else ''}{panel}"
@@ -214,7 +218,7 @@ class Program(_Program):
     def groups(self, number: int, dimension: int) -> tuple[int, int]:
         """How many positions along a dimension are a group, from one to the next of which is an
         operand's stride, and how far apart these are: position // many * stride + position % many *
-        apart."""
+        apart. `ANY`: it is the stride along the last dimension."""
         operand = self.operands[number]
         if operand.panel is not None and operand.panel[0] == dimension:
             return operand.panel[1], operand.together
