@@ -317,7 +317,8 @@ class Movement(NamedTuple):
         `together` as ([groups], N * places, C / groups * kernel).
         """
         seen, counts = self.seen(x), self.counts(x.shape[2:])
-        if self.written(x) and product((x.shape[0], *counts)) >= SMALL:
+        long = product((x.shape[0], *counts)) >= SMALL or counts[-1] >= LONG
+        if self.written(x) and long:
             return swapaxes(self.columns(x, together), -1, -2)
         first, last = 1 + len(self.split), len(seen.shape) - len(counts)
         order = (*range(1, first), 0) if together else range(first)
@@ -484,8 +485,9 @@ def few(places: Any, images: Any, axes: int) -> bool:
 PLACES = 25
 #: A filter's weights that may be a product's rows; rows for which columns are read where they lie.
 FEW, READ = 16, 32
-#: The places of one image that are a product's columns by themselves.
-SMALL = 256
+#: The places of one image that are a product's columns by themselves, and a row of them that fills
+#: a vector.
+SMALL, LONG = 256, 16
 #: Of how many windows an element may be for these to be written out; and bytes of windows that the
 #: caches hold, and that a round makes where there are more.
 OVERLAP, WRITTEN, ROUND = 3, 8 << 20, 2 << 20
