@@ -31,8 +31,8 @@ Multiply = Callable[[Value, Value, Value, str, Value | None], None]
 #: How many steps of k ahead packed panels are asked for: of a into the first cache, of a b that is
 #: `far` into the second.
 AHEAD, AHEAD_FAR = 16, 64
-#: So many sums keep a core busy while one is added to; with more there is no room for two lines.
-BUSY, TWO_LINES = 8, 16
+#: With more sums than these there is no room for two lines of b.
+TWO_LINES = 16
 #: How many lines of memory of a `far` b that is read where it lies are underway at a time.
 UNDERWAY = 160
 
@@ -56,10 +56,6 @@ class _Gemm(Tile):
         )
         self.vectors = columns // self.lanes
         self.unroll = 2 if rows * self.vectors > 12 else 4
-        #: How many sums each element of the result has: of few, one waits for itself.
-        self.parts = 1
-        while self.parts < self.unroll and self.parts * rows * self.vectors < BUSY:
-            self.parts *= 2
         k = program.rank - 1
         #: From line to line, or from panel to panel; and along the other axis.
         self.a_stride = self.stride(0, k if self.a_form == "m" else ROWS)
@@ -292,13 +288,8 @@ class _Micro:
 
         zero, more = Constant(kernel.vector, "zeroinitializer"), kernel.sum.more
         start += [zero] * len(more) * self.vectors
-        count = len(start)
-        start += [zero] * count * (min(kernel.parts, self.unroll) - 1)
         bulk = self.builder.and_(self.depth[1], i64(-self.unroll))
         middle = kernel.loop(0, bulk, self.unroll, start, steps(self.unroll))
-        while len(middle) > count:
-            half = len(middle) // 2
-            middle = [*map(kernel.sum.joined, middle[:half], middle[half:])]
         if self.unroll > 1:
             middle = kernel.loop(bulk, self.depth[1], 1, middle, steps(1))
         return kernel.sum.settled(middle, self.vectors)
@@ -321,16 +312,14 @@ class _Micro:
         packed = self.form != "n"
         stride = i64(kernel.columns) if packed else kernel.b_stride
         line = right.at(self.panel, self.builder.mul(k, stride))
-        left, sums = kernel.elements(self.lines, k), len(total) // min(kernel.parts, count)
-        parts = [total[first : first + sums] for first in range(0, len(total), sums)]
+        left, total = kernel.elements(self.lines, k), list(total)
         for u in range(count):
             if u and not packed:
                 line = right.at(line, stride)
             if kernel.far and not packed:
                 self._ask_below(line, self.builder.add(k, i64(u)))
             vectors = self._line(line, u * kernel.columns if packed else 0, masks)
-            own = parts[u % len(parts)]
-            self._multiply([left(i, u) for i in range(kernel.rows)], vectors, own)
+            self._multiply([left(i, u) for i in range(kernel.rows)], vectors, total)
             if self.keep:
                 self._leave(vectors, self.keep, self.builder.add(k, i64(u)))
             if kernel.far and packed:
@@ -338,7 +327,7 @@ class _Micro:
             if kernel.a_form == "packed":
                 # A panel of b stays in the first cache; that of a changes with every micro-tile.
                 kernel.prefetch(left(0, u + AHEAD))
-        return [*chain.from_iterable(parts)]
+        return total
 
     def _leave(self, vectors: list[Value], panel: Value, k: Value) -> None:
         """Puts a line of b into its panel."""

@@ -53,18 +53,13 @@ class Sum:
 
     def added(self, total: Value, left: Value, right: Value) -> Value:
         """The total and, lane by lane, the term of two factors."""
-        kernel = self.kernel
-        if self.dtype.kind == "f" and self.is_of_products:
+        kernel, floating = self.kernel, self.dtype.kind == "f"
+        if floating and self.is_of_products:
             return kernel.multiply_add(left, right, total)
         given = {**kernel.fixed, **dict(zip(self.factors, (left, right), strict=True))}
         printer = kernel.access.printer(kernel.lanes)
         term = printer.emit(self.code, given=given, only=self.terms)[self.terms[-1]]
-        return self.joined(total, term)
-
-    def joined(self, one: Value, other: Value) -> Value:
-        """Two sums as one."""
-        builder = self.kernel.builder
-        return (builder.fadd if self.dtype.kind == "f" else builder.add)(one, other)
+        return (kernel.builder.fadd if floating else kernel.builder.add)(total, term)
 
     def settled(self, totals: list[Value], vectors: int) -> list[Value]:
         """The sums of a tile's rows, `vectors` each, of those of these and of `more`."""
