@@ -113,6 +113,7 @@ _LAZY_NAMES = {
     "compile": "gemel.compiled",
     "load": "gemel.export.program",
     "save": "gemel.export.program",
+    "waitall": "gemel.npx",
     **dict.fromkeys(
         ("is_np_array", "is_np_shape", "np_array", "np_shape", "set_np_shape")
         + ("use_np", "use_np_array", "use_np_shape"),

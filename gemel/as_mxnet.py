@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import gemel
-from gemel.errors import suggestion
+from gemel.errors import nearest
 
 NAME = "mxnet"
 #: The module of matplotlib's that makes arrays of what is plotted.
@@ -64,7 +64,7 @@ def resolve(name: str) -> ModuleType:
 def _missing(name: str, holder: ModuleType) -> ModuleNotFoundError:
     last = name.rpartition(".")[2]
     known = {*dir(holder), *getattr(holder, "__all__", ())}
-    hint = suggestion(last, (each for each in known if not each.startswith("_")))
+    hint = nearest(holder.__name__, last, (each for each in known if not each.startswith("_")))
     return ModuleNotFoundError(f"gemel has no module or name {name!r}{hint}", name=name)
 
 

@@ -297,8 +297,8 @@ def elsewhere(values: Iterable[Any]) -> Device | None:
     for value in values:
         if isinstance(value, (list, tuple)) and value:
             value = value[0]
-        device: Device | None = getattr(value, "device", None)
-        if device is not None:
+        device = getattr(value, "device", None)
+        if isinstance(device, Device):  # NumPy's arrays say "cpu"
             return None if device is _current.stack[-1] else device
     return None
 
@@ -310,6 +310,17 @@ def as_device(value: Any) -> Device:
     if isinstance(value, Device):
         return value if value.code < CPU_COUNT else present(value)
     raise DeviceError(f"{value!r} is not a device; pass cpu(), cpu(i) or gpu(i)")
+
+
+def beside(device: Any, values: Iterable[Any]) -> Device:
+    """The device meant by `device`; None is that of the first array in `values`, or the current.
+
+    So what is made on the way to an array's result is made where the array is.
+    """
+    if device is None:
+        held = (getattr(value, "device", None) for value in values)
+        device = next((each for each in held if isinstance(each, Device)), None)
+    return as_device(device)
 
 
 def from_code(code: int) -> Device:

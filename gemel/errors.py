@@ -204,7 +204,44 @@ def unknown_keyword(kind: type, keyword: str) -> UnknownKeywordError:
     )
 
 
+_AMP = "mixed precision is net.cast('float16') with an optimizer's multi_precision=True"
+_ONNX = "there are no ONNX files; net.export writes MXNet's, gemel.save programs"
+#: Large parts of MXNet's that are not here, by what they would be called, and what there is.
+ABSENT = {
+    **dict.fromkeys(
+        ("gemel.mod", "gemel.module"),
+        "there is no Module; train with gluon.Trainer, or bind a symbol: Symbol.simple_bind",
+    ),
+    **dict.fromkeys(
+        ("gemel.mon", "gemel.monitor"),
+        "there is no Monitor; Block.register_op_hook tells what every operation gives",
+    ),
+    **dict.fromkeys(
+        ("gemel.viz", "gemel.visualization"),
+        "networks are not drawn; use Block.summary, or Symbol.debug_str",
+    ),
+    **dict.fromkeys(
+        ("gemel.ndarray.sparse", "gemel.symbol.sparse"),
+        "there are no sparse arrays; those of nd and np are dense",
+    ),
+    "gemel.contrib": (
+        "there are nd.contrib, sym.contrib and gluon.contrib, but no quantization, text or "
+        f"tensorboard; {_AMP}; {_ONNX}"
+    ),
+    "gemel.amp": _AMP,
+    "gemel.onnx": _ONNX,
+    "gemel.rnn": "cells are in gluon.rnn",
+    "gemel.rtc": "there is no CUDA; operations in Python are npx.callback and operator.CustomOp",
+}
+
+
+def nearest(module: str, name: str, known: Iterable[str]) -> str:
+    """What to use for a name that a module lacks: what there is of it here, or the nearest name."""
+    absent = ABSENT.get(f"{module}.{name}")
+    return suggestion(name, known) if absent is None else f"; {absent}"
+
+
 def unknown_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError:
     """The error for a name a module lacks. Names with underscores are asked for by machines."""
-    hint = "" if name.startswith("_") else suggestion(name, known)
+    hint = "" if name.startswith("_") else nearest(module, name, known)
     return AttributeError(f"module {module!r} has no attribute {name!r}{hint}")

@@ -32,6 +32,10 @@ class Flags:
         return "\n".join(f"  {name.upper()} : {getattr(self, name)}" for name in self.__slots__)
 
 
+#: The classes of arrays whose positions may be floats: MXNet 1's.
+FLOATING: set[type] = set()
+
+
 class Manners:
     """What NumPy's users ask an array for, and no symbol can tell."""
 
@@ -61,4 +65,4 @@ class Manners:
         self.attach_grad("null")
 
 
-__all__ = ["Flags", "Manners"]
+__all__ = ["FLOATING", "Flags", "Manners"]

@@ -26,7 +26,7 @@ from gemel.dtype import (
     keeps_kind,
     uint64,
 )
-from gemel.errors import ArgumentError, ArrayIndexError, DTypeError, ShapeError
+from gemel.errors import ArgumentError, DTypeError, ShapeError
 from gemel.exchange import Exchange, from_dlpack
 from gemel.extent import NUMBER, WHOLE, Dim
 from gemel.function import Transfer
@@ -38,7 +38,7 @@ from gemel.ir.numbers import beyond, plain_number
 from gemel.ir.op import Op
 from gemel.ir.public import OPERATORS, function
 from gemel.ir.trace import current_trace
-from gemel.manners import Manners
+from gemel.manners import FLOATING, Manners
 from gemel.ops import assignment, elementwise, indexing, keys
 from gemel.ops.shape import stack as _stack  # `nd.stack` is MXNet's
 from gemel.passes.gradient import gradient
@@ -422,23 +422,14 @@ def _large_number(value: int, beside: Iterable[Any]) -> Any:
     return float("inf") if value > 0 else -float("inf")
 
 
-def no_index(item: Any) -> ArrayIndexError:
-    """The error for what selects nothing of an array."""
-    return ArrayIndexError(
-        f"index: {item!r} is no index of an array; those are whole numbers, slices, ..., None, "
-        "and arrays of integers or bools"
-    )
-
-
 def index_item(item: Any, x: Any) -> Any:
     """One item of an index of x: lists and bools become arrays beside it, NumPy's ints Python's."""
     if item is None or item is Ellipsis or type(item) is slice:
         return item
     if isinstance(item, (ndarray, Entry)):
-        floating = item.dtype.is_floating and MANNERS["floating positions"]
-        return item.astype(int64) if floating else item
+        return _position(item, x)
     if isinstance(item, (str, bytes)):
-        raise no_index(item)
+        raise keys.no_index(item)
     device = getattr(x, "device", None)
     if isinstance(item, bool) or getattr(item, "dtype", None) == "bool":
         return array_like(item, None, device)
@@ -450,9 +441,16 @@ def index_item(item: Any, x: Any) -> Any:
     try:
         found = array_like(item, int64 if whole else None, device)
     except DTypeError:
-        raise no_index(item) from None
-    floating = found.dtype.is_floating and MANNERS["floating positions"]
-    return found.astype(int64) if floating else found
+        raise keys.no_index(item) from None
+    return _position(found, x)
+
+
+def _position(item: Any, x: Any) -> Any:
+    """An array among the items of an index of x: MXNet takes floats, too, and cuts them off."""
+    if not item.dtype.is_floating:
+        return item
+    taken = MANNERS["floating positions"] or FLOATING & {type(x), type(item)}
+    return item.astype(int64) if taken else item
 
 
 def _constructed(value: Any, dtype: DType) -> Any:

@@ -11,9 +11,11 @@ from typing import Any
 
 from gemel import np
 from gemel.autograd import Function, is_training
+from gemel.dtype import as_dtype
 from gemel.errors import PythonGivenError, unknown_name
 from gemel.ir.trace import current_trace
 from gemel.legacy.declare import TABLE, Legacy
+from gemel.spec import Spec
 from gemel.symbol.node import SymbolNode, text_of
 from gemel.symbol.scopes import attributed, named
 from gemel.symbol.symbol import Symbol, var
@@ -131,7 +133,7 @@ def custom(*inputs: Any, op_type: str, name: str | None = None, **keywords: Any)
     """
     arrays = {k: v for k, v in keywords.items() if isinstance(v, (np.ndarray, Symbol))}
     settings = {k: text_of(v) for k, v in keywords.items() if k not in arrays and v is not None}
-    prop = _properties(op_type, settings)
+    prop = _properties(op_type, **settings)
     names = [*prop.list_arguments(), *prop.list_auxiliary_states()]
     given = {**dict(zip(names, inputs, strict=False)), **arrays}
     for each in given:
@@ -146,7 +148,7 @@ def custom(*inputs: Any, op_type: str, name: str | None = None, **keywords: Any)
     return _symbol(prop, names, given, named(name, "custom"), {"op_type": op_type, **settings})
 
 
-def _properties(op_type: str, settings: dict[str, Any]) -> CustomOpProp:
+def _properties(op_type: str, **settings: Any) -> CustomOpProp:
     if op_type not in _registered:
         raise unknown_name("operation", op_type, _registered)
     return _registered[op_type](**{name: text_of(value) for name, value in settings.items()})
@@ -173,8 +175,26 @@ class _Custom(Legacy):
 
     def outputs(self, settings: dict[str, Any]) -> int:
         """As many as its properties name."""
-        rest = {name: value for name, value in settings.items() if name != "op_type"}
-        return len(_properties(settings["op_type"], rest).list_outputs())
+        return len(_properties(**settings).list_outputs())
+
+    def follows(
+        self, inputs: list[tuple[int, ...] | None], settings: dict[str, Any]
+    ) -> list[tuple[int, ...] | None]:
+        """The shapes of a node's inputs: its properties say which follow from the first one's."""
+        if not inputs or inputs[0] is None:
+            return inputs
+        arguments, _, states = _properties(**settings).infer_shape([list(s or ()) for s in inputs])
+        found = [tuple(shape) for shape in (*arguments, *states)]
+        return [mine or said for mine, said in zip(inputs, found, strict=False)]
+
+    def told(self, inputs: list[Spec], settings: dict[str, Any]) -> list[Spec] | None:
+        """What its outputs are, as its properties say: what it computes is not known to a trace."""
+        prop = _properties(**settings)
+        count = len(prop.list_arguments())
+        shapes = prop.infer_shape([list(spec.shape) for spec in inputs[:count]])[1]
+        dtypes = prop.infer_type([spec.dtype for spec in inputs[:count]])[1]
+        pairs = zip(shapes, dtypes, strict=True)
+        return [Spec(tuple(shape), as_dtype(dtype)) for shape, dtype in pairs]
 
     def __call__(self, *inputs: Any, **keywords: Any) -> Any:
         """See `custom`."""

@@ -15,12 +15,7 @@ from typing import Any
 
 from gemel import ndarray, np
 from gemel.errors import unknown_attribute
-
-#: The distributions of MXNet's module.
-DRAWN = (
-    *("uniform", "normal", "poisson", "exponential", "gamma", "multinomial", "randint"),
-    *("negative_binomial", "generalized_negative_binomial"),
-)
+from gemel.legacy.draws import NAMES
 
 
 def _drawing(name: str) -> Any:
@@ -35,7 +30,7 @@ def _drawing(name: str) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if name in DRAWN:
+    if name in NAMES:
         return globals().setdefault(name, _drawing(name))
     if name.startswith("_") or not hasattr(np.random, name):
         raise unknown_attribute(__name__, name, __dir__())
@@ -43,4 +38,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*DRAWN, *dir(np.random)})
+    return sorted({*NAMES, *dir(np.random)})

@@ -13,6 +13,7 @@ from gemel.device import gpu_memory_info as get_gpu_memory
 from gemel.device import num_gpus as get_gpu_count
 from gemel.dtype import MANNERS
 from gemel.errors import DeviceError
+from gemel.npx.engine import NUMPYS
 
 set_np, reset_np = npx.set_np, npx.reset_np
 use_np, use_np_array, use_np_shape = npx.use_np, npx.use_np, npx.use_np
@@ -21,17 +22,32 @@ is_np_default_dtype = npx.is_np_default_dtype
 
 
 def set_np_shape(active: bool = True) -> bool:
-    """Shapes are NumPy's in any mode; what it was before."""
-    return bool(npx.is_np_shape())
+    """What `is_np_shape` is to give from here on; what it gave before."""
+    before, NUMPYS["shape"] = NUMPYS["shape"], bool(active)
+    return before
 
 
 @contextmanager
 def np_array(active: bool = True) -> Iterator[None]:
-    """A block, or a function, in NumPy's mode, or out of it: arrays are NumPy's in any."""
-    yield
+    """A block, or a function, in which `is_np_array` gives `active`: arrays are NumPy's in any."""
+    with _told("array", active):
+        yield
 
 
-np_shape = np_array
+@contextmanager
+def np_shape(active: bool = True) -> Iterator[None]:
+    """A block, or a function, in which `is_np_shape` gives `active`: shapes are NumPy's in any."""
+    with _told("shape", active):
+        yield
+
+
+@contextmanager
+def _told(what: str, active: bool) -> Iterator[None]:
+    before, NUMPYS[what] = NUMPYS[what], bool(active)
+    try:
+        yield
+    finally:
+        NUMPYS[what] = before
 
 
 @contextmanager
@@ -40,12 +56,13 @@ def np_default_dtype(active: bool = True) -> Iterator[None]:
 
     See ``npx.set_np(dtype=True)``.
     """
-    before = dict(MANNERS)
+    before, told = dict(MANNERS), dict(NUMPYS)
     npx.set_np(dtype=active)
     try:
         yield
     finally:
         MANNERS.update(before)
+        NUMPYS.update(told)
 
 
 def use_np_default_dtype(func: Callable[..., Any]) -> Callable[..., Any]:

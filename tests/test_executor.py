@@ -122,6 +122,17 @@ def test_binding_arrays() -> None:
     assert "FullyConnected fc(data, fc_weight, fc_bias)" in executor.debug_str()
 
 
+def test_outputs_before_the_first_call() -> None:
+    executor = softmax().simple_bind(cpu(1), data=FLAT)
+    assert hasattr(executor, "outputs")
+    (found,) = executor.outputs
+    assert found.shape == (4, 3) and found.ctx == cpu(1) and not found.asnumpy().any()
+    assert list(executor.output_dict) == ["softmax_output"]
+    assert executor.forward()[0].asnumpy().any() and executor.outputs[0].asnumpy().any()
+    drawn = (X + sym.zeros((2,))).simple_bind(cpu(1), data=(2,))
+    assert drawn.forward()[0].ctx == cpu(1)
+
+
 def test_types_and_composition() -> None:
     net = softmax()
     assert [str(t) for t in net.infer_type(data="float64")[0]] == ["float64"] * 4
@@ -139,7 +150,6 @@ def test_types_and_composition() -> None:
         (lambda: softmax().bind(cpu(), {"data": nd.ones(1)}), UnknownNameError, "fc_weight"),
         (lambda: filled(softmax(), FLAT, "wrte"), UnknownNameError, "did you mean 'write'"),
         (lambda: filled(softmax(), FLAT).backward(), GradientError, "forward"),
-        (lambda: filled(softmax(), FLAT).outputs, GradientError, "computed nothing"),
         (lambda: filled(softmax(), FLAT).forward(dat=0), UnknownNameError, "did you mean 'data'"),
         (lambda: filled(softmax(), FLAT).forward(data=nd.ones(3)), ShapeError, "data is"),
         (lambda: LINE(dat=X), UnknownNameError, "did you mean 'data'"),

@@ -141,8 +141,21 @@ def test_modes_end() -> None:
     npx.reset_np()
     assert (np.array([1.5]).dtype, np.array([1]).dtype) == ("float32", "int64")
     assert not npx.is_np_default_dtype()
-    assert npx.is_np_array()
-    assert npx.is_np_shape()
+    assert not npx.is_np_array()
+    assert not npx.is_np_shape()
+    npx.set_np(array=False)
+    assert npx.is_np_shape() and not npx.is_np_array()
+    assert gemel.util.set_np_shape(False)
+    assert not gemel.util.set_np_shape(True)
+    with gemel.util.np_array(), gemel.util.np_shape(False):
+        assert npx.is_np_array() and not npx.is_np_shape()
+    assert npx.is_np_shape() and not npx.is_np_array()
+    with gemel.util.np_default_dtype():
+        assert npx.is_np_array()
+    assert not npx.is_np_array()
+    npx.set_np()
+    assert npx.is_np_array() and npx.is_np_shape()
+    npx.reset_np()
 
     @npx.use_np
     class Net: ...

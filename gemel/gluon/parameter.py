@@ -65,11 +65,18 @@ class ParameterDict(dict[str, Parameter]):
         """What the names of the parameters it makes begin with."""
         return self._prefix or ""
 
+    def _called(self, name: object) -> Parameter | None:
+        """The parameter with that full name."""
+        return next((each for each in self.values() if each.name == name), None)
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or self._called(name) is not None
+
     def __missing__(self, name: str) -> Parameter:
-        for parameter in self.values():
-            if parameter.name == name:
-                return parameter
-        raise unknown_name("parameter", name, self)
+        found = self._called(name)
+        if found is None:
+            raise unknown_name("parameter", name, self)
+        return found
 
     def __repr__(self) -> str:
         lines = "".join(f"\n  {key}: {parameter!r}" for key, parameter in self.items())
@@ -116,7 +123,8 @@ class ParameterDict(dict[str, Parameter]):
     def update(self, other: Any = (), /, **more: Parameter) -> None:
         """Take over the parameters of another one. Raises `GemelError` where a name means two."""
         given = dict(other, **more)
-        twice = [key for key, p in given.items() if key in self and self[key] is not p]
+        own = dict(self)
+        twice = [key for key, p in given.items() if own.get(key, p) is not p]
         if twice:
             raise GemelError(f"update: {', '.join(twice)} would name two parameters each")
         super().update(given)

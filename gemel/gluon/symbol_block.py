@@ -66,7 +66,8 @@ def composed(block: HybridBlock, arguments: tuple[Any, ...]) -> Any:
         if len(symbols) < len(arguments) or None in shapes:
             raise ExportError(
                 f"{block.name}: the shapes of {', '.join(n.name for n, _ in given)} are not known: "
-                "call the block once on arrays before, or give them: sym.var(name, shape=...)"
+                "give them, as in sym.var(name, shape=...), or call net.hybridize() and then the "
+                "block once on arrays"
             )
         specs = [Spec(shape, "float32") for shape in shapes if shape is not None]
         last = Arguments((tuple, (None,) * len(specs)), specs, [])

@@ -139,6 +139,10 @@ class KVStore(ABC):
     def set_updater(self, updater: Any) -> None:
         """Update the value of a key by `updater(key, sum, value)`, which changes the value."""
 
+    def _set_updater(self, updater: Any) -> None:
+        """See `set_updater`: MXNet's tutorials call it so."""
+        self.set_updater(updater)
+
     @abstractmethod
     def set_optimizer(self, optimizer: Any) -> None:
         """Update the value of a key by an optimizer, the sum that is pushed being its gradient."""

@@ -306,7 +306,7 @@ def _named(dtype: Any) -> Any:
     return None if dtype in (None, "None") else dtype
 
 
-@legacy("_zeros", "_npi_zeros", "zeros", inputs=0)
+@legacy("_zeros", "_npi_zeros", "zeros", "empty", inputs=0)
 def zeros(shape: Any, dtype: Any = "float32") -> Any:
     """An array of zeros."""
     return np.zeros(shape, dtype=_named(dtype))
@@ -319,9 +319,9 @@ def ones(shape: Any, dtype: Any = "float32") -> Any:
 
 
 @legacy("_full", "_npi_full", "full", inputs=0)
-def full(shape: Any, value: float, dtype: Any = "float32") -> Any:
-    """An array of one value."""
-    return np.full(shape, value, dtype=_named(dtype))
+def full(shape: Any, value: Any = None, dtype: Any = "float32", val: Any = None) -> Any:
+    """An array of one value, which functions of MXNet's call `val`."""
+    return np.full(shape, val if value is None else value, dtype=_named(dtype))
 
 
 @legacy("_npi_full_like", inputs=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import np, npx
-from gemel.legacy.declare import Written, legacy, same, written
+from gemel.legacy.declare import Legacy, Written, legacy, same, written
 from gemel.ops.padding import per_side
 
 
@@ -115,14 +115,14 @@ def _(a: Any, axis: Any) -> Written:
     return Written("_np_squeeze", (a,), {} if axis is None else {"axis": axis})
 
 
-@legacy("Concat", "concat", "concatenate")
+@legacy("Concat", "concat")
 def concat(*data: Any, dim: int = 1, axis: int | None = None) -> Any:
     """Arrays one after another along an axis."""
     return np.concatenate(list(data), axis=dim if axis is None else axis)
 
 
-@legacy("_npi_concatenate")
-def npi_concatenate(*data: Any, dim: int | None = None, axis: int | None = 0) -> Any:
+@legacy("_npi_concatenate", "concatenate")
+def npi_concatenate(*data: Any, axis: int | None = 0, dim: int | None = None) -> Any:
     """Arrays one after another along an axis."""
     return np.concatenate(list(data), axis=axis if dim is None else dim)
 
@@ -152,7 +152,7 @@ def _parts(settings: dict[str, Any]) -> int:
     return settings.get("sections") or len(inside) + 1
 
 
-@legacy("_split_v2", "split_v2", "_npi_split", inputs=1, outputs=_parts)
+@legacy("_split_v2", "_npi_split", inputs=1, outputs=_parts)
 def split_v2(
     data: Any, indices: Any = (), axis: int = 1, squeeze_axis: bool = False, sections: int = 0
 ) -> Any:
@@ -160,6 +160,25 @@ def split_v2(
     where = sections or [place for i, place in enumerate(indices) if place or i]
     parts = np.split(data, where, axis=axis)
     return [np.squeeze(part, axis) for part in parts] if squeeze_axis else list(parts)
+
+
+class _Split(Legacy):
+    """`split_v2` as programs call it: along axis 0, with one setting for places or a number."""
+
+    def checked(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """The settings of `_split_v2`."""
+        found = {"axis": 0, **super().checked(settings)}
+        where = found.pop("indices_or_sections", None)
+        if isinstance(where, int):
+            found.update(indices=(), sections=where)
+        elif where is not None:
+            found.update(indices=(0, *where))
+        return found
+
+
+_split = _Split(split_v2.function, ("split_v2",), inputs=1, outputs=_parts)
+_split.name, _split.inputs = "_split_v2", ("ary",)
+_split.settings = ("indices_or_sections", "axis", "squeeze_axis", "indices", "sections")
 
 
 @written("split")

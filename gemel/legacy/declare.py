@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from inspect import signature, unwrap
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
+from gemel import _core
+from gemel.device import Device, as_device
 from gemel.errors import UnknownNameError, suggestion, unknown_name
+from gemel.spec import Spec
 
 #: The operations by MXNet's names; filled as the modules below are imported.
 TABLE: dict[str, Legacy] = {}
@@ -30,10 +34,12 @@ MODULES = (
 )
 #: The shapes of some inputs, by their names.
 Shapes = dict[str, Any]
+#: What says where an array made from nothing lies: a call minds it, a symbol runs where it is run.
+DEVICES = ("ctx", "device")
 #: Settings of MXNet's that choose between ways to the same result, or say what is known anyhow.
 IGNORED = frozenset(
-    ("cudnn_tune", "cudnn_off", "workspace", "num_args", "ctx", "sparse_grad", "forward_stype")
-    + ("min_calib_range", "max_calib_range", "is_int", "infer_range")
+    ("cudnn_tune", "cudnn_off", "workspace", "num_args", "sparse_grad", "forward_stype")
+    + ("min_calib_range", "max_calib_range", "is_int", "infer_range", "always_copy", *DEVICES)
 )
 
 
@@ -121,6 +127,23 @@ class Legacy:
         self.shapes = rule
         return rule
 
+    def follows(
+        self, inputs: list[tuple[int, ...] | None], settings: dict[str, Any]
+    ) -> list[tuple[int, ...] | None]:
+        """The shapes of a node's inputs, with those that follow from the first one's."""
+        if self.shapes is None or not inputs or inputs[0] is None:
+            return inputs
+        rule = self.shapes({"data": inputs[0]}, **self.checked(settings))
+        names = self.wanted(settings)
+        names = names if len(names) == len(inputs) else self.inputs
+        found = (rule.get(name) for name in names)
+        pairs = zip_longest(inputs, found)
+        return [shape if shape is not None else rule_says for shape, rule_says in pairs]
+
+    def told(self, inputs: list[Spec], settings: dict[str, Any]) -> list[Spec] | None:
+        """What its outputs are, where a trace cannot tell."""
+        return None
+
     def outputs(self, settings: dict[str, Any]) -> int:
         """How many arrays a node with these settings has in files."""
         if isinstance(self._outputs, int):
@@ -162,8 +185,13 @@ class Legacy:
         given = {key: keywords.pop(key) for key in self.inputs if key in keywords}
         if self.variadic and "data" in keywords and not inputs:
             inputs = tuple(keywords.pop("data"))
-        if self.variadic and len(inputs) == 1 and isinstance(inputs[0], (list, tuple)):
+        several = self.variadic and 0 < len(inputs) <= 1 + len(self.settings)
+        if several and isinstance(inputs[0], (list, tuple)):
+            keywords.update(zip(self.settings, inputs[1:], strict=False))
             inputs = tuple(inputs[0])
+        place = None
+        if not self.inputs and not any(isinstance(each, _core.Array) for each in inputs):
+            inputs, place = self._placed(inputs, keywords, out)
         if not self.variadic:
             keywords.update(zip(self.settings, inputs[len(self.inputs) :], strict=False))
             inputs = inputs[: len(self.inputs)]
@@ -171,7 +199,12 @@ class Legacy:
         while count < len(self.inputs) and self.inputs[count] in given:
             inputs = (*inputs, given.pop(self.inputs[count]))
             count += 1
-        found = self.function(*inputs, **given, **self.checked(keywords))
+        given.update(self.checked(keywords))
+        if place is None:
+            found = self.function(*inputs, **given)
+        else:
+            with place:
+                found = self.function(*inputs, **given)
         if isinstance(out, (list, tuple)):
             for target, each in zip(out, found, strict=True):
                 target[...] = each
@@ -180,6 +213,26 @@ class Legacy:
             out[...] = found
             return out
         return found
+
+    def _placed(
+        self, settings: tuple[Any, ...], keywords: dict[str, Any], out: Any
+    ) -> tuple[tuple[Any, ...], Device | None]:
+        """The settings of what makes an array from nothing, and where it makes it.
+
+        A device may stand among the settings: MXNet 1's functions have it before the dtype. What
+        is not said of the array, `out` says. Raises `DeviceError` for a device there is not.
+        """
+        places: list[Any] = [each for each in settings if isinstance(each, Device)]
+        places += [keywords[key] for key in DEVICES if keywords.get(key) is not None]
+        settings = tuple(each for each in settings if not isinstance(each, Device))
+        if not self.variadic and len(settings) > len(self.settings):  # for no device
+            settings = tuple(each for each in settings if each is not None)
+        if isinstance(out, _core.Array):
+            places.append(out.device)
+            if "shape" in self.settings[len(settings) :]:
+                keywords.setdefault("shape", out.shape)
+        place = next((each for each in places if not isinstance(each, str)), None)  # of a file
+        return settings, None if place is None else as_device(place)
 
     def __repr__(self) -> str:
         return f"<legacy operation {self.name}>"

@@ -9,7 +9,7 @@ from gemel import np, npx
 from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY
 from gemel.ir.op import Op
-from gemel.legacy.declare import TABLE, Legacy
+from gemel.legacy.declare import DEVICES, TABLE, Legacy
 
 PREFIXES = ("_npi_", "_np_", "_npx_")
 #: Names in files that functions have not.
@@ -24,7 +24,9 @@ class Derived(Legacy):
         """All settings but those that mean nothing here; None is as if not given."""
         kept = {name: value for name, value in settings.items() if value is not None}
         return {
-            name: value for name, value in kept.items() if name not in ("ctx", "num_args", "is_int")
+            name: value
+            for name, value in kept.items()
+            if name not in ("num_args", "is_int", *DEVICES)
         }
 
 

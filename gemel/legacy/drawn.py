@@ -8,20 +8,28 @@ from typing import Any
 
 from gemel import np, npx
 from gemel.legacy.declare import legacy
+from gemel.ops.distribution import shape_of
 
 #: By MXNet's names: the settings with their defaults, and what draws from them in a shape.
 DRAWN: dict[str, tuple[dict[str, float], Callable[..., Any]]] = {
     "uniform": ({"low": 0.0, "high": 1.0}, np.random.uniform),
     "normal": ({"loc": 0.0, "scale": 1.0}, np.random.normal),
-    "exponential": ({"lam": 1.0}, lambda lam, size: np.random.exponential(1 / lam, size)),
+    "exponential": (
+        {"lam": 1.0},
+        lambda lam, size, dtype=None: np.random.exponential(1 / lam, size, dtype),
+    ),
     "gamma": ({"alpha": 1.0, "beta": 1.0}, np.random.gamma),
     "poisson": ({"lam": 1.0}, np.random.poisson),
     "negative_binomial": ({"k": 1, "p": 1.0}, np.random.negative_binomial),
     "generalized_negative_binomial": (
         {"mu": 1.0, "alpha": 1.0},
-        lambda mu, alpha, size: np.random.poisson(np.random.gamma(1 / alpha, mu * alpha, size)),
+        lambda mu, alpha, size, dtype=None: np.random.poisson(
+            np.random.gamma(1 / alpha, mu * alpha, size), dtype=dtype
+        ),
     ),
 }
+#: What operations on arrays call them, where that is not what the settings are called.
+INPUTS = {"normal": ("mu", "sigma")}
 
 
 def _shaped(shape: Any) -> tuple[int, ...]:
@@ -39,12 +47,14 @@ def _declared(name: str, defaults: dict[str, float], draw: Callable[..., Any]) -
         return [float(chosen[each]) for each in defaults]
 
     def plain(shape: Any = None, dtype: Any = None, **settings: Any) -> Any:
-        return draw(*given(settings), size=_shaped(shape) or (1,)).astype(_named(dtype))
+        size = (1,) if shape is None else _shaped(shape)
+        return draw(*given(settings), size=size, dtype=_named(dtype))
 
     def of_arrays(*data: Any, shape: Any = None, dtype: Any = None) -> Any:
         more = _shaped(shape)
+        size = (*shape_of(name, None, data), *more)
         spread = [_plain(x).reshape((*x.shape, *[1] * len(more))) for x in data]
-        return draw(*spread, size=(*data[0].shape, *more)).astype(_named(dtype))
+        return draw(*spread, size=size, dtype=_named(dtype))
 
     def like(data: Any, **settings: Any) -> Any:
         return draw(*given(settings), size=data.shape).astype(data.dtype)
@@ -56,7 +66,9 @@ def _declared(name: str, defaults: dict[str, float], draw: Callable[..., Any]) -
     legacy(f"_random_{name}", f"random_{name}", *names, inputs=0)(plain).settings = (
         *defaults, "shape", "dtype",
     )  # fmt: skip
-    legacy(f"_sample_{name}", f"sample_{name}")(of_arrays)
+    sample = legacy(f"_sample_{name}", f"sample_{name}")(of_arrays)
+    sample.variadic, sample.settings = False, ("shape", "dtype")
+    sample.inputs = INPUTS.get(name, tuple(defaults))
     legacy(f"_random_{name}_like", f"{name}_like", inputs=1)(like).settings = tuple(defaults)
 
 
@@ -72,7 +84,8 @@ for _name, (_defaults, _draw) in DRAWN.items():
 def random_randint(low: int, high: int, shape: Any = None, dtype: Any = "int32") -> Any:
     """Random whole numbers from low up to and without high."""
     dtype = "int32" if dtype in (None, "None") else dtype
-    return np.random.randint(int(low), int(high), size=_shaped(shape) or (1,), dtype=dtype)
+    size = (1,) if shape is None else _shaped(shape)
+    return np.random.randint(int(low), int(high), size=size, dtype=dtype)
 
 
 @legacy("_sample_multinomial", "sample_multinomial", inputs=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -44,34 +45,17 @@ class Part:
         return f"<module '{self._name}'>"
 
 
-#: What MXNet 1 calls the settings of random numbers.
-DRAWN = {"shape": "size", "alpha": "shape", "beta": "scale", "k": "n"}
+#: What modules have under names that are Python's own, which their code must not lose.
+_hiding: dict[str, dict[str, Any]] = {"gemel.ndarray": {}, "gemel.symbol": {}}
 
 
-class Draws:
-    """`random`: the functions of `np.random`, also with the keywords MXNet 1's have."""
+def _kept(scope: dict[str, Any], name: str, found: Any) -> Any:
+    """Keep what a module has under a name for the next time, among its globals if that is harmless.
 
-    def __init__(self, made: Callable[[Any], Any]) -> None:
-        self._made = made
-
-    def __getattr__(self, name: str) -> Any:
-        from gemel import np
-
-        plain, sample = wanted(f"_random_{name}"), wanted(f"_sample_{name}")
-        function = getattr(np.random, name, plain) if plain else getattr(np.random, name)
-
-        def draw(*inputs: Any, **keywords: Any) -> Any:
-            arrays = any(isinstance(each, np.ndarray) for each in (*inputs, *keywords.values()))
-            if sample is not None and arrays and "size" not in keywords:
-                return sample(*inputs, **keywords)
-            if plain is function:  # what NumPy does not have
-                return plain(*inputs, **keywords)
-            if "size" not in keywords:
-                keywords = {DRAWN.get(key, key): value for key, value in keywords.items()}
-            return function(*inputs, **keywords)
-
-        draw.__name__, draw.__doc__ = name, function.__doc__
-        return self._made(draw)
+    `max` and `slice` are not: code of the module's would find them in place of Python's.
+    """
+    names = _hiding[scope["__name__"]] if hasattr(builtins, name) else scope
+    return names.setdefault(name, found)
 
 
 def attribute(
@@ -84,20 +68,24 @@ def attribute(
     """What such a module has under a name: `np`, `npx`, `random`, an operation of MXNet's, or a
     function of `npx` or `np`. Raises `AttributeError`, suggesting the nearest.
     """
+    if name in _hiding[module]:
+        return _hiding[module][name]
+    if name.startswith("__"):  # what Python asks of modules
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
     from gemel import np, npx
 
-    if name.startswith("__"):
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
     modules = {"np": np, "npx": npx}
     if name in modules:
         return modules[name]
     if name == "random":
-        return scope.setdefault(name, Draws(other))
+        from gemel.legacy.draws import Draws
+
+        return _kept(scope, name, Draws(made, other))
     if name in PARTS:
-        return scope.setdefault(name, Part(f"{module}.{name}", PARTS[name], made, other))
+        return _kept(scope, name, Part(f"{module}.{name}", PARTS[name], made, other))
     operation = wanted(name)
     if operation is not None:
-        return scope.setdefault(name, made(operation))
+        return _kept(scope, name, made(operation))
     for place in (npx, np):
         if hasattr(place, name):
             return getattr(place, name)
@@ -115,16 +103,19 @@ def array(source_array: Any, ctx: Any = None, dtype: Any = None) -> Any:
 
 def arrays(name: str, scope: dict[str, Any]) -> Any:
     """What `gemel.ndarray` has under a name."""
+    if name in _hiding["gemel.ndarray"]:
+        return _hiding["gemel.ndarray"][name]
     from gemel.legacy.ndarray import NDArray, as_nd, giving
 
     if name == "NDArray":
-        return scope.setdefault(name, NDArray)
+        return _kept(scope, name, NDArray)
     if name == "array":
-        return scope.setdefault(name, lambda *given, **keywords: as_nd(array(*given, **keywords)))
+        return _kept(scope, name, lambda *given, **keywords: as_nd(array(*given, **keywords)))
     found = attribute(name, "gemel.ndarray", scope, giving, giving)
-    if name in scope or isinstance(found, (type, ModuleType)) or not callable(found):
+    kept = name in scope or name in _hiding["gemel.ndarray"]
+    if kept or isinstance(found, (type, ModuleType)) or not callable(found):
         return found
-    return scope.setdefault(name, giving(found))
+    return _kept(scope, name, giving(found))
 
 
 def method(array: Any, name: str) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 from gemel import np
 from gemel.errors import ArgumentError
 from gemel.legacy.declare import wanted
+from gemel.manners import FLOATING
 
 _Plain: Any = np.ndarray
 
@@ -152,6 +153,7 @@ for _name in (
         setattr(NDArray, _name, _of_plain(_name))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(NDArray, f"__{_name}__", _compared(f"__{_name}__"))
+FLOATING.add(NDArray)
 NDArray.T = property(NDArray.transpose, doc="The array with its axes reversed.")
 
 __all__ = ["NDArray", "as_nd", "giving"]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from gemel.device import as_device
+from gemel.device import as_device, beside
 from gemel.dtype import (
     MANNERS,
     as_dtype,
@@ -305,7 +305,7 @@ def linspace(
     start, stop = _end(start), _end(stop)
     gaps = max(num - 1 if endpoint else num, 1)
     step = (stop - start) / gaps
-    with as_device(device or ctx):
+    with beside(device or ctx, (start, stop)):
         at = iota(shape=(num, *[1] * len(getattr(step, "shape", ()))), axis=0, dtype=float64)
     found = at * step + start
     if endpoint and num > 1:
@@ -375,7 +375,8 @@ def geomspace(
             raise ArgumentError(f"geomspace: from {start} to {stop} there is no such row")
         start, stop = float(start), float(stop)
     ratio = _end(stop) / _end(start)
-    part = linspace(0.0, 1.0, num, endpoint, dtype=float64, device=device, ctx=ctx)
+    place = beside(device or ctx, (start, stop))
+    part = linspace(0.0, 1.0, num, endpoint, dtype=float64, device=place)
     part = reshape(part, shape=(num, *[1] * len(getattr(ratio, "shape", ()))))
     found = _end(start) * ratio**part
     return _first_at("geomspace", found, axis).astype(dtype or default_float())
@@ -412,7 +413,8 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # 
     x = operand(x)
     if x.ndim != 1:
         raise ShapeError(f"vander: an array of {x.ndim} dimensions; it takes one")
-    powers = iota(shape=(x.shape[0] if N is None else N,), axis=0, dtype=int64)
+    with beside(None, (x,)):
+        powers = iota(shape=(x.shape[0] if N is None else N,), axis=0, dtype=int64)
     powers = powers if increasing else powers[::-1]
     wide = x if x.dtype.is_floating or x.dtype.is_complex else x.astype(promote(x.dtype, int64))
     return (reshape(wide, shape=(-1, 1)) ** powers.astype(wide.dtype)).astype(wide.dtype)

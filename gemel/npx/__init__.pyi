@@ -433,13 +433,13 @@ def interleaved_matmul_selfatt_valatt(
     """attention (batch * heads, time, time) @ values: (time, batch, heads * size)."""
 
 def is_np_array() -> builtins.bool:
-    """Whether arrays are NumPy's, zero-size and 0-d ones included: always."""
+    """Whether programs are to take arrays for NumPy's, as they are: not after `npx.reset_np()`."""
 
 def is_np_default_dtype() -> builtins.bool:
     """Whether floats become float64 where no dtype is given: after ``npx.set_np(dtype=True)``."""
 
 def is_np_shape() -> builtins.bool:
-    """Whether arrays are NumPy's, zero-size and 0-d ones included: always."""
+    """Whether programs are to take shapes for NumPy's, as they are: not after `npx.reset_np()`."""
 
 def l2_normalization(
     data: Any, eps: float = 1e-10, mode: str = "instance", *, out: Any = None

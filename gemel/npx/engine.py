@@ -72,14 +72,17 @@ def callback(function: Any, *arrays: Any, outputs: Any, name: str | None = None)
 
 # --- MXNet's NumPy mode ---------------------------------------------------------------------
 
+#: What programs that ask for the mode are told.
+NUMPYS = {"shape": True, "array": True}
+
 
 @function(public="npx")
 def set_np(shape: bool = True, array: bool = True, dtype: bool = False) -> None:
     """MXNet's NumPy mode: Python integers become float32 arrays, which are positions, too.
 
     With `dtype` they become int64 and Python floats float64, as NumPy has it, and so do functions
-    of integers (roots, quotients, means). Arrays are NumPy's
-    in any mode, so `shape` and `array` change nothing.
+    of integers (roots, quotients, means). Arrays are NumPy's in any mode: `shape` and `array` say
+    what `is_np_shape` and `is_np_array` give.
 
     >>> npx.set_np()
     >>> x = np.array([1, 2, 3])
@@ -89,12 +92,14 @@ def set_np(shape: bool = True, array: bool = True, dtype: bool = False) -> None:
     floats = float64 if dtype else float32
     integers = int64 if dtype else float32
     _behave(integers, floats, True)
+    NUMPYS.update(shape=shape, array=array)
 
 
 @function(public="npx")
 def reset_np() -> None:
     """Back to gemel's own: Python integers become int64 arrays, floats float32."""
     _behave(int64, float32, False)
+    NUMPYS.update(shape=False, array=False)
 
 
 def _behave(integers: DType, floats: DType, positions: bool) -> None:
@@ -112,10 +117,16 @@ def is_np_default_dtype() -> bool:
     return MANNERS["floats"] is float64
 
 
-@function(public="npx", aliases=("is_np_shape",))
+@function(public="npx")
 def is_np_array() -> bool:
-    """Whether arrays are NumPy's, zero-size and 0-d ones included: always."""
-    return True
+    """Whether programs are to take arrays for NumPy's, as they are: not after `npx.reset_np()`."""
+    return NUMPYS["array"]
+
+
+@function(public="npx")
+def is_np_shape() -> bool:
+    """Whether programs are to take shapes for NumPy's, as they are: not after `npx.reset_np()`."""
+    return NUMPYS["shape"]
 
 
 @function(public="npx", aliases=("use_np_array", "use_np_shape"))

@@ -188,8 +188,8 @@ def assign(
         raise unknown_name("dtype_source", dtype_source, ("current", "saved"))
     given = device if isinstance(device, (list, tuple)) else [device]
     devices = None if device is None else list(map(as_device, given))
-    targets: dict[str, Parameter] = parameters
-    if not any(name in parameters for name in values):
+    targets = dict(parameters)  # by place alone
+    if not any(name in targets for name in values):
         by_name = {parameter.name: parameter for parameter in parameters.values()}
         if any(name in by_name for name in values):
             targets = by_name

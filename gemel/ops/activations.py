@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
+from gemel.device import beside
 from gemel.errors import unknown_name
 from gemel.ir.declare import elementwise
 from gemel.ir.public import Array, function
@@ -96,7 +97,8 @@ def _(
         slopes: Any = (lower_bound + upper_bound) / 2
         if _core.training():
             bounds = float(lower_bound), float(upper_bound)
-            slopes = drawn(uniform, *bounds, shape=tuple(data.shape), dtype=data.dtype.floating)
+            with beside(None, (data,)):
+                slopes = drawn(uniform, *bounds, shape=tuple(data.shape), dtype=data.dtype.floating)
         return leaky_relu(data, slopes)
     if act_type == "prelu" and gamma is not None:
         wide = len(gamma.shape) == 1 and len(data.shape) > 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.device import as_device
+from gemel.device import beside
 from gemel.dtype import as_dtype, float32, float64, int64
 from gemel.errors import ArgumentError, ShapeError
 from gemel.extent import NUMBER, WHOLE
@@ -147,7 +147,7 @@ def multinomial(n: Any, pvals: Any, size: Any = None, device: Any = None, ctx: A
 
     >>> np.random.multinomial(10, np.array([0.2, 0.3, 0.5]), size=4).shape
     """
-    with as_device(device or ctx):
+    with beside(device or ctx, (pvals, n)):
         pvals = cast(operand(pvals), dtype=float64)
         if not pvals.ndim:
             raise ShapeError("multinomial: pvals must be rows of probabilities")
@@ -197,7 +197,7 @@ def multivariate_normal(
 
     >>> np.random.multivariate_normal(np.zeros(2), np.eye(2), size=3).shape
     """
-    with as_device(device or ctx):
+    with beside(device or ctx, (mean, cov)):
         mean, cov = operand(mean), operand(cov)
         if mean.ndim < 1 or cov.ndim < 2 or not cov.shape[-1] == cov.shape[-2] == mean.shape[-1]:
             raise ShapeError(
@@ -222,7 +222,8 @@ def permutation(x: Any) -> Array:
         count = whole_number("permutation", "the count", x)
         return argsort(uniformly(size=(count,), dtype=float64))
     x = operand(x)
-    return gather(x, argsort(uniformly(size=(x.shape[0],), dtype=float64)), axis=0)
+    with beside(None, (x,)):
+        return gather(x, argsort(uniformly(size=(x.shape[0],), dtype=float64)), axis=0)
 
 
 @function(public="np.random")
@@ -245,7 +246,8 @@ def permuted(x: Any, axis: int | None = None) -> Any:
     if axis is None:
         return reshape(permutation(reshape(x, shape=(-1,))), shape=x.shape)
     axis = normalize_axis("permuted", axis, x.ndim)
-    order = argsort(uniformly(size=x.shape, dtype=float64), axis=axis)
+    with beside(None, (x,)):
+        order = argsort(uniformly(size=x.shape, dtype=float64), axis=axis)
     return take_along_axis(x, order, axis=axis)
 
 
@@ -268,7 +270,8 @@ def choice(
 
     >>> np.random.choice(5, size=(2, 2)).shape
     """
-    with as_device(device or ctx):
+    size = tuple(out.shape) if size is None and out is not None else size
+    with beside(device or ctx, (a, p, out)):
         whole = isinstance(a, WHOLE)
         a = a if whole else operand(a)
         count = a if whole else a.shape[axis]
@@ -383,5 +386,7 @@ def categorical(prob: Any = None, logit: Any = None, size: Any = None, dtype: An
     if prob is not None:
         logit = log(held("categorical", "prob", operand(prob), "probability"))
     lead = shape_of("categorical", size) if size is not None else ()
-    draw = Draw((*lead, *operand(logit).shape), float32)
-    return cast(argmax(operand(logit) - log(draw.waiting()), axis=-1), dtype=dtype or int64)
+    logit = operand(logit)
+    with beside(None, (logit,)):
+        noise = log(Draw((*lead, *logit.shape), float32).waiting())
+    return cast(argmax(logit - noise, axis=-1), dtype=dtype or int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gemel.device import Device, as_device
+from gemel.device import Device, beside
 from gemel.dtype import DType, as_dtype, check_held, default_float, float32, float64, int64
 from gemel.errors import ArgumentError, DTypeError, ShapeError, suggestion
 from gemel.extent import NUMBER, WHOLE
@@ -113,11 +113,13 @@ class Distribution:
             words = {"f": "floating", "iu": "an integer", "iuf": "of numbers"}[self.kinds]
             hint = "; use randint for integers" if self.kinds == "f" else ""
             raise DTypeError(f"{self.__name__}: dtype {dtype} must be {words}{hint}")
-        with as_device(given["device"] or given["ctx"]):
-            parameters = [self._parameter(name, given[name]) for name in self.parameters]
-            shape = shape_of(self.__name__, given["size"], parameters)
+        out, plain = given["out"], [given[name] for name in self.parameters]
+        size = tuple(out.shape) if given["size"] is None and out is not None else given["size"]
+        with beside(given["device"] or given["ctx"], (*plain, out)):
+            parameters = [*map(self._parameter, self.parameters, plain)]
+            shape = shape_of(self.__name__, size, parameters)
             found = self.body(Draw(shape, dtype), *parameters)
-            return delivered(cast(found, dtype=dtype), given["out"])
+            return delivered(cast(found, dtype=dtype), out)
 
     def _parameter(self, name: str, value: Any) -> Any:
         if value is None:
@@ -245,7 +247,8 @@ def _whole_numbers(
     if high is None:
         low, high = 0, low
     chosen = as_dtype(dtype or int64)
-    with as_device(device or ctx):
+    size = tuple(out.shape) if size is None and out is not None else size
+    with beside(device or ctx, (low, high, out)):
         if isinstance(low, WHOLE) and isinstance(high, WHOLE):
             _check_bounds(low, high, chosen)
         else:

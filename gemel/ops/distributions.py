@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.device import as_device
+from gemel.device import beside
 from gemel.dtype import as_dtype, default_float, float64, int64, uint32, uint64
 from gemel.errors import ArgumentError
 from gemel.extent import NUMBER
@@ -403,6 +403,6 @@ def dirichlet(alpha: Any, size: Any = None, dtype: Any = None, device: Any = Non
     alpha = held("dirichlet", "alpha", operand(alpha), "positive")
     lead = shape_of("dirichlet", size) if size is not None else tuple(alpha.shape[:-1])
     dtype = as_dtype(dtype or default_float())
-    with as_device(device):
+    with beside(device, (alpha,)):
         draw = Draw((*lead, alpha.shape[-1]), dtype)
         return cast(softmax(log_gammas(draw, alpha)), dtype=dtype)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
+from gemel.device import beside
 from gemel.errors import ArgumentError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.public import Array, function
@@ -37,6 +40,17 @@ LIGHTING = (
 )
 
 
+def _where_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that makes on the image's device what it needs beside the image."""
+
+    @wraps(function)
+    def call(data: Any, *settings: Any, **named: Any) -> Any:
+        with beside(None, (data,)):
+            return function(data, *settings, **named)
+
+    return call
+
+
 def _image(name: str, data: Any) -> Any:
     x = operand(data)
     if len(x.shape) not in (3, 4):
@@ -65,6 +79,7 @@ def to_tensor(data: Any) -> Array:
 
 
 @function(public="npx.image")
+@_where_it_is
 def normalize(data: Any, mean: Any = 0.0, std: Any = 1.0) -> Array:
     """(data - mean) / std of images (channels, height, width), with one number for each channel.
 
@@ -80,6 +95,7 @@ def normalize(data: Any, mean: Any = 0.0, std: Any = 1.0) -> Array:
 
 
 @function(public="npx.image")
+@_where_it_is
 def resize(data: Any, size: Any, keep_ratio: bool = False, interp: int = 1) -> Array:
     """Images of another size: (width, height), or one number for both.
 
@@ -171,8 +187,9 @@ def bilinear_resize_2d(
         raise ShapeError(f"bilinear_resize_2d: {list(x.shape)} must be (N, C, height, width)")
     high = height or int(int(x.shape[2]) * (scale_height or 1))
     wide = width or int(int(x.shape[3]) * (scale_width or 1))
-    for axis, size in ((2, high), (3, wide)):
-        x = _stretched(x, axis, size, linear=True, corners=align_corners)
+    with beside(None, (x,)):
+        for axis, size in ((2, high), (3, wide)):
+            x = _stretched(x, axis, size, linear=True, corners=align_corners)
     return x
 
 
@@ -188,8 +205,9 @@ def upsampling(data: Any, scale: int, sample_type: str = "nearest") -> Array:
         raise unknown_name("sample_type of upsampling", sample_type, ("nearest", "bilinear"))
     if len(x.shape) != 4:
         raise ShapeError(f"upsampling: {list(x.shape)} must be (N, C, height, width)")
-    for axis in (2, 3):
-        x = _stretched(x, axis, int(x.shape[axis]) * scale, linear=sample_type == "bilinear")
+    with beside(None, (x,)):
+        for axis in (2, 3):
+            x = _stretched(x, axis, int(x.shape[axis]) * scale, linear=sample_type == "bilinear")
     return x
 
 
@@ -238,6 +256,7 @@ def _by_chance(data: Any, changed: Any, p: float) -> Any:
 
 
 @function(public="npx.image")
+@_where_it_is
 def random_flip_left_right(data: Any, p: float = 0.5) -> Array:
     """Images turned round left to right, each with probability p.
 
@@ -247,6 +266,7 @@ def random_flip_left_right(data: Any, p: float = 0.5) -> Array:
 
 
 @function(public="npx.image")
+@_where_it_is
 def random_flip_top_bottom(data: Any, p: float = 0.5) -> Array:
     """Images turned upside down, each with probability p.
 
@@ -280,6 +300,7 @@ def _factor(x: Any, low: float, high: float) -> Any:
 
 
 @function(public="npx.image")
+@_where_it_is
 def random_brightness(data: Any, min_factor: float, max_factor: float) -> Array:
     """Images times a factor drawn from a range, for each of a batch another one.
 
@@ -289,6 +310,7 @@ def random_brightness(data: Any, min_factor: float, max_factor: float) -> Array:
 
 
 @function(public="npx.image")
+@_where_it_is
 def random_contrast(data: Any, min_factor: float, max_factor: float) -> Array:
     """Images mixed with the grey they are on average, by a factor drawn from a range.
 
@@ -302,6 +324,7 @@ def random_contrast(data: Any, min_factor: float, max_factor: float) -> Array:
 
 
 @function(public="npx.image")
+@_where_it_is
 def random_saturation(data: Any, min_factor: float, max_factor: float) -> Array:
     """Images mixed with their grey ones, by a factor drawn from a range.
 
@@ -316,6 +339,7 @@ FROM_YIQ = ((1.0, 0.956, 0.621), (1.0, -0.272, -0.647), (1.0, -1.107, 1.705))
 
 
 @function(public="npx.image")
+@_where_it_is
 def random_hue(data: Any, min_factor: float, max_factor: float) -> Array:
     """Images with colours turned by a factor drawn from a range: 1 leaves them, 2 is half a turn.
 
@@ -339,6 +363,7 @@ def random_hue(data: Any, min_factor: float, max_factor: float) -> Array:
 
 
 @function(public="npx.image")
+@_where_it_is
 def random_color_jitter(
     data: Any,
     brightness: float = 0.0,
@@ -359,6 +384,7 @@ def random_color_jitter(
 
 
 @function(public="npx.image")
+@_where_it_is
 def adjust_lighting(data: Any, alpha: Any) -> Array:
     """Images of 3 channels, 0 to 255, lit as photographs are: alpha says how much in each of the
     three directions their colours vary most (Krizhevsky et al., 2012).
@@ -375,6 +401,7 @@ def adjust_lighting(data: Any, alpha: Any) -> Array:
 
 
 @function(public="npx.image")
+@_where_it_is
 def random_lighting(data: Any, alpha_std: float = 0.05) -> Array:
     """`adjust_lighting` with alpha drawn from a normal distribution.
 
@@ -385,6 +412,7 @@ def random_lighting(data: Any, alpha_std: float = 0.05) -> Array:
 
 
 @function(public="npx.image")
+@_where_it_is
 def random_crop(
     data: Any,
     xrange: tuple[float, float],
@@ -428,6 +456,7 @@ def _lines(x: Any, axis: int, numbers: Any) -> Any:
 
 
 @function(public="npx.image")
+@_where_it_is
 def random_resized_crop(
     data: Any,
     width: int,

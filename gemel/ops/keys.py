@@ -202,3 +202,11 @@ def array_axes(items: list[Any], ndim: int) -> list[int]:
         elif not isinstance(item, WHOLE):
             axis += 1
     return axes
+
+
+def no_index(item: Any) -> ArrayIndexError:
+    """The error for what selects nothing of an array."""
+    return ArrayIndexError(
+        f"index: {item!r} is no index of an array; those are whole numbers, slices, ..., None, "
+        "and arrays of integers or bools"
+    )

@@ -8,7 +8,7 @@ from gemel.errors import DTypeError, ShapeError
 from gemel.ir.above import above
 from gemel.ir.public import Array, function
 from gemel.ops.assignment import written
-from gemel.ops.elementwise import add, cast, floor_divide, full, iota, multiply
+from gemel.ops.elementwise import add, cast, floor_divide, full, iota, multiply, where
 from gemel.ops.elementwise import copy as materialized
 from gemel.ops.indexing import checked_position, gather, scatter
 from gemel.ops.random import required
@@ -28,8 +28,8 @@ def embedding(
 ) -> Array:
     """The rows of weight (input_dim, output_dim) that data names: (...) to (..., output_dim).
 
-    data may be floating, as MXNet's often is. A number without a row is an `IndexError`, raised
-    when the result is waited for. Gradients are dense, whatever `sparse_grad` says.
+    data may be floating, as MXNet's often is. A number without a row, -1 too, is an `IndexError`,
+    raised when the result is waited for. Gradients are dense, whatever `sparse_grad` says.
 
     >>> npx.embedding(np.array([1, 0, 1]), np.array([[1.0, 2.0], [3.0, 4.0]]))
     """
@@ -42,7 +42,10 @@ def embedding(
         raise ShapeError(f"embedding: weight {list(shape)} must be ({input_dim}, {output_dim})")
     if dtype is not None:
         weight = cast(weight, dtype=dtype)
-    numbers = cast(data, dtype="int64") if data.dtype.is_floating else data
+    wide = data.dtype.name in ("int32", "int64") or data.dtype.kind in "ub"
+    numbers = data if wide else cast(data, dtype="int64")
+    if data.dtype.kind not in "ub":  # below 0 none counts from the end: what no array has
+        numbers = where(numbers < 0, -(2**31), numbers)
     return gather(weight, numbers, axis=0)
 
 

@@ -73,9 +73,15 @@ class Executor:
 
     @property
     def outputs(self) -> list[Any]:
-        """What the last `forward` gave."""
+        """What the last `forward` gave; before the first, zeros."""
         if self._outputs is None:
-            raise GradientError("outputs: the executor has computed nothing yet; call forward()")
+            every = {**self.arg_dict, **self.aux_dict}
+            shapes = {name: array.shape for name, array in every.items()}
+            dtypes = {name: array.dtype for name, array in every.items()}
+            _, specs = run.infer(self._symbol._heads, shapes, dtypes)
+            known = [spec for spec in specs if spec is not None]
+            made = [np.zeros(s.shape, dtype=s.dtype, device=self._ctx) for s in known]
+            self._outputs = made
         return self._outputs
 
     @property
@@ -93,12 +99,9 @@ class Executor:
             _write(name, self.arg_dict[name], value)
         every = {**self.arg_dict, **self.aux_dict}
         self._recorded = bool(is_train)
-        if is_train:
-            with autograd.record():
-                self._outputs = run.run(self._symbol._heads, every)
-        else:
-            with autograd.pause(train_mode=False):
-                self._outputs = run.run(self._symbol._heads, every)
+        mode = autograd.record() if is_train else autograd.pause(train_mode=False)
+        with mode, self._ctx:
+            self._outputs = run.run(self._symbol._heads, every)
         return self._outputs
 
     def backward(self, out_grads: Any = None, is_train: bool = True) -> None:

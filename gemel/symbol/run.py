@@ -106,9 +106,13 @@ def infer(
         if any(spec is None for spec in inputs):
             found[id(node)] = [None] * node.outputs
             continue
-        with Trace():
-            outputs = apply(node, [placeholder(spec) for spec in inputs if spec is not None])
-        found[id(node)] = [entry.spec for entry in outputs]
+        given = [spec for spec in inputs if spec is not None]
+        told = None if node.is_own else node.legacy.told(given, node.settings())
+        if told is None:
+            with Trace():
+                outputs = apply(node, [placeholder(spec) for spec in given])
+            told = [entry.spec for entry in outputs]
+        found[id(node)] = told
     return known, [_spec(each, known, found, dtypes) for each in heads]
 
 
@@ -159,19 +163,12 @@ def _follow(
     if node.graphs:
         _follow_inside(node, known, found)
         return
-    operation = node.legacy
-    if operation.shapes is None or not node.inputs:
-        return
-    data = _spec(node.inputs[0], known, found, {})
-    if data is None:
-        return
-    settings = node.settings()
-    rule = operation.shapes({"data": data.shape}, **operation.checked(settings))
-    names = operation.wanted(settings)
-    names = names if len(names) == len(node.inputs) else operation.inputs
-    for name, (inner, _) in zip(names, node.inputs, strict=False):
-        if inner.is_variable and inner.name not in known and name in rule:
-            known[inner.name] = rule[name]
+    specs = [_spec(each, known, found, {}) for each in node.inputs]
+    shapes = [None if spec is None else tuple(spec.shape) for spec in specs]
+    follows = node.legacy.follows(shapes, node.settings())
+    for (inner, _), shape in zip(node.inputs, follows, strict=False):
+        if inner.is_variable and shape is not None:
+            known.setdefault(inner.name, tuple(shape))
 
 
 def _follow_inside(

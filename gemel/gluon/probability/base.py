@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
+from functools import wraps
 from types import MappingProxyType
 from typing import Any
 
 from gemel import np, npx
+from gemel.device import beside
 from gemel.errors import ArgumentError, GemelError
 from gemel.ops.distribution import held
 
@@ -56,6 +58,12 @@ class Distribution:
             if validate_args:
                 value = held(type(self).__name__, name.lstrip("_"), value, rule)
             setattr(self, name, value)
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        for name in ("sample", "sample_n"):
+            if name in vars(cls):
+                setattr(cls, name, _beside_parameters(vars(cls)[name]))
 
     # --- shapes -----------------------------------------------------------------------------
 
@@ -162,6 +170,17 @@ class Distribution:
             if self._given(n) is not None
         )
         return f"{type(self).__name__}({named})"
+
+
+def _beside_parameters(sample: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A way to sample that draws on the device of the parameters, not on the current one."""
+
+    @wraps(sample)
+    def drawn(self: Distribution, size: Any = None) -> Tensor:
+        with beside(None, (self._given(name) for name in self.parameters)):
+            return sample(self, size)
+
+    return drawn
 
 
 class OfOdds(Distribution):

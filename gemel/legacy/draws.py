@@ -1,0 +1,146 @@
+"""`nd.random` and `sym.random`: MXNet 1's random numbers of settings, arrays and symbols.
+
+A call with `size=` is meant for `np.random`, and so is what MXNet's module does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gemel import _core, np
+from gemel.ir.graph import Entry
+from gemel.legacy.declare import wanted
+
+#: The distributions of MXNet's module: their parameters, in its order, and what these are else.
+PARAMETERS: dict[str, dict[str, float]] = {
+    "uniform": {"low": 0.0, "high": 1.0},
+    "normal": {"loc": 0.0, "scale": 1.0},
+    "exponential": {"scale": 1.0},
+    "gamma": {"alpha": 1.0, "beta": 1.0},
+    "poisson": {"lam": 1.0},
+    "negative_binomial": {"k": 1, "p": 1.0},
+    "generalized_negative_binomial": {"mu": 1.0, "alpha": 1.0},
+}
+#: What else its parameters are called, in MXNet's operations on arrays.
+ALIASES = {"normal": {"mu": "loc", "sigma": "scale"}, "exponential": {"lam": "scale"}}
+#: What every call takes after them; `name` is a symbol's.
+COMMON = ("shape", "dtype", "ctx", "out", "device", "name")
+#: The others, by the names of what they take in MXNet's order.
+OTHERS = {
+    "randint": ("low", "high", *COMMON),
+    "multinomial": ("data", "shape", "get_prob", "out", "dtype", "name"),
+    "shuffle": ("data", "out", "name"),
+}
+OPERATIONS = {
+    "randint": "_random_randint",
+    "multinomial": "_sample_multinomial",
+    "shuffle": "_shuffle",
+}
+#: All that MXNet's module draws.
+NAMES = (*PARAMETERS, *OTHERS, "randn")
+
+#: An operation of MXNet's as the module offers it, and a function of `np.random`.
+Offer = Callable[[Any], Any]
+
+
+class Draws:
+    """`random`: the functions of MXNet's, and those of `np.random`."""
+
+    def __init__(self, operation: Offer, function: Offer) -> None:
+        self._operation, self._function = operation, function
+
+    def __getattr__(self, name: str) -> Any:
+        if name in PARAMETERS:
+            draw = _distribution(name, self._operation)
+        elif name == "randn":
+            draw = _standard(self.normal)
+        elif name in OTHERS:
+            draw = _other(name, self._operation)
+        else:
+            own = None if hasattr(np.random, name) else wanted(f"_random_{name}")
+            return self._operation(own) if own else self._function(getattr(np.random, name))
+        numpys = getattr(np.random, name, None)
+        found = draw if numpys is None else _either(draw, self._function(numpys), name)
+        found.__name__ = found.__qualname__ = name
+        return self.__dict__.setdefault(name, found)
+
+
+def _either(mxnets: Any, numpys: Any, name: str) -> Any:
+    """MXNet's function, or NumPy's where a call has the keywords or the numbers of that."""
+    known = {*PARAMETERS.get(name, ()), *ALIASES.get(name, ()), *OTHERS.get(name, COMMON)}
+
+    def draw(*inputs: Any, **keywords: Any) -> Any:
+        theirs = "size" in keywords or (name in PARAMETERS and not known.issuperset(keywords))
+        if name in OTHERS and inputs:
+            theirs = theirs or _is_several(inputs[0]) is (name == "randint")
+        return (numpys if theirs else mxnets)(*inputs, **keywords)
+
+    draw.__doc__ = numpys.__doc__
+    return draw
+
+
+def _is_several(value: Any) -> bool:
+    """Whether it is an array, or stands for one: in a trace, or as a symbol."""
+    return isinstance(value, (_core.Array, Entry)) or hasattr(type(value), "list_arguments")
+
+
+def _bound(
+    name: str, names: tuple[str, ...], inputs: tuple[Any, ...], keywords: dict[str, Any]
+) -> dict[str, Any]:
+    """The arguments by their names, without those that are None. Raises `TypeError`."""
+    aliases = ALIASES.get(name, {})
+    if len(inputs) > len(names):
+        raise TypeError(f"{name}: takes {len(names)} arguments, got {len(inputs)}")
+    found = dict(zip(names, inputs, strict=False))
+    for key, value in keywords.items():
+        key = aliases.get(key, key)
+        if key in found:
+            raise TypeError(f"{name}: {key} is given twice")
+        found[key] = value
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _distribution(name: str, offer: Offer) -> Any:
+    defaults = PARAMETERS[name]
+
+    def draw(*inputs: Any, **keywords: Any) -> Any:
+        rate = "lam" in keywords and name == "exponential"
+        given = _bound(name, (*defaults, *COMMON), inputs, keywords)
+        values = [given.pop(key, default) for key, default in defaults.items()]
+        if name == "exponential" and not rate:  # the operation's is the rate
+            values = [1.0 / values[0]]
+        arrays = [value for value in values if _is_several(value)]
+        operation: Any = wanted(f"_sample_{name}" if arrays else f"_random_{name}")
+        if not arrays:
+            if "out" not in given:
+                given.setdefault("shape", ())
+            return offer(operation)(**dict(zip(operation.settings, values, strict=False)), **given)
+        spread = [v if _is_several(v) else arrays[0] * 0 + v for v in values]
+        if "out" in given:
+            given.setdefault("shape", tuple(given["out"].shape)[arrays[0].ndim :])
+        return offer(operation)(*spread, **given)
+
+    return draw
+
+
+def _standard(normal: Any) -> Any:
+    def randn(*shape: int, **keywords: Any) -> Any:
+        return normal(shape=shape, **keywords)
+
+    return randn
+
+
+def _other(name: str, offer: Offer) -> Any:
+    operation: Any = wanted(OPERATIONS[name])
+    data = operation.inputs
+
+    def draw(*inputs: Any, **keywords: Any) -> Any:
+        given = _bound(name, OTHERS[name], inputs, keywords)
+        inputs = tuple(given.pop(key) for key in data if key in given)
+        return offer(operation)(*inputs, **given)
+
+    return draw
+
+
+__all__ = ["NAMES", "Draws"]
