@@ -13,6 +13,7 @@ from gemel.ops.elementwise import full
 from gemel.ops.shape import operand
 from gemel.passes.gradient import total_gradient
 from gemel.runtime.prepare import as_entry, spec_of
+from gemel.spec import Spec
 from gemel.steps import Step, Target
 from gemel.tape import Leaf, become_variable, source_of
 
@@ -91,6 +92,42 @@ def set_training(train_mode: bool) -> bool:
 # --- variables ------------------------------------------------------------------------------
 
 
+class Deposit:
+    """Whether backward has left a gradient at a variable since somebody used the last one.
+
+    The gradient's version does not say so: it counts what users write, too.
+    """
+
+    __slots__ = ("fresh",)
+
+    def __init__(self) -> None:
+        self.fresh = False
+
+
+class Variable(Leaf):
+    """Where a gradient ends, which backward tells of it. Who is marked again keeps the deposit
+    along with the gradient: what was recorded before still leads there.
+    """
+
+    __slots__ = ("deposit",)
+
+    def __init__(self, spec: Spec, gradient: Any, request: str, before: Any) -> None:
+        super().__init__(spec, gradient, request)
+        goes_on = before is not None and before.gradient is gradient
+        self.deposit = before.deposit if goes_on else Deposit()
+
+
+#: Of arrays that are no variables.
+_NO_DEPOSIT = Deposit()
+
+
+def deposit_of(array: Any) -> Deposit:
+    """What is known of the gradient backward leaves at an array."""
+    history = array._history
+    variable = None if history is None else history.variable
+    return _NO_DEPOSIT if variable is None else variable.deposit
+
+
 def mark_variables(variables: Any, gradients: Any = None, grad_reqs: Any = "write") -> None:
     """Make arrays variables; their gradients will be left in `gradients` (zeros by default).
 
@@ -119,7 +156,8 @@ def mark_variables(variables: Any, gradients: Any = None, grad_reqs: Any = "writ
                 f"mark_variables: {spec_of(given)} cannot be the gradient of {spec_of(array)}"
             )
         array._grad = _zeros_like(array) if given is None else given
-        become_variable(array, Leaf(spec_of(array), array._grad, request))
+        before = None if array._history is None else array._history.variable
+        become_variable(array, Variable(spec_of(array), array._grad, request, before))
 
 
 def _listed(values: Any) -> list[Any]:
@@ -159,7 +197,12 @@ def backward(
     arrays, grads = _heads(heads, head_grads)
     step = Step.of(arrays, grads)
     for part in step.by_device():
-        reverse.into_gradients(part, part.targets())
+        targets = part.targets()
+        reverse.into_gradients(part, targets)
+        for target in targets:
+            leaf = target.leaf
+            if isinstance(leaf, Variable):
+                leaf.deposit.fresh = True
     if not retain_graph:
         step.free()
 

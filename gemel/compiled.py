@@ -21,7 +21,7 @@ from gemel.extent import seen
 from gemel.garbage import uncollected
 from gemel.ir.graph import Entry, Graph, constant, inline, placeholder
 from gemel.ir.trace import Trace, current_trace, parameters_replaced
-from gemel.kinds import Kind, Place
+from gemel.kinds import Kind, Place, in_parts
 from gemel.ndarray import ndarray
 from gemel.nested import unflatten
 from gemel.ops.elementwise import full
@@ -87,16 +87,23 @@ class Bound:
         written = self.program.written
         if written:
             check_apart(self.program.name, arrays, written)
-        if _core.recording() and tape.tracked(*arrays):
-            found = self._recorded(arrays, given.numbers)
+        wanted = self._wanted(arrays) if _core.recording() else ()
+        if True in wanted:
+            found = self._recorded(arrays, given.numbers, wanted)
         else:
             found = self.inference(given.arrays, own)(*arrays, *given.numbers)
         for position, value in zip(written, found[len(found) - len(written) :], strict=True):
             tape.overwrite(arrays[position], value)
         return found[0] if self.structure is None else unflatten(self.structure, iter(found))
 
-    def _recorded(self, arrays: tuple[Any, ...], numbers: list[float]) -> tuple[Any, ...]:
-        wanted = tuple(a.dtype.is_inexact and a._is_tracked for a in arrays)
+    def _wanted(self, arrays: tuple[Any, ...]) -> tuple[bool, ...]:
+        """For each array whether a gradient is to pass to what it was computed from."""
+        pairs = zip(self.program.reached, arrays, strict=False)
+        return tuple([reached and array._is_tracked for reached, array in pairs])
+
+    def _recorded(
+        self, arrays: tuple[Any, ...], numbers: list[float], wanted: tuple[bool, ...]
+    ) -> tuple[Any, ...]:
         halves = self.training.get(wanted)
         if halves is None:
             with uncollected:
@@ -168,7 +175,7 @@ class BoundHalves(Kind):
                 "numbers: they would be drawn again; call the function itself"
             )
         inputs = [given["input", i] for i in range(len(self.inputs))]
-        pairs = zip(inline(self.forward, inputs), gs, strict=True)
+        pairs = zip(inline(in_parts(self.forward), inputs), gs, strict=True)
         ends, heads = zip(*((y, g) for y, g in pairs if g is not None), strict=True)
         chosen = [x for x, want in zip(inputs, self.wanted, strict=True) if want]
         found = iter(gradient(ends, heads, chosen))
@@ -431,10 +438,11 @@ def compile(  # noqa: A001
     The function runs once with symbols for each kind of arguments (dtypes, numbers of dimensions,
     Python numbers); what it does besides operations on arrays happens only then. Arrays it closes
     over are read, written and differentiated in each call; which ones they are is found out when
-    it is traced (docs/decisions/0061). With `script`,
-    `if`, `while` and `for` may depend on values of arrays, see `gemel.scripting`. `passes` are more
-    steps from graph to graph, done before operations are fused; `recipes` are other ways to do
-    loops (`codegen.schedules.Recipe`): see docs/extending.md.
+    it is traced (docs/decisions/0061). A result that is a view of an argument, or of another
+    result, is a copy of it here. With `script`, `if`, `while` and `for` may depend on values of
+    arrays, see `gemel.scripting`. `passes` are more steps from graph to graph, done before
+    operations are fused; `recipes` are other ways to do loops (`codegen.schedules.Recipe`): see
+    docs/extending.md.
 
     >>> f = compile(lambda a, b, c, d: (a + b) + (c + d))
     >>> str(f.graph(1, 2, 3, 4))

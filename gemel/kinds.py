@@ -10,11 +10,11 @@ import itertools
 import threading
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from gemel import _core
 from gemel.garbage import uncollected
-from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, walk
+from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, rewrite, walk
 from gemel.ir.interpret import NumpyLane
 from gemel.ir.numbers import computed
 from gemel.ir.op import Op, numpy
@@ -135,9 +135,7 @@ class OperationKind(Kind):
         """By the operation's rule, in its inputs' shapes and dtypes."""
         inputs = tuple(given["input", i] for i in range(len(self.inputs)))
         outputs = tuple(given["output", i] for i in range(len(self.outputs)))
-        several = len(outputs) > 1 and not self.op.random
-        if again and several and isinstance(self.op, Composite):
-            # Its rule may leave out how its results depend on each other.
+        if again and _has_parts(self.op):
             body = self.op.written_out(inputs, self.parameters)
             known = [(y, g) for y, g in zip(body, gs, strict=False) if g is not None]
             return gradient([y for y, _ in known], [g for _, g in known], inputs)
@@ -158,6 +156,27 @@ class OperationKind(Kind):
             return g
         zeros: Entry = full(0, shape=y.shape, dtype=y.dtype)
         return zeros
+
+
+def _has_parts(op: Op | None) -> TypeGuard[Composite]:
+    """Whether to differentiate it again it is written out: its rule may leave out how its several
+    results depend on each other.
+    """
+    return isinstance(op, Composite) and op.outputs > 1 and not op.random
+
+
+def in_parts(graph: Graph) -> Graph:
+    """The outputs of a graph as they are to be differentiated again.
+
+    Operations that overwrite inputs are written out, too: they have done so when they were called.
+    """
+
+    def parts(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+        if not _has_parts(node.op):
+            return None
+        return in_parts(Graph(inputs, node.op.written_out(inputs, node.params))).outputs
+
+    return rewrite(Graph(graph.inputs, graph.outputs, name=graph.name), parts)
 
 
 #: The kinds of calls met lately.
@@ -323,4 +342,4 @@ def _listed(graph: Graph) -> tuple[list[Operation], list[Any], list[int]]:
     return steps, constants, [slots[entry] for entry in graph.outputs]
 
 
-__all__ = ["Kind", "Place", "Recent", "Recipe", "kind_of_call", "kind_of_specs"]
+__all__ = ["Kind", "Place", "Recent", "Recipe", "in_parts", "kind_of_call", "kind_of_specs"]

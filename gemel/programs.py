@@ -12,13 +12,14 @@ from gemel.dtype import is_large
 from gemel.errors import NoKernelError, TraceError
 from gemel.extent import NUMBER, Dim, Guard, Guards, evaluate
 from gemel.ir.closed import ClosedOver
-from gemel.ir.graph import Entry, Graph, captured, constant, inline, placeholder, walk
+from gemel.ir.graph import Entry, Graph, Node, captured, constant, inline, placeholder, walk
 from gemel.ir.text import signature
 from gemel.ir.trace import Trace
 from gemel.nested import flatten, flatten_results, unflatten
 from gemel.passes import PIPELINE, gradient, optimize
 from gemel.passes.backward import shared
 from gemel.passes.bind import concrete_graph, settled
+from gemel.passes.gradient import leading_to
 from gemel.passes.keep import cut, kept
 from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
@@ -80,8 +81,17 @@ class Program:
         self.guards.open = False
         self.asked_recording = self.trace.asked_recording
         self.trace.guards = Guards(self.guards)
+        found = leading_to(traced.outputs, self._ends)
+        #: Through which inputs gradients may pass: to the others none is left, as without tracing.
+        self.reached = tuple([entry in found for entry in traced.inputs])
         with self.trace:
             self.graph = settled(traced, self._settled())
+
+    def _ends(self, node: Node) -> bool:
+        """Whether nothing recorded leads through a node: `detach()`, or what `pause` has made."""
+        trace, name = self.trace, node.op.name if node.op is not None else ""
+        paused = trace.asked_recording and not trace.was_recorded(node)
+        return name == "detached" or (name == "stop_gradient" and paused)
 
     def _traced(self, compiled: Traceable, given: Arguments, writes_out: bool = False) -> Graph:
         """The graph of the function as it is."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy
 import pytest
 
@@ -177,6 +179,33 @@ def test_a_list_is_a_row():
         3,
     )
     assert [x.tolist() for x in stacked([(1, [2, 3]), (4, [5, 6])])] == [[1, 4], [[2, 3], [5, 6]]]
+
+
+PADDED = {
+    "a fraction that comes later": ({}, [[1, 2], [0.5]], [[1, 2], [0.5, 0]], "float32"),
+    "arrays": ({}, [np.array([1, 2]), np.array([0.5])], [[1, 2], [0.5, 0]], "float32"),
+    "wider numbers": (
+        {}, [numpy.array([1, 2], "int8"), numpy.array([300])], [[1, 2], [300, 0]], "int64",
+    ),
+    "a value that is a fraction": ({"val": -1.5}, [[1, 2], [3]], [[1, 2], [3, -1.5]], "float32"),
+    "an infinite value": ({"val": -inf}, [[1, 2], [3]], [[1, 2], [3, -inf]], "float32"),
+    "a value that is too large": (
+        {"val": -1}, [numpy.array([1, 2], "uint8"), numpy.array([3], "uint8")],
+        [[1, 2], [3, -1]], "int64",
+    ),
+    "a value for truths": ({"val": 1}, [[True, False], [False]], [[1, 0], [0, 1]], "bool"),
+    "a whole value": ({"val": 9.0}, [[1, 2], [3]], [[1, 2], [3, 9]], "int64"),
+    "nothing": ({}, [[], [1, 2]], [[0, 0], [1, 2]], "int64"),
+    "only nothing": ({}, [[], []], [[], []], "float32"),
+    "a dtype that is given": ({"dtype": "int32"}, [[1, 2], [0.5]], [[1, 2], [0, 0]], "int32"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_padded_batches_hold_every_example_and_the_value(name):
+    settings, examples, expected, dtype = PADDED[name]
+    found = gdata.batchify.Pad(**settings)(examples)
+    assert found.tolist() == expected and found.dtype == dtype
 
 
 def test_batchify():

@@ -8,7 +8,9 @@ from contextlib import redirect_stdout
 
 import pytest
 
+import gemel
 from gemel import autograd, gluon, np, npx
+from gemel.errors import GradientError, TraceError
 from gemel.gluon import nn
 from gemel.gluon.block import BlockError
 
@@ -184,6 +186,116 @@ def test_keyword_arguments_and_hooks():
     net.register_forward_hook(lambda block, inputs, output: seen.append(output.shape))
     assert net(np.ones(2), weight=np.array([2.0, 3.0])).tolist() == [2, 3]
     assert seen == [(2,)]
+
+
+def test_keyword_arguments_of_hybrid_forward():
+    class Sum(nn.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.weight = self.params.get("weight", shape=(1,), init="ones")
+
+        def hybrid_forward(self, F, x, y=None, z=2.0, weight=None, *, only=0.0):
+            return (x if y is None else x + y) * z * weight + only
+
+    net = Sum()
+    net.initialize()
+    one = np.ones(1)
+    calls = [{}, {"y": one}, {"z": one}, {"z": one, "y": one}]
+    expected = [net(one, **given).item() for given in calls]
+    assert expected == [2, 4, 1, 2]
+    net.hybridize()
+    assert [net(one, **given).item() for given in calls] == expected
+    with pytest.raises(TraceError, match=r"takes no keyword-only arguments, .*: only"):
+        net(one, only=1.0)
+    with pytest.raises(TypeError, match="another"):
+        net(one, another=1.0)
+
+
+#: What a block may do with its second parameter, and whether a gradient reaches that.
+USES = {
+    "nothing": (lambda a, b: a, False),
+    "a result nobody uses": (lambda a, b: a + 0 * (b * 2).shape[0], False),
+    "detached": (lambda a, b: a * b.detach(), False),
+    "within pause": (lambda a, b: a * paused(b), False),
+    "whole numbers": (lambda a, b: a + b.astype("int32"), False),
+    "a condition": (lambda a, b: np.where(b > 0, a, -a), False),
+    "a view within pause": (lambda a, b: a * paused(b, lambda x: x[:1]), True),
+    "times 0": (lambda a, b: a + b * 0, True),
+    "stopped": (lambda a, b: a * npx.stop_gradient(b), True),
+}
+
+
+def paused(x, function=lambda x: x * 2):
+    with autograd.pause():
+        return function(x)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("name", USES)
+def test_a_parameter_no_result_depends_on_has_no_new_gradient(name, hybrid):
+    use, reached = USES[name]
+
+    class Net(nn.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = (self.params.get(n, shape=(1,), init="ones") for n in "ab")
+
+        def forward(self, x):
+            return x * use(self.a.data(), self.b.data())
+
+    net = Net()
+    net.initialize()
+    net.hybridize(hybrid)
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "wd": 0.5})
+    unused = np.ones(1)
+    unused.attach_grad()
+    unused.grad[...] = 7
+    for _ in range(2):
+        with autograd.record():
+            loss = net(np.ones(1))
+        loss.backward()
+        if reached:
+            trainer.step(1)
+            continue
+        with pytest.raises(GradientError, match="_b since the last step"):
+            trainer.step(1)
+        trainer.step(1, ignore_stale_grad=True)
+    assert (net.b.data().item() == 1) is not reached
+    assert net.a.data().item() < 1
+
+
+def test_an_argument_no_result_depends_on_keeps_its_gradient():
+    f = gemel.compile(lambda x, y: x * 2 if y.shape else y)
+    x, y = np.ones(2), np.ones(2)
+    x.attach_grad()
+    y.attach_grad()
+    y.grad[...] = 7
+    with autograd.record():
+        found = f(x, y)
+    found.backward()
+    assert x.grad.tolist() == [2, 2] and y.grad.tolist() == [7, 7]
+    with autograd.record():
+        found = f(x.detach(), y)
+    with pytest.raises(GradientError, match="not computed from a variable"):
+        found.backward()
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 3), (4, 2, 0), (0, 2)])
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_an_empty_batch_leaves_the_running_statistics(hybrid, shape):
+    net = nn.BatchNorm(in_channels=2)
+    net.initialize()
+    net.hybridize(hybrid)
+    with autograd.record():
+        net(np.array([[1.0, 2.0], [3.0, 5.0]]))
+    before = [p.data().tolist() for p in (net.running_mean, net.running_var)]
+    assert before[0] != [0, 0]
+    for _ in range(2):
+        with autograd.record():
+            loss = net(np.ones(shape))
+        loss.backward()
+    assert [p.data().tolist() for p in (net.running_mean, net.running_var)] == before
+    assert net.gamma.grad().tolist() == [0, 0]
 
 
 def test_dropout_and_batch_norm_hybridized():

@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 from gemel import autograd, gluon, np, npx
-from gemel.errors import ShapeError, UnknownNameError
+from gemel.errors import ArgumentError, ShapeError, UnknownNameError
 from gemel.gluon import nn
 
 
@@ -129,6 +129,60 @@ class Attention(nn.HybridBlock):
         y = self.norm(x)
         found = npx.attention(self.query(y), self.key(y), self.value(y), causal=True)
         return npx.sequence_mask(x + found, lengths, True, axis=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: nn.Dense(0), "Dense: units must be a whole number from 1, not 0"),
+        (lambda: nn.Dense(-3), "not -3"),
+        (lambda: nn.Dense(2.5), r"not 2\.5"),
+        (lambda: nn.Conv1D(0, 3), "Conv1D: channels must be .* not 0"),
+        (lambda: nn.Conv2D(4, 3, groups=0), "Conv2D: groups must be .* not 0"),
+        (lambda: nn.Conv2D(5, 3, groups=2), "Conv2D: channels=5 .* groups=2"),
+        (lambda: nn.Conv3D(4, 3, groups=2, in_channels=3), "Conv3D: in_channels=3 .* groups=2"),
+        (lambda: nn.Conv2DTranspose(5, 3, groups=2), "Conv2DTranspose: channels=5 .* groups=2"),
+        (lambda: gluon.utils.clip_global_norm([], 1.0), "clip_global_norm: .* at least one array"),
+    ],
+)
+def test_counts_that_cannot_be_are_refused_where_they_are_given(make: Any, said: str) -> None:
+    with pytest.raises(ArgumentError, match=said):
+        make()
+
+
+def test_counts_are_whole_numbers_of_any_kind() -> None:
+    assert nn.Dense(numpy.int64(3), in_units=2).weight.shape == (3, 2)
+    assert nn.Conv2D(numpy.int32(4), 3, groups=numpy.int64(2)).bias.shape == (4,)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("size", [2, 0])
+def test_numpy_arrays_and_lists_are_inputs(size: int, hybrid: bool) -> None:
+    given = [[1.0, 2.0], [3.0, 4.0]]
+    for x in (numpy.array(given, "float32"), given, tuple(map(tuple, given))):
+        for net in (nn.Dense(2, in_units=size), nn.LayerNorm(in_channels=size)):
+            net.initialize()
+            net.hybridize(hybrid)
+            found = net(x)
+            numpy.testing.assert_allclose(found, net(np.array(given)), rtol=1e-6)
+
+
+def test_lists_of_inputs_stay_lists_for_infer_shape() -> None:
+    class Joined(nn.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = self.params.get("weight", shape=(-1,), init="ones")
+
+        def infer_shape(self, parts: Any, count: Any) -> None:
+            assert isinstance(parts, list) and count == [2]
+            self.weight.shape = (sum(part.shape[0] for part in parts),)
+
+        def forward(self, parts: Any, count: Any) -> Any:
+            return np.concatenate(parts) * self.weight.data()
+
+    net = Joined()
+    net.initialize()
+    assert net([np.ones(2), np.ones(3)], [2]).shape == (5,)
 
 
 def test_attention_of_several_sizes_through_one_program() -> None:

@@ -132,6 +132,51 @@ def test_zero_grad_does_not_make_a_gradient_fresh():
         trainer.step(1)
 
 
+def test_writes_of_users_do_not_make_a_gradient_fresh():
+    used, unused = parameter("used"), parameter("unused")
+    trainer = gluon.Trainer([used, unused], "sgd", {"learning_rate": 0.1})
+    with autograd.record():
+        loss = used.data().sum() + unused.data().sum()
+    loss.backward()
+    trainer.step(1)
+    before = unused.data().tolist()
+    with autograd.record():
+        loss = used.data().sum()
+    loss.backward()
+    gluon.utils.clip_global_norm([used.grad(), unused.grad()], 1.0)
+    unused.grad()[...] = 1
+    with pytest.raises(GradientError, match="parameter unused"):
+        trainer.step(1)
+    trainer.step(1, ignore_stale_grad=True)
+    assert unused.data().tolist() == before
+    close(used.data().tolist(), [w - 0.1 - 0.1 / sqrt(3 + 3) for w in START])
+
+
+def test_a_gradient_that_was_changed_stays_fresh():
+    made = parameter()
+    trainer = gluon.Trainer([made], "sgd", {"learning_rate": 0.1})
+    with autograd.record():
+        loss = made.data().sum()
+    loss.backward()
+    made.grad()[...] *= 2
+    trainer.step(1)
+    close(made.data().tolist(), [w - 0.2 for w in START])
+
+
+def test_marking_a_parameter_again_keeps_what_is_known_of_its_gradient():
+    made = parameter()
+    trainer = gluon.Trainer([made], "sgd", {"learning_rate": 0.1})
+    with autograd.record():
+        loss = made.data().sum()
+    autograd.mark_variables([made.data()], [made.grad()], "add")
+    loss.backward()  # recorded before, into the same gradient
+    trainer.step(1)
+    close(made.data().tolist(), [w - 0.1 for w in START])
+    made.data().attach_grad()
+    with pytest.raises(GradientError):
+        trainer.step(1)
+
+
 def test_frozen_parameters_stay():
     frozen, free = parameter("frozen", grad_req="null"), parameter("free")
     trainer = gluon.Trainer([frozen, free], "adam")

@@ -273,6 +273,42 @@ def test_float16_weights_with_float32_masters(name):
     assert master.dtype == "float32" and master.tolist() == half.data().tolist()
 
 
+@pytest.mark.filterwarnings("ignore:.*states in float16")
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("dtypes", [("float16", "float32"), ("float32", "float16")])
+@pytest.mark.parametrize("name", [n for n in EVERY if n not in ("sgld", "test")])
+def test_states_go_on_when_the_weights_are_cast(name, dtypes, moved):
+    settings = {"multi_precision": True, "learning_rate": 0.05}
+    settings |= {"momentum": 0.9} if name in ("sgd", "nag", "lars", "dcasgd") else {}
+    found, whole = parameter(dtype=dtypes[0]), parameter()
+    whole.set_data(found.data().astype("float32"))
+    trainer, other = (gluon.Trainer([made], name, settings) for made in (found, whole))
+    for dtype in (*dtypes, dtypes[0]):
+        found.cast(dtype)
+        if moved:  # the states of each device are made anew
+            found.reset_ctx(cpu(1) if found.homes == [cpu(0)] else cpu(0))
+        for made, its in ((found, trainer), (whole, other)):
+            with autograd.record():
+                loss = (made.data() * np.array(GRADS[0], dtype=made.dtype, ctx=made.homes[0])).sum()
+            loss.backward()
+            its.step(1)
+    numpy.testing.assert_allclose(found.data().asnumpy(), whole.data().asnumpy(), rtol=3e-3)
+
+
+def test_a_saved_state_fits_the_weight_it_is_loaded_for(tmp_path):
+    settings = {"multi_precision": True, "momentum": 0.9}
+    made = parameter(dtype="float16")
+    trainer = gluon.Trainer([made], "sgd", settings)
+    train([made], trainer, 1)
+    trainer.save_states(tmp_path / "states")
+    trainer.load_states(tmp_path / "states")
+    made.cast("float32")
+    with pytest.raises(ParameterFileError, match="keeps 1 arrays"):
+        train([made], trainer, 1)
+    made.cast("float16")
+    train([made], trainer, 1)
+
+
 def test_small_steps_are_not_lost_with_a_master():
     rule = optimizer.SGD(learning_rate=1e-5, multi_precision=True)
     update, weight = optimizer.get_updater(rule), np.ones(1, dtype="float16")

@@ -129,6 +129,32 @@ def test_through_batch_norm_and_what_users_write() -> None:
     numpy.testing.assert_allclose(x.grad.asnumpy(), slope, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_batch_norm_runs_once_and_knows_how_its_results_depend(hybrid: bool) -> None:
+    from gemel.gluon import nn
+
+    net = nn.HybridSequential()
+    net.add(nn.BatchNorm(in_channels=3, momentum=0.5), nn.Dense(2, in_units=3), nn.BatchNorm())
+    net.initialize()
+    net.cast("float64")
+    net(array(numpy.zeros((4, 3))))
+    net.hybridize(hybrid)
+
+    def penalty(x: Any) -> Any:
+        x.attach_grad()
+        with autograd.record():
+            y = (net(x) ** 3).sum()
+            g = autograd.grad(y, x, create_graph=True)
+            return (g * g).sum()
+
+    start = numpy.random.default_rng(0).random((4, 3))
+    x = array(start)
+    penalty(x).backward()
+    numpy.testing.assert_allclose(net[0].running_mean.data().asnumpy(), start.mean(0) / 2)
+    slope = slopes(penalty, [start])[0]
+    numpy.testing.assert_allclose(x.grad.asnumpy(), slope, rtol=1e-4, atol=1e-6)
+
+
 def test_random_numbers_are_not_drawn_again() -> None:
     dropped = gemel.compile(lambda x: npx.dropout(x * x, 0.5))
     x = array([1.0, 2.0])

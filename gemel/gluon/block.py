@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gemel import init
 from gemel.device import elsewhere
 from gemel.errors import GemelError, ShapeError, unknown_keyword, unknown_name
+from gemel.extent import NUMBER
 from gemel.gluon.block_files import Files
 from gemel.gluon.block_parameters import BlockParameters
 from gemel.gluon.hooks import HookHandle
@@ -19,6 +20,7 @@ from gemel.gluon.parameter import Parameter, ParameterDict
 from gemel.gluon.structure import Children, Own
 from gemel.ir.graph import Entry
 from gemel.ir.trace import current_trace
+from gemel.ops.shape import operand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -110,7 +112,15 @@ class Block(Files):
             self._changed()
 
     def register_child(self, block: Block, name: str | None = None) -> None:
-        """Make `block` a part of this block, as assigning it to an attribute does."""
+        """Make `block` a part of this block, as assigning it to an attribute does.
+
+        Raises `BlockError` for what is no `Block`.
+        """
+        if not isinstance(block, Block):
+            raise BlockError(
+                f"{type(self).__name__}: {block!r} is no Block, as its parts must be; nn.Lambda "
+                "and nn.HybridLambda make one of a function"
+            )
         self._children[str(len(self._children)) if name is None else name] = block
 
     def _register_parameter(self, name: str, parameter: Parameter) -> None:
@@ -279,6 +289,8 @@ class Block(Files):
         unknown = [p for p in self._reg_params.values() if not p.is_shape_known]
         asked = getattr(current_trace(), "shapes_only", False)
         if asked or any(parameter._waiting is not None for parameter in unknown):
+            if arguments and _is_listed(arguments[0]):
+                arguments = (operand(arguments[0]), *arguments[1:])
             self.infer_shape(*arguments)
         if asked:
             return
@@ -382,6 +394,14 @@ class Block(Files):
 
 # `init` is a keyword of `initialize`, as users write it; this is the module.
 init_module = init
+
+
+def _is_listed(value: Any) -> bool:
+    """Whether it is a nested list of numbers, which operations take for an array."""
+    return isinstance(value, (list, tuple)) and all(
+        _is_listed(x) or isinstance(x, NUMBER) or (isinstance(x, Entry) and x.spec.weak)
+        for x in value
+    )
 
 
 def _warn_of_strays(block: Block) -> None:

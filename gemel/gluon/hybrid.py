@@ -34,7 +34,7 @@ class HybridBlock(Block):
 
     def register_child(self, block: Block, name: str | None = None) -> None:
         """Make `block`, which must be a `HybridBlock` too, a part of this block."""
-        if not isinstance(block, HybridBlock):
+        if isinstance(block, Block) and not isinstance(block, HybridBlock):
             raise BlockError(
                 f"{type(self).__name__} can only hold HybridBlocks, and {block.name} is a "
                 f"{type(block).__name__}, which is a plain Block: derive it from HybridBlock, or "
@@ -171,21 +171,45 @@ class HybridBlock(Block):
 
     def _positional(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
         """The arguments of `forward` in order: a program takes no keywords."""
-        import inspect
-
-        bound = inspect.signature(self.forward).bind(*arguments, **keywords)
+        signature, lead = self._signature()
+        bound = signature.bind(*lead, *arguments, **keywords)
         if bound.kwargs:
             bound.apply_defaults()  # one before those that were named may have been left out
-        if bound.kwargs:
+        left = [name for name in bound.kwargs if name in keywords]
+        if left:
+            behind = ", and none behind its own parameters" if lead else ""
             raise TraceError(
-                f"{self.name} is hybridized and takes no keyword-only arguments: "
-                f"{', '.join(bound.kwargs)}"
+                f"{self.name} is hybridized and takes no keyword-only arguments{behind}: "
+                f"{', '.join(left)}"
             )
-        return bound.args
+        return bound.args[len(lead) :]  # type: ignore[no-any-return]
+
+    def _signature(self) -> tuple[Any, tuple[Any, ...]]:
+        """What says the arguments' names, and what comes before them: `forward`, or else
+        `hybrid_forward`, which gets the block's own parameters, and all behind them, by name.
+        """
+        import inspect
+
+        if type(self).forward is not HybridBlock.forward:
+            return inspect.signature(self.forward), ()
+        signature, own = inspect.signature(self.hybrid_forward), self._own_parameters()
+        found, behind = [], False
+        for each in signature.parameters.values():
+            if each.name in own:
+                behind = True
+            elif behind and each.kind is each.POSITIONAL_OR_KEYWORD:
+                found.append(each.replace(kind=each.KEYWORD_ONLY))
+            else:
+                found.append(each)
+        return signature.replace(parameters=found), (None,)
+
+    def _own_parameters(self) -> dict[str, Any]:
+        """Those `hybrid_forward` gets, by name."""
+        return {n: p for n, p in self._reg_params.items() if self.__dict__.get(n) is p}
 
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
         """What the block computes; by default what `hybrid_forward` says."""
-        own = {n: p.data() for n, p in self._reg_params.items() if self.__dict__.get(n) is p}
+        own = {name: parameter.data() for name, parameter in self._own_parameters().items()}
         operations = facade.operations(symbols=current_trace() is not None)
         return self.hybrid_forward(operations, *arguments, **keywords, **own)
 

@@ -272,8 +272,8 @@ class Trainer:
                 _core.set_random_state(*state)  # every replica gets the same random numbers
             weights = [parameter._arrays[place] for parameter in parameters]
             self._updaters[device](list(chosen), gradients[place], weights)
-        for parameter, (grads, _) in zip(parameters, chosen.values(), strict=True):
-            parameter._mark_used(grads)
+        for parameter in parameters:
+            parameter._mark_used()
 
     def _by_store(self, chosen: Chosen, batch_size: float) -> None:
         """Have the store update its values, and take them over."""
@@ -286,7 +286,7 @@ class Trainer:
             self._store.push(position, list(compress(grads, fresh)), priority=-position)
             self._store.pull(position, list(parameter._arrays), priority=-position)
             self._pulled[position] = parameter._arrays[0].version
-            parameter._mark_used(grads)
+            parameter._mark_used()
 
     # ---- where the parameters live
 
@@ -323,7 +323,9 @@ class Trainer:
             cut = [self._params[p].name for p in positions if self._params[p].cut_axis is not None]
             if cut and len(devices) > 1:
                 self._refuse_parts(cut[0])
-        kept = self._kept()
+        kept, masters = self._kept(), {}
+        for updater in self._updaters.values():
+            masters.update(updater.masters)
         self._groups = groups
         self._on_store = self._wants_store and (
             self._together or any(len(group.devices) > 1 for group in groups)
@@ -335,7 +337,7 @@ class Trainer:
         else:
             places = [None, *(device for group in groups for device in group.devices)]
             self._updaters = {device: optimizers.get_updater(self._optimizer) for device in places}
-        self._share(kept)
+        self._share(kept, masters)
         for device in self._updaters:
             if device is not None:
                 self._optimizer._set_current_context(device.code)
@@ -385,11 +387,11 @@ class Trainer:
                 ]
         return found
 
-    def _share(self, kept: dict[Any, list[Any]]) -> None:
-        """Give each device the states of what lives there."""
+    def _share(self, kept: dict[Any, list[Any]], masters: dict[Any, bool] | None = None) -> None:
+        """Give each device the states of what lives there, see `Updater.restore`."""
         if self._on_store:
             for updater in self._updaters.values():
-                updater.restore({key: _copies(arrays) for key, arrays in kept.items()})
+                updater.restore({key: _copies(arrays) for key, arrays in kept.items()}, masters)
             return
         left = dict(kept)
         for devices, positions in self._groups:
@@ -401,8 +403,8 @@ class Trainer:
                     if axis is not None:
                         arrays = [split_data(a, len(devices), axis)[place] for a in arrays]
                     found[position] = _copies(arrays)
-                self._updaters[device].restore(found)
-        self._updaters[None].restore(left)
+                self._updaters[device].restore(found, masters)
+        self._updaters[None].restore(left, masters)
 
     # ---- files
 

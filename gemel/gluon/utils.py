@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np
 from gemel.device import current_device
-from gemel.errors import ShapeError, unknown_attribute
+from gemel.errors import ArgumentError, ShapeError, unknown_attribute
 from gemel.gluon.hooks import HookHandle
 
 if TYPE_CHECKING:
@@ -70,8 +70,11 @@ def clip_global_norm(arrays: list[ndarray], max_norm: float, check_isfinite: boo
     """Scale `arrays` in place so that the norm of them all together is at most `max_norm`.
 
     Gives the norm they had: a number, or an array nobody waits for when `check_isfinite` is off.
+    Raises `ArgumentError` where there are no arrays.
     Pascanu et al., On the difficulty of training recurrent neural networks, ICML 2013.
     """
+    if not arrays:
+        raise ArgumentError("clip_global_norm: there must be at least one array")
     with autograd.pause():
         place = arrays[0].device
         norm = np.sqrt(sum(np.square(_wide(array)).sum().as_in_ctx(place) for array in arrays))

@@ -91,8 +91,6 @@ class Parameter:
         self._owners: list[Any] = []
         #: Who hears of it when it has been filled.
         self._followers: list[Callable[[Parameter], None]] = []
-        #: The gradients as the last step left them: the arrays and their versions.
-        self._used: list[tuple[Any, int]] = []
 
     def __repr__(self) -> str:
         return f"{type(self).__name__} {self.name} (shape={self.shape}, dtype={self.dtype})"
@@ -141,7 +139,6 @@ class Parameter:
         self._grad_req = request
         for array in self._arrays:
             array.attach_grad(request)
-        self._mark_used()
         self._changed()
 
     # ---- making the array
@@ -206,7 +203,6 @@ class Parameter:
             for array in arrays:
                 array.attach_grad(self._grad_req)
         self._arrays = arrays
-        self._mark_used()
         # No program has a parameter without an array, but the one that asks for it now.
         if not first:
             compiled.parameters_replaced()
@@ -355,28 +351,22 @@ class Parameter:
         """Set the gradients to zero."""
         if self._grad_req == "null":
             return
-        grads, fresh = self.fresh_grads()
         with _Aside():
-            for grad in grads:
-                grad[...] = 0
-        for position, grad in enumerate(grads):
-            if not fresh[position]:
-                self._used[position] = (grad, grad.version)
+            for array in self._arrays:
+                array._grad[...] = 0
 
-    def fresh_grads(self) -> tuple[list[ndarray], list[bool]]:
+    def fresh_grads(self) -> tuple[list[Any], list[bool]]:
         """The gradients, and which of them backward has written since the last step."""
         grads, fresh = [], []  # without comprehensions: every step asks every parameter
-        for array, (used, version) in zip(self._arrays, self._used, strict=False):
-            grad: Any = array._grad
-            grads.append(grad)
-            fresh.append(grad is not used or grad.version != version)
+        for array in self._arrays:
+            grads.append(array._grad)
+            fresh.append(autograd.deposit_of(array).fresh)
         return grads, fresh
 
-    def _mark_used(self, grads: list[ndarray] | None = None) -> None:
-        """A step has used the gradients as they are now."""
-        if grads is None:
-            grads = [] if self._grad_req == "null" else [array.grad for array in self._arrays]
-        self._used = [(grad, grad.version) for grad in grads]
+    def _mark_used(self) -> None:
+        """A step has used the gradients: until the next backward there are no others."""
+        for array in self._arrays:
+            autograd.deposit_of(array).fresh = False
 
     def cast(self, dtype: Any) -> None:
         """Change the dtype; the gradients start again from zero."""
@@ -431,14 +421,13 @@ class Parameter:
     # ---- copies and pickles: without the blocks it belongs to
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_owners": [], "_followers": [], "_used": []}
+        return {**vars(self), "_owners": [], "_followers": []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         if self._grad_req != "null":
             for array in self._arrays:
                 array.attach_grad(self._grad_req)
-        self._mark_used()
 
     # ---- who must hear of changes
 

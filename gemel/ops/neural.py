@@ -235,8 +235,8 @@ def batch_norm(
     """x normalised over all axes but one, scaled by gamma and shifted by beta.
 
     Ioffe and Szegedy, 2015. Results: y, the batch's mean and 1 / sqrt(variance + eps); the running
-    statistics become momentum * old + (1 - momentum) * batch's. float16 is computed in float32, in
-    which its mean and inverse stay.
+    statistics become momentum * old + (1 - momentum) * batch's, but stay where the batch is empty.
+    float16 is computed in float32, in which its mean and inverse stay.
     """
     dtype, axes, lined = x.dtype, other_axes(x, axis), channel_shape(x, axis)
     x = widened(x)
@@ -249,6 +249,8 @@ def batch_norm(
     inverse = 1.0 / (variance + eps).sqrt()
     scale = reshape(multiply(inverse, gamma), shape=lined)
     y = multiply(centred, scale) + reshape(beta, shape=lined)
+    if type(count) is int and count == 0:  # nothing has no statistics
+        return cast(y, dtype=dtype), mean, inverse, running_mean, running_var
     new_mean = running_mean * momentum + mean * (1.0 - momentum)
     new_var = running_var * momentum + variance * (1.0 - momentum)
     new_mean = cast(new_mean, dtype=running_mean.dtype)
@@ -274,9 +276,10 @@ def _(
     """x normalised over all axes but one, times gamma plus beta (Ioffe and Szegedy 2015).
 
     While training (and not `use_global_stats`) the batch's own mean and variance are used, and the
-    running ones are overwritten in place: momentum * old + (1 - momentum) * batch's. With
-    `fix_gamma`, as by default, gamma counts as 1. With `output_mean_var` the result is a tuple:
-    also the mean and 1 / sqrt(variance + eps). `cudnn_off` changes nothing here.
+    running ones are overwritten in place: momentum * old + (1 - momentum) * batch's; an empty batch
+    leaves them as they are. With `fix_gamma`, as by default, gamma counts as 1. With
+    `output_mean_var` the result is a tuple: also the mean and 1 / sqrt(variance + eps). `cudnn_off`
+    changes nothing here.
 
     >>> ones, zeros = np.ones((2,)), np.zeros((2,))
     >>> npx.batch_norm(np.array([[1.0, 2.0], [3.0, 4.0]]), ones, zeros, zeros, ones)

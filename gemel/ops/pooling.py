@@ -124,7 +124,8 @@ def _(
 
     With `global_pool` there is one window, all of an image. Otherwise the number of places along
     an axis is (size + 2 * pad - kernel) / stride + 1, rounded down ("valid") or up ("full"), or
-    (size + 2 * pad) / stride, rounded up ("same").
+    (size + 2 * pad) / stride, rounded up ("same"). Where that is rounded up, a last window that
+    would lie behind the image, and see padding only, is left out; MXNet counts it.
     With a `layout` like ``"NHWC"`` the channels are the last axis of data and result.
     Averages count the padding unless `count_include_pad` is off. `cudnn_off` changes nothing.
 

@@ -240,7 +240,15 @@ class Optimizer:
         return self.create_state(index, weight)
 
     def _has_master(self, weight: ndarray) -> bool:
-        return self.multi_precision and weight.dtype == "float16"
+        return bool(self.multi_precision) and weight.dtype == "float16"
+
+    def _relaid(self, state: Any, weight: ndarray, master: bool) -> Any:
+        """A state of `create_state_multi_precision` for a weight that has become float16, so that
+        it gets a `master`, or is float16 no longer.
+        """
+        if type(self).create_state_multi_precision is not Optimizer.create_state_multi_precision:
+            return state  # how it is made up is known to the subclass alone
+        return (weight.detach().astype("float32"), state) if master else state[1]
 
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Update one parameter in place, or those in lists."""

@@ -20,6 +20,9 @@ class Updater:
         self.states: dict[Any, Any] = {}
         #: Arrays of states read from a file, for parameters not updated since.
         self.waiting: dict[Any, list[Any]] = {}
+        #: Which of both have a float32 copy of the weight, as far as that is known: what was read
+        #: from a file fits the weight it is first used for.
+        self.masters: dict[Any, bool] = {}
 
     def __call__(self, index: Any, grad: Any, weight: Any) -> None:
         """Update one parameter in place, or those in lists as one program."""
@@ -38,13 +41,27 @@ class Updater:
         self.optimizer.update_multi_precision(indices, weights, grads, states)
 
     def state(self, index: Any, weight: Any) -> Any:
-        """The state of a parameter, made when it is first needed, on the weight's device."""
+        """The state of a parameter, made when it is first needed, on the weight's device.
+
+        It goes on when the weight has got another dtype: the float32 copy of a weight that was
+        float16 is dropped, one that is float16 now gets such a copy.
+        """
+        master = self.optimizer._has_master(weight)
         if index not in self.states:
-            state = self.optimizer.create_state_multi_precision(index, weight)
-            if index in self.waiting:
-                state = self._restored(index, state, weight.device)
-            self.states[index] = state
+            self.states[index] = self._begun(index, weight, master)
+        if self.masters.setdefault(index, master) is not master:
+            self.states[index] = self.optimizer._relaid(self.states[index], weight, master)
+            self.masters[index] = master
         return self.states[index]
+
+    def _begun(self, index: Any, weight: Any, master: bool) -> Any:
+        """A new state, or the one that waits for its parameter."""
+        state = self.optimizer.create_state_multi_precision(index, weight)
+        if index not in self.waiting:
+            return state
+        if self.masters.get(index, master) is not master:
+            state = self.optimizer._relaid(state, weight, not master)
+        return self._restored(index, state, weight.device)
 
     def _restored(self, index: Any, state: Any, device: Any) -> Any:
         """A state of this structure, from the arrays that were read."""
@@ -66,9 +83,11 @@ class Updater:
             flatten(state, found.setdefault(index, []), [])
         return found
 
-    def restore(self, arrays: dict[Any, list[Any]]) -> None:
+    def restore(self, arrays: dict[Any, list[Any]], masters: dict[Any, bool] | None = None) -> None:
         """Take what `arrays` gave, here or in another process, in place of the states."""
         self.states, self.waiting = {}, dict(arrays)
+        known = (masters or {}).items()
+        self.masters = {index: master for index, master in known if index in arrays}
 
     def get_states(self, dump_optimizer: bool = False) -> bytes:
         """The states, pickled; with `dump_optimizer` the optimizer, too."""
@@ -79,7 +98,7 @@ class Updater:
         found = pickle.loads(states)
         if isinstance(found, tuple):
             found, self.optimizer = found
-        self.states, self.waiting = found, {}
+        self.states, self.waiting, self.masters = found, {}, {}
 
 
 def get_updater(optimizer: Optimizer) -> Updater:

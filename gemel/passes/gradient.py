@@ -72,6 +72,22 @@ def leads_to(nodes: Iterable[Node], inputs: Iterable[Entry]) -> set[Entry]:
     return needed
 
 
+def leading_to(outputs: Iterable[Entry], ends: Callable[[Node], bool]) -> set[Entry]:
+    """The floating entries that floating outputs depend on, by way of such entries, and of no node
+    that `ends` gradients.
+    """
+    found: set[Entry] = set()
+    pending = list(outputs)
+    while pending:
+        entry = pending.pop()
+        if entry in found or not entry.dtype.is_inexact:
+            continue
+        found.add(entry)
+        if not ends(entry.node):
+            pending += entry.node.inputs
+    return found
+
+
 def pass_back(node: Node, arrived: dict[Entry, Entry], needed: set[Entry]) -> None:
     """Send what has arrived at a node's outputs on to its inputs."""
     gs = tuple(arrived.get(entry) for entry in node.entries)

@@ -78,7 +78,8 @@ class Stack:
 class Pad:
     """Arrays or lists of numbers of one rank, filled up with `val` (0) to the largest extents.
 
-    `dtype` is that of the result; `round_to` makes each extent a multiple of a number.
+    `dtype` is that of the result, by default one that holds all of the examples, and `val`;
+    `round_to` makes each extent a multiple of a number.
     """
 
     def __init__(
@@ -105,11 +106,26 @@ class Pad:
         step = self._round_to
         widest = [-(-max(n) // step) * step for n in zip(*(x.shape for x in arrays), strict=True)]
         shape = (len(arrays), *widest)
-        found = np.full(shape, self._val, dtype=self._dtype or arrays[0].dtype)
+        # What has no elements has no dtype either, unless it is an array.
+        pairs = zip(arrays, data, strict=True)
+        told = [x for x, given in pairs if x.size or not isinstance(given, (list, tuple))]
+        dtype = self._dtype or _with_value(self._val, told or arrays)
+        found = np.full(shape, self._val, dtype=dtype)
         for number, x in enumerate(arrays):
             place = (number, *(slice(0, n) for n in x.shape))
             found[place] = x
         return found
+
+
+def _with_value(value: Any, arrays: list[Any]) -> Any:
+    """A dtype that holds all of the arrays, and a value besides them."""
+    found = np.result_type(*arrays)
+    if found.is_inexact:
+        return found
+    if not float(value).is_integer():
+        return np.result_type(found, float(value))
+    least, most = (0, 1) if found == "bool" else (np.iinfo(found).min, np.iinfo(found).max)
+    return found if least <= value <= most else np.result_type(found, np.array(int(value)))
 
 
 class Append:

@@ -10,6 +10,7 @@ from gemel.errors import AxisError, ShapeError, suggestion
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.activations import Activation
+from gemel.gluon.nn.counts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,8 @@ class Dense(HybridBlock):
 
     With `flatten` (the default) each example is one row of all its values, and the result is
     (batch, units); without, only the last axis changes, to `units`. `in_units` 0 means that the
-    first input says it. `weight` is (units, in_units), `bias` (units,).
+    first input says it. `weight` is (units, in_units), `bias` (units,). Raises `ArgumentError`
+    unless `units` is a whole number from 1.
     """
 
     def __init__(
@@ -38,7 +40,7 @@ class Dense(HybridBlock):
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
-        self._units = units
+        self._units = units = counted(type(self).__name__, "units", units)
         self._flatten = flatten
         self.weight: Parameter = self.params.get(
             "weight", shape=(units, in_units), dtype=dtype, init=weight_initializer

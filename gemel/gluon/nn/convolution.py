@@ -9,6 +9,7 @@ from gemel.errors import ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.activations import Activation
+from gemel.gluon.nn.counts import check_groups, counted
 from gemel.ops.convolution import per_axis
 from gemel.ops.layouts import LAYOUTS, is_channels_last
 
@@ -21,7 +22,10 @@ SPACE = ("depth", "height", "width")
 
 
 class _Convolution(HybridBlock):
-    """What convolutions share: weight, bias, and how the kernel moves."""
+    """What convolutions share: weight, bias, and how the kernel moves.
+
+    Raises `ArgumentError` unless the channels are whole numbers that `groups` divides.
+    """
 
     _axes: ClassVar[int]
     _transposed: ClassVar[bool] = False
@@ -47,7 +51,9 @@ class _Convolution(HybridBlock):
         name = type(self).__name__
         layout = layout or LAYOUTS[self._axes - 1][0]
         self._last = is_channels_last(name, layout, self._axes)
-        self._channels = channels
+        self._channels = channels = counted(name, "channels", channels)
+        groups = counted(name, "groups", groups)
+        check_groups(name, {"channels": channels, "in_channels": max(in_channels, 0)}, groups)
         self._kwargs: dict[str, Any] = {
             "kernel": per_axis(name, "kernel_size", kernel_size, self._axes, 1),
             "stride": per_axis(name, "strides", strides, self._axes, 1),
