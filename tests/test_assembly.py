@@ -81,7 +81,7 @@ def test_a_fence_makes_no_square_longer(monkeypatch: pytest.MonkeyPatch) -> None
         return fences, len(llvm.emit_object(str(module), host()))
 
     fences, length = square()
-    monkeypatch.setattr(panels, "FENCED", 8)
+    monkeypatch.setattr(squares, "FENCED", 8)
     assert fences == 8 and square() == (0, length)
 
 
