@@ -6,6 +6,7 @@ from sys import byteorder
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from gemel.errors import DTypeError, unknown_name
+from gemel.extent import Dim
 
 #: What a dtype says by its NumPy twin.
 NUMPYS = frozenset(
@@ -304,12 +305,25 @@ def is_large(number: Any) -> TypeGuard[int]:
     return type(number) is int and not -(2**63) <= number < 2**63
 
 
+def limits(dtype: DType) -> tuple[int, int]:
+    """The least and the most that an integer dtype holds."""
+    return -(2**dtype.digits) if dtype.kind == "i" else 0, 2**dtype.digits - 1
+
+
 def check_held(name: str, number: Any, dtype: DType) -> None:
-    """Raises `OverflowError` for a whole number that an integer dtype cannot hold."""
-    if type(number) is int and dtype.kind in "iu":
-        least = -(2**dtype.digits) if dtype.kind == "i" else 0
-        if not least <= number < 2**dtype.digits:
-            raise OverflowError(f"{name}: {number} is out of bounds for {dtype}")
+    """Raises `OverflowError` for a whole number that an integer dtype cannot hold.
+
+    That an extent is held is said by guards: another size may not be. int64 holds all of them.
+    """
+    if dtype.kind not in "iu" or type(number) not in (int, Dim):
+        return
+    least, most = limits(dtype)
+    if type(number) is Dim and dtype.digits >= int64.digits:
+        held = dtype is int64 or number >= 0
+    else:
+        held = least <= number <= most
+    if not held:
+        raise OverflowError(f"{name}: {number} is out of bounds for {dtype}")
 
 
 def weak(scalar: bool | int | complex) -> DType:

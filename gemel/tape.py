@@ -318,6 +318,8 @@ def overwrite(target: Any, value: Any) -> None:
 
 def write(target: Any, value: Any) -> None:
     """The same, put on the tape."""
+    if not target.size:
+        return
     history = target._shared_history()
     if repeats(_place_of(target)):
         raise GradientError(

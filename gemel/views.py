@@ -78,7 +78,7 @@ def inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
 def repeats(place: Place) -> bool:
     """Whether several positions of an array lie in the same place."""
     shape, strides, _ = place
-    return any(n > 1 and s == 0 for n, s in zip(shape, strides, strict=True))
+    return 0 not in shape and any(n > 1 and s == 0 for n, s in zip(shape, strides, strict=True))
 
 
 @lru_cache(4096)

@@ -440,3 +440,126 @@ def test_statistics_may_be_arrays_from_outside(compiled: bool) -> None:
             (gemel.compile(function) if compiled else function)(x)
     assert mean.tolist() == [4.5 * 0.75, 5.5 * 0.75, 6.5 * 0.75]
     assert variance.tolist() == [0.25 + 11.25 * 0.75] * 3
+
+
+def view_of_no_elements(v: Any, y: Any) -> None:
+    v[:, None][:, 1:] = y
+
+
+@pytest.mark.parametrize("value", [lambda y: y.max(0, keepdims=True), lambda y: y * 3, np.sum])
+def test_what_is_computed_for_no_elements_is_written_nowhere(value: Callable[[Any], Any]) -> None:
+    def function(x: Any, y: Any) -> Any:
+        v = x * 2
+        view_of_no_elements(v, value(y))
+        return v
+
+    for x in (np.ones((1, 1, 1)), np.ones((3, 1, 1))):
+        assert gemel.compile(function)(x, np.ones((1, 1))).tolist() == (x * 2).tolist()
+
+
+def all_of_it(v: Any, x: Any) -> None:
+    v[:] = x
+
+
+def turned_round(v: Any, x: Any) -> None:
+    v[::-1] = x
+
+
+def its_columns(v: Any, x: Any) -> None:
+    v.T[...] = x.T
+
+
+def an_axis_more(v: Any, x: Any) -> None:
+    v[:, None][:, 0] = x
+
+
+def a_number_first(v: Any, x: Any) -> None:
+    v.fill(2)
+    v += x
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    "write", [all_of_it, turned_round, its_columns, an_axis_more, a_number_first]
+)
+def test_what_is_overwritten_has_no_gradient(
+    write: Callable[[Any, Any], None], compiled: bool
+) -> None:
+    def function(x: Any) -> Any:
+        v = x / (np.abs(x) + 1)  # of infinity NaN, and so is what 0 times its derivative would be
+        write(v, x)
+        return v
+
+    x = np.array([[1.0, np.inf], [2.0, 3.0]])
+    assert gradient(gemel.compile(function) if compiled else function, x) == [[1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("shape", [(1,), (1, 4), (0,), (5, 0), (2, 3, 0)])
+@pytest.mark.parametrize(
+    "view", [lambda v: v[1:], lambda v: v[::-1][1:], lambda v: v[None, 1:], lambda v: v[1:].T]
+)
+def test_masked_writes_to_views_of_no_elements(
+    view: Callable[[Any], Any], shape: tuple[int, ...], compiled: bool
+) -> None:
+    def function(x: Any) -> Any:
+        v = x * 1
+        w = view(v)
+        w[w > 0] = 0.5
+        return v
+
+    x = np.ones(shape)
+    assert gradient(gemel.compile(function) if compiled else function, x) == x.tolist()
+
+
+def masked(x: Any) -> Any:
+    v = x + 0
+    w = v[::-1]
+    w[w > 0] = 0.5
+    return v.sum() + x.sum()
+
+
+@pytest.mark.parametrize("shape", [(5, 0), (0, 5), (2, 3, 0)])
+def test_an_array_of_no_elements_repeats_none(shape: tuple[int, ...]) -> None:
+    x = np.ones(shape)
+    assert gradient(masked, x) == gradient(gemel.compile(masked), x) == x.tolist()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("shape", [(1, 7, 0), (0, 7, 0), (0, 7, 1), (2, 7, 0)])
+def test_convolutions_that_see_nothing_but_padding(
+    shape: tuple[int, ...], dtype: str, compiled: bool
+) -> None:
+    def function(x: Any, weight: Any) -> Any:
+        return npx.convolution(x, weight, kernel=(3,), stride=(3,), pad=(2,), no_bias=True)
+
+    x, weight = np.ones(shape, dtype=dtype), np.ones((5, 7, 3), dtype=dtype)
+    weight.attach_grad()
+    assert (
+        gradient(lambda x: (gemel.compile(function) if compiled else function)(x, weight), x)
+        == x.tolist()
+    )
+    assert not weight.grad.any()
+
+
+def test_the_target_shape_of_a_deconvolution_in_a_program() -> None:
+    weight = np.ones((2, 3, 3, 3))
+
+    def function(x: Any) -> Any:
+        return npx.deconvolution(x, weight, kernel=(3, 3), stride=(2, 2), target_shape=(9, 9))
+
+    compiled = gemel.compile(function)
+    for size in (5, 4):
+        x = np.ones((1, 2, size, size))
+        assert compiled(x).tolist() == function(x).tolist()
+    with pytest.raises(ShapeError, match=r"pad \(-2, -2\)"):
+        compiled(np.ones((1, 2, 2, 2)))
+
+
+def test_results_of_a_program_share_nothing() -> None:
+    x = np.zeros(3)
+    same, part, turned = gemel.compile(lambda x: (x, x[1:], x[::-1]))(x)
+    same[:] = 5
+    assert x.tolist() == turned.tolist() == [0, 0, 0]
+    assert part.tolist() == [0, 0]

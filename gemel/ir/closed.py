@@ -12,7 +12,8 @@ from typing import Any
 from gemel import _core
 from gemel.device import current_device
 from gemel.errors import DeviceError
-from gemel.ir.graph import Entry, Node, captured, placeholder, walk
+from gemel.ir.free import held, is_free
+from gemel.ir.graph import Entry, Graph, Node, captured, placeholder, walk
 from gemel.spec import Spec
 
 #: What `_loans` says of an array that somebody outside may be writing to.
@@ -104,7 +105,8 @@ class ClosedOver:
     def known(self, entry: Entry) -> Any:
         """The value of an entry made of closed-over arrays and numbers alone; None of another one.
 
-        The program depends on it from now on. To be called outside of the trace.
+        The program depends on it from now on, and on the sizes that are in it. To be called outside
+        of the trace.
         """
         nodes = walk([entry])
         if not all(map(self._is_known, nodes)):
@@ -114,7 +116,8 @@ class ClosedOver:
             if node.op is None:
                 values[node.entries[0]] = self._value(node)
                 continue
-            found = node.op(*(values[each] for each in node.inputs), **node.params)
+            parameters = {name: held(value) for name, value in node.params.items()}
+            found = node.op(*(values[each] for each in node.inputs), **parameters)
             several = found if isinstance(found, tuple) else (found,)
             values.update(zip(node.entries, several, strict=True))
         return values[entry]
@@ -122,12 +125,14 @@ class ClosedOver:
     def _is_known(self, node: Node) -> bool:
         if node.op is None:
             return node.is_constant or node.entries[0] in self.inputs
-        return not (node.op.random or node.op.updates)
+        # Of what a graph that is free inside would give, no guard would know.
+        free = any(isinstance(value, Graph) and is_free(value) for value in node.params.values())
+        return not (node.op.random or node.op.updates or free)
 
     def _value(self, node: Node) -> Any:
         closed = self.inputs.get(node.entries[0])
         if closed is None:
-            return node.value
+            return held(node.value)
         self._ask(closed.array)
         return closed.on(current_device())
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.errors import DTypeError, suggestion, unknown_name
+from gemel.extent import Dim
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, Node
 from gemel.ir.keywords import OUT, static
@@ -30,8 +31,8 @@ VARIADIC = -1
 CO_VARARGS = 0x04
 
 
-#: The types of the inputs of a call on nothing but symbols.
-ENTRIES = {Entry}
+#: The types of the inputs of a call on nothing but symbols, and of whole numbers.
+ENTRIES, WHOLES = {Entry}, {int, Dim}
 
 
 def numpy() -> Any:
@@ -353,7 +354,7 @@ class Op(_core.OpBase):
         kinds = set(map(type, inputs))
         if kinds != ENTRIES or (trace is not None and trace.contents):
             entries = tuple([above.as_entry(value, inputs) for value in inputs])
-            if int in kinds:
+            if not kinds.isdisjoint(WHOLES):
                 self.check_numbers(inputs, tuple(entry.spec for entry in entries), parameters)
         node = self.node(entries, parameters)
         found = node.entries

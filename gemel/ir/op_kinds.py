@@ -21,6 +21,7 @@ from gemel.dtype import (
     uint64,
 )
 from gemel.errors import DTypeError, ShapeError
+from gemel.extent import WHOLE
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, placeholder
 from gemel.ir.keywords import OUT, REDUCTIONS, UFUNC
@@ -92,7 +93,7 @@ class Elementwise(Op):
         And `ValueError` for one below 0 where it must not be.
         """
         checked = self.checked(specs)
-        if checked is not None and type(inputs[checked]) is int and inputs[checked] < 0:
+        if checked is not None and type(inputs[checked]) in WHOLE and inputs[checked] < 0:
             raise ValueError(self.failure[1])  # type: ignore[index]
         large = [n for n in inputs if is_large(n)]
         if not large or self.random:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DType, check_held
-from gemel.extent import NUMBER
+from gemel.dtype import DType, check_held, int64, limits
+from gemel.extent import NUMBER, Dim
 from gemel.ir.above import above
 from gemel.ir.declare import elementwise
 from gemel.ir.keywords import into
@@ -49,15 +49,20 @@ def _bounds(dtype: DType, low: Any, high: Any) -> tuple[Any, Any]:
     """
     if dtype.kind not in "iu":
         return low, high
-    least, most = (-(2**dtype.digits) if dtype.kind == "i" else 0), 2**dtype.digits - 1
-    if type(low) is int and low > most:
+    least, most = limits(dtype)
+    if _is_whole(low, dtype) and low > most:
         check_held("clip", low, dtype)
-    if type(high) is int and high < least:
+    if _is_whole(high, dtype) and high < least:
         check_held("clip", high, dtype)
     return (
-        None if type(low) is int and low <= least else low,
-        None if type(high) is int and high >= most else high,
+        None if _is_whole(low, dtype) and low <= least else low,
+        None if _is_whole(high, dtype) and high >= most else high,
     )
+
+
+def _is_whole(bound: Any, dtype: DType) -> bool:
+    """Whether a bound is a number to be compared with what the dtype holds; int64 holds extents."""
+    return type(bound) is int or (type(bound) is Dim and dtype is not int64)
 
 
 @elementwise(dtype="arithmetic", public="np", moves=1)

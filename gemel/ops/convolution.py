@@ -11,10 +11,10 @@ from typing import Any
 from gemel.config import WINOGRAD
 from gemel.dtype import promote
 from gemel.errors import DTypeError, ShapeError
-from gemel.extent import WHOLE, minimum
+from gemel.extent import WHOLE, minimum, seen
 from gemel.ir.declare import composite
 from gemel.ir.public import Array
-from gemel.ops.elementwise import cast
+from gemel.ops.elementwise import cast, full
 from gemel.ops.layouts import channels_first, channels_last, is_channels_last
 from gemel.ops.movement import Movement
 from gemel.ops.reduction import sum
@@ -201,7 +201,10 @@ def _(
     scheme: str,
 ) -> Any:
     how = Movement(Moves(kernel, stride, dilate), pad, groups, scheme)
-    dx = how.grown(g, weight, tuple(x.shape[2:]))
+    if x.spec.is_empty:  # places that see nothing but padding
+        dx = full(0, shape=x.shape, dtype=x.dtype)
+    else:
+        dx = how.grown(g, weight, tuple(x.shape[2:]))
     dw = how.weights(x, g, weight.shape)
     return dx, dw, None if bias is None else bias_gradient(g)
 
@@ -277,10 +280,11 @@ def _(
     adjust = per_axis("deconvolution", "adj", adj, axes, 0)
     if target_shape not in (None, ()):
         wanted = per_axis("deconvolution", "target_shape", target_shape, axes, 0)
-        full = Moves(kernel, step, gaps).reach(data.shape[2:])
-        # As much is cut off on both sides; where that is too much, one more is added.
-        around = tuple((n - m + 1) // 2 for n, m in zip(full, wanted, strict=True))
-        adjust = tuple((n - m) % 2 for n, m in zip(full, wanted, strict=True))
+        reach = Moves(kernel, step, gaps).reach(data.shape[2:])
+        # As much is cut off on both sides; where that is too much, one more is added. Padding is
+        # never free: it holds on to the sizes.
+        over = [int(n - m) for n, m in zip(reach, wanted, strict=True)]
+        around, adjust = tuple((n + 1) // 2 for n in over), tuple(n % 2 for n in over)
     inputs = (data, weight) if bias is None or no_bias else (data, weight, bias)
     found = deconvolution(
         *inputs,
@@ -316,7 +320,7 @@ def _(
     if any(not 0 <= a < s for a, s in zip(adjust, stride, strict=True)) or not min_of(space) > 0:
         raise ShapeError(
             f"deconvolution: {x}: adj {adjust} must be less than stride {stride}, and pad {pad} "
-            f"must leave something of {wide}"
+            f"must leave something of {list(map(seen, wide))}"
         )
     given = (x, weight) if bias is None else (x, weight, bias)
     return Spec((x.shape[0], channels[1], *space), promote_specs(*given))

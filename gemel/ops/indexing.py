@@ -7,7 +7,7 @@ from typing import Any
 from gemel import _core
 from gemel.dtype import as_dtype, int64, uint64
 from gemel.errors import ArrayIndexError, IndexDTypeError, ShapeError, unknown_name
-from gemel.extent import WHOLE
+from gemel.extent import WHOLE, same_for_all
 from gemel.ir.above import above
 from gemel.ir.declare import op
 from gemel.ir.keywords import into
@@ -109,8 +109,17 @@ def _(x: Spec, value: Spec, *, key: Any) -> Spec:
 @assign.gradient
 def _(g: Any, y: Any, x: Any, value: Any, *, key: Any) -> Any:
     selected = basic_index(g, key=key)
+    if _selects_all(x.shape, key):
+        # No zeros: what x was made of could make NaN of them, as 0 * inf is.
+        return None, selected
     zeros = full(0, shape=selected.shape, dtype=g.dtype)
     return assign(g, zeros, key=key), selected
+
+
+def _selects_all(shape: tuple[int, ...], key: tuple[Any, ...]) -> bool:
+    """Whether a canonical key selects every element of such an array, whatever the sizes."""
+    counts = (item[2] if item[0] == "slice" else 1 for item in key if item[0] != "new")
+    return all(map(same_for_all, shape, counts))
 
 
 @assign.pieces

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gemel.extent import Dim, Sizes, concrete
+from gemel.ir.free import is_free, nodes_of
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.spec import Spec
 
@@ -23,37 +24,12 @@ def _bound_spec(spec: Spec, values: Mapping[str, int]) -> Spec:
 
 
 def _parameters(params: dict[str, Any], values: Mapping[str, int]) -> dict[str, Any]:
-    if not params or not any(map(_is_free, params.values())):
+    if not params or not any(map(is_free, params.values())):
         return params
     return {
         name: (concrete_graph if isinstance(value, Graph) else concrete)(value, values)
         for name, value in params.items()
     }
-
-
-def _is_free(value: Any) -> bool:
-    """Whether there is a free extent in a parameter, a number or a graph."""
-    if type(value) is int or value is None:
-        return False
-    if isinstance(value, (tuple, list)):
-        return any(map(_is_free, value))
-    if isinstance(value, Graph):
-        return any(map(_has_free, nodes_of(value)))
-    return isinstance(value, Dim)
-
-
-def _has_free(node: Node) -> bool:
-    for spec in node.specs:
-        for extent in spec.shape:
-            if type(extent) is not int and isinstance(extent, Dim):
-                return True
-    return isinstance(node.value, Dim) or any(map(_is_free, node.params.values()))
-
-
-def nodes_of(graph: Graph) -> list[Node]:
-    """The inputs, used or not, then everything else in order."""
-    given = {entry.node: None for entry in graph.inputs}
-    return [*given, *[node for node in graph.walk() if node not in given]]
 
 
 def concrete_graph(graph: Graph, values: Mapping[str, int]) -> Graph:

@@ -6,6 +6,7 @@ each of its axes, the dimension it runs along (None for an axis of length 1 that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gemel.extent import same_for_all, seen
@@ -210,8 +211,16 @@ def joins(node: Node) -> bool:
         return False
     specs, whole = [entry.spec for entry in only.inputs], only.specs[0].shape
     parts = list(only.op.rules["pieces"](far(whole), *specs, **only.params))  # type: ignore[union-attr]
-    each_once = [source for _, source in parts] == list(range(len(specs)))
-    return each_once and same_for_all(sum([product(x.shape) for x, _ in parts]), product(whole))
+    if [source for _, source in parts] != list(range(len(specs))):
+        return False
+    # What is repeated to fill its place, or is to fill one of no elements, is made elsewhere.
+    fits = all(_same_for_all(x.shape, s.shape) for (x, _), s in zip(parts, specs, strict=True))
+    return fits and same_for_all(sum([product(x.shape) for x, _ in parts]), product(whole))
+
+
+def _same_for_all(a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether two shapes are equal whatever the sizes; asks nothing."""
+    return len(a) == len(b) and all(map(same_for_all, a, b))
 
 
 def is_view(node: Node) -> bool:

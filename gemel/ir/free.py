@@ -1,0 +1,46 @@
+"""Free extents in programs: where they are, and what holds on to the numbers they are now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.extent import Dim
+from gemel.ir.graph import Graph, Node
+
+
+def is_free(value: Any) -> bool:
+    """Whether there is a free extent in a parameter, a number or a graph."""
+    if type(value) is int or value is None:
+        return False
+    if isinstance(value, (tuple, list)):
+        return any(map(is_free, value))
+    if isinstance(value, Graph):
+        return any(map(_has_free, nodes_of(value)))
+    return isinstance(value, Dim)
+
+
+def _has_free(node: Node) -> bool:
+    for spec in node.specs:
+        for extent in spec.shape:
+            if type(extent) is not int and isinstance(extent, Dim):
+                return True
+    return isinstance(node.value, Dim) or any(map(is_free, node.params.values()))
+
+
+def nodes_of(graph: Graph) -> list[Node]:
+    """The inputs, used or not, then everything else in order."""
+    given = {entry.node: None for entry in graph.inputs}
+    return [*given, *[node for node in graph.walk() if node not in given]]
+
+
+def held(value: Any) -> Any:
+    """A parameter or number with the numbers its extents are now; guards hold on to those."""
+    if isinstance(value, Dim):
+        return int(value)
+    if isinstance(value, (tuple, list)):
+        found = map(held, value)
+        return list(found) if isinstance(value, list) else tuple(found)
+    return value
+
+
+__all__ = ["held", "is_free", "nodes_of"]
