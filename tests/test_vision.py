@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import http.server
+import importlib
 import io
 import os
 import struct
@@ -21,6 +22,8 @@ from gemel.errors import DataFileError, MissingFileError
 from gemel.gluon import data as gdata
 from gemel.gluon.data import vision
 from gemel.gluon.data.vision import datasets
+
+download_module = importlib.import_module("gemel.gluon.download")
 
 DRAW = numpy.random.RandomState(1)
 DIGITS = DRAW.randint(0, 256, (9, 28, 28)).astype("uint8")
@@ -275,6 +278,20 @@ def test_downloads_of_one_file_wait_for_one_another(server: Any, tmp_path: Path)
     for thread in threads:
         thread.join()
     assert path.read_bytes() == data and len(server.asked) == 1
+
+
+def test_a_file_that_came_after_the_look_for_it_is_not_downloaded_again(
+    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, path = b"whole", tmp_path / "a.bin"
+    server.files["/a.bin"] = data
+    path.write_bytes(data)
+    look, looks = download_module._is_there, [False]
+    monkeypatch.setattr(
+        download_module, "_is_there", lambda *given: looks.pop() if looks else look(*given)
+    )
+    gluon.utils.download(server.address + "/a.bin", path, sha1_hash=sha1(data))
+    assert server.asked == [] and os.listdir(tmp_path) == ["a.bin"]
 
 
 def test_data_sets_download_what_is_missing(

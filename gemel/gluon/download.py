@@ -69,6 +69,10 @@ def download(
         if not part.exists() or not os.path.samestat(os.stat(part), os.fstat(file.fileno())):
             # Somebody else has finished it, or given up, while this process waited.
             return download(url, path, overwrite, sha1_hash, retries, verify_ssl)
+        if not overwrite and _is_there(target, sha1_hash):
+            # Somebody else has finished it between the look for it and the opening of this file.
+            part.unlink()
+            return str(target)
         trouble: object = ""
         for _ in range(retries + 1):
             try:
