@@ -242,6 +242,8 @@ class _Micro:
         # steps LLVM reads both lines before the first is used, and has too few registers.
         many = kernel.rows * kernel.vectors > TWO_LINES
         self.unroll = 1 if form == "n" and (kernel.far and many or keep) else kernel.unroll
+        #: Whether b is asked for: what was left in panels here is near.
+        self.far = kernel.far and form != "made"
         self.rows = kernel.remaining(kernel.m, where[0], kernel.rows)
         self.columns = kernel.remaining(kernel.n, where[1], kernel.columns)
 
@@ -251,9 +253,9 @@ class _Micro:
         kernel.epilogue.ask(self.where, kernel.rows, self.vectors)
         self.lines = kernel.row_pointers(a, self.where[0], start)
         self.panel = kernel.panel_pointer(b, self.where[1], start, self.form)
-        if kernel.far and self.form == "n":
+        if self.far and self.form == "n":
             self.below = self._below()
-        elif kernel.far:
+        elif self.far:
             self.next = self._next_panel(b, start)
         if not self.guarded or kernel.has_masks:
             return self._finish(self._sums(self.guarded))
@@ -316,13 +318,13 @@ class _Micro:
         for u in range(count):
             if u and not packed:
                 line = right.at(line, stride)
-            if kernel.far and not packed:
+            if self.far and not packed:
                 self._ask_below(line, self.builder.add(k, i64(u)))
             vectors = self._line(line, u * kernel.columns if packed else 0, masks)
             self._multiply([left(i, u) for i in range(kernel.rows)], vectors, total)
             if self.keep:
                 self._leave(vectors, self.keep, self.builder.add(k, i64(u)))
-            if kernel.far and packed:
+            if self.far and packed:
                 self._ask(line, k, u)
             if kernel.a_form == "packed":
                 # A panel of b stays in the first cache; that of a changes with every micro-tile.

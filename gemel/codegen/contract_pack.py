@@ -69,7 +69,7 @@ class _Pack(Tiled):
     def fill(self, tile: Value, bases: Bases, rows: Range, column: Value) -> None:
         builder, (source, target) = self.builder, bases
         if self.width == ANY:
-            return Turned(self, source, rows, target).fill()
+            return _AnyWidth(self, source, rows, target).fill()
         depth = builder.add(self.k, i64(self.together - 1))
         depth = builder.and_(depth, i64(-self.together)) if self.together > 1 else depth
 
@@ -265,7 +265,7 @@ class _Pack(Tiled):
                 self.store(value, self.at(goal, i * self.together + j))
 
 
-class Turned:
+class _AnyWidth:
     """Lines that are turned for panels of any width, as many at a time as a vector has lanes: they
     belong to one panel or to several. Lines past the end repeat the last one."""
 
@@ -288,7 +288,8 @@ class Turned:
         reader = kernel.reader
         pointers = [self._pointer(builder.add(first, i64(i))) for i in range(lanes)]
         final = builder.sub(kernel.k, i64(lanes))
-        lines = first, builder.minimum(builder.sub(self.count, first), i64(lanes))
+        count = builder.minimum(builder.sub(self.count, first), i64(lanes))
+        lines = *self._place(first), count
 
         def square(k: Value) -> None:
             # The last square ends where k does, and writes some once more.
@@ -310,16 +311,26 @@ class Turned:
         bounded = builder.minimum(builder.add(self.first, line), builder.sub(kernel.m, i64(1)))
         return kernel.reader.at(self.source, builder.mul(bounded, kernel.apart))
 
-    def _write(
-        self, columns: list[Value], k: Value, lines: Range, most: Value | None = None
-    ) -> None:
-        """The columns of a square, or the first so many, from k on: each to the panels that some
-        lines, which are its lanes, belong to."""
+    def _place(self, line: Value) -> tuple[Value, Value]:
+        """Where the panel of a line is, and where the panel's first line is among the lanes, if the
+        line is lane 0: there, or before."""
         kernel, builder = self.kernel, self.builder
-        first, count = lines
-        _, inside = kernel.divide(first, self.width)
+        _, inside = kernel.divide(line, self.width)
+        before = builder.sub(builder.add(self.first, line), inside)
+        return kernel.at(self.target, builder.mul(before, kernel.k)), builder.sub(i64(0), inside)
+
+    def _write(
+        self,
+        columns: list[Value],
+        k: Value,
+        lines: tuple[Value, Value, Value],
+        most: Value | None = None,
+    ) -> None:
+        """The columns of a square, or the first so many, from k on: each to the panels that its
+        lanes belong to. `lines`: the `_place` of lane 0, and how many there are."""
+        kernel, builder = self.kernel, self.builder
+        start, before, count = lines
         size = builder.mul(self.width, kernel.k)
-        before = builder.sub(builder.add(self.first, first), inside)
         line = builder.mul(k, self.width)
 
         def write(lane: Value, carried: list[Value]) -> list[Value]:
@@ -335,9 +346,7 @@ class Turned:
                 goal = kernel.at(goal, self.width) if i + 1 < len(columns) else goal
             return [kernel.at(panel, size)]
 
-        # Where the first line of each panel is among the lanes; that of the first one lies before.
-        panel = kernel.at(self.target, builder.mul(before, kernel.k))
-        kernel.loop(builder.sub(i64(0), inside), count, self.width, [panel], write)
+        kernel.loop(before, count, self.width, [start], write)
 
 
 def _masked(width: int, lanes: int) -> list[tuple[int, Value | None]]:

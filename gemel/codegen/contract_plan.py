@@ -242,9 +242,11 @@ def _is_far(choice: Choice, task: Task) -> bool:
     whole = task.batch * task.k * line
     if choice.kind == "dot":
         return task.m > 1 and whole > LARGEST_BYTES
-    foreseen = line < FORESEEN or task.k < FEW_LINES or (task.m < 3 and whole < LARGEST_BYTES)
-    foreseen = choice.b_form == "n" and foreseen
-    return task.m <= FAR_ROWS and whole > NEAR_BYTES and not foreseen
+    if choice.b_form == "n" and (line < FORESEEN or task.k < FEW_LINES):
+        return False
+    if choice.b_form == "n" and task.m < 3:
+        return whole >= LARGEST_BYTES
+    return task.m <= FAR_ROWS and whole > NEAR_BYTES
 
 
 def _dot(task: Task) -> Choice:
