@@ -1,4 +1,4 @@
-"""Sizes as numbers beside arrays, and what they alone decide: the same ones as imperatively."""
+"""Sizes as numbers beside arrays, and functions of numbers alone: the same ones as imperatively."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import gemel
-from gemel import np
+from gemel import np, npx
 from gemel.errors import TraceError
 from gemel.extent import Dim
 
@@ -101,6 +101,56 @@ def test_one_plan_serves_the_sizes_that_an_integer_holds() -> None:
         assert set(function(np.ones(size, dtype="int32")).tolist()) == {size}
     ((program,),) = function._programs.values()
     assert function.traces == len(program.inference()._made) == 1
+
+
+# --- functions of numbers alone -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: x / np.sqrt(y.shape[0]),
+        lambda x, y: x * np.sqrt(3),
+        lambda x, y: x + np.exp(1.5),
+        lambda x, y: x + np.maximum(y.shape[0], 2),
+        lambda x, y: x + np.add(True, y.shape[0]),
+        lambda x, y: x + np.square(y.shape[0]),
+        lambda x, y: x + np.where(True, y.shape[0], 3),
+        lambda x, y: x * np.modf(2.5)[0],
+        lambda x, y: x * npx.relu(2.5),
+        lambda x, y: x * np.round(y.shape[0] / 7),
+        lambda x, y: x + float(np.sqrt(y.shape[0])),
+        lambda x, y: x + int(np.maximum(y.shape[0], 3)),
+        lambda x, y: x if np.greater(y.shape[0], 3) else -x,
+        lambda x, y: x[: np.minimum(y.shape[0], 2)],
+        lambda x, y: x * y.shape[0] ** 0.5,
+        lambda x, y: x + y.shape[0],
+    ],
+)
+def test_functions_of_numbers_give_arrays(function: Function, dtype: str) -> None:
+    is_the_same(function, np.array([1, 2, 3], dtype=dtype), 2, 5, 9)
+
+
+def test_functions_of_numbers_given_at_run_time_give_arrays() -> None:
+    x = np.ones(2, dtype="float16")
+    function = gemel.compile(lambda x, number: x * np.sqrt(number))
+    for number in (4.0, 9.0):
+        assert outcome(function, x, number) == ("float32", [number**0.5] * 2)
+    assert function.traces == 1
+
+
+def test_what_operators_make_of_numbers_gives_way() -> None:
+    x = np.ones(2, dtype="float16")
+    function = gemel.compile(lambda x, number: x * (2 * number - x.shape[0] / 2))
+    assert outcome(function, x, 4.0) == ("float16", [7.0, 7.0])
+
+
+def test_a_scale_that_sizes_decide_takes_no_kernel() -> None:
+    function = gemel.compile(lambda x: np.matmul(x, x) / np.sqrt(x.shape[-1]))
+    x = np.ones((8, 8))
+    function(x)
+    assert function.plan_summary(x).startswith("<lambda>: 1 kernel")
 
 
 # --- values that sizes decide ---------------------------------------------------------------

@@ -109,7 +109,7 @@ class ClosedOver:
         of the trace.
         """
         nodes = walk([entry])
-        if not all(map(self._is_known, nodes)):
+        if entry.told or not all(map(self._is_known, nodes)):
             return None
         values: dict[Entry, Any] = {}
         for node in nodes:
@@ -123,16 +123,18 @@ class ClosedOver:
         return values[entry]
 
     def _is_known(self, node: Node) -> bool:
+        (entry, *_) = node.entries
         if node.op is None:
-            return node.is_constant or node.entries[0] in self.inputs
+            return node.is_constant or entry.told or entry in self.inputs
         # Of what a graph that is free inside would give, no guard would know.
         free = any(isinstance(value, Graph) and is_free(value) for value in node.params.values())
         return not (node.op.random or node.op.updates or free)
 
     def _value(self, node: Node) -> Any:
-        closed = self.inputs.get(node.entries[0])
+        (entry,) = node.entries
+        closed = self.inputs.get(entry)
         if closed is None:
-            return held(node.value)
+            return held(entry._value("") if entry.told else node.value)
         self._ask(closed.array)
         return closed.on(current_device())
 

@@ -123,6 +123,9 @@ class Entry(InMemory, ArrayMethods):
 
     __slots__ = ("index", "node")
 
+    #: Whether it is a number given at run time, whose value a trace that asks is told.
+    told = False
+
     def __init__(self, node: Node, index: int) -> None:
         self.node = node
         self.index = index

@@ -1,4 +1,4 @@
-"""Operations whose shapes depend on values, in a trace that knows those."""
+"""Calls in a trace that knows what they are on: of arrays from outside, or of numbers alone."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from gemel.errors import ValuesNeededError
 from gemel.ir.above import above
+from gemel.ir.graph import Entry
+from gemel.ir.methods import call
 from gemel.ir.trace import Trace, current_trace, suspended
 
 if TYPE_CHECKING:
@@ -35,3 +37,13 @@ def _arrays(trace: Trace, inputs: tuple[Any, ...]) -> list[Any]:
     """The arrays and numbers that entries are; None for what is not known."""
     entries = [above.as_entry(value, inputs) for value in inputs]
     return [each.node.value if each.node.is_number else trace.known(each) for each in entries]
+
+
+def of_numbers(op: Op, inputs: tuple[Any, ...], found: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """What a call on numbers alone gives: arrays, as where nothing is traced.
+
+    What Python's operators make of numbers given at run time are numbers.
+    """
+    if op.operator and any(isinstance(value, Entry) for value in inputs):
+        return found
+    return tuple([call("cast", entry, dtype=entry.dtype) for entry in found])

@@ -16,7 +16,7 @@ from gemel.extent import Dim
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, Node
 from gemel.ir.keywords import OUT, static
-from gemel.ir.known import of_known
+from gemel.ir.known import of_known, of_numbers
 from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY, call
 from gemel.ir.public import FILLING, filling, make_method, make_operator, publish
@@ -135,7 +135,7 @@ class Op(_core.OpBase):
                 f"{function.__module__}; give one of them another name"
             )
         REGISTRY[self.name] = self
-        self.public, self.aliases = public, aliases
+        self.public, self.aliases, self.operator = public, aliases, operator
         #: What people call: itself, or its facade.
         self.face: Callable[..., Any] = self
         self.method = self.name if method is True else method
@@ -403,10 +403,12 @@ class Op(_core.OpBase):
         return self._run(inputs, self.complete(keywords))
 
     def _run(self, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
-        """Into the trace in progress, if there is one. `TraceError` for a symbol where there is
-        none."""
-        if current_trace() is not None:
+        """Into the trace in progress, if there is one. `TraceError` for a symbol without one."""
+        trace = current_trace()
+        if trace is not None:
             found = self.apply(inputs, parameters)
+            if trace.closed is not None and not self.dynamic and found[0].node.specs[0].weak:
+                found = of_numbers(self, inputs, found)
         else:
             symbol = next((value for value in inputs if isinstance(value, Entry)), None)
             if symbol is not None:

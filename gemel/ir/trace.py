@@ -24,6 +24,7 @@ class Scalar(Entry):
 
     asked: Trace
     seen: float
+    told = True
 
     def _value(self, what: str) -> float:
         self.asked.held[self] = self.seen

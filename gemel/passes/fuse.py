@@ -121,7 +121,7 @@ def cheap(node: Node) -> bool:
     """Whether computing a node again costs less than keeping its result."""
     if not isinstance(node.op, Elementwise) or node.op.random or not node.has_kernel:
         return False
-    return not node.inputs or node.specs[0].weak or all(e.node.is_number for e in node.inputs)
+    return all(e.spec.weak for e in node.inputs)  # of numbers alone
 
 
 def fusible(node: Node) -> bool:
