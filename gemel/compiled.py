@@ -134,13 +134,11 @@ class BoundHalves(Kind):
         super().__init__(program.name, tuple(e.spec for e in self.forward.inputs), outputs)
         self.wanted = wanted
         self.numbers = len(program.numbers)
-        positions = {entry: i for i, entry in enumerate(program.graph.inputs)}
-        kept = iter(range(len(outputs), len(outputs) + len(halves.kept)))
+        results = enumerate((*halves.outputs, *halves.kept))
+        places: dict[Entry, Place] = {entry: ("output", i) for i, entry in results}
+        places |= {entry: ("input", i) for i, entry in enumerate(program.graph.inputs)}
         #: Where each saved value comes from: an input of the call, or a result of the plan.
-        self.saved: list[Place] = [
-            ("input", positions[entry]) if entry in positions else ("output", next(kept))
-            for entry in halves.saved
-        ]
+        self.saved: list[Place] = [places[entry] for entry in halves.saved]
 
     def stand_ins(self, again: bool) -> dict[Place, Entry]:
         """Entries for what was saved; for all inputs where the whole is differentiated."""

@@ -261,8 +261,9 @@ class Halves:
             gradients = cut(derived, stands)
         heads = [head for head in self.heads if head is not None]
         self.backward = Graph((*stands.values(), *heads), gradients, name=f"{graph.name}_backward")
-        inputs = set(graph.inputs)
-        self.kept = [entry for entry in self.saved if entry not in inputs]
+        self.outputs = outputs
+        there = {*graph.inputs, *outputs}
+        self.kept = [entry for entry in self.saved if entry not in there]
         forward = Graph(graph.inputs, (*outputs, *self.kept), updates, graph.name)
         self.plans = program._planned(forward, None)
 

@@ -9,8 +9,8 @@ import numpy
 import pytest
 
 import gemel
-from gemel import autograd, gluon, np, npx
-from gemel.errors import TraceError
+from gemel import autograd, gluon, np, npx, profiler
+from gemel.errors import GradientError, TraceError
 from gemel.gluon import nn
 from gemel.runtime.cache import counters
 
@@ -532,6 +532,39 @@ def test_gradients_through_results_that_are_inputs() -> None:
         loss = weight.sum() + (turned * turned).sum() + row.sum() * 3
     loss.backward()
     assert net.weight.grad().tolist() == [[6, 6, 6], [3, 3, 3]]
+
+
+def test_a_result_that_gradients_read_is_computed_once() -> None:
+    function = gemel.compile(lambda x: (np.exp(x), npx.sigmoid(x), x))
+    x = np.array([0.5, 1.0])
+    x.attach_grad()
+    profiler.set_state("run")
+    with autograd.record():
+        a, b, c = function(x)
+        y = a * b * c
+    y.backward()
+    profiler.set_state("stop")
+    made = {
+        row.label.split()[0]: row.times for row in profiler.steps() if row.program != "backward"
+    }
+    assert made == {"exp": 1, "sigmoid": 1, "copy": 1}
+
+
+@pytest.mark.parametrize("way", ["imperative", "compiled"])
+def test_results_that_gradients_read_may_be_overwritten_where_that_is_recorded(way: str) -> None:
+    function = np.exp if way == "imperative" else gemel.compile(lambda x: np.exp(x))
+    x = np.array([0.0, 1.0])
+    x.attach_grad()
+    with autograd.record():
+        y = function(x)
+        y *= y
+    y.backward()
+    numpy.testing.assert_allclose(x.grad.asnumpy(), 2 * numpy.exp([0, 2]), rtol=1e-6)
+    with autograd.record():
+        y = function(x)
+    y[:1] = 0
+    with pytest.raises(GradientError, match="overwritten in place, unrecorded"):
+        y.backward()
 
 
 def test_an_input_given_twice() -> None:
