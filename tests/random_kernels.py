@@ -35,6 +35,7 @@ from gemel.codegen.program import (
     OUTER,
     OUTPUT,
     PAIRED,
+    REVERSED,
     STRIDED,
     WOVEN,
     Operand,
@@ -423,9 +424,9 @@ class _Drawing:
         if self.outer > 1 and not self.inner and role == INPUT and not self.gathers:
             kinds += [ACROSS, ACROSS]
         if role == INPUT:
-            kinds += [PAIRED]
+            kinds += [PAIRED, REVERSED]
         kind = make.pick(kinds) if varies or self.lanes == OUTER else BROADCAST
-        known = {BROADCAST: 0, CONTIGUOUS: 1, PAIRED: 2}
+        known = {BROADCAST: 0, CONTIGUOUS: 1, PAIRED: 2, REVERSED: -1}
         strides[self.vector] = known.get(kind, make.pick((2, 3, -1, 17)))
         if kind == ACROSS:
             strides[self.vector - 1] = 1
@@ -475,12 +476,13 @@ class _Drawing:
             varies = self.inner > 0 and (value.position in make.varying or draw.random() < 0.5)
             dimensions = range(self.rank if varies else self.outer)
             order = draw.sample(dimensions, len(dimensions))
-            kind = make.pick((CONTIGUOUS, STRIDED))
-            if kind == CONTIGUOUS and self.vector in dimensions:
+            kind = make.pick((CONTIGUOUS, REVERSED, STRIDED))
+            if kind != STRIDED and self.vector in dimensions:
                 order = [*(d for d in order if d != self.vector), self.vector]
             elif self.vector not in dimensions:
                 kind = BROADCAST
-            strides = dense(self.extents, order, 1 if kind == CONTIGUOUS else make.pick((1, 2, -1)))
+            last = {CONTIGUOUS: 1, REVERSED: -1}.get(kind, make.pick((1, 2, -1)))
+            strides = dense(self.extents, order, last)
             self._store(value, Operand(value.dtype, OUTPUT, kind, varies), strides)
 
     def _in_turns(self, count: int) -> None:

@@ -9,7 +9,16 @@ from gemel.codegen import memory
 from gemel.codegen.analysis import Pass
 from gemel.codegen.assembly import I32, I64, Builder, Constant, Value, integer
 from gemel.codegen.expression import Printer, Values
-from gemel.codegen.program import ACROSS, BROADCAST, CONTIGUOUS, INDEX, INTERLEAVED, PAIRED, Program
+from gemel.codegen.program import (
+    ACROSS,
+    BROADCAST,
+    CONTIGUOUS,
+    INDEX,
+    INTERLEAVED,
+    PAIRED,
+    REVERSED,
+    Program,
+)
 from gemel.codegen.registers import splat
 from gemel.codegen.target import Target
 
@@ -117,6 +126,11 @@ class Site:
         dtype = self.operands[number].dtype
         return memory.element(self.builder, self.bases[number], offset, dtype)
 
+    def _last(self, number: int) -> Value:
+        """The address of the last lane's element of an operand whose stride is -1."""
+        last = self.builder.add(self.index, Constant(I64, self.lanes - 1))
+        return self._element(number, self.builder.sub(Constant(I64, 0), last))
+
     def _needed(self, number: int) -> Value | None:
         """The mask of neighbours: a panel has whole vectors, and what a mask is on is not read
         again before it is in the cache."""
@@ -144,6 +158,8 @@ class Site:
         if operand.stride == PAIRED and lanes > 1:
             pointer = self._element(number, builder.mul(self.index, Constant(I64, 2)))
             return memory.load_every_other(builder, pointer, operand.dtype, lanes, mask)
+        if operand.stride == REVERSED and lanes > 1:
+            return memory.load_backwards(builder, self._last(number), operand.dtype, lanes, mask)
         return self._scattered(number, self._offsets(number)).load()
 
     def store(self, number: int, value: Value) -> None:
@@ -158,6 +174,9 @@ class Site:
         elif operand.stride in (CONTIGUOUS, ACROSS):
             pointer = self._element(number, self.index)
             memory.store(builder, value, pointer, operand.dtype, lanes, self._needed(number))
+        elif operand.stride == REVERSED and lanes > 1:
+            pointer = self._last(number)
+            memory.store_backwards(builder, value, pointer, operand.dtype, lanes, self.mask)
         elif operand.stride >= INTERLEAVED and lanes > 1:
             self._store_in_turn(number, value)
         else:

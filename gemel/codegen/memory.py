@@ -100,6 +100,28 @@ def store(
     builder.writing(f"llvm.masked.store.{value.type.suffix}.p0", arguments)
 
 
+def load_backwards(
+    builder: Builder, pointer: Value, dtype: DType, lanes: int, mask: Mask = None
+) -> Value:
+    """`lanes` neighbouring elements, the last of them in the first lane, as `mask` is."""
+    wanted = None if mask is None else _backwards(builder, mask)
+    return _backwards(builder, load(builder, pointer, dtype, lanes, wanted))
+
+
+def store_backwards(
+    builder: Builder, value: Value, pointer: Value, dtype: DType, lanes: int, mask: Mask = None
+) -> None:
+    """Writes `lanes` neighbouring elements, the first lane's as the last of them."""
+    wanted = None if mask is None else _backwards(builder, mask)
+    store(builder, _backwards(builder, value), pointer, dtype, lanes, wanted)
+
+
+def _backwards(builder: Builder, value: Value) -> Value:
+    """A vector's lanes in reverse order."""
+    places = shuffle_mask(tuple(reversed(range(value.type.lanes))))
+    return builder.shuffle_vector(value, _nothing(value.type), places)
+
+
 def element(builder: Builder, pointer: Value, offset: Value, dtype: DType) -> Value:
     """The address `offset` elements on."""
     return builder.gep(pointer, offset, memory_type(dtype, 1))

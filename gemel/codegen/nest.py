@@ -22,6 +22,7 @@ from gemel.codegen.program import (
     OUTER,
     OUTPUT,
     PAIRED,
+    REVERSED,
     STRIDED,
     WOVEN,
     Operand,
@@ -390,12 +391,13 @@ def place_class(place: Any, role: str, number: int, along: Any, above: Any) -> i
     """
     stride = along[1][number]
     found = stride_class(stride)
-    if found is not STRIDED or role != INPUT:
+    if found is not STRIDED or role == INDEX:
         return found
-    if above is not None and above[1][number] == 1:
+    if role == INPUT and above is not None and above[1][number] == 1:
         return ACROSS
-    paired = type(stride) is int and stride == 2 and not getattr(place.buffer, "strided", False)
-    return PAIRED if paired else STRIDED
+    if type(stride) is not int or getattr(place.buffer, "strided", False):
+        return STRIDED
+    return REVERSED if stride == -1 else PAIRED if stride == 2 and role == INPUT else STRIDED
 
 
 def stride_class(stride: int) -> int:

@@ -43,8 +43,8 @@ WRITES = frozenset(("store", "scatter_add"))
 #: Where the rows are among the dimensions of what is done in tiles; columns follow.
 ROWS = 2
 #: Stride classes along the vector dimension; what lies across has stride 1 along the one before,
-#: and of pairs only the first elements are read.
-BROADCAST, CONTIGUOUS, STRIDED, ACROSS, PAIRED = 0, 1, 2, 3, 4
+#: of pairs only the first elements are read, and what is reversed has stride -1.
+BROADCAST, CONTIGUOUS, STRIDED, ACROSS, PAIRED, REVERSED = 0, 1, 2, 3, 4, 5
 #: The width of panels that is known when a kernel is called.
 ANY = 0
 #: Of `count` outputs that take turns in memory, the class of the one `number`th in turn is
