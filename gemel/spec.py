@@ -5,13 +5,13 @@ An extent may be a `Dim`: a whole number with a name, a free size of a traced fu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any
 
 from gemel.dtype import DType, as_dtype, promote, promote_weak
 from gemel.errors import AxisError, ShapeError
-from gemel.extent import WHOLE, seen
+from gemel.extent import WHOLE, same_for_all, seen
 
 Shape = tuple[int, ...]
 
@@ -128,6 +128,11 @@ MOST_ELEMENTS = 2**60 - 1
 def same_shape(a: Shape, b: Shape) -> bool:
     """Whether two shapes are equal, for every value of their free extents or by guard."""
     return len(a) == len(b) and all(m == n for m, n in zip(a, b, strict=True))
+
+
+def same_shape_for_all(a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether two shapes are equal for every value of their free extents; asks nothing."""
+    return len(a) == len(b) and all(map(same_for_all, a, b))
 
 
 def broadcast(name: str, *specs: Spec) -> Shape:

@@ -24,7 +24,7 @@ from gemel.ir.position import far, through
 from gemel.ops.shape import MOST_INTERLEAVED
 from gemel.passes.domain import Domain, Placement, in_pieces, is_mover, is_view
 from gemel.passes.fuse import cheap
-from gemel.spec import product, same_shape
+from gemel.spec import product, same_shape, same_shape_for_all
 
 
 def aligned(placement: Placement, entry: Entry) -> Placement:
@@ -108,7 +108,7 @@ def _alike(before: tuple[Layout, Any], part: tuple[Layout, Any]) -> bool:
     """Whether two parts are one number, and of one shape whatever the sizes."""
     (one, number), (other, source) = before, part
     numbers = type(number) is type(source) is float and number == source
-    return numbers and all(map(same_for_all, one.shape, other.shape))
+    return numbers and same_shape_for_all(one.shape, other.shape)
 
 
 def _sharing(node: Node, parts: list[tuple[Layout, Any]]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from gemel import _core
 from gemel.dtype import as_dtype, int64, uint64
 from gemel.errors import ArrayIndexError, IndexDTypeError, ShapeError, unknown_name
-from gemel.extent import WHOLE, same_for_all
+from gemel.extent import WHOLE
 from gemel.ir.above import above
 from gemel.ir.declare import op
 from gemel.ir.keywords import into
@@ -34,7 +34,7 @@ from gemel.ops.keys import (
     placed,
 )
 from gemel.ops.shape import check_axis, expand_dims, operand, reshape, transpose
-from gemel.spec import Spec, broadcast, extents, normalize_axis, same_shape
+from gemel.spec import Spec, broadcast, extents, normalize_axis, same_shape, same_shape_for_all
 
 # --- basic keys -----------------------------------------------------------------------------
 
@@ -118,8 +118,8 @@ def _(g: Any, y: Any, x: Any, value: Any, *, key: Any) -> Any:
 
 def _selects_all(shape: tuple[int, ...], key: tuple[Any, ...]) -> bool:
     """Whether a canonical key selects every element of such an array, whatever the sizes."""
-    counts = (item[2] if item[0] == "slice" else 1 for item in key if item[0] != "new")
-    return all(map(same_for_all, shape, counts))
+    counts = [item[2] if item[0] == "slice" else 1 for item in key if item[0] != "new"]
+    return same_shape_for_all(shape, counts)
 
 
 @assign.pieces

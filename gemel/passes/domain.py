@@ -6,14 +6,13 @@ each of its axes, the dimension it runs along (None for an axis of length 1 that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from gemel.extent import same_for_all, seen
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.op_kinds import Contraction, Elementwise, Reduction
 from gemel.ir.position import At, along, far
-from gemel.spec import normalize_axes, product, same_shape
+from gemel.spec import normalize_axes, product, same_shape, same_shape_for_all
 
 Placement = tuple["int | None", ...]
 
@@ -214,13 +213,9 @@ def joins(node: Node) -> bool:
     if [source for _, source in parts] != list(range(len(specs))):
         return False
     # What is repeated to fill its place, or is to fill one of no elements, is made elsewhere.
-    fits = all(_same_for_all(x.shape, s.shape) for (x, _), s in zip(parts, specs, strict=True))
+    pairs = zip(parts, specs, strict=True)
+    fits = all(same_shape_for_all(layout.shape, spec.shape) for (layout, _), spec in pairs)
     return fits and same_for_all(sum([product(x.shape) for x, _ in parts]), product(whole))
-
-
-def _same_for_all(a: Sequence[int], b: Sequence[int]) -> bool:
-    """Whether two shapes are equal whatever the sizes; asks nothing."""
-    return len(a) == len(b) and all(map(same_for_all, a, b))
 
 
 def is_view(node: Node) -> bool:
