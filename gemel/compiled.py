@@ -28,6 +28,7 @@ from gemel.ops.elementwise import full
 from gemel.passes import PIPELINE, Pass, gradient
 from gemel.passes import checked as checked_passes
 from gemel.passes.bind import concrete_graph
+from gemel.passes.fuse import fuse
 from gemel.passes.simplify import fold
 from gemel.programs import Arguments, Program, Unfit, check_apart
 from gemel.runtime.backend import Backend, backend_for
@@ -259,7 +260,8 @@ class Compiled:
         self.function = function
         self.name = name or getattr(function, "__name__", "program")
         own = PIPELINE if fold else without_folding()
-        self.passes = (*own[:-1], *checked_passes(passes), own[-1]) if passes != () else own
+        place = own.index(fuse)
+        self.passes = (*own[:place], *checked_passes(passes), *own[place:]) if passes != () else own
         self.recipes = checked_recipes(recipes) if recipes != () else ()
         self.symbolic = symbolic
         self.traces = 0

@@ -101,10 +101,8 @@ def group_norm(x: Any, gamma: Any, beta: Any, *, num_groups: int = 1, eps: float
     channels = x.shape[1]
     groups = (x.shape[0], num_groups, channels // num_groups, *x.shape[2:])
     found = standardized(reshape(x, shape=groups), axes=tuple(range(2, x.ndim + 1)), eps=eps)
-    ones = [1] * (x.ndim - 2)
-    if gamma.shape[0] == channels:
-        return scaled(reshape(found, shape=x.shape), gamma, beta, (channels, *ones))
-    return reshape(scaled(found, gamma, beta, (num_groups, 1, *ones)), shape=x.shape)
+    each = (num_groups, gamma.shape[0] // num_groups, *[1] * (x.ndim - 2))
+    return reshape(scaled(found, gamma, beta, each), shape=x.shape)
 
 
 @group_norm.spec

@@ -15,6 +15,7 @@ from gemel.passes.fuse import fuse
 from gemel.passes.gradient import gradient
 from gemel.passes.hoist import hoist
 from gemel.passes.join import add_up, unite
+from gemel.passes.recompute import beside, recompute
 from gemel.passes.simplify import drop, expand, fold, merge, turn
 
 Pass = Callable[[Graph], Graph]
@@ -30,6 +31,8 @@ PIPELINE: tuple[Pass, ...] = (
     add_up,  # products that are added up become one
     merge,  # equal steps become one
     fuse,  # steps that can share a kernel do
+    recompute,  # arrays that cost less to compute again are not kept
+    beside,  # sums that read the same array do so together
 )
 
 
@@ -80,6 +83,7 @@ def _specs(results: Any) -> list[Any]:
 __all__ = [
     "PIPELINE",
     "add_up",
+    "beside",
     "checked",
     "drop",
     "expand",
@@ -89,6 +93,7 @@ __all__ = [
     "hoist",
     "merge",
     "optimize",
+    "recompute",
     "shared",
     "turn",
     "unite",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gemel.ir.graph import Graph, Node
 
 
-def exposures(graph: Graph) -> dict[Node, int]:
+def exposures(
+    graph: Graph, can_fail: Callable[[Node], bool] = lambda node: node.fails
+) -> dict[Node, int]:
     """For each node the steps whose failure leaves nobody who wants it, as a set of bits.
 
     A result is lost with any step it depends on; any other value as soon as all that use it are.
@@ -19,7 +23,7 @@ def exposures(graph: Graph) -> dict[Node, int]:
         risk = 0
         for entry in node.inputs:
             risk |= risks[entry.node]
-        if node.fails:
+        if can_fail(node):
             risk |= 1 << steps
             steps += 1
         risks[node] = risk

@@ -1,0 +1,311 @@
+"""recompute and beside: what kernels leave in memory for each other, and read twice, after fusing.
+
+Both only look at fused nodes that are plain loops: elementwise operations and reductions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gemel.extent import Dim, seen
+from gemel.ir.graph import Entry, Graph, Node, copy_node, inline, placeholder, substitute_results
+from gemel.ir.op_kinds import Elementwise, Reduction
+from gemel.passes.domain import Domain, is_view
+from gemel.passes.fuse import LARGEST_BODY, can_fail, fused
+from gemel.passes.risk import exposures
+from gemel.spec import product, same_shape_for_all
+
+#: Who computes an array again does no more steps than this for it.
+MOST_STEPS = 8
+#: An array so many times smaller than another is no reason to keep the other.
+SMALL = 16
+
+
+def recompute(graph: Graph) -> Graph:
+    """Arrays that one kernel leaves for others are computed again where that moves fewer bytes.
+
+    So the standardized values of a layer normalization are not written for the gradient of its
+    scale: that reads the input, and two numbers a row. A store takes twice what a load does: its
+    line of memory comes before it goes. Nobody computes again what can fail, what he reads at other
+    places than his own, or what is drawn.
+    """
+    return _Recomputing(graph).run()
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether a node is loops around elementwise operations and reductions that cannot fail."""
+    if node.op is not fused or can_fail(node):
+        return False
+    return all(
+        isinstance(n.op, (Elementwise, Reduction)) or Domain.is_alignment(n) for n in _steps(node)
+    )
+
+
+def _steps(node: Node) -> list[Node]:
+    """The operations in the body of a fused node."""
+    body: Graph = node.params["body"]
+    return [n for n in body.walk() if n.op is not None]
+
+
+def _domain(nodes: list[Node]) -> Domain | None:
+    """The loops of a body; None where there are none, or not for all sizes."""
+    extents = [n for node in nodes for spec in node.specs for n in spec.shape]
+    guards = {id(n.guards): n.guards for n in extents if isinstance(n, Dim)}
+    asked = {key: len(each) for key, each in guards.items()}
+    domain = Domain.of_all(nodes)
+    for key, each in guards.items():
+        domain = domain if len(each) == asked[key] else None
+        del each[asked[key] :]
+    return domain
+
+
+def _size(entry: Entry) -> int:
+    """Bytes, of the sizes it was traced with."""
+    return _counts(entry.shape) * int(entry.dtype.itemsize)
+
+
+class _Recipe:
+    """How an output of a fused node is computed of its inputs and what it knows of whole rows."""
+
+    def __init__(self, node: Node, output: Entry, domain: Domain) -> None:
+        self.output, self.domain = output, domain
+        self.steps: list[Node] = []
+        self.rows: list[Entry] = []
+        self.read: list[Entry] = []
+        self.possible = True
+        self.outside = dict(zip(node.params["body"].inputs, node.inputs, strict=True))
+        self._least = _size(output)
+        self._visit(output, set())
+
+    def _visit(self, entry: Entry, done: set[Entry]) -> None:
+        if entry in done or not self.possible:
+            return
+        done.add(entry)
+        node = entry.node
+        if node.op is None:
+            if entry in self.outside:
+                self.read.append(entry)
+        elif self._is_of_rows(entry):
+            self.rows.append(entry)
+        elif isinstance(node.op, Reduction) or node.op.random or len(self.steps) == MOST_STEPS:
+            self.possible = False
+        else:
+            for each in node.inputs:
+                self._visit(each, done)
+            self.steps.append(node)
+
+    def _is_of_rows(self, entry: Entry) -> bool:
+        """Whether it is one of few numbers that a kernel can write: one for each row."""
+        few = _size(entry) * SMALL < self._least and not entry.spec.weak
+        return few and self.domain.writes_once(entry.node)
+
+    def written_in(self, known: dict[Entry, Entry]) -> Entry:
+        """The output, computed of these entries for what it reads."""
+        found = dict(known)
+        for node in self.steps:
+            new = copy_node(node, tuple(found.get(e, e) for e in node.inputs))
+            found.update(zip(node.entries, new.entries, strict=True))
+        return found[self.output]
+
+
+class _Recomputing:
+    """One run of the pass: which arrays are dropped, then the graph without them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes = [node for node in graph.walk() if node.op is not None]
+        self.results = set(graph.results)
+        self.users = _users(self.nodes)
+        self.lengths = {node: len(_steps(node)) for node in self.nodes if _is_plain(node)}
+        #: How each dropped array is computed; those that others are computed of stay.
+        self.dropped: dict[Entry, _Recipe] = {}
+        self.needed: set[Entry] = set()
+
+    def run(self) -> Graph:
+        for node in self.nodes:
+            if node in self.lengths and not any(e in self.dropped for e in node.inputs):
+                self._look(node)
+        return self._rebuilt() if self.dropped else self.graph
+
+    def _look(self, node: Node) -> None:
+        """Drop those of a node's results that cost less to compute again."""
+        domain: Domain | None = None
+        for entry, output in zip(node.entries, node.params["body"].outputs, strict=True):
+            users = self.users.get(entry, [])
+            if not users or entry in self.results or not self.lengths.keys() >= set(users):
+                continue
+            domain = domain or _domain(_steps(node))
+            if domain is None:
+                return
+            recipe = _Recipe(node, output, domain)
+            if recipe.possible and self._pays(entry, recipe, users):
+                self.dropped[entry] = recipe
+                self.needed.update(recipe.outside[each] for each in recipe.read)
+                for user in users:
+                    self.lengths[user] += len(recipe.steps)
+
+    def _pays(self, entry: Entry, recipe: _Recipe, users: Sequence[Node]) -> bool:
+        """Whether all who read an array can compute it, and move fewer bytes then."""
+        read = [recipe.outside[each] for each in recipe.read]
+        more = sum(_size(e) for user in users for e in read if e not in set(user.inputs))
+        if entry in self.needed or more >= (2 + len(users)) * _size(entry):
+            return False
+        count = len(recipe.steps)
+        return all(
+            self.lengths[u] + count <= LARGEST_BODY and self._fits(u, entry, recipe) for u in users
+        )
+
+    @staticmethod
+    def _fits(user: Node, entry: Entry, recipe: _Recipe) -> bool:
+        """Whether the steps can be done in the loops of a kernel that reads their result."""
+        body, _ = _computing(user, {entry: recipe})
+        domain = _domain([node for node in body.walk() if node.op is not None])
+        return domain is not None and all(domain.writes_once(e.node) for e in body.outputs)
+
+    def _rebuilt(self) -> Graph:
+        replaced: dict[Entry, Entry] = {}
+        for node in self.nodes:
+            given = {e: self.dropped[e] for e in node.inputs if e in self.dropped}
+            own = {e: self.dropped[e] for e in node.entries if e in self.dropped}
+            if given:
+                body, inputs = _computing(node, given)
+                names = list(node.entries)
+            elif own:
+                body, names = _without(node, own)
+                inputs = list(node.inputs)
+            else:
+                new = copy_node(node, tuple(replaced.get(e, e) for e in node.inputs))
+                replaced.update(zip(node.entries, new.entries, strict=True))
+                continue
+            if names:
+                new = _kernel(body, [replaced.get(e, e) for e in inputs])
+                replaced.update(zip(names, new.entries, strict=True))
+        return substitute_results(self.graph, replaced)
+
+
+def _users(nodes: Iterable[Node]) -> dict[Entry, list[Node]]:
+    """The nodes that read each entry."""
+    found: dict[Entry, list[Node]] = {}
+    for node in nodes:
+        for entry in dict.fromkeys(node.inputs):
+            found.setdefault(entry, []).append(node)
+    return found
+
+
+def _kernel(body: Graph, inputs: Sequence[Entry]) -> Node:
+    """A fused node of this body."""
+    specs = tuple(entry.spec for entry in body.outputs)
+    return Node(fused, tuple(inputs), {"body": body}, specs)
+
+
+def _computing(user: Node, given: dict[Entry, _Recipe]) -> tuple[Graph, list[Entry]]:
+    """A user's body that computes these inputs, and its inputs: of rows those within the body that
+    computes them."""
+    own: Graph = user.params["body"]
+    inside = dict(zip(user.inputs, own.inputs, strict=True))
+    arguments = {e: p for e, p in inside.items() if e not in given}
+    found: dict[Entry, Entry] = {}
+    for entry, recipe in given.items():
+        read = {each: recipe.outside[each] for each in recipe.read} | {r: r for r in recipe.rows}
+        for outside in read.values():
+            arguments.setdefault(outside, placeholder(outside.spec))
+        known = {each: arguments[outside] for each, outside in read.items()}
+        found[inside[entry]] = recipe.written_in(known)
+    outputs = inline(own, [found.get(p, p) for p in own.inputs])
+    return Graph(arguments.values(), outputs, name="body"), list(arguments)
+
+
+def _without(node: Node, dropped: dict[Entry, _Recipe]) -> tuple[Graph, list[Entry]]:
+    """A node's body without these results, but with what is known of rows, and their names."""
+    own: Graph = node.params["body"]
+    pairs = {e: p for e, p in zip(node.entries, own.outputs, strict=True) if e not in dropped}
+    pairs |= {row: row for recipe in dropped.values() for row in recipe.rows}
+    return Graph(own.inputs, pairs.values(), name="body"), list(pairs)
+
+
+def beside(graph: Graph) -> Graph:
+    """Sums over the same loops that read the same array become one kernel, which reads it once.
+
+    Only those that nothing but views is made of: no kernel then waits for itself.
+    """
+    nodes = [node for node in graph.walk() if node.op is not None]
+    ends = _ends(nodes)
+    sums = [node for node in nodes if node in ends and _sums(node) and _is_plain(node)]
+    groups = _groups(sums, exposures(graph, can_fail)) if len(sums) > 1 else []
+    made = {group[0]: _unite(group) for group in groups if len(group) > 1}
+    if not made:
+        return graph
+    replaced: dict[Entry, Entry] = {}
+    for group in groups:
+        kernel = made.get(group[0])
+        if kernel is not None:
+            before = [entry for node in group for entry in node.entries]
+            replaced.update(zip(before, kernel.entries, strict=True))
+    for node in nodes:
+        if any(map(replaced.__contains__, node.inputs)):
+            new = copy_node(node, tuple(replaced.get(e, e) for e in node.inputs))
+            replaced.update(zip(node.entries, new.entries, strict=True))
+    return substitute_results(graph, replaced)
+
+
+def _ends(nodes: Sequence[Node]) -> set[Node]:
+    """The nodes of which nothing is made but views."""
+    users = _users(nodes)
+    found: set[Node] = set()
+    for node in reversed(nodes):
+        read = [user for entry in node.entries for user in users.get(entry, ())]
+        if all(is_view(user) and user in found for user in read):
+            found.add(node)
+    return found
+
+
+def _groups(sums: Sequence[Node], risks: dict[Node, int]) -> list[list[Node]]:
+    """Those that can be one kernel, and are lost by the same failures."""
+    groups: list[list[Node]] = []
+    united: dict[Entry, list[Node]] = {}
+    for node in sums:
+        group = next((united[e] for e in node.inputs if e in united), None)
+        if group is None or risks[group[0]] != risks[node] or not _unite([*group, node]):
+            group = []
+            groups.append(group)
+        group.append(node)
+        most = max(_counts(entry.shape) for entry in node.inputs)
+        united |= {e: group for e in node.inputs if _counts(e.shape) == most}
+    return groups
+
+
+def _counts(shape: Sequence[int]) -> int:
+    return int(product(map(seen, shape)))
+
+
+def _sums(node: Node) -> bool:
+    """Whether a kernel gives much less than it reads."""
+    most = max(map(_size, node.inputs), default=0)
+    return node.op is fused and all(_size(entry) * SMALL <= most for entry in node.entries)
+
+
+def _reduces(domain: Domain, body: Graph) -> bool:
+    """Whether all results are one number for each row."""
+    placed = (domain.placements[entry] for entry in body.outputs)
+    return bool(domain.reduced) and not any(domain.reduced & set(each) for each in placed)  # type: ignore[operator]
+
+
+def _unite(nodes: Sequence[Node]) -> Node | None:
+    """One kernel that computes what these do; None where it cannot."""
+    arguments: dict[Entry, Entry] = {}
+    outputs: list[Entry] = []
+    for node in nodes:
+        given = [arguments.setdefault(e, placeholder(e.spec)) for e in node.inputs]
+        outputs += inline(node.params["body"], given)
+    body = Graph(arguments.values(), outputs, name="body")
+    made = _kernel(body, list(arguments))
+    whole = _domain(_steps(made))
+    if whole is None or len(_steps(made)) > LARGEST_BODY or not _reduces(whole, body):
+        return None
+    shape, reduced = whole.shape, whole.reduced
+    own = [_domain(_steps(node)) for node in nodes]
+    same = (d and same_shape_for_all(d.shape, shape) and d.reduced == reduced for d in own)
+    return made if all(same) else None
+
+
+__all__ = ["beside", "recompute"]

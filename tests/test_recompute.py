@@ -1,0 +1,137 @@
+"""recompute and beside: what kernels leave for each other, and read twice, after fusing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import gemel
+from gemel import np, npx
+from gemel.ir.graph import Entry, Graph, placeholder
+from gemel.ir.trace import Trace
+from gemel.passes import optimize
+from gemel.passes.fuse import fused
+from gemel.spec import Spec
+
+SHAPE = (24, 40)
+Function = Callable[..., Any]
+
+
+def kernels(function: Function, *shapes: tuple[int, ...]) -> list[list[tuple[int, ...]]]:
+    """The shapes that each kernel of a function gives."""
+    with Trace():
+        given: list[Entry] = [placeholder(Spec(shape, "float32")) for shape in shapes or (SHAPE,)]
+        found = function(*given)
+        outputs = found if isinstance(found, tuple) else (found,)
+        graph = optimize(Graph(given, outputs))
+    return [[spec.shape for spec in n.specs] for n in graph.walk() if n.op is fused]
+
+
+def standardized(x: Any) -> Any:
+    centred = x - x.mean(axis=1, keepdims=True)
+    return centred / np.sqrt((centred * centred).mean(axis=1, keepdims=True))
+
+
+def two_ways(x: Any, g: Any) -> Any:
+    y = standardized(x)
+    return (y * (g * y).sum(axis=1, keepdims=True)), (g * y).sum(axis=0), g.sum(axis=0)
+
+
+def crossed(x: Any) -> Any:
+    y = np.exp(x) + 1
+    return y.sum(axis=0), (y * y).sum(axis=1)
+
+
+def of_three(x: Any, a: Any, b: Any, c: Any) -> Any:
+    y = x * a + b * c
+    return y.sum(axis=0), y.max(axis=1)
+
+
+def drawn(x: Any) -> Any:
+    y = npx.dropout(x, p=0.5, mode="always")
+    return y.sum(axis=0), y.sum(axis=1)
+
+
+def of_a_product(x: Any) -> Any:
+    y = np.matmul(x, x.T) * 2
+    return y.sum(axis=0), y.sum(axis=1)
+
+
+def wanted_itself(x: Any) -> Any:
+    y = x * x
+    return y, y.sum(axis=0), y.sum(axis=1)
+
+
+def of_another(x: Any) -> Any:
+    total = x.sum(axis=0)
+    return total, (x - total.max()).sum(axis=0)
+
+
+def big(found: list[list[tuple[int, ...]]], shape: tuple[int, ...] = SHAPE) -> int:
+    """How many large arrays kernels leave in memory."""
+    return sum(each == shape for given in found for each in given)
+
+
+@pytest.mark.parametrize(
+    ("function", "count", "large"),
+    [
+        (two_ways, 2, 1),  # of what is written, the result alone
+        (crossed, 1, 0),
+        (of_three, 4, 1),  # four arrays would be read in the place of one
+        (wanted_itself, 1, 1),
+        (drawn, 1, 1),
+    ],
+)
+def test_what_is_left_in_memory(function: Function, count: int, large: int) -> None:
+    assert big(kernels(function, *[SHAPE] * count)) == large
+
+
+def test_what_a_product_gives_stays() -> None:
+    assert big(kernels(of_a_product), (24, 24)) >= 1
+
+
+def test_sums_of_the_same_array_are_one_kernel() -> None:
+    assert kernels(two_ways, SHAPE, SHAPE)[-1] == [(40,), (40,)]
+    assert len(kernels(lambda x, g: ((x * g).sum(axis=0), g.sum(axis=0)), SHAPE, SHAPE)) == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "count"),
+    [
+        (lambda x: (x.sum(axis=0), x.sum(axis=1)), 2),  # other loops
+        (lambda x, y: (x.sum(axis=0), y.sum(axis=0)), 2),  # nothing in common
+        (of_another, 2),  # one waits for the other
+    ],
+)
+def test_sums_that_stay_apart(function: Function, count: int) -> None:
+    found = kernels(function, *[SHAPE] * function.__code__.co_argcount)
+    assert len(found) >= count
+
+
+@pytest.mark.parametrize("function", [two_ways, crossed, of_three, wanted_itself, of_another])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_the_numbers_are_numpys(function: Function, dtype: str) -> None:
+    generator = numpy.random.default_rng(7)
+    count = function.__code__.co_argcount
+    compiled = gemel.compile(function)
+    tolerance = {"float16": 2e-2, "float32": 2e-5, "float64": 1e-12}[dtype]
+    for shape in ((24, 40), (7, 33), (40, 40), (0, 4)):
+        given = [generator.uniform(0.5, 2, shape).astype(dtype) for _ in range(count)]
+        found = compiled(*map(np.array, given))
+        outside = function(*map(np.array, given))
+        for a, b in zip(found, outside, strict=True):
+            scale = tolerance * max(1.0, float(numpy.abs(b.asnumpy()).max(initial=0)))
+            numpy.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=tolerance, atol=scale)
+
+
+def test_sizes_that_happen_to_be_equal_are_asked_nothing() -> None:
+    """Where the loops would only fit for the sizes seen, nothing is recomputed."""
+    compiled = gemel.compile(two_ways)
+    for shape in ((8, 8), (8, 5), (3, 8)):
+        x = np.random.normal(size=shape)
+        for a, b in zip(compiled(x, x), two_ways(x, x), strict=True):
+            numpy.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-4, atol=1e-4)
+    assert compiled.traces == 1
