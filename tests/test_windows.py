@@ -31,6 +31,10 @@ CONVOLUTIONS = [
     ((4, 4), (4, 4), (1, 1), (1, 1), (0, 0), 1, True),
     ((3, 4, 3), (2, 2, 2), (1, 2, 1), (1, 1, 2), (0, 1, 1), 2, True),
     ((3, 3, 3), (3, 1, 2), (1, 1, 1), (1, 1, 1), (1, 0, 0), 1, False),
+    ((5, 4, 5), (3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1, 1), 4, True),
+    ((6, 4, 4), (2, 3, 1), (1, 1, 1), (3, 1, 1), (2, 0, 0), 1, False),
+    ((4, 5, 6), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 1, True),
+    ((8, 2, 2), (8, 1, 2), (1, 1, 1), (1, 1, 1), (0, 0, 0), 1, True),
 ]
 
 
@@ -62,6 +66,9 @@ GRADIENTS = [
     (2, 5, 4, (4, 2), (1, 1), (1, 3), (0, 0)),
     (2, 5, 4, (6, 8), (3, 3), (2, 2), (1, 1)),
     (2, 5, 4, (7, 8), (5, 4), (2, 3), (4, 1)),
+    (2, 3, 4, (5, 4, 6), (3, 3, 3), (1, 1, 1), (1, 1, 1)),
+    (1, 2, 4, (5, 4, 6), (3, 2, 3), (2, 1, 2), (1, 0, 1)),
+    (2, 2, 3, (4, 3, 3), (1, 3, 3), (1, 1, 1), (0, 0, 0)),
 ]
 
 
@@ -76,7 +83,7 @@ def test_gradients_of_a_convolution(options: Any) -> None:
         )
 
     def slow(x: Array, weight: Array) -> Array:
-        return reference.convolution(x, weight, None, stride, (1, 1), pad, 1)
+        return reference.convolution(x, weight, None, stride, (1,) * len(space), pad, 1)
 
     check(call, slow, [x, weight], "float32")
 
@@ -187,6 +194,14 @@ def test_halves_are_added_in_float32(dtype: str) -> None:
     assert abs(float(x.grad[0, 0, 0]) - 20 * float(weight[0, 0, 0])) < 0.02
 
 
+def test_planes_of_halves_are_added_in_float32() -> None:
+    x = np.array([2048.0] + [1.0] * 6, dtype="float16").reshape(1, 1, 7, 1, 1)
+    weight = np.ones((1, 1, 7, 1, 1), dtype="float16")
+    assert npx.convolution(x, weight, no_bias=True).item() == 2054
+    bias = np.array([0.5], dtype="float16")
+    assert npx.convolution(x, weight, bias).item() == 2054
+
+
 @pytest.mark.parametrize(("stride", "dilate"), [(1, 1), (2, 2), (2, 1)])
 def test_what_is_added_by_several_workers(stride: int, dilate: int) -> None:
     """Sizes that are cut into tiles: no addition is lost where windows overlap."""
@@ -221,6 +236,20 @@ def test_other_sizes_through_one_program() -> None:
         x = np.array(drawn(*shape))
         numpy.testing.assert_allclose(program(x).asnumpy(), both(x).asnumpy(), rtol=1e-5, atol=1e-5)
     assert program.traces == 1
+
+
+def test_other_sizes_of_volumes_through_one_program() -> None:
+    weight = np.array(drawn(3, 2, 3, 3, 3))
+    weight.attach_grad()
+    program = gemel.compile(lambda x: npx.convolution(x, weight, no_bias=True, pad=1))
+    for shape in ((2, 2, 4, 5, 6), (3, 2, 4, 5, 6), (3, 2, 7, 4, 5), (1, 2, 2, 2, 2)):
+        x = np.array(drawn(*shape))
+        found = program(x).asnumpy()
+        whole = reference.convolution(
+            x.asnumpy().astype("float64"), weight.asnumpy(), None, *[(1, 1, 1)] * 3, 1
+        )
+        numpy.testing.assert_allclose(found, whole, rtol=1e-5, atol=1e-5)
+    assert program.traces == 2  # one image is a program of its own
 
 
 def test_second_gradients() -> None:

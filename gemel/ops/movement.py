@@ -17,6 +17,7 @@ from gemel.ops.phases import phases, spaced
 from gemel.ops.reduction import sum
 from gemel.ops.rounds import repeated
 from gemel.ops.shape import reshape, stack, swapaxes, transpose
+from gemel.ops.volumes import are_planes, of_planes, weights_of_planes
 from gemel.ops.windows import Moves, added, bordered, windows, within
 from gemel.ops.winograd import (
     ALWAYS,
@@ -69,14 +70,13 @@ class Movement(NamedTuple):
 
     def times(self, weight: Any, x: Any, turned: bool = False) -> Any:
         """Weights x the windows of x, or, `turned` round, those of a convolution to be undone."""
+        if are_planes(self):
+            return of_planes(self, weight, x, turned)
         if self.alone(weight.shape, x.dtype):
             return self.added_up(weight, x, turned)
         if self.in_tiles(weight, x, turned):
-            weight = (
-                transpose(weight[..., BACKWARDS, BACKWARDS], axes=(1, 0, 2, 3))
-                if turned
-                else weight
-            )
+            if turned:
+                weight = transpose(weight[..., BACKWARDS, BACKWARDS], axes=(1, 0, 2, 3))
             return winograd(x, weight, pad=self.pad, scheme=self.scheme)
         if not turned and are_few_places(self, weight, x):
             return of_few_places(self, weight, x)
@@ -278,6 +278,8 @@ class Movement(NamedTuple):
         One product an image, added up; but images side by side in one product where the results
         would be larger than the columns.
         """
+        if are_planes(self):
+            return weights_of_planes(self, x, y, shape)
         if self.alone(shape, x.dtype):
             axes = (0, *range(2, 2 + len(self.pad)))
             found = [sum(part * y, axis=axes) for part in self.each(x)]

@@ -143,8 +143,10 @@ def of_images(x: Any, factors: Any, sizes: Sizes, pad: tuple[int, ...]) -> Any:
     spans = zip(tiles, x.shape[2:], pad, strict=True)
     after = (TILE * t + KERNEL - 1 - n - p for t, n, p in spans)
     most = tuple(p + TILE - 1 for p in pad)
-    x = bordered(transpose(x, axes=(0, 2, 3, 1)), (*pad, 0), (*after, 0), most=(*most, 0))
-    found = in_strips(x, factors, sizes, tiles)
+    last = transpose(x, axes=(0, 2, 3, 1))
+    whole = bordered(last, (*pad, 0), (*after, 0), most=(*most, 0))
+    # Channels are next to each other for the sums of tiles, border or not.
+    found = in_strips(copy(last) if whole is last else whole, factors, sizes, tiles)
     found = within(found, (0, 0, 0), (sizes.rows, sizes.columns, sizes.given))
     return copy(transpose(found, axes=(0, 3, 1, 2)))
 
