@@ -98,6 +98,16 @@ def test_sums_of_the_same_array_are_one_kernel() -> None:
     assert len(kernels(lambda x, g: ((x * g).sum(axis=0), g.sum(axis=0)), SHAPE, SHAPE)) == 1
 
 
+def test_sums_that_are_put_together_are_one_kernel() -> None:
+    """As the gradients of a depthwise convolution's weights, one for each place of the kernel."""
+
+    def places(x: Any, g: Any) -> Any:
+        return np.stack([(x[i : i + 20] * g).sum(axis=0) for i in range(4)]) * 2
+
+    found = kernels(places, SHAPE, (20, 40))
+    assert found[0] == [(40,)] * 4
+
+
 @pytest.mark.parametrize(
     ("function", "count"),
     [

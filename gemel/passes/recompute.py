@@ -6,6 +6,7 @@ Both only look at fused nodes that are plain loops: elementwise operations and r
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 
 from gemel.extent import Dim, seen
 from gemel.ir.graph import Entry, Graph, Node, copy_node, inline, placeholder, substitute_results
@@ -57,6 +58,11 @@ def _domain(nodes: list[Node]) -> Domain | None:
         domain = domain if len(each) == asked[key] else None
         del each[asked[key] :]
     return domain
+
+
+def _counts(shape: Sequence[int]) -> int:
+    """Elements, of the sizes it was traced with."""
+    return int(product(map(seen, shape)))
 
 
 def _size(entry: Entry) -> int:
@@ -226,26 +232,35 @@ def _without(node: Node, dropped: dict[Entry, _Recipe]) -> tuple[Graph, list[Ent
 def beside(graph: Graph) -> Graph:
     """Sums over the same loops that read the same array become one kernel, which reads it once.
 
-    Only those that nothing but views is made of: no kernel then waits for itself.
+    Of those that wait for equally much, none waits for another; nor do those that nothing but views
+    is made of, which are done last.
     """
     nodes = [node for node in graph.walk() if node.op is not None]
-    ends = _ends(nodes)
-    sums = [node for node in nodes if node in ends and _sums(node) and _is_plain(node)]
-    groups = _groups(sums, exposures(graph, can_fail)) if len(sums) > 1 else []
-    made = {group[0]: _unite(group) for group in groups if len(group) > 1}
-    if not made:
+    sums = [node for node in nodes if _sums(node) and _is_plain(node)]
+    if len(sums) < 2:
         return graph
+    turns = _turns(nodes)
+    groups = _groups(sums, turns, exposures(graph, can_fail))
+    whose = {node: group for group in groups if len(group) > 1 for node in group}
     replaced: dict[Entry, Entry] = {}
-    for group in groups:
-        kernel = made.get(group[0])
-        if kernel is not None:
-            before = [entry for node in group for entry in node.entries]
-            replaced.update(zip(before, kernel.entries, strict=True))
+    for node in sorted(nodes, key=turns.__getitem__) if whose else ():
+        group = whose.get(node, [node])
+        made = _unite(group) if len(group) > 1 else node
+        if made is None or node is not group[0]:
+            continue
+        if made is not node or any(map(replaced.__contains__, node.inputs)):
+            new = copy_node(made, tuple(replaced.get(e, e) for e in made.inputs))
+            before = [entry for each in group for entry in each.entries]
+            replaced.update(zip(before, new.entries, strict=True))
+    return substitute_results(graph, replaced) if replaced else graph
+
+
+def _turns(nodes: Sequence[Node]) -> dict[Node, float]:
+    """How many nodes each waits for, one after the other; of `_ends` more than of any."""
+    found: dict[Node, float] = {}
     for node in nodes:
-        if any(map(replaced.__contains__, node.inputs)):
-            new = copy_node(node, tuple(replaced.get(e, e) for e in node.inputs))
-            replaced.update(zip(node.entries, new.entries, strict=True))
-    return substitute_results(graph, replaced)
+        found[node] = 1 + max((found.get(entry.node, 0) for entry in node.inputs), default=0)
+    return found | dict.fromkeys(_ends(nodes), inf)
 
 
 def _ends(nodes: Sequence[Node]) -> set[Node]:
@@ -259,23 +274,23 @@ def _ends(nodes: Sequence[Node]) -> set[Node]:
     return found
 
 
-def _groups(sums: Sequence[Node], risks: dict[Node, int]) -> list[list[Node]]:
+def _groups(
+    sums: Sequence[Node], turns: dict[Node, float], risks: dict[Node, int]
+) -> list[list[Node]]:
     """Those that can be one kernel, and are lost by the same failures."""
     groups: list[list[Node]] = []
-    united: dict[Entry, list[Node]] = {}
+    united: dict[tuple[Entry, float, int], list[Node]] = {}
     for node in sums:
-        group = next((united[e] for e in node.inputs if e in united), None)
-        if group is None or risks[group[0]] != risks[node] or not _unite([*group, node]):
+        most = max(_counts(entry.shape) for entry in node.inputs)
+        large = [entry for entry in node.inputs if _counts(entry.shape) == most]
+        keys = [(entry, turns[node], risks[node]) for entry in large]
+        group = next((united[key] for key in keys if key in united), None)
+        if group is None or not _unite([*group, node]):
             group = []
             groups.append(group)
         group.append(node)
-        most = max(_counts(entry.shape) for entry in node.inputs)
-        united |= {e: group for e in node.inputs if _counts(e.shape) == most}
+        united |= dict.fromkeys(keys, group)
     return groups
-
-
-def _counts(shape: Sequence[int]) -> int:
-    return int(product(map(seen, shape)))
 
 
 def _sums(node: Node) -> bool:
