@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -13,7 +15,7 @@ from test_codegen import RUNNABLE as TARGETS
 from test_codegen import apply
 
 import gemel
-from gemel import _core, autograd, gluon, np, npx
+from gemel import _core, autograd, gluon, np, npx, profiler
 from gemel.dtype import DTYPES, DType, as_dtype, bfloat16, float32
 from gemel.errors import DTypeError
 from gemel.gluon import nn
@@ -510,3 +512,30 @@ def test_names_of_no_dtype(name: Any) -> None:
     with pytest.raises(DTypeError, match="not a dtype"):
         np.dtype(name)
     assert np.ones((2,)).dtype != name
+
+
+#: Calls with a dtype that what they compute has already.
+IN_ITS_DTYPE: dict[str, Callable[[Any], Any]] = {
+    **{
+        name: functools.partial(getattr(np, name), dtype="float32")
+        for name in ("sum", "prod", "mean", "var", "std", "nansum", "cumsum", "trace")
+    },
+    "softmax": lambda x: npx.softmax(x, dtype="float32"),
+    "norm": lambda x: npx.norm(x, out_dtype="float32"),
+    "add.reduce": lambda x: np.add.reduce(x, dtype="float32"),
+    "normal": lambda x: np.random.normal(size=(2,)),
+    "uniform": lambda x: np.random.uniform(size=(2,), dtype="float32"),
+    "exponential": lambda x: np.random.exponential(size=(2,)),
+    "dirichlet": lambda x: np.random.dirichlet(np.array([1.0, 2.0]), size=2),
+}
+
+
+@pytest.mark.parametrize("name", IN_ITS_DTYPE)
+def test_nothing_is_converted_to_the_dtype_it_has(name: str) -> None:
+    """A conversion is a copy: imperatively it takes memory, and the time to fill that."""
+    call, x = IN_ITS_DTYPE[name], np.ones((2, 2))
+    assert call(x).dtype == "float32"
+    with profiler.graph() as graph:
+        call(x)
+    assert graph.nodes and not graph.named("cast")
+    assert call(x.astype("float16")).dtype == "float32"

@@ -14,10 +14,10 @@ from gemel.errors import DTypeError, ShapeError
 from gemel.extent import WHOLE, minimum, seen
 from gemel.ir.declare import composite
 from gemel.ir.public import Array
-from gemel.ops.elementwise import cast, full
+from gemel.ops.elementwise import full
 from gemel.ops.layouts import channels_first, channels_last, is_channels_last
 from gemel.ops.movement import Movement
-from gemel.ops.reduction import sum
+from gemel.ops.reduction import in_dtype, sum
 from gemel.ops.shape import reshape
 from gemel.ops.windows import Moves
 from gemel.ops.winograd import AUTO
@@ -85,8 +85,7 @@ def shifted(y: Any, x: Any, weight: Any, bias: Any) -> Any:
     if bias is None:
         return y
     found = y + reshape(bias, shape=(-1, *[1] * (len(y.shape) - 2)))
-    dtype = promote_specs(x.spec, weight.spec, bias.spec)
-    return found if found.dtype is dtype else cast(found, dtype=dtype)
+    return in_dtype(found, promote_specs(x.spec, weight.spec, bias.spec))
 
 
 def bias_gradient(g: Any) -> Any:

@@ -12,6 +12,7 @@ from gemel.extent import NUMBER, WHOLE
 from gemel.ir.public import Array, function, publish
 from gemel.ops.elementwise import cast, filled, log1p, maximum
 from gemel.ops.random import drawn, normal, randint, required, uniform
+from gemel.ops.reduction import in_dtype
 from gemel.ops.shape import listed, operand
 from gemel.spec import Spec, broadcast, same_shape
 
@@ -119,7 +120,7 @@ class Distribution:
             parameters = [*map(self._parameter, self.parameters, plain)]
             shape = shape_of(self.__name__, size, parameters)
             found = self.body(Draw(shape, dtype), *parameters)
-            return delivered(cast(found, dtype=dtype), out)
+            return delivered(in_dtype(found, dtype), out)
 
     def _parameter(self, name: str, value: Any) -> Any:
         if value is None:

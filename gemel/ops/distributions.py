@@ -38,6 +38,7 @@ from gemel.ops.elementwise import (
 )
 from gemel.ops.neural import softmax
 from gemel.ops.random import bits, deviate, drawn, floating, required, uniform
+from gemel.ops.reduction import in_dtype
 from gemel.ops.shape import operand
 from gemel.ops.trigonometry import tan
 from gemel.spec import Spec, extents
@@ -405,4 +406,4 @@ def dirichlet(alpha: Any, size: Any = None, dtype: Any = None, device: Any = Non
     dtype = as_dtype(dtype or default_float())
     with beside(device, (alpha,)):
         draw = Draw((*lead, alpha.shape[-1]), dtype)
-        return cast(softmax(log_gammas(draw, alpha)), dtype=dtype)
+        return in_dtype(softmax(log_gammas(draw, alpha)), dtype)

@@ -12,7 +12,7 @@ from gemel.ir.keywords import ROWS, into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, multiply
-from gemel.ops.reduction import sum
+from gemel.ops.reduction import in_dtype, sum
 from gemel.ops.shape import broadcast_to, expand_dims, reshape, swapaxes, transpose
 from gemel.spec import Spec, broadcast, product, promote_specs
 
@@ -107,8 +107,7 @@ def decompose(a: Any, b: Any) -> Any:
         return _by_sum(a, b, dtype)
     if a.dtype.compute is wide and b.dtype.compute is wide:
         return None  # two bytes are converted where they are read
-    found = matmul(cast(a, dtype=wide), cast(b, dtype=wide))
-    return found if wide is dtype else cast(found, dtype=dtype)
+    return in_dtype(matmul(cast(a, dtype=wide), cast(b, dtype=wide)), dtype)
 
 
 def decompose_wide(a: Any, b: Any) -> Any:

@@ -23,7 +23,7 @@ from gemel.ops.elementwise import (
 from gemel.ops.elementwise import copy as materialized
 from gemel.ops.linalg import matmul, with_bias
 from gemel.ops.random import uniform
-from gemel.ops.reduction import max, sum, widened
+from gemel.ops.reduction import in_dtype, max, sum, widened
 from gemel.ops.shape import expand_dims, operand, reshape, transpose
 from gemel.spec import Spec, normalize_axis, product, same_shape
 
@@ -58,7 +58,7 @@ def _(
     With `use_length` each row counts up to its `length` only, which has the shape of data without
     the axis; what is behind it becomes 0.
     """
-    data = cooled(data if dtype is None else cast(data, dtype=dtype), temperature)
+    data = cooled(in_dtype(data, dtype), temperature)
     if use_length:
         mask = within_length("softmax", data, length, axis)
         return called("masked_softmax", data, mask, axis=axis)
@@ -120,7 +120,7 @@ def _(
     dtype: Any = None,
 ) -> Array:
     """The logarithm of `softmax`, accurate where softmax is nearly 0 or 1; -inf behind a length."""
-    data = cooled(data if dtype is None else cast(data, dtype=dtype), temperature)
+    data = cooled(in_dtype(data, dtype), temperature)
     if use_length:
         mask = within_length("log_softmax", data, length, axis)
         return called("masked_log_softmax", data, mask, axis=axis)

@@ -9,7 +9,7 @@ from gemel.ir.declare import composite
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, divide, multiply, sqrt, square, subtract
 from gemel.ops.norms import vector_norm
-from gemel.ops.reduction import mean, sum, var, widened
+from gemel.ops.reduction import in_dtype, mean, sum, var, widened
 from gemel.ops.shape import operand, reshape
 from gemel.spec import Spec, normalize_axis, same_shape
 
@@ -177,6 +177,4 @@ def norm(
     """
     if ord not in (1, 2):
         raise unknown_name("ord of norm", str(ord), ("1", "2"))
-    x = operand(data)
-    x = x if out_dtype is None else cast(x, dtype=out_dtype)
-    return vector_norm(x, axis=axis, keepdims=keepdims, ord=ord)
+    return vector_norm(in_dtype(operand(data), out_dtype), axis=axis, keepdims=keepdims, ord=ord)

@@ -49,8 +49,11 @@ def spread(g: Any, x: Any, axis: Any) -> Any:
 
 
 def in_dtype(x: Any, dtype: Any) -> Any:
-    """x converted to a dtype, unless that is None."""
-    return x if dtype is None else cast(x, dtype=as_dtype(dtype))
+    """x converted to a dtype; x itself if it has that dtype already, or the dtype is None."""
+    if dtype is None:
+        return x
+    x, dtype = operand(x), as_dtype(dtype)
+    return x if x.dtype is dtype else cast(x, dtype=dtype)
 
 
 @reduction(combine="sum", public="np", method=True, onnx="ReduceSum", mxnet="_npi_sum")
@@ -193,14 +196,12 @@ def counted(name: str, axis: Any, x: Any) -> tuple[int, ...]:
 def floating(x: Any) -> Any:
     """x, as float32 when it has no floating dtype."""
     x = operand(x)
-    wide = x.dtype.floating
-    return x if wide is x.dtype else cast(x, dtype=wide)
+    return in_dtype(x, x.dtype.floating)
 
 
 def widened(x: Any) -> Any:
     """x in the dtype its sums are kept in."""
-    wide = x.dtype.accumulate
-    return x if wide is x.dtype else cast(x, dtype=wide)
+    return in_dtype(x, x.dtype.accumulate)
 
 
 def squared_size(x: Any) -> Any:
@@ -215,8 +216,7 @@ def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Mean over the given axes, or all; integers become float32, float16 is added in float32."""
     x = floating(x)
     total = sum(widened(x), axis=axis, keepdims=keepdims)
-    average = divide(total, count(x, axis, "mean"))
-    return average if average.dtype is x.dtype else cast(average, dtype=x.dtype)
+    return in_dtype(divide(total, count(x, axis, "mean")), x.dtype)
 
 
 @mean.extended
