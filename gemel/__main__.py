@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from gemel import __version__
+
 DESCRIPTION = """\
 gemel run executes a program or a notebook written for MXNet as it is: `import mxnet` means gemel.
 
@@ -33,13 +35,16 @@ def main(arguments: list[str]) -> int:
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"gemel {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
     run = commands.add_parser("run", help="run a Python script or a notebook, mxnet being gemel")
     run.add_argument("file", help="script.py or notebook.ipynb")
     launch = commands.add_parser("launch", help="run a Python script in several workers")
-    launch.add_argument("-n", "--workers", type=int, help="how many; one on each host if left out")
+    launch.add_argument(
+        "-n", "--workers", type=int, help="how many; left out, one on each host or one in all"
+    )
     launch.add_argument("--hosts", default="", help="machines that take turns, with commas between")
-    launch.add_argument("--timeout", type=float, help="seconds that workers wait for each other")
+    launch.add_argument("--timeout", type=float, help="seconds workers wait for each other (300)")
     serve = commands.add_parser("serve", help="be a parameter server")
     planned = commands.add_parser("topology", help="named topologies, plans over them")
     if arguments[:1] == ["topology"]:
@@ -51,7 +56,8 @@ def main(arguments: list[str]) -> int:
         serve_arguments(serve)
     launch.add_argument("file", help="script.py")
     for command in (run, launch):
-        command.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
+        own = command.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
+        own.required = False  # Python before 3.12 said that there must be some
     given = parser.parse_args(arguments)
     if given.command is None:
         parser.print_help()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gemel import topology
+from gemel import __version__, topology
 from gemel.__main__ import main
 from gemel.errors import TopologyError, UnknownNameError
 from gemel.topology.growth import Growth, counts_up_to, plot
@@ -53,6 +53,22 @@ def test_help_names_it(capsys: Any) -> None:
     text = capsys.readouterr().out
     for option in ("--explain", "--draw", "--bytes", "--machines", "--network"):
         assert option in text
+
+
+def test_version_defaults_and_what_is_missing(capsys: Any) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"gemel {__version__}\n"
+    for command, defaults in (("launch", "(3) (2) (60.0) (replace)"), ("serve", "(9700) (10.0)")):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        text = capsys.readouterr().out
+        assert all(each in text for each in defaults.split())
+    for command in ("run", "launch"):
+        with pytest.raises(SystemExit):
+            main([command])
+        assert capsys.readouterr().err.endswith("arguments are required: file\n")
 
 
 @pytest.mark.parametrize(

@@ -21,40 +21,68 @@ REFUSED = 2
 def serve_arguments(parser: argparse.ArgumentParser) -> None:
     """What `serve` takes."""
     parser.add_argument("--workers", type=int, required=True, help="how many workers there are")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    parser.add_argument("--port", type=int, default=9700, help="0 for any that is free")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
+    parser.add_argument(
+        "--port", type=int, default=9700, help="0 for any that is free (%(default)s)"
+    )
     parser.add_argument("--folder", type=Path, help="where the journal is; none: nothing is kept")
     parser.add_argument("--durable", action="store_true", help="write it through to the disk")
-    parser.add_argument("--log-bytes", type=int, default=256 << 20, help="journal to a snapshot")
+    parser.add_argument(
+        "--log-bytes", type=int, default=256 << 20, help="journal to a snapshot (%(default)s)"
+    )
     parser.add_argument("--announce", action="store_true", help="print the port, nothing else")
     _rule_arguments(parser)
 
 
 def launch_arguments(parser: argparse.ArgumentParser) -> None:
     """What `launch` takes for a job with servers."""
-    parser.add_argument("--servers", type=int, default=0, help="parameter servers to start")
-    parser.add_argument("--engine", choices=("local", "ray"), default="local", help="who starts")
-    parser.add_argument("--restarts", type=int, default=3, help="times each is started again")
-    parser.add_argument(
-        "--spares", type=int, default=2, help="processes of this machine kept ready for restarts"
+    parser.add_argument("--servers", type=int, default=0, help="parameter servers to start (none)")
+    group = parser.add_argument_group("with --servers")
+    group.add_argument(
+        "--engine", choices=("local", "ray"), default="local", help="who starts (%(default)s)"
     )
-    parser.add_argument("--folder", type=Path, help="where the servers' journals are")
-    parser.add_argument("--wait", type=float, default=Limits.wait, help="seconds workers wait")
-    parser.add_argument(
-        "--reach", type=float, default=Limits.reach, help="seconds until a server counts as lost"
+    group.add_argument(
+        "--restarts", type=int, default=3, help="times each is started again (%(default)s)"
     )
-    _rule_arguments(parser)
+    group.add_argument(
+        "--spares",
+        type=int,
+        default=2,
+        help="processes of this machine kept ready for restarts (%(default)s)",
+    )
+    group.add_argument(
+        "--folder", type=Path, help="where the servers' journals are; none: a temporary one"
+    )
+    group.add_argument(
+        "--wait", type=float, default=Limits.wait, help="seconds workers wait (%(default)s)"
+    )
+    group.add_argument(
+        "--reach",
+        type=float,
+        default=Limits.reach,
+        help="seconds until a server counts as lost (%(default)s)",
+    )
+    _rule_arguments(group)
 
 
-def _rule_arguments(parser: argparse.ArgumentParser) -> None:
+def _rule_arguments(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
-        "--rule", choices=RULES, default=RULES[0], help="what becomes of a worker that dies"
+        "--rule",
+        choices=RULES,
+        default=RULES[0],
+        help="what becomes of a worker that dies (%(default)s)",
     )
     parser.add_argument(
-        "--silent", type=float, default=Limits.silent, help="seconds until a worker counts as dead"
+        "--silent",
+        type=float,
+        default=Limits.silent,
+        help="seconds until a worker counts as dead (%(default)s)",
     )
     parser.add_argument(
-        "--replace", type=float, default=Limits.replace, help="seconds until it must be replaced"
+        "--replace",
+        type=float,
+        default=Limits.replace,
+        help="seconds until it must be replaced (%(default)s)",
     )
 
 
