@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from gemel import __version__
+from gemel import __version__, config
 
 DESCRIPTION = """\
 gemel run executes a program or a notebook written for MXNet as it is: `import mxnet` means gemel.
@@ -33,6 +33,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         "python -m gemel",
         description=DESCRIPTION,
+        epilog="environment variables, with their defaults:\n\n" + config.describe(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"gemel {__version__}")

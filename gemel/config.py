@@ -183,5 +183,10 @@ ALL = (
 
 
 def describe() -> str:
-    """One line per variable, for `--help` texts and the docs."""
-    return "\n".join(f"{v.name:25} {v.doc} (default {v.default!r})" for v in ALL)
+    """One line per variable, for `python -m gemel -h`: name, meaning, choices, default."""
+    lines = []
+    for each in ALL:
+        choices = f"; one of {', '.join(each.choices)}" if each.choices else ""
+        default = "" if each.default == "" else f" ({each.default})"
+        lines.append(f"{each.name:26}{each.doc}{choices}{default}")
+    return "\n".join(lines)

@@ -186,7 +186,10 @@ def test_sync_points_are_grouped_by_line_and_kind():
     report = sync_points(trace([operation(1), operation(2, name="exp")], waits=waits))
     assert [(p.line, p.times, p.total, p.longest) for p in report] == [(9, 1, 10, 10), (3, 2, 4, 3)]
     assert dict(report[1].waited_for) == {"add": 1, "exp": 1}
+    assert "2 lines waited for the engine" in str(report)
     assert "step.py:3: 2 times, 0.004 ms, longest 0.003 ms" in str(report)
+    assert "step.py:9: once, 0.010 ms, longest 0.010 ms" in str(report)
+    assert "1 line waited" in str(sync_points(trace([operation(1)], waits=waits[2:])))
 
 
 # --- graphs -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gemel import __version__, topology
+from gemel import __version__, config, topology
 from gemel.__main__ import main
 from gemel.errors import TopologyError, UnknownNameError
 from gemel.topology.growth import Growth, counts_up_to, plot
@@ -60,6 +60,10 @@ def test_version_defaults_and_what_is_missing(capsys: Any) -> None:
         main(["--version"])
     assert end.value.code == 0
     assert capsys.readouterr().out == f"gemel {__version__}\n"
+    with pytest.raises(SystemExit):
+        main(["-h"])
+    text = capsys.readouterr().out
+    assert all(f"{each.name} " in text and each.doc in text for each in config.ALL)
     for command, defaults in (("launch", "(3) (2) (60.0) (replace)"), ("serve", "(9700) (10.0)")):
         with pytest.raises(SystemExit):
             main([command, "--help"])

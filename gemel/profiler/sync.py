@@ -42,8 +42,9 @@ class SyncReport(list[SyncPoint]):
         if not self:
             return "no line waited for the engine"
         total = sum(point.total for point in self)
+        count = "1 line" if len(self) == 1 else f"{len(self)} lines"
         lines = [
-            f"{len(self)} lines waited for the engine, {total / 1000:.3f} ms in all. Each keeps "
+            f"{count} waited for the engine, {total / 1000:.3f} ms in all. Each keeps "
             "the program from issuing ahead:",
             "move it out of the loop, read less often, or keep the value in an array.",
         ]
@@ -51,12 +52,16 @@ class SyncReport(list[SyncPoint]):
             names = ", ".join(f"{name} x{n}" if n > 1 else name for name, n in point.waited_for)
             lines += [
                 "",
-                f"{point.file}:{point.line}: {point.times} times, {point.total / 1000:.3f} ms, "
+                f"{point.file}:{point.line}: {_times(point.times)}, {point.total / 1000:.3f} ms, "
                 f"longest {point.longest / 1000:.3f} ms",
             ]
             lines += [f"    {point.source}"] if point.source else []
             lines += [f"    waited for {KINDS[point.kind]}{': ' + names if names else ''}"]
         return "\n".join(lines)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def sync_points(trace: Trace) -> SyncReport:
