@@ -14,7 +14,7 @@ from gemel.extent import NUMBER, Dim, Guard, Guards, evaluate
 from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, Graph, Node, captured, constant, inline, placeholder, walk
 from gemel.ir.text import signature
-from gemel.ir.trace import Trace
+from gemel.ir.trace import Trace, shows_another
 from gemel.nested import flatten, flatten_results, unflatten
 from gemel.passes import PIPELINE, gradient, optimize
 from gemel.passes.backward import shared
@@ -89,9 +89,10 @@ class Program:
 
     def _ends(self, node: Node) -> bool:
         """Whether nothing recorded leads through a node: `detach()`, or what `pause` has made."""
-        trace, name = self.trace, node.op.name if node.op is not None else ""
-        paused = trace.asked_recording and not trace.was_recorded(node)
-        return name == "detached" or (name == "stop_gradient" and paused)
+        if node.op is None or not node.op.recorded:
+            return True
+        paused = self.recorded and not self.trace.was_recorded(node)
+        return paused and not shows_another(node)
 
     def _traced(self, compiled: Traceable, given: Arguments, writes_out: bool = False) -> Graph:
         """The graph of the function as it is."""

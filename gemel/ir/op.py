@@ -57,7 +57,8 @@ class Op(_core.OpBase):
     `names` the same operation under other standards (``onnx=``, ``mxnet=``). `random` operations
     take a call number; the shape of what `dynamic` ones give depends on values, so that a call
     waits for them and cannot be traced; `contracts` ones multiply and add over an axis: they are
-    what time goes into; `fails` ones can fail while they run, depending on values.
+    what time goes into; `fails` ones can fail while they run, depending on values. Calls of an
+    operation that is not `recorded` lead nowhere: what they give comes from nothing.
 
     `moves` is how many of its inputs it only moves about, from the first (-1 for all), as views do:
     numbers of any dtype. `complex` says that it computes with complex numbers, too, and that its
@@ -93,6 +94,7 @@ class Op(_core.OpBase):
         common: Mapping[str, Any] | None = None,
         moves: int = 0,
         complex: bool = False,
+        recorded: bool = True,
         **names: str,
     ) -> None:
         code = function.__code__
@@ -120,6 +122,7 @@ class Op(_core.OpBase):
         self.fails = fails
         self.moves = moves
         self.complex = complex
+        self.recorded = recorded
         self.names = names
         if common is not None:
             self.common = common

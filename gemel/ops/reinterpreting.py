@@ -29,7 +29,7 @@ def _seen(x: Spec, dtype: DType) -> tuple[int, ...]:
     return (*x.shape[:-1], size // dtype.itemsize)
 
 
-@op(complex=True, moves=1, mxnet="BlockGrad")
+@op(complex=True, moves=1, recorded=False, mxnet="BlockGrad")
 def detached(x: Any) -> Any:
     """x itself, cut off from what it was computed from: writes of one are the other's."""
     return x
