@@ -1,4 +1,4 @@
-"""The house of the C++ core: who includes whom, what is Python's, how long files are."""
+"""The house: who includes whom in C++, what is Python's, how long files are, what pages name."""
 
 from __future__ import annotations
 
@@ -73,6 +73,33 @@ def test_the_c_interface_is_plain_c(tmp_path: Path) -> None:
     subprocess.run([compiler, *options, str(program)], check=True)
     cxx = [shutil.which("c++") or "c++", "-x", "c++", "-std=c++20", *options[1:], str(program)]
     subprocess.run(cxx, check=True)
+
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FOLDERS = {p.name for base in (ROOT, ROOT / "gemel") for p in base.iterdir() if p.is_dir()}
+
+
+def is_there(named: str) -> bool:
+    """Whether a page's `folder/file`, `folder/module` or `folder/module.name` is there."""
+    for base in (ROOT, ROOT / "gemel"):
+        if any((base / f"{named}{suffix}").exists() for suffix in ("", ".py", ".h", ".cc")):
+            return True
+        module = base / f"{named.rpartition('.')[0]}.py"
+        if module.is_file() and re.search(rf"\b{named.rpartition('.')[2]}\b", module.read_text()):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_pages_name_what_is_there(page: Path) -> None:
+    text = page.read_text()
+    places = re.findall(r"`([\w.]+(?:/[\w.-]+)+)/?`", text)
+    ours = [name for name in places if name.split("/")[0] in FOLDERS - {"build"}]
+    assert not [name for name in ours if not is_there(name)]
+    links = re.findall(r"\]\((?!\w+:)([^)#]+)", text)
+    assert not [link for link in links if not (page.parent / link).exists()]
+    numbers = {path.name[:4] for path in (ROOT / "docs" / "decisions").glob("*.md")}
+    assert set(re.findall(r"\bdecisions? (\d{4})\b", text)) <= numbers
 
 
 LONGEST = 500

@@ -30,7 +30,6 @@ OPERANDS = (("a", "x", "x1", "data", "lhs", "array", "m"), ("b", "x2", "rhs"))
 VARIADIC = -1
 CO_VARARGS = 0x04
 
-
 #: The types of the inputs of a call on nothing but symbols, and of whole numbers.
 ENTRIES, WHOLES = {Entry}, {int, Dim}
 
