@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import doctest
+import re
+import subprocess
+import sys
+import textwrap
 from functools import partial
 from itertools import product as pairs
 from pathlib import Path
@@ -11,6 +15,7 @@ import numpy
 import pytest
 from hypothesis import given
 from numpy_cases import examples
+from programs import surroundings
 from random_kernels import (
     RUNNABLE,
     Call,
@@ -37,6 +42,8 @@ from gemel.codegen.program import (
 from gemel.codegen.target import TARGETS
 from gemel.codegen.values import Recorder
 from gemel.dtype import float32, int32
+
+PAGE = Path(__file__).parent.parent / "docs" / "internals" / "kernels.md"
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
@@ -123,6 +130,22 @@ def test_few_columns_are_woven(target: str, passes: int) -> None:
 
 def test_the_page_shows_what_is_true() -> None:
     """What docs/internals/kernels.md prints in Python, so printed."""
-    page = Path(__file__).parent.parent / "docs" / "internals" / "kernels.md"
-    found = doctest.testfile(str(page), module_relative=False)
+    found = doctest.testfile(str(PAGE), module_relative=False)
     assert found.attempted > 20 and not found.failed
+
+
+@pytest.mark.skipif("avx2" not in RUNNABLE, reason="the page shows code for AVX2")
+def test_the_page_shows_what_is_compiled(tmp_path: Path) -> None:
+    """The program its shell line prints, and where in the cache's file the object begins."""
+    text = PAGE.read_text()
+    line, listing = re.findall(r"python -c '\n(.*?)'\n    (gemel: compiling.*?)\n\n", text, re.S)[0]
+    given = {"GEMEL_CACHE": str(tmp_path), "GEMEL_TARGET": "avx2", "GEMEL_DEBUG": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(line)], env=surroundings(given), text=True,
+        capture_output=True, check=True,
+    )  # fmt: skip
+    assert textwrap.dedent("    " + listing) in done.stderr
+    (kernel,) = tmp_path.glob("*/*.kernel")
+    header = re.search(r"header of (\d+) bytes", text)
+    assert header and kernel.read_bytes()[int(header[1]) :].startswith(b"\x7fELF")
+    assert f"tail -c +{int(header[1]) + 1} " in text
