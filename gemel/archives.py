@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from threading import get_ident
 from typing import Any
 
 from gemel.device import Device
-from gemel.errors import DTypeError, ParameterFileError
+from gemel.errors import DTypeError, MissingFileError, ParameterFileError
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ndarray import array_like, from_numpy
@@ -105,17 +106,26 @@ def _put(file: Any, ending: str, content: bytes) -> None:
 
 
 def appear(path: str, parts: Iterable[bytes]) -> None:
-    """Write a file that appears whole or not at all: beside its place, and moved there."""
-    beside = f"{path}.{os.getpid()}.part"
+    """Write a file that appears whole or not at all: beside its place, and moved there.
+
+    Each thread has a place of its own. Raises `MissingFileError` where there is no such folder;
+    what else the system refuses is its `OSError`, for the path that was given.
+    """
+    beside = f"{path}.{os.getpid()}-{get_ident()}.part"
     try:
         with open(beside, "wb") as file:
             file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
-    except BaseException:
+    except BaseException as error:
         if os.path.exists(beside):
             os.unlink(beside)
+        if isinstance(error, FileNotFoundError):
+            folder = os.path.dirname(path)
+            raise MissingFileError(f"{path} cannot be written: no folder {folder!r}") from None
+        if isinstance(error, OSError) and error.filename == beside:
+            raise OSError(error.errno, error.strerror, path) from None
         raise
 
 

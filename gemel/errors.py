@@ -101,7 +101,7 @@ class DataFileError(GemelError, ValueError):
 
 
 class MissingFileError(GemelError, FileNotFoundError):
-    """A file is not there, and cannot be downloaded."""
+    """A file or folder is not there, and cannot be downloaded or made."""
 
 
 class CompileError(GemelError, RuntimeError):

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import io
+import os
+import re
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 
-from gemel import np, npx
+import gemel
+from gemel import gluon, np, npx
 from gemel.dtype import DTYPES
-from gemel.errors import ParameterFileError
+from gemel.errors import MissingFileError, ParameterFileError
 
 SHAPES: list[tuple[int, ...]] = [(), (0,), (3,), (2, 0, 3), (2, 3)]
 
@@ -130,3 +134,36 @@ def test_an_array_that_failed_writes_nothing(tmp_path: Path) -> None:
         with pytest.raises(IndexError):
             save(str(tmp_path / "a"), bad)
     assert not list(tmp_path.iterdir())
+
+
+#: What writes a file.
+WRITERS: dict[str, Callable[[str], Any]] = {
+    "npx.save": lambda path: npx.save(path, [np.ones(2)]),
+    "np.save": lambda path: np.save(path, np.ones(2)),
+    "np.savez": lambda path: np.savez(path, np.ones(2)),
+    "save_parameters": lambda path: _layer().save_parameters(path),
+    "Symbol.save": lambda path: (gemel.sym.var("x") * 2).save(path),
+    "save_states": lambda path: gluon.Trainer(_layer().collect_params(), "adam").save_states(path),
+}
+
+
+def _layer() -> Any:
+    layer = gluon.nn.Dense(2, in_units=3)
+    layer.initialize()
+    return layer
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_where_nothing_can_be_written(name: str, tmp_path: Path) -> None:
+    """The errors name the path given, not the one beside it, and nothing is left there."""
+    folder = str(tmp_path / "none")
+    with pytest.raises(MissingFileError, match=re.escape(f"no folder {folder!r}")):
+        WRITERS[name](f"{folder}/file")
+    taken = tmp_path / "taken.npy"
+    taken.mkdir()
+    (tmp_path / "taken.npz").mkdir()
+    path = str(tmp_path / ("taken" if name == "np.savez" else "taken.npy"))
+    with pytest.raises(IsADirectoryError) as caught:
+        WRITERS[name](path)
+    assert ".part" not in str(caught.value) and str(tmp_path / "taken") in str(caught.value)
+    assert sorted(os.listdir(tmp_path)) == ["taken.npy", "taken.npz"]
