@@ -8,11 +8,13 @@ from gemel import _core, reverse
 from gemel.errors import GradientError, ShapeError, unknown_name
 from gemel.function import Function
 from gemel.ir.graph import Entry
+from gemel.ir.interpret import spec_of
 from gemel.ir.trace import current_trace, recording_trace, suspended
+from gemel.lists import as_list
 from gemel.ops.elementwise import full
 from gemel.ops.shape import operand
 from gemel.passes.gradient import total_gradient
-from gemel.runtime.prepare import as_entry, spec_of
+from gemel.runtime.prepare import as_entry
 from gemel.spec import Spec
 from gemel.steps import Step, Target
 from gemel.tape import Leaf, become_variable, source_of
@@ -135,7 +137,7 @@ def mark_variables(variables: Any, gradients: Any = None, grad_reqs: Any = "writ
     """
     arrays = _arrays("mark_variables", variables)
     requests = [grad_reqs] * len(arrays) if isinstance(grad_reqs, str) else list(grad_reqs)
-    kept = [None] * len(arrays) if gradients is None else _listed(gradients)
+    kept = [None] * len(arrays) if gradients is None else as_list(gradients)
     if not len(arrays) == len(requests) == len(kept):
         raise GradientError(
             f"mark_variables: {len(arrays)} arrays, {len(kept)} gradients and {len(requests)} "
@@ -160,13 +162,9 @@ def mark_variables(variables: Any, gradients: Any = None, grad_reqs: Any = "writ
         become_variable(array, Variable(spec_of(array), array._grad, request, before))
 
 
-def _listed(values: Any) -> list[Any]:
-    return list(values) if isinstance(values, (list, tuple)) else [values]
-
-
 def _arrays(name: str, values: Any) -> list[Any]:
     """One array or several, as a list. Raises `TypeError` for anything else."""
-    found = _listed(values)
+    found = as_list(values)
     for value in found:
         if isinstance(value, Entry):
             getattr(value, name)  # says why there is no such thing
@@ -223,7 +221,7 @@ def grad(
 
     In a traced function variables need no `attach_grad()`: any value of it can be one.
     """
-    if any(isinstance(value, Entry) for value in (*_listed(heads), *_listed(variables))):
+    if any(isinstance(value, Entry) for value in (*as_list(heads), *as_list(variables))):
         return _grad_in_trace(heads, variables, head_grads, create_graph)
     arrays, grads = _heads(heads, head_grads)
     single = not isinstance(variables, (list, tuple))
@@ -243,7 +241,7 @@ def grad(
 def _grad_in_trace(heads: Any, variables: Any, head_grads: Any, create_graph: bool) -> Any:
     """What `grad` does in a traced function: the gradient is a part of the program."""
     trace = current_trace()
-    ends, wanted = ([as_entry(each) for each in _listed(given)] for given in (heads, variables))
+    ends, wanted = ([as_entry(each) for each in as_list(given)] for given in (heads, variables))
     if trace is None:
         raise (ends + wanted)[0].left_over("grad")
     for end in ends:
@@ -276,7 +274,7 @@ def _given(head_grads: Any, heads: list[Any]) -> list[Any]:
     """The gradient of each head, or None for ones."""
     grads: list[Any] = [None] * len(heads)
     if head_grads is not None:
-        grads = _listed(head_grads)
+        grads = as_list(head_grads)
     if len(grads) != len(heads):
         raise GradientError(
             f"backward: {len(grads)} gradients for {len(heads)} heads; there must be one for each"

@@ -20,6 +20,7 @@ from gemel.errors import GradientError, TraceError
 from gemel.extent import seen
 from gemel.garbage import uncollected
 from gemel.ir.graph import Entry, Graph, constant, inline, placeholder
+from gemel.ir.interpret import spec_of
 from gemel.ir.trace import Trace, current_trace, parameters_replaced
 from gemel.kinds import Kind, Place, in_parts
 from gemel.ndarray import ndarray
@@ -34,7 +35,6 @@ from gemel.programs import Arguments, Program, Unfit, check_apart
 from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
 from gemel.runtime.plans import plan_of
-from gemel.runtime.prepare import spec_of
 from gemel.spec import Spec
 
 # --- a program bound to sizes -----------------------------------------------------------------

@@ -17,6 +17,7 @@ from gemel.errors import (
     unknown_name,
 )
 from gemel.ir.op import numpy
+from gemel.lists import as_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -224,7 +225,7 @@ class PrefetchingIter(DataIter):
     """
 
     def __init__(self, iters: Any, rename_data: Any = None, rename_label: Any = None) -> None:
-        self.iters = list(iters) if isinstance(iters, (list, tuple)) else [iters]
+        self.iters = as_list(iters)
         super().__init__(self.iters[0].batch_size)
         self.provide_data = _renamed([it.provide_data for it in self.iters], rename_data)
         self.provide_label = _renamed([it.provide_label for it in self.iters], rename_label)

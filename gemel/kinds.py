@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeGuard
 from gemel import _core
 from gemel.garbage import uncollected
 from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, rewrite, walk
-from gemel.ir.interpret import NumpyLane
+from gemel.ir.interpret import NumpyLane, spec_of
 from gemel.ir.numbers import computed
 from gemel.ir.op import Op, numpy
 from gemel.ir.op_kinds import Composite, Elementwise
@@ -24,7 +24,7 @@ from gemel.ir.trace import Trace
 from gemel.ops.elementwise import full
 from gemel.passes.gradient import gradient, like, rule
 from gemel.runtime.files import digest
-from gemel.runtime.prepare import spec_of, tagged
+from gemel.runtime.prepare import tagged
 from gemel.spec import Spec
 
 #: An input or an output of a call.

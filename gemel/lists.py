@@ -1,4 +1,4 @@
-"""Nested lists of Python numbers: their shape, and their numbers as the bytes of an array."""
+"""Lists and tuples of Python's: nested ones of numbers become the bytes of an array."""
 
 from __future__ import annotations
 
@@ -49,6 +49,11 @@ def packed(value: Any, dtype: DType) -> tuple[Any, tuple[int, ...]]:
             return array(letter, map(int, flat)), shape
     except OverflowError:
         raise OverflowError(f"array: {dtype} cannot hold all of these numbers") from None
+
+
+def as_list(value: Any) -> list[Any]:
+    """The items of a list or tuple; anything else is the only one."""
+    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def leaves(value: Any) -> Iterator[Any]:

@@ -16,6 +16,7 @@ from gemel.errors import GradientError
 from gemel.function import FunctionCall
 from gemel.garbage import uncollected
 from gemel.ir.graph import Entry, Graph, inline, placeholder
+from gemel.ir.interpret import spec_of
 from gemel.ir.layout import dense_strides
 from gemel.ir.trace import Trace
 from gemel.kinds import Recent, Recipe
@@ -25,7 +26,6 @@ from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.chain import Chain
 from gemel.runtime.files import digest
 from gemel.runtime.plans import plan_of
-from gemel.runtime.prepare import spec_of
 from gemel.spec import Spec
 from gemel.tape import Leaf, key_of, source_of
 from gemel.views import inverse

@@ -11,6 +11,7 @@ from gemel.errors import ExportError, ShapeError, unknown_name
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.parameter import Parameter
+from gemel.lists import as_list
 from gemel.npx import serialize
 from gemel.programs import Arguments
 from gemel.spec import Spec
@@ -188,7 +189,7 @@ class SymbolBlock(HybridBlock):
 def _listed(given: Any) -> list[Any]:
     if isinstance(given, Symbol):
         return [Symbol((head,)) for head in given._heads]
-    return list(given) if isinstance(given, (list, tuple)) else [given]
+    return as_list(given)
 
 
 def _name(given: Any) -> str:

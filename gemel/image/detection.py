@@ -18,6 +18,7 @@ from gemel.image.iterators import ImageIter
 from gemel.image.pictures import drawn, drawn_whole
 from gemel.io import DataBatch, DataDesc
 from gemel.ir.op import numpy
+from gemel.lists import as_list
 
 Range = tuple[float, float]
 
@@ -56,18 +57,14 @@ class DetRandomSelectAug(DetAugmenter):
 
     def dumps(self) -> Any:
         """Its name and theirs."""
-        return [type(self).__name__.lower(), [each.dumps() for each in _several(self.aug_list)]]
+        return [type(self).__name__.lower(), [each.dumps() for each in as_list(self.aug_list)]]
 
     def _both(self, src: Any, label: Any) -> tuple[Any, Any]:
-        choices = _several(self.aug_list)
+        choices = as_list(self.aug_list)
         if not choices or drawn() < self.skip_prob:
             return src, label
         found: tuple[Any, Any] = choices[drawn_whole(0, len(choices) - 1)](src, label)
         return found
-
-
-def _several(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def _range(value: Any) -> Range:

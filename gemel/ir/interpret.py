@@ -118,7 +118,7 @@ def _body(op: Elementwise, dtypes: list[DType]) -> Callable[..., Any]:
 
 
 def spec_of(value: Any) -> Spec:
-    """The spec of a NumPy array or Python number."""
+    """The spec of an array, NumPy's too, or of a Python number."""
     if isinstance(value, NUMBER):
         return Spec((), weak(value), weak=True)
     return Spec(value.shape, value.dtype)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel.device import Device
 from gemel.errors import GemelError, ShapeError
+from gemel.lists import as_list
 
 if TYPE_CHECKING:
     from gemel.links import Topology
@@ -167,7 +168,7 @@ def pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[Any]]]:
     if len(keys) != len(values):
         raise ShapeError(f"kvstore: {len(keys)} keys were given with the values of {len(values)}")
     for one, found in zip(keys, values, strict=True):
-        arrays = list(found) if isinstance(found, (list, tuple)) else [found]
+        arrays = as_list(found)
         if not arrays:
             raise ShapeError(f"kvstore: no array was given for key {one!r}")
         yield one, arrays

@@ -14,13 +14,13 @@ from gemel import autograd, npx, optimizer
 from gemel.device import CPUS, Device, simulated_topology
 from gemel.errors import GemelError, ShapeError, unknown_name
 from gemel.ir.graph import Graph, placeholder
+from gemel.ir.interpret import spec_of
 from gemel.ir.trace import Trace
 from gemel.kvstore import compression, states
 from gemel.kvstore.base import KVStore, pairs
 from gemel.kvstore.traffic import Traffic
 from gemel.runtime.backend import backend_of
 from gemel.runtime.plans import plan_of
-from gemel.runtime.prepare import spec_of
 
 #: `optimizer` is an argument's name, as users write it; this is the module.
 optimizer_module = optimizer

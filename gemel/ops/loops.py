@@ -12,6 +12,7 @@ from gemel.errors import ArgumentError, ShapeError, TraceError
 from gemel.ir.graph import Entry, Graph, inline
 from gemel.ir.public import function
 from gemel.ir.trace import Trace, current_trace, kept_whole
+from gemel.lists import as_list
 from gemel.ops.control import cond as choose
 from gemel.ops.elementwise import full
 from gemel.ops.logic import logical_and, not_equal
@@ -179,7 +180,7 @@ class _Asks(Exception):
 def _stepped(func: Callable[..., Any], variables: list[Any]) -> tuple[Any, list[Any]]:
     """The output and the variables after a step."""
     output, after = func(*variables)
-    return output, list(after) if isinstance(after, (list, tuple)) else [after]
+    return output, as_list(after)
 
 
 def _ended(

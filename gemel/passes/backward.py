@@ -16,7 +16,7 @@ from gemel.ops import linalg, reduction, shape
 from gemel.ops.elementwise import add, full
 from gemel.ops.indexing import basic_index
 from gemel.ops.rounds import loop
-from gemel.passes.gradient import gradient, leads_to
+from gemel.passes.gradient import gradient, leads_to, zeros
 from gemel.passes.keep import cut, kept
 from gemel.passes.simplify import swapped
 from gemel.spec import normalize_axes
@@ -91,10 +91,10 @@ class _Backward:
             (back.alike if entry in alike else back.data)[stand] = values[entry]
         for i, stand in self.passed.items():
             g = self.gs[self.count + i - self.data]
-            back.states[stand] = _zeros(stand) if g is None else g
+            back.states[stand] = zeros(stand) if g is None else g
             back.after.append(found[i])
         for stand, total in sums.added.items():
-            back.states[stand] = _zeros(stand)
+            back.states[stand] = zeros(stand)
             back.after.append(total)
         back.outputs = [found[i] for i in self.active if i < self.data]
         own = len(back.outputs)
@@ -171,11 +171,6 @@ def _behind(first: Entry, stacked: Entry, backwards: bool) -> Entry:
     alone = shape.reshape(first, shape=(1, *first.shape))
     parts = (others, alone) if backwards else (alone, others)
     found: Entry = shape.concatenate(*parts, axis=0)
-    return found
-
-
-def _zeros(entry: Entry) -> Entry:
-    found: Entry = full.apply((0,), {"shape": entry.shape, "dtype": entry.dtype})[0]
     return found
 
 

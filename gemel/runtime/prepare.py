@@ -8,12 +8,12 @@ from typing import Any
 
 from gemel import _core
 from gemel.device import current_device, from_code
-from gemel.dtype import check_held, default_float, weak
+from gemel.dtype import check_held, default_float
 from gemel.errors import DeviceError, NoKernelError
 from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, captured, constant
-from gemel.ir.interpret import resolved
+from gemel.ir.interpret import resolved, spec_of
 from gemel.ir.keywords import static
 from gemel.ir.op import Op
 from gemel.ir.op_kinds import Composite, Elementwise
@@ -24,14 +24,6 @@ from gemel.runtime.backend import Backend, backend_for, backend_of
 from gemel.runtime.plans import ELEMENTWISE, Prepared, kept, making, plan_for
 from gemel.runtime.relay import by_numpy, core_step
 from gemel.spec import Spec, extents
-
-
-def spec_of(value: Any) -> Spec:
-    """The spec of an array or a Python number."""
-    if isinstance(value, NUMBER):
-        return Spec((), weak(value), weak=True)
-    return Spec(value.shape, value.dtype)
-
 
 # --- calls the core has not seen --------------------------------------------------------------
 

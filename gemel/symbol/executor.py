@@ -8,6 +8,7 @@ from typing import Any
 from gemel import autograd, np
 from gemel.device import Device, as_device
 from gemel.errors import GradientError, ShapeError, unknown_name
+from gemel.lists import as_list
 from gemel.symbol import run
 from gemel.symbol.node import Reference, nodes_of
 from gemel.symbol.symbol import Symbol
@@ -111,7 +112,7 @@ class Executor:
         """
         if not self._recorded:
             raise GradientError("backward: call forward(is_train=True) before")
-        heads = None if out_grads is None else list(_listed(out_grads))
+        heads = None if out_grads is None else as_list(out_grads)
         outputs = self.outputs
         if heads is not None and len(heads) != len(outputs):
             raise ShapeError(f"backward: {len(heads)} gradients for {len(outputs)} outputs")
@@ -187,10 +188,6 @@ def described(heads: Iterable[Reference]) -> str:
         inputs = ", ".join(inner.output_name(index) for inner, index in node.inputs)
         lines.append(f"{node.op} {node.name}({inputs}) {node.attrs or ''}".rstrip())
     return "\n".join(lines)
-
-
-def _listed(given: Any) -> list[Any]:
-    return list(given) if isinstance(given, (list, tuple)) else [given]
 
 
 def _named(what: str, names: list[str], given: Any, whole: bool = False) -> dict[str, Any]:

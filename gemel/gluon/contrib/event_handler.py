@@ -15,6 +15,7 @@ from typing import Any
 from gemel.errors import GemelError, unknown_name
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.metric import EvalMetric, Loss
+from gemel.lists import as_list
 
 
 class EstimatorError(GemelError, ValueError):
@@ -410,9 +411,7 @@ class CheckpointHandler(_Periodic):
 
 def listed(given: Any) -> list[Any]:
     """One thing, several or none, as a list."""
-    if given is None:
-        return []
-    return list(given) if isinstance(given, (list, tuple)) else [given]
+    return [] if given is None else as_list(given)
 
 
 __all__ = [

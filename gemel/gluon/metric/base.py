@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gemel import autograd, np
 from gemel.device import cpu
 from gemel.errors import ShapeError, unknown_name
+from gemel.lists import as_list
 from gemel.np import ndarray
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ def check_label_shapes(
     if sizes[0] != sizes[1]:
         raise ShapeError(f"metric: labels of size {sizes[0]} and predictions of size {sizes[1]}")
     if wrap:
-        labels = list(labels) if isinstance(labels, (list, tuple)) else [labels]
-        preds = list(preds) if isinstance(preds, (list, tuple)) else [preds]
+        labels = as_list(labels)
+        preds = as_list(preds)
     return labels, preds
 
 

@@ -122,6 +122,19 @@ class Dropout(HybridBlock):
         return f"{type(self).__name__}(p = {self._rate}, axes={self._axes})"
 
 
+def vector(
+    block: HybridBlock, name: str, channels: int, initializer: Any, trained: bool
+) -> Parameter:
+    """A new parameter of a layer: a number for each channel, a running statistic if not trained."""
+    return block.params.get(
+        name,
+        shape=(channels,),
+        init=initializer,
+        grad_req="write" if trained else "null",
+        differentiable=trained,
+    )
+
+
 def size_along(name: str, x: Tensor, axis: int) -> int:
     """How long the input is along an axis. Raises `AxisError` if it has no such axis."""
     if not -len(x.shape) <= axis < len(x.shape):
@@ -167,22 +180,13 @@ class BatchNorm(HybridBlock):
             "fix_gamma": not scale,
             "use_global_stats": use_global_stats,
         }
-        self.gamma = self._vector("gamma", in_channels, gamma_initializer, trained=scale)
-        self.beta = self._vector("beta", in_channels, beta_initializer, trained=center)
-        self.running_mean = self._vector(
-            "running_mean", in_channels, running_mean_initializer, trained=False
+        self.gamma = vector(self, "gamma", in_channels, gamma_initializer, trained=scale)
+        self.beta = vector(self, "beta", in_channels, beta_initializer, trained=center)
+        self.running_mean = vector(
+            self, "running_mean", in_channels, running_mean_initializer, trained=False
         )
-        self.running_var = self._vector(
-            "running_var", in_channels, running_variance_initializer, trained=False
-        )
-
-    def _vector(self, name: str, channels: int, initializer: Any, trained: bool) -> Parameter:
-        return self.params.get(
-            name,
-            shape=(channels,),
-            init=initializer,
-            grad_req="write" if trained else "null",
-            differentiable=trained,
+        self.running_var = vector(
+            self, "running_var", in_channels, running_variance_initializer, trained=False
         )
 
     def infer_shape(self, x: Tensor) -> None:

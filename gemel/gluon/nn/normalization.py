@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gemel import np, npx
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
-from gemel.gluon.nn.basic import elements_along, size_along
+from gemel.gluon.nn.basic import elements_along, size_along, vector
 
 if TYPE_CHECKING:
     from gemel.gluon.parameter import Parameter
@@ -30,17 +30,8 @@ class _Norm(HybridBlock):
         super().__init__(**settings)
         self._axis = axis
         self._epsilon = epsilon
-        self.gamma = self._vector("gamma", in_channels, gamma_initializer, trained=scale)
-        self.beta = self._vector("beta", in_channels, beta_initializer, trained=center)
-
-    def _vector(self, name: str, channels: int, initializer: Any, trained: bool) -> Parameter:
-        return self.params.get(
-            name,
-            shape=(channels,),
-            init=initializer,
-            grad_req="write" if trained else "null",
-            differentiable=trained,
-        )
+        self.gamma = vector(self, "gamma", in_channels, gamma_initializer, trained=scale)
+        self.beta = vector(self, "beta", in_channels, beta_initializer, trained=center)
 
     def infer_shape(self, x: Tensor) -> None:
         """One element for each position along the axis."""

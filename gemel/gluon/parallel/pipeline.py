@@ -16,6 +16,7 @@ from gemel.gluon.parallel.order import ORDERS, kept, merged
 from gemel.gluon.parallel.split import Split, SplitError, apart, as_array, joined, loss_of
 from gemel.gluon.parallel.stages import balanced, costs, lies_apart, parameters_of, unset_like
 from gemel.gluon.utils import split_data
+from gemel.lists import as_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -257,7 +258,7 @@ class _Batch:
             found = block(*inputs)
             if last:
                 found = self.losses[number] = loss_of(self.loss, found, label)
-        outputs = list(found) if isinstance(found, (tuple, list)) else [found]
+        outputs = as_list(found)
         self.inputs[stage, number], self.outputs[stage, number] = inputs, outputs
         return outputs
 

@@ -12,11 +12,12 @@ from typing import Any
 
 from gemel import image, np, npx
 from gemel.errors import ShapeError
-from gemel.gluon.block import Block, Tensor
+from gemel.gluon.block import Tensor
 from gemel.gluon.data.dataset import takes_batches
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.containers import HybridSequential, Sequential
 from gemel.image.pictures import drawn
+from gemel.lists import as_list
 from gemel.ops.images import GREY
 from gemel.ops.random import has_own_stream
 
@@ -337,7 +338,7 @@ class RandomApply(Sequential):
     """Transforms that are applied, all of them, with probability p."""
 
     def __init__(self, transforms: Any, p: float = 0.5) -> None:
-        super().__init__(*_listed(transforms))
+        super().__init__(*as_list(transforms))
         self._p = p
 
     def forward(self, x: Tensor, *others: Tensor) -> Any:
@@ -352,7 +353,7 @@ class HybridRandomApply(Transform):
 
     def __init__(self, transforms: Any, p: float = 0.5) -> None:
         super().__init__()
-        self.transforms = HybridCompose(_listed(transforms))
+        self.transforms = HybridCompose(as_list(transforms))
         self._p = p
 
     @property
@@ -369,10 +370,6 @@ class HybridRandomApply(Transform):
                 f"{x.dtype}{list(x.shape)}; both must be alike, or use RandomApply"
             )
         return _chosen(x, self._p, found)
-
-
-def _listed(transforms: Any) -> list[Block]:
-    return list(transforms) if isinstance(transforms, (list, tuple)) else [transforms]
 
 
 __all__ = [
