@@ -20,7 +20,7 @@ from gemel.passes import PIPELINE, gradient, optimize
 from gemel.passes.backward import shared
 from gemel.passes.bind import concrete_graph, settled
 from gemel.passes.gradient import leading_to
-from gemel.passes.keep import cut, kept
+from gemel.passes.keep import kept, replaced
 from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
 from gemel.runtime.plans import plan_for, plan_of
@@ -259,7 +259,7 @@ class Halves:
             updates = [(index, entry) for (index, _), entry in changed]
             self.saved = kept(walk(every[:count]), derived)
             stands = {entry: placeholder(entry.spec) for entry in self.saved}
-            gradients = cut(derived, stands)
+            gradients = replaced(derived, stands)
         heads = [head for head in self.heads if head is not None]
         self.backward = Graph((*stands.values(), *heads), gradients, name=f"{graph.name}_backward")
         self.outputs = outputs

@@ -17,7 +17,7 @@ from gemel.ops.elementwise import add, full
 from gemel.ops.indexing import basic_index
 from gemel.ops.rounds import loop
 from gemel.passes.gradient import gradient, leads_to, zeros
-from gemel.passes.keep import cut, kept
+from gemel.passes.keep import kept, replaced
 from gemel.passes.simplify import swapped
 from gemel.spec import normalize_axes
 
@@ -79,7 +79,7 @@ class _Backward:
             read = list(dict.fromkeys((*read, self.condition)))
         values = self._values(read)
         stands = {entry: placeholder(entry.spec) for entry in read}
-        found = dict(zip(self.found, cut(list(self.found.values()), stands), strict=True))
+        found = dict(zip(self.found, replaced(list(self.found.values()), stands), strict=True))
         terms = {i: found[i] for i in found if i >= self.data + self.states}
         sums = _Sums(terms, all_rounds=self.condition is None)
         back = _Loop()

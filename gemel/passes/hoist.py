@@ -8,7 +8,7 @@ from gemel.ir.graph import Entry, Graph, Node, constant, inline, placeholder, re
 from gemel.ops import linalg
 from gemel.ops.rounds import loop
 from gemel.passes.fuse import cheap
-from gemel.passes.keep import cut
+from gemel.passes.keep import replaced
 from gemel.passes.simplify import drop, expand
 
 
@@ -104,7 +104,7 @@ class _Rewritten:
         stands = {entry: placeholder(entry.spec) for entry in still}
         self.given.update(zip(stands.values(), outside, strict=True))
         self.alike += stands.values()
-        self.results = cut(self.results, stands)
+        self.results = replaced(self.results, stands)
 
     def _products(self) -> None:
         """Products of elements with what is the same in all rounds: one for all elements."""
@@ -119,7 +119,7 @@ class _Rewritten:
                 self.data.append(stand)
                 stands[node.entries[0]] = stand
         if stands:
-            self.results = cut(self.results, stands)
+            self.results = replaced(self.results, stands)
 
 
 def _hoistable(node: Node, data: list[Entry]) -> bool:

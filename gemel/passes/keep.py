@@ -30,16 +30,16 @@ def kept(forward: Iterable[Node], gradients: Sequence[Entry]) -> list[Entry]:
     return list(found)
 
 
-def cut(results: Sequence[Entry], stands: dict[Entry, Entry]) -> list[Entry]:
-    """The results with kept forward entries replaced by inputs that stand for them."""
-    replaced = dict(stands)
+def replaced(results: Sequence[Entry], stands: dict[Entry, Entry]) -> list[Entry]:
+    """The results with entries replaced by inputs that stand for them."""
+    known = dict(stands)
     for node in walk(results, stands):
         if node.op is None:
             continue
-        new = copy_node(node, tuple(replaced.get(e, e) for e in node.inputs))
+        new = copy_node(node, tuple(known.get(e, e) for e in node.inputs))
         for old, entry in zip(node.entries, new.entries, strict=True):
-            replaced.setdefault(old, entry)
-    return [replaced.get(entry, entry) for entry in results]
+            known.setdefault(old, entry)
+    return [known.get(entry, entry) for entry in results]
 
 
-__all__ = ["cut", "kept"]
+__all__ = ["kept", "replaced"]

@@ -140,9 +140,8 @@ def _piece(
         new = copy_node(node, tuple(replaced.get(entry, entry) for entry in node.inputs))
         replaced.update(zip(node.entries, new.entries, strict=True))
     for entry in wanted:
-        if (
-            entry not in replaced and not entry.node.is_constant
-        ):  # an input that is a result as well
+        # An input that is a result as well.
+        if entry not in replaced and not entry.node.is_constant:
             replaced[entry] = placeholder(entry.spec)
             inputs.append(entry)
             places.append(replaced[entry])
