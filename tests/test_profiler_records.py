@@ -177,6 +177,27 @@ def test_rows_of_the_table():
     assert "at most 5.0 MiB; queue: at most 2 operations" in table.text(found)
 
 
+@pytest.mark.parametrize(
+    ("order", "ascending", "names"),
+    [
+        ("count", None, ["add", "exp"]),
+        ("times", True, ["exp", "add"]),
+        ("avg", False, ["add", "exp"]),
+        ("max", True, ["exp", "add"]),
+        ("min", None, ["exp", "add"]),
+        ("name", None, ["add", "exp"]),
+        ("name", False, ["exp", "add"]),
+    ],
+)
+def test_orders_of_the_table_are_mxnets_too(order, ascending, names):
+    found = trace(
+        [operation(1), operation(2, finished=42), operation(3, name="exp", started=30, finished=38)]
+    )
+    assert [row.name for row in table.rows(found, order, ascending)] == names
+    lines = table.text(found, order, ascending).splitlines()
+    assert [line.split()[0] for line in lines[1:3]] == names
+
+
 def test_sync_points_are_grouped_by_line_and_kind():
     waits = [
         (0, 0, 3000, "array", 1, "step.py", 3),

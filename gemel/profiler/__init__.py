@@ -145,18 +145,24 @@ def dump(finished: bool = True, profile_process: str = "worker") -> str:
     return _profiler.filename
 
 
-def dumps(reset: bool = False, format: str = "table", sort_by: str = "total") -> str:
+def dumps(
+    reset: bool = False,
+    format: str = "table",
+    sort_by: str = "total",
+    ascending: bool | None = None,
+) -> str:
     """Operations by time, as a table or as JSON. `reset` forgets them afterwards.
 
-    `sort_by` is total, times, mean, maximum, minimum, bytes or name. Raises `UnknownNameError`.
+    `sort_by` is total, times, mean, maximum, minimum (MXNet's count, avg, max, min), bytes or name:
+    the largest first, names in their order, unless `ascending` says how. Raises `UnknownNameError`.
     """
     if format not in ("table", "json"):
         raise unknown_name("format of the table", format, ("table", "json"))
     trace = _profiler.collect()
     if format == "table":
-        found = table.text(trace, sort_by)
+        found = table.text(trace, sort_by, ascending)
     else:
-        found = json.dumps([row._asdict() for row in table.rows(trace, sort_by)])
+        found = json.dumps([row._asdict() for row in table.rows(trace, sort_by, ascending)])
     if reset:
         _profiler.recorder.clear(_profiler.recording)
     return found

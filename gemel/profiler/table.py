@@ -23,12 +23,20 @@ class Row(NamedTuple):
 
 
 ORDERS = ("total", "times", "mean", "maximum", "minimum", "bytes", "name")
+#: What MXNet calls some of them.
+MXNETS = {"count": "times", "avg": "mean", "max": "maximum", "min": "minimum"}
 
 
-def rows(trace: Trace, sort_by: str = "total") -> list[Row]:
-    """One row per name and device. Raises `UnknownNameError` for an unknown order."""
+def rows(trace: Trace, sort_by: str = "total", ascending: bool | None = None) -> list[Row]:
+    """One row per name and device. Raises `UnknownNameError` for an unknown order.
+
+    The largest come first, but of names the first, unless `ascending` says how.
+    """
+    sort_by = MXNETS.get(sort_by, sort_by)
     if sort_by not in ORDERS:
-        raise unknown_name("order of the table", sort_by, ORDERS)
+        raise unknown_name("order of the table", sort_by, (*ORDERS, *MXNETS))
+    if ascending is None:
+        ascending = sort_by == "name"
     groups: dict[tuple[str, int], list[Any]] = {}
     for operation in trace.finished():
         groups.setdefault((operation.name, operation.device), []).append(operation)
@@ -50,10 +58,10 @@ def rows(trace: Trace, sort_by: str = "total") -> list[Row]:
                 total * 1000 / everything,
             )
         )
-    return sorted(found, key=lambda row: getattr(row, sort_by), reverse=sort_by != "name")
+    return sorted(found, key=lambda row: getattr(row, sort_by), reverse=not ascending)
 
 
-def text(trace: Trace, sort_by: str = "total") -> str:
+def text(trace: Trace, sort_by: str = "total", ascending: bool | None = None) -> str:
     """The table as text, with what was held and how deep the queue was."""
     header = (
         "operation",
@@ -67,7 +75,7 @@ def text(trace: Trace, sort_by: str = "total") -> str:
         "",
     )
     lines = [header]
-    for row in rows(trace, sort_by):
+    for row in rows(trace, sort_by, ascending):
         lines.append(
             (
                 row.name,
