@@ -135,6 +135,28 @@ def test_parts_of_nd() -> None:
     assert np.all(chosen == -a)
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2, -2, -3])
+@pytest.mark.parametrize(
+    ("first", "second"), [((4, 5), (5, 6)), ((5, 4), (6, 5)), ((5, 4), (5, 6))]
+)
+def test_products_of_matrices_along_any_axis(axis: int, first: Any, second: Any) -> None:
+    """MXNet: the same as swapaxes before and after; the last axis has the columns."""
+    draw = numpy.random.default_rng(5)
+    turned_a, turned_b = first == (5, 4), second == (6, 5)
+    a, b, c = (draw.normal(size=(2, 3, *s)).astype("float32") for s in (first, second, (4, 6)))
+    inner_a, inner_b = (
+        numpy.swapaxes(x, 2, 3) if t else x for x, t in ((a, turned_a), (b, turned_b))
+    )
+    expected = numpy.swapaxes(2 * inner_a @ inner_b, axis, -2)
+    given = [np.array(numpy.swapaxes(x, axis, -2)) for x in (a, b, c)]
+    settings = {"transpose_a": turned_a, "transpose_b": turned_b, "alpha": 2.0, "axis": axis}
+    found = gemel.nd.linalg.gemm2(*given[:2], **settings)
+    numpy.testing.assert_allclose(found.asnumpy(), expected, rtol=1e-5, atol=1e-5)
+    added = gemel.nd.linalg.gemm(*given, beta=0.5, **settings)
+    wanted = expected + 0.5 * numpy.swapaxes(c, axis, -2)
+    numpy.testing.assert_allclose(added.asnumpy(), wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_losses_are_written(tmp_path: Path) -> None:
     loss = gluon.loss.SoftmaxCrossEntropyLoss()
     nodes = exported(lambda x, y: loss(x, y), tmp_path, X, numpy.array([0.0, 2.0], "float32"))

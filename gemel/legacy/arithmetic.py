@@ -294,9 +294,11 @@ def gemm2(
     alpha: float = 1.0,
     axis: int = -2,
 ) -> Any:
-    """alpha * A @ B of the last two axes."""
-    left = A.swapaxes(-1, -2) if transpose_a else A
-    return np.matmul(left, B.swapaxes(-1, -2) if transpose_b else B) * alpha
+    """alpha * A @ B, of matrices whose rows lie along `axis` and whose columns along the last."""
+    left, right = A.swapaxes(axis, -2), B.swapaxes(axis, -2)
+    left = left.swapaxes(-1, -2) if transpose_a else left
+    found = np.matmul(left, right.swapaxes(-1, -2) if transpose_b else right) * alpha
+    return found.swapaxes(axis, -2)
 
 
 # --- arrays from nothing --------------------------------------------------------------------

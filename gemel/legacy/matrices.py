@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import np
+from gemel.legacy.arithmetic import gemm2
 from gemel.legacy.declare import legacy
 
 
@@ -28,8 +29,8 @@ def gemm(
     beta: float = 1.0,
     axis: int = -2,
 ) -> Any:
-    """alpha * A @ B + beta * C."""
-    return np.matmul(_turned(A, transpose_a), _turned(B, transpose_b)) * alpha + C * beta
+    """alpha * A @ B + beta * C, of matrices with rows along `axis` and columns along the last."""
+    return gemm2.function(A, B, transpose_a, transpose_b, alpha, axis) + C * beta
 
 
 @legacy("_linalg_potrf", "linalg_potrf")
