@@ -664,6 +664,7 @@ ELSEWHERE = {
     **dict.fromkeys(("eig", "eigvals"), "known up to order and sign (test_complex)"),
     "viewed": "what it takes depends on sizes of dtypes (test_as_numpy)",
     "detached": "detach() in a trace; arrays have their own (test_found_outside)",
+    "with_gradient": "its gradient is given, not that of what it computes (test_nd_calls)",
     "branch": "its operands are programs: npx.cond makes them (test_three_ways)",
 }
 

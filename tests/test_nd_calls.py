@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 import gemel as mx
-from gemel import cpu, gluon, gpu, nd, np, npx, sym
+from gemel import autograd, cpu, gluon, gpu, nd, np, npx, sym
 from gemel import d2l as gemel_d2l
 from gemel.errors import DeviceError, GemelError
 from gemel.legacy import known
@@ -342,3 +342,66 @@ def test_a_blocks_full_names() -> None:
 def test_waiting_for_all() -> None:
     mx.waitall()
     assert numpy.asarray(nd.ones(1)).tolist() == [1]
+
+
+# --- what networks end in -------------------------------------------------------------------
+
+ROWS = numpy.array([[0.3, -0.4, 1.5], [0.25, 1.0, -2.0]], "float32")
+CLASSES = numpy.array([1.0, 2.0], "float32")
+#: What an end gives, and its gradient, which is that of a loss.
+ENDS: dict[str, tuple[Any, Any]] = {
+    "SoftmaxOutput": (
+        lambda x: nd.SoftmaxOutput(x, nd.array(CLASSES)),
+        lambda x: _softmax(x) - numpy.eye(3)[CLASSES.astype(int)],
+    ),
+    "SoftmaxOutput, by parts": (
+        lambda x: nd.SoftmaxOutput(x, nd.array(_softmax(ROWS[::-1])), grad_scale=2.0),
+        lambda x: 2 * (_softmax(x) - _softmax(ROWS[::-1])),
+    ),
+    "MakeLoss": (lambda x: nd.MakeLoss(x * 1, grad_scale=3.0), lambda x: numpy.full(x.shape, 3.0)),
+    "make_loss": (lambda x: nd.make_loss(x * 1), numpy.ones_like),
+    "LinearRegressionOutput": (
+        lambda x: nd.LinearRegressionOutput(x, nd.zeros((2, 3))),
+        lambda x: x / 3,
+    ),
+    "SVMOutput": (
+        lambda x: nd.SVMOutput(x, nd.array(CLASSES), use_linear=True),
+        lambda x: (lambda sign: -sign * (sign * x < 1))(numpy.eye(3)[CLASSES.astype(int)] * 2 - 1),
+    ),
+}
+
+
+def _softmax(x: Any) -> Any:
+    raised = numpy.exp(x - x.max(1, keepdims=True))
+    return raised / raised.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", ENDS)
+def test_the_gradient_of_an_end_is_a_losss_whatever_follows(name: str, compiled: bool) -> None:
+    end, gradient = ENDS[name]
+    x = nd.array(ROWS)
+    x.attach_grad()
+    function = mx.compile(lambda x: end(x) * 5) if compiled else lambda x: end(x) * 5
+    with autograd.record():
+        function(x).backward()
+    numpy.testing.assert_allclose(x.grad.asnumpy(), gradient(ROWS), rtol=1e-5, atol=1e-6)
+
+
+def test_what_follows_an_end_counts_if_it_is_asked_for() -> None:
+    x = nd.array(ROWS)
+    x.attach_grad()
+    with autograd.record():
+        (nd.SoftmaxOutput(x, nd.array(CLASSES), out_grad=True) * 5).backward()
+    expected = 5 * ENDS["SoftmaxOutput"][1](ROWS)
+    numpy.testing.assert_allclose(x.grad.asnumpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_an_end_gives_what_is_finite_for_what_is_not() -> None:
+    x = nd.array([[0.0, 0.0, -numpy.inf]])
+    x.attach_grad()
+    with autograd.record():
+        found = nd.SoftmaxOutput(x, nd.array([1]))
+        found.backward()
+    assert found.asnumpy().tolist() == [[0.5, 0.5, 0]]
+    assert x.grad.asnumpy().tolist() == [[0.5, -0.5, 0]]

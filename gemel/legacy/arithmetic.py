@@ -38,7 +38,6 @@ _unary(lambda x: 1 / np.cbrt(x), "rcbrt")
 _unary(lambda x: np.equal(x, 0).astype(x.dtype), "logical_not")
 _unary(lambda x: x.copy(), "_copy", "identity", "_np_copy", "_identity_with_attr_like_rhs")
 _unary(npx.stop_gradient, "BlockGrad", "stop_gradient")
-_unary(lambda x: x, "make_loss")
 _unary(lambda x: np.array(x.shape, dtype="int64").prod(keepdims=True), "size_array")
 
 

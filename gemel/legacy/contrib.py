@@ -6,10 +6,10 @@ from itertools import product as pairs
 from math import ceil, log
 from typing import Any
 
-from gemel import np, npx
+from gemel import autograd, np, npx
 from gemel.errors import ShapeError
 from gemel.legacy.declare import legacy, same
-from gemel.legacy.ends import _towards
+from gemel.ops.steering import with_gradient
 
 same(
     npx.deformable_convolution,
@@ -144,14 +144,12 @@ def svm_output(
 
     Tang, Deep learning using linear support vector machines, 2013: squared unless `use_linear`.
     """
-    from gemel import autograd
-
     if label is None or not autograd.is_training():
         return data
     sign = npx.one_hot(label, data.shape[1]).astype(data.dtype) * 2 - 1
     short = margin - sign * data
     slope = np.where(short > 0, 1.0 if use_linear else 2 * short, 0.0)
-    return _towards(data, data, -regularization_coefficient * sign * slope)
+    return with_gradient(data, data, -regularization_coefficient * sign * slope)
 
 
 @legacy("fill_element_0index", inputs=3)

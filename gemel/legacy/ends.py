@@ -1,4 +1,4 @@
-"""What networks of MXNet 1 end in: operations whose gradient is that of a loss."""
+"""What networks of MXNet 1 end in: operations with the gradient of a loss, whatever follows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from gemel import autograd, np, npx
 from gemel.legacy.declare import Shapes, legacy
+from gemel.ops.steering import with_gradient
 from gemel.spec import product
 
 
@@ -22,14 +23,18 @@ def softmax_output(
     out_grad: bool = False,
     smooth_alpha: float = 0.0,
 ) -> Any:
-    """softmax over an example's classes; with labels its gradient is that of the cross-entropy."""
+    """softmax over an example's classes; with labels its gradient is that of the cross-entropy.
+
+    What follows does not change that, unless `out_grad`: then its gradient is multiplied with it.
+    """
     axis = 1 if multi_output else -1
     rows = data if multi_output or preserve_shape else npx.batch_flatten(data)
     found = npx.softmax(rows, axis=axis)
     if label is None or not autograd.is_training():
         return found.reshape(data.shape)
     if tuple(label.shape) == tuple(rows.shape):
-        return _towards(rows, found, (found - label) * grad_scale).reshape(data.shape)
+        error = (found - label) * grad_scale
+        return with_gradient(found, rows, error, scaled=out_grad).reshape(data.shape)
     classes = found.shape[axis]
     hot = npx.one_hot(label, classes, 1 - smooth_alpha, smooth_alpha / max(classes - 1, 1))
     hot = hot.astype(found.dtype)
@@ -42,13 +47,7 @@ def softmax_output(
     else:
         places = product(data.shape[2:]) if multi_output else 1
         error = error / (places * (data.shape[0] if normalization == "batch" else 1))
-    return _towards(rows, found, error * grad_scale).reshape(data.shape)
-
-
-def _towards(data: Any, found: Any, gradient: Any) -> Any:
-    """`found`, whose gradient for data is the one given: what a loss's would be."""
-    step = data * npx.stop_gradient(gradient)
-    return npx.stop_gradient(found) + (step - npx.stop_gradient(step))
+    return with_gradient(found, rows, error * grad_scale, scaled=out_grad).reshape(data.shape)
 
 
 @softmax_output.infer
@@ -67,7 +66,7 @@ def _output(function: Any, error: Any, name: str) -> None:
         if label is None or not autograd.is_training():
             return found
         scale = grad_scale * label.shape[0] / product(label.shape)
-        return _towards(data, found, error(found - label.reshape(found.shape)) * scale)
+        return with_gradient(found, data, error(found - label.reshape(found.shape)) * scale)
 
     @operation.infer
     def _(shapes: Shapes, **_: Any) -> Shapes:
@@ -85,7 +84,13 @@ def make_loss(
     counted: Any = ones.shape[0] if normalization == "batch" else 1.0
     if normalization == "valid":
         counted = np.maximum((data > valid_thresh).astype(data.dtype).sum(), 1)
-    return _towards(data, data, ones * grad_scale / counted)
+    return with_gradient(data, data, ones * grad_scale / counted)
+
+
+@legacy("make_loss")
+def made_loss(data: Any) -> Any:
+    """data: what a network ends in, whose gradient is 1 whatever follows."""
+    return with_gradient(data, data, np.ones_like(data))
 
 
 _output(lambda data: data, lambda error: error, "LinearRegressionOutput")

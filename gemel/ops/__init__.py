@@ -63,6 +63,7 @@ later(
     "gemel.ops.sorting",
     "gemel.ops.special",
     "gemel.ops.statistics",
+    "gemel.ops.steering",
     "gemel.ops.triangles",
     "gemel.ops.trigonometry",
     "gemel.ops.windows",
