@@ -405,3 +405,24 @@ def test_an_end_gives_what_is_finite_for_what_is_not() -> None:
         found.backward()
     assert found.asnumpy().tolist() == [[0.5, 0.5, 0]]
     assert x.grad.asnumpy().tolist() == [[0.5, -0.5, 0]]
+
+
+#: Values that a sum with a difference of them would not keep, and what operations make of them.
+FAR = numpy.array([1e10, -3e8, 2.3, numpy.inf, -0.7], "float32")
+STRAIGHT: dict[str, tuple[Any, Any, float]] = {
+    "sign_ste": (nd.contrib.sign_ste, numpy.sign(FAR), 1),
+    "round_ste": (nd.contrib.round_ste, numpy.round(FAR), 1),
+    "gradientmultiplier": (lambda x: nd.contrib.gradientmultiplier(x, scalar=0.1), FAR, 0.1),
+}
+
+
+@pytest.mark.parametrize("name", STRAIGHT)
+def test_another_gradient_does_not_change_the_value(name: str) -> None:
+    operation, expected, slope = STRAIGHT[name]
+    x = nd.array(FAR)
+    x.attach_grad()
+    with autograd.record():
+        found = operation(x)
+        (found * 2).backward()
+    assert found.asnumpy().tolist() == expected.tolist()
+    numpy.testing.assert_allclose(x.grad.asnumpy(), numpy.full(5, 2 * slope), rtol=1e-6)

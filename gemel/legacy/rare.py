@@ -8,7 +8,8 @@ from typing import Any
 
 from gemel import np, npx
 from gemel.errors import ShapeError
-from gemel.legacy.declare import Written, legacy, same, written
+from gemel.legacy.declare import Written, find, legacy, same, written
+from gemel.ops.steering import with_gradient
 
 # --- boxes and regions ----------------------------------------------------------------------
 
@@ -265,16 +266,14 @@ def quadratic(data: Any, a: float = 0.0, b: float = 0.0, c: float = 0.0) -> Any:
 @legacy("_contrib_gradientmultiplier", inputs=1)
 def gradient_multiplier(data: Any, scalar: float = 1.0) -> Any:
     """data, whose gradient is multiplied by a number."""
-    return data * scalar + npx.stop_gradient(data - data * scalar)
+    return with_gradient(data, data, np.full_like(data, scalar), scaled=True)
 
 
 def _straight(name: str, of: str) -> None:
     @legacy(name)
     def operation(data: Any) -> Any:
         """The operation, with a gradient of ones."""
-        from gemel.legacy.declare import find
-
-        return data + npx.stop_gradient(find(of)(data) - data)
+        return with_gradient(find(of)(data), data, np.ones_like(data), scaled=True)
 
 
 _straight("_contrib_round_ste", "round")

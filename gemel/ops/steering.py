@@ -1,4 +1,4 @@
-"""Results whose gradient is given, not derived: what MXNet 1's networks end in."""
+"""Results whose gradient is given, not derived: as what MXNet 1's networks end in has."""
 
 from __future__ import annotations
 
