@@ -160,7 +160,7 @@ class Trainer:
         """The second half of `step`: update every parameter from its gradient on each device."""
         self._look()
         self._refuse_on_store("update")
-        for devices, part in self._parts(self._chosen(ignore_stale_grad)):
+        for devices, part in self._parts(self._chosen(ignore_stale_grad, "update")):
             self._apply(part, devices, batch_size, _own(part, devices))
 
     def _alone(self, devices: list[Device]) -> bool:
@@ -181,7 +181,7 @@ class Trainer:
                 "the parameters; create the Trainer with update_on_kvstore=False"
             )
 
-    def _chosen(self, ignore_stale: bool) -> Chosen:
+    def _chosen(self, ignore_stale: bool, asked: str = "step") -> Chosen:
         chosen = {}
         for position, parameter in enumerate(self._params):
             if parameter._grad_req == "null":
@@ -193,10 +193,10 @@ class Trainer:
                 parameter.arrays()  # raises, saying what to do, if there are none
                 place = f" on {parameter.homes[fresh.index(False)]}" if len(fresh) > 1 else ""
                 raise GradientError(
-                    f"step: backward has not written the gradient of parameter {parameter.name}"
+                    f"{asked}: backward has not written the gradient of parameter {parameter.name}"
                     f"{place} since the last step, so it had no part in the loss; if that is "
-                    "meant, call step(batch_size, ignore_stale_grad=True) or set its grad_req to "
-                    "'null'"
+                    f"meant, call {asked}(batch_size, ignore_stale_grad=True) or set its grad_req "
+                    "to 'null'"
                 )
         return chosen
 
