@@ -24,7 +24,7 @@ from gemel.ir.interpret import spec_of
 from gemel.ir.trace import Trace, current_trace, parameters_replaced
 from gemel.kinds import Kind, Place, in_parts
 from gemel.ndarray import ndarray
-from gemel.nested import unflatten
+from gemel.nested import by_place, unflatten
 from gemel.ops.elementwise import full
 from gemel.passes import PIPELINE, Pass, gradient
 from gemel.passes import checked as checked_passes
@@ -257,8 +257,11 @@ class Compiled:
         passes: Sequence[Pass] = (),
         recipes: Sequence[Recipe] = (),
     ) -> None:
-        self.function = function
-        self.name = name or getattr(function, "__name__", "program")
+        if not callable(function):
+            raise TypeError(f"compile: {function!r} is no function")
+        self.function = self.__wrapped__ = function
+        self.__doc__ = function.__doc__
+        self.name = self.__name__ = name or getattr(function, "__name__", "program")
         own = PIPELINE if fold else without_folding()
         place = own.index(fuse)
         self.passes = (*own[:place], *checked_passes(passes), *own[place:]) if passes != () else own
@@ -270,8 +273,13 @@ class Compiled:
         #: Does the same as a call: goes straight from arrays seen before to their plan.
         self.quick = _core.CallSite(self._slowly)
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The function's results, by the compiled program."""
+        if named:
+            from inspect import signature  # seldom needed
+
+            rule = f"{self.name} is compiled and takes no keyword-only arguments"
+            arguments = by_place(rule, signature(self.function), arguments, named)
         return self.quick(*arguments)
 
     def _slowly(self, *arguments: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from gemel.errors import TraceError
 from gemel.ir.graph import Entry
 from gemel.ndarray import array_like, ndarray
 
@@ -56,6 +57,23 @@ def flatten_results(value: Any, out: list[Any]) -> Any:
     # Kernels have no complex numbers, so such a result is an array from the start.
     out.append(array_like(value) if isinstance(value, complex) else value)
     return None
+
+
+def by_place(
+    rule: str, signature: Any, arguments: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[Any, ...]:
+    """The arguments of a call in order, those given by name in their places.
+
+    Raises `TraceError` with the `rule` for what can be given by name only.
+    """
+    bound = signature.bind(*arguments, **named)
+    if bound.kwargs:
+        bound.apply_defaults()  # one before those that were named may have been left out
+    left = [name for name in bound.kwargs if name in named]
+    if left:
+        raise TraceError(f"{rule}: {', '.join(left)}")
+    found: tuple[Any, ...] = bound.args
+    return found
 
 
 __all__ = ["flatten", "flatten_results", "unflatten"]

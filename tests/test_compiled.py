@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from typing import Any, NamedTuple
 
@@ -726,3 +727,31 @@ def test_an_extent_of_another_trace_is_a_number() -> None:
     assert longer(np.ones(2)).tolist() == [2.0] * 5
     with pytest.raises(gemel.errors.ShapeError):
         gemel.compile(lambda x: x + np.zeros((n,)))(np.ones(4))
+
+
+def test_a_compiled_function_is_called_and_described_as_its_function() -> None:
+    @gemel.compile
+    def scaled(x, scale=2.0, *, shift=0.0):
+        """x times a scale."""
+        return x * scale + shift
+
+    x = np.array([1.0, 2.0])
+    assert scaled(x).tolist() == [2, 4]
+    assert scaled(x, scale=3.0).tolist() == scaled(scale=3.0, x=x).tolist() == [3, 6]
+    assert scaled.traces == 2  # a default is no input
+    with pytest.raises(TraceError, match=r"takes no keyword-only .*: shift"):
+        scaled(x, shift=1.0)
+    with pytest.raises(TypeError, match="scal"):
+        scaled(x, scal=1.0)
+    assert scaled.__name__ == "scaled" and scaled.__doc__ == "x times a scale."
+    assert str(inspect.signature(scaled)).startswith("(x, scale=2.0, *, shift=")
+    x.attach_grad()
+    with autograd.record():
+        scaled(x, scale=5.0).sum().backward()
+    assert x.grad.tolist() == [5, 5]
+
+
+@pytest.mark.parametrize("function", [None, 3, "relu"])
+def test_what_is_no_function_is_refused_at_once(function) -> None:
+    with pytest.raises(TypeError, match=f"compile: {function!r} is no function"):
+        gemel.compile(function)

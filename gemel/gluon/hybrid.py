@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel import compiled
-from gemel.errors import PythonGivenError, SymbolGivenError, TraceError
+from gemel.errors import PythonGivenError, SymbolGivenError
 from gemel.gluon import facade
 from gemel.gluon.block import Block, BlockError
 from gemel.ir.graph import Entry, walk
 from gemel.ir.trace import current_trace
 from gemel.ndarray import ndarray
-from gemel.nested import flatten
+from gemel.nested import by_place, flatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,17 +172,9 @@ class HybridBlock(Block):
     def _positional(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
         """The arguments of `forward` in order: a program takes no keywords."""
         signature, lead = self._signature()
-        bound = signature.bind(*lead, *arguments, **keywords)
-        if bound.kwargs:
-            bound.apply_defaults()  # one before those that were named may have been left out
-        left = [name for name in bound.kwargs if name in keywords]
-        if left:
-            behind = ", and none behind its own parameters" if lead else ""
-            raise TraceError(
-                f"{self.name} is hybridized and takes no keyword-only arguments{behind}: "
-                f"{', '.join(left)}"
-            )
-        return bound.args[len(lead) :]  # type: ignore[no-any-return]
+        behind = ", and none behind its own parameters" if lead else ""
+        rule = f"{self.name} is hybridized and takes no keyword-only arguments{behind}"
+        return by_place(rule, signature, (*lead, *arguments), keywords)[len(lead) :]
 
     def _signature(self) -> tuple[Any, tuple[Any, ...]]:
         """What says the arguments' names, and what comes before them: `forward`, or else
