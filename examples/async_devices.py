@@ -12,7 +12,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from prediction import Row, check, finish, show
+from prediction import Row, check, finish, introduce, show
 
 from gemel import cpu, device, np, npx, profiler
 
@@ -35,6 +35,7 @@ def run(x: np.ndarray, count: int = PRODUCTS) -> list[np.ndarray]:
 
 
 def main() -> None:
+    introduce(__doc__)
     xs = [np.random.normal(size=(SIDE, SIDE), device=cpu(i)) for i in (0, 1)]
     milliseconds(lambda: run(xs[0]) + run(xs[1]))
     cores = device.cpu_count()

@@ -17,7 +17,7 @@ import time
 from statistics import median
 from typing import NamedTuple
 
-from prediction import Row, check, finish, show
+from prediction import Row, check, finish, introduce, show
 
 from gemel import np, npx, profiler
 
@@ -103,6 +103,7 @@ def regime(title: str, size: int, work: int) -> tuple[float, float, float, float
 
 
 def main() -> None:
+    introduce(__doc__)
     print(f"{INCREMENTS} increments, medians of {ROUNDS} runs, everything traced")
     *_, inline = regime("inline", 64, 60)
     check(inline, "small increments are done by the call itself")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from prediction import Row, check, finish, show
+from prediction import Row, check, finish, introduce, show
 
 from gemel import np, npx
 
@@ -35,6 +35,7 @@ def best(function: Callable[[], Any], times: int = 5) -> float:
 
 
 def main() -> None:
+    introduce(__doc__)
     a = np.random.normal(size=(SIDE, SIDE))
     a.asnumpy()  # the first one imports NumPy
     small = np.ones((2, 2))

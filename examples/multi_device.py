@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from prediction import Row, check, finish, show
+from prediction import Row, check, finish, introduce, show
 
 from gemel import autograd, cpu, device, gluon, init, lr_scheduler, np, npx
 from gemel.device import Device
@@ -219,6 +219,7 @@ def larger_batches(train: Batch, test: Batch) -> None:
 
 
 def main() -> None:
+    introduce(__doc__)
     train, test = load_data()
     from_scratch(train)
     concise()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from typing import NamedTuple
 
@@ -18,6 +19,15 @@ class Row(NamedTuple):
     def ratio(self) -> float | None:
         """Measured over predicted."""
         return self.measured / self.predicted if self.predicted else None
+
+
+def introduce(page: str | None, *flags: str) -> None:
+    """What an example does with the command line: `--help` says what it shows, and its flags."""
+    shown = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=page, formatter_class=shown)
+    for flag in flags:
+        parser.add_argument(flag, action="store_true", help="short rounds")
+    parser.parse_args()
 
 
 def show(title: str, rows: list[Row]) -> None:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from prediction import check, finish
+from prediction import check, finish, introduce
 from replay import FREE, Link, Step, named, replay
 
 from gemel import cpu, device, gluon, gpu, init, np, npx, profiler
@@ -258,6 +258,7 @@ def bubbles(data: Digits) -> None:
 
 
 def main() -> None:
+    introduce(__doc__, "--quick")
     device.simulate(GPUS, LINK.gigabytes_per_second, LINK.microseconds)
     data, held = digits()
     compare(data, held)

@@ -35,3 +35,16 @@ def test_quick(command: str, tmp_path: Path) -> None:
     assert found.returncode == 0, found.stderr
     assert SAID[command] in found.stdout.splitlines()[-1]
     assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
+def test_help_says_what_it_shows(name: str, tmp_path: Path) -> None:
+    text = (EXAMPLES / name).read_text()
+    if "__main__" not in text:
+        pytest.skip("others import it")
+    command = [sys.executable, EXAMPLES / name, "--help"]
+    found = subprocess.run(
+        command, env=surroundings({}), cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith(f"usage: {name}") and "--help" in found.stdout
