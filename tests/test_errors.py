@@ -14,6 +14,7 @@ from op_table import OPS
 import gemel
 from gemel import autograd, np, npx
 from gemel.errors import (
+    ArgumentError,
     DTypeError,
     GemelError,
     GradientError,
@@ -181,6 +182,8 @@ BAD: list[Bad] = [
     ("no number", lambda: np.add(ones(2), None), TypeError, ("NoneType",)),
     ("truth of several", lambda: bool(ones(2)), ValueError, ("2",)),
     ("item of several", lambda: ones(2).item(), ValueError, ("2",)),
+    ("priority", lambda: npx.priority(1.5), ArgumentError, ("priority", "1.5", "whole numbers")),
+    ("large priority", lambda: npx.priority(2**31), ArgumentError, ("priority", "2147483648")),
     ("one_hot keyword", lambda: npx.one_hot(np.array([0]), dept=3), TypeError, ("dept",)),
     ("split views", lambda: np.split(ones(4), [1], axis=3), ShapeError, ("split", "axis 3")),
     ("swapaxes", lambda: ones(2, 3).swapaxes(0, 2), ShapeError, ("swapaxes", "axis 2")),

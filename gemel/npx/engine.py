@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 from gemel import _core
 from gemel.device import as_device
 from gemel.dtype import MANNERS, DType, as_dtype, float32, float64, int64
+from gemel.errors import ArgumentError
 from gemel.ir.public import function
 from gemel.ndarray import array_like
 from gemel.runtime import callback as runtime_callback
 from gemel.spec import Spec
+
+#: The highest level of `priority`.
+MOST_LEVEL = 2**31 - 1
 
 
 @function(public="npx")
@@ -35,11 +40,20 @@ def synchronize(device: Any = None) -> None:
 class priority:  # noqa: N801 -- used as a function
     """A block whose operations go before others that are ready: `with npx.priority(1): ...`.
 
-    Higher levels first, 0 without a block; what somebody waits for goes before them all.
+    Higher levels first, 0 without a block; what somebody waits for goes before them all. Raises
+    `ArgumentError` for a level that is no whole number of 32 bits.
     """
 
     def __init__(self, level: int) -> None:
-        self._level = level
+        try:
+            self._level = index(level)
+        except TypeError:
+            self._level = MOST_LEVEL + 1
+        if not -MOST_LEVEL <= self._level <= MOST_LEVEL:
+            raise ArgumentError(
+                f"priority: {level!r} is no level; levels are whole numbers from {-MOST_LEVEL} "
+                f"to {MOST_LEVEL}"
+            )
         self._before: list[int] = []
 
     def __enter__(self) -> None:
