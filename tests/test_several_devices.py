@@ -17,7 +17,9 @@ import pytest
 import gemel
 from gemel import autograd, cpu, device, gluon, gpu, init, kvstore, np, npx
 from gemel.errors import (
+    ArgumentError,
     DeviceError,
+    DTypeError,
     GemelError,
     GradientError,
     ParameterFileError,
@@ -26,6 +28,7 @@ from gemel.errors import (
 )
 from gemel.gluon import Constant, Parameter, ParameterDict, nn
 from gemel.gluon.utils import clip_global_norm, split_and_load, split_data
+from gemel.kvstore.base import pairs
 
 TWO = [cpu(0), cpu(1)]
 
@@ -678,16 +681,50 @@ def test_sixteen_bits(kind):
     assert empty.tolist() == []
 
 
+def stored() -> Any:
+    """A store that has a value of two elements by the key 0."""
+    store = kvstore.create("device")
+    store.init(0, np.zeros((2,)))
+    return store
+
+
 BAD: list[tuple[Any, type[Exception], str]] = [
     (lambda: kvstore.create("devise"), UnknownNameError, "did you mean 'device'"),
     (lambda: kvstore.create("dist_async"), GemelError, "parameter server"),
     (lambda: kvstore.create().pull("x", np.ones(1)), UnknownNameError, "call init first"),
     (lambda: kvstore.create().row_sparse_pull("x"), GemelError, "dense"),
     (lambda: kvstore.create().init([1, 2], [np.ones(1)]), ShapeError, "2 keys"),
+    (lambda: kvstore.create(["local"]), UnknownNameError, "unknown kvstore"),
+    (lambda: stored().init([1, 2], np.ones((2, 3))), ArgumentError, "list of 2 keys goes a list"),
+    (lambda: stored().init(1, 2.5), ArgumentError, "float 2.5, given for key 1, is no array"),
+    (lambda: stored().init("a", None), ArgumentError, "NoneType None, given for key 'a'"),
+    (lambda: stored().push(0, numpy.ones(2)), ArgumentError, r"ndarray of shape \(2,\), given for"),
+    (lambda: stored().pull(0, out=[numpy.ones(2)]), ArgumentError, "np.array makes one"),
+    (lambda: stored().push(0, np.ones((1,))), ShapeError, r"key 0 has a value of float32\[2\]"),
+    (lambda: stored().pull(0, np.ones((2, 2))), ShapeError, r"float32\[2, 2\] does not fit"),
+    (lambda: stored().init(1.5, np.ones(1)), ArgumentError, "float 1.5 is no key"),
+    (lambda: stored().init(True, np.ones(1)), ArgumentError, "bool True is no key"),
+    (lambda: stored().init([[1]], [np.ones(1)]), ArgumentError, r"list \[1\] is no key"),
+    (lambda: stored().set_updater(3), ArgumentError, "set_updater: 3 cannot be called"),
+    (lambda: stored().set_optimizer("sgd"), ArgumentError, "set_optimizer: 'sgd' is no optimizer"),
     (
         lambda: kvstore.create("local").set_gradient_compression({"type": "2bit"}),
         GemelError,
         "use 'device'",
+    ),
+    *(
+        (
+            lambda t=threshold: stored().set_gradient_compression({"type": "2bit", "threshold": t}),
+            ArgumentError,
+            "no finite number above 0",
+        )
+        for threshold in (0, -1, float("inf"), float("nan"), "much", None)
+    ),
+    (lambda: stored().set_gradient_compression("2bit"), ArgumentError, "no dictionary of settings"),
+    (
+        lambda: stored().set_gradient_compression({"type": ["2bit"]}),
+        UnknownNameError,
+        "unknown gradient compression",
     ),
     (
         lambda: kvstore.create("device").set_gradient_compression({"type": "2bits"}),
@@ -719,10 +756,69 @@ def test_bad_input(call, error, message):
 
 
 def test_pushes_of_different_shapes():
-    store = kvstore.create("device")
-    store.init(0, np.zeros((2,)))
+    store = stored()
     with pytest.raises(ShapeError, match="different shapes"):
         store.push(0, [np.ones((2,)), np.ones((3,), device=cpu(1))])
+
+
+@pytest.mark.parametrize("places", ["c0 c1", "c0 g0"])
+def test_pushes_of_different_dtypes(places):
+    """They are refused, and leave no program behind that others are done by."""
+    first, second = devices_of(places)
+    store = stored()
+    for dtypes in (("float32", "float16"), ("float32", "complex64")):
+        with pytest.raises(DTypeError, match=f"different dtypes: {', '.join(dtypes)}"):
+            store.push(0, [np.ones((2,), dtype=dtypes[0], device=first),
+                           np.ones((2,), dtype=dtypes[1], device=second)])  # fmt: skip
+    out = np.zeros((2,))
+    store.pushpull(0, [np.ones((2,), device=first), np.ones((2,), device=second)], out=out)
+    assert out.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "bfloat16", "float64", "complex64"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (2,)])
+@pytest.mark.parametrize("compressed", ["none", "2bit", "fp16"])
+def test_a_store_adds_up_every_dtype(dtype, shape, compressed):
+    """Whole and complex numbers are not compressed."""
+    store = kvstore.create("device")
+    store.set_gradient_compression({"type": compressed, "threshold": 1.0})
+    ones = [np.ones(shape, dtype=dtype, device=place) for place in TWO]
+    store.init("a", ones[0])
+    out = np.zeros(shape, dtype=dtype)
+    store.pushpull("a", ones, out=out)
+    expected = ones[0] | ones[0] if dtype == "bool" else ones[0] + ones[0]
+    assert (out.shape, out.dtype, out.tolist()) == (shape, dtype, expected.tolist())
+
+
+@pytest.mark.parametrize("text", ["c0 c1", "c0 g0", "g0 g1"])
+def test_complex_parameters_on_several_devices(text):
+    devices = devices_of(text)
+    weight = Parameter("w", shape=(3,), dtype="complex64", init="ones")
+    other = Parameter("v", shape=(2,), init="ones")
+    for parameter in (weight, other):
+        parameter.initialize(ctx=devices)
+    trainer = gluon.Trainer([weight, other], "sgd", {"learning_rate": 0.1})
+    with autograd.record():
+        losses = [
+            (np.abs(weight.data(place)) ** 2).sum() + other.data(place).sum() for place in devices
+        ]
+    autograd.backward(losses)
+    trainer.step(1)
+    for place in devices:
+        numpy.testing.assert_allclose(weight.data(place).asnumpy(), [0.6] * 3, rtol=1e-6)
+        numpy.testing.assert_allclose(other.data(place).asnumpy(), [0.8] * 2, rtol=1e-6)
+
+
+def test_keys_are_the_same_however_their_number_is_held():
+    store = kvstore.create("device")
+    store.init([numpy.int64(3), numpy.str_("a")], [np.ones((1,)), np.ones((2,))])
+    out = np.zeros((1,)), np.zeros((2,))
+    store.pull([3, "a"], list(out))
+    assert [o.tolist() for o in out] == [[1], [1, 1]]
+    assert [type(key) for key, _ in pairs([numpy.int64(3), numpy.str_("a")], list(out))] == [
+        int,
+        str,
+    ]
 
 
 # ---- splitting

@@ -51,7 +51,7 @@ def create(name: str = "local") -> KVStore:
     on parameter servers, which ``"dist_async"`` and ``"dist_sync_server"`` need. Raises
     `UnknownNameError`, and `WorkersError` where workers or servers cannot be joined.
     """
-    if name not in KINDS:
+    if not isinstance(name, str) or name not in KINDS:
         raise unknown_name("kvstore", name, KINDS)
     return KINDS[name](name)
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from operator import index
 from typing import TYPE_CHECKING, Any
 
+from gemel import _core
 from gemel.device import Device
-from gemel.errors import GemelError, ShapeError
+from gemel.errors import ArgumentError, GemelError, ShapeError
 from gemel.lists import as_list
 
 if TYPE_CHECKING:
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class KVStore(ABC):
-    """A value for each key, and the sums of what devices push. Keys are numbers or strings.
+    """A value for each key, and the sums of what devices push. Keys are whole numbers or strings.
 
     Every method takes one key, or a list of keys with a list of what belongs to each. What belongs
     to a key is an array, or a list of arrays on several devices.
@@ -162,16 +165,46 @@ class KVStore(ABC):
 
 
 def pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[Any]]]:
-    """Each key and the arrays that belong to it."""
+    """Each key and the arrays that belong to it.
+
+    Raises `ArgumentError` for what is no key or no array, and `ShapeError` where a key has none.
+    """
     several = isinstance(key, (list, tuple))
+    if several and not isinstance(value, (list, tuple)):
+        raise ArgumentError(
+            f"kvstore: with a list of {len(key)} keys goes a list of what belongs to each, not "
+            f"{_described(value)}"
+        )
     keys, values = (list(key), list(value)) if several else ([key], [value])
     if len(keys) != len(values):
         raise ShapeError(f"kvstore: {len(keys)} keys were given with the values of {len(values)}")
-    for one, found in zip(keys, values, strict=True):
+    for one, found in zip(map(_plain, keys), values, strict=True):
         arrays = as_list(found)
         if not arrays:
             raise ShapeError(f"kvstore: no array was given for key {one!r}")
+        for array in arrays:
+            if not isinstance(array, _core.Array):
+                raise ArgumentError(
+                    f"kvstore: {_described(array)}, given for key {one!r}, is no array of gemel's; "
+                    "np.array makes one"
+                )
         yield one, arrays
+
+
+def _plain(key: Any) -> int | str:
+    """A key as all workers write it, whatever kind of number they have."""
+    if isinstance(key, str):
+        return str.__str__(key)
+    if not isinstance(key, (bool, _core.Array)):
+        with suppress(TypeError):
+            return index(key)
+    raise ArgumentError(f"kvstore: {_described(key)} is no key; keys are whole numbers or strings")
+
+
+def _described(value: Any) -> str:
+    name = type(value).__name__
+    shape = getattr(value, "shape", None)
+    return f"{name} {value!r:.60}" if shape is None else f"{name} of shape {tuple(shape)}"
 
 
 __all__ = ["KVStore", "pairs"]

@@ -7,12 +7,13 @@ feedback fixes SignSGD, ICML 2019; the two bits are MXNet's.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any
 
 from gemel import compiled, np
 from gemel.device import Device
-from gemel.errors import unknown_name
+from gemel.errors import ArgumentError, unknown_name
 
 
 class Compression(ABC):
@@ -121,19 +122,35 @@ KINDS: dict[str, Callable[[float], Compression | None]] = {
 def create(settings: dict[str, Any]) -> Compression | None:
     """What sends gradients as settings like ``{"type": "2bit", "threshold": 0.5}`` say.
 
-    None for the type ``"none"``. Raises `UnknownNameError`, and ValueError for a threshold that is
-    not positive.
+    None for the type ``"none"``. Raises `UnknownNameError`, and `ArgumentError` for settings that
+    are no dictionary and a threshold that is no positive, finite number.
     """
+    if not isinstance(settings, Mapping):
+        raise ArgumentError(
+            f"gradient compression: {settings!r} is no dictionary of settings, such as "
+            '{"type": "2bit", "threshold": 0.5}'
+        )
     settings = {"type": "none", "threshold": 0.5, **settings}
     for name in settings:
         if name not in ("type", "threshold"):
             raise unknown_name("setting of gradient compression", name, ("type", "threshold"))
-    if settings["type"] not in KINDS:
-        raise unknown_name("gradient compression", settings["type"], KINDS)
-    threshold = float(settings["threshold"])
-    if not threshold > 0:
-        raise ValueError(f"gradient compression: threshold {settings['threshold']} is not > 0")
-    return KINDS[settings["type"]](threshold)
+    kind = settings["type"]
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise unknown_name("gradient compression", kind, KINDS)
+    try:
+        threshold = float(settings["threshold"])
+    except (TypeError, ValueError):
+        threshold = 0.0
+    if not 0 < threshold < inf:
+        raise ArgumentError(
+            f"gradient compression: threshold {settings['threshold']!r} is no finite number above 0"
+        )
+    return KINDS[kind](threshold)
 
 
-__all__ = ["Compression", "create"]
+def shortens(value: Any) -> bool:
+    """Whether an array is sent in fewer bits: whole and complex numbers go as they are."""
+    return bool(value.dtype.kind == "f")
+
+
+__all__ = ["Compression", "create", "shortens"]

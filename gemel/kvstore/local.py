@@ -12,7 +12,7 @@ from typing import Any
 
 from gemel import autograd, npx, optimizer
 from gemel.device import CPUS, Device, simulated_topology
-from gemel.errors import GemelError, ShapeError, unknown_name
+from gemel.errors import ArgumentError, DTypeError, GemelError, ShapeError, unknown_name
 from gemel.ir.graph import Graph, placeholder
 from gemel.ir.interpret import spec_of
 from gemel.ir.trace import Trace
@@ -56,6 +56,7 @@ class LocalStore(KVStore):
             with npx.priority(priority), autograd.pause():
                 total = self._total(one, values, stored.device, priority)
                 if self._updater is None:
+                    fits(one, total, stored)
                     total.copyto(stored)
                 else:
                     self._updater(one, total, stored)
@@ -66,6 +67,7 @@ class LocalStore(KVStore):
             stored = self._stored(one)
             with npx.priority(priority), autograd.pause():
                 for target in targets:
+                    fits(one, target, stored)
                     stored.copyto(target)
 
     def _sizes(self) -> list[int]:
@@ -88,7 +90,8 @@ class LocalStore(KVStore):
         same bits, which are those of that schedule's order of additions.
         """
         linked = any(device.linked for device in devices)
-        if self._compression is None and not linked:
+        apart = linked or any(_apart(arrays[0]) for arrays in values)
+        if self._compression is None and not apart:
             with autograd.pause():
                 return [self._sums(values, device) for device in devices]
         return self._one_by_one(keys, values, devices)
@@ -154,12 +157,12 @@ class LocalStore(KVStore):
     ) -> Any:
         """The sum of the arrays of a key, at a place; `priority` is that of its operations."""
         check_alike(key, values)
-        if self._compression is not None:
+        if self._compression is not None and compression.shortens(values[0]):
             values = self._compression.sent(key, values, place)
         return self._sum(values, place)
 
     def _sum(self, values: Sequence[Any], place: Device) -> Any:
-        if not (place.linked or any(value.device.linked for value in values)):
+        if not (place.linked or any(map(_apart, values))):
             return self._sums([values], place)[0]
         arrived = [value.as_in_ctx(place) for value in values]
         total = arrived[0]
@@ -181,10 +184,20 @@ class LocalStore(KVStore):
 
     def set_updater(self, updater: Any) -> None:
         """Update the value of a key by `updater(key, sum, value)`, which changes the value."""
+        if not callable(updater):
+            raise ArgumentError(
+                f"set_updater: {updater!r} cannot be called; give a function of a key, the sum "
+                "pushed and the value"
+            )
         self._updater = updater
 
     def set_optimizer(self, optimizer: Any) -> None:
         """Update the value of a key by an optimizer, the sum that is pushed being its gradient."""
+        if not isinstance(optimizer, optimizer_module.Optimizer):
+            raise ArgumentError(
+                f"set_optimizer: {optimizer!r} is no optimizer; gemel.optimizer.create makes one "
+                "of a name"
+            )
         self.set_updater(optimizer_module.get_updater(optimizer))
 
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
@@ -214,10 +227,30 @@ class LocalStore(KVStore):
 
 
 def check_alike(key: Any, values: Sequence[Any]) -> None:
-    """Raise `ShapeError` unless all arrays of a key have one shape."""
-    if len({tuple(value.shape) for value in values}) > 1:
+    """Raise unless all arrays of a key have one shape (`ShapeError`) and dtype (`DTypeError`)."""
+    if len({value.shape for value in values}) > 1:
         shapes = ", ".join(str(value.shape) for value in values)
         raise ShapeError(f"kvstore: the arrays of key {key!r} have different shapes: {shapes}")
+    if len({value._code for value in values}) > 1:
+        dtypes = ", ".join(value.dtype.name for value in values)
+        raise DTypeError(
+            f"kvstore: the arrays of key {key!r} have different dtypes: {dtypes}; use astype on "
+            "some of them"
+        )
+
+
+def fits(key: Any, given: Any, stored: Any) -> None:
+    """Raise `ShapeError` unless an array has the shape of a key's value."""
+    if given.shape != stored.shape:
+        raise ShapeError(
+            f"kvstore: key {key!r} has a value of {stored.dtype.name}{list(stored.shape)}, and "
+            f"{given.dtype.name}{list(given.shape)} does not fit it"
+        )
+
+
+def _apart(value: Any) -> bool:
+    """Whether it cannot go into one program with others: behind a link, or without kernels."""
+    return bool(value.device.linked or value.dtype.kind == "c")
 
 
 class _Sums:

@@ -225,7 +225,7 @@ class MpiStore(LocalStore):
         return min(ways.blocks(ways.rule(self._number), nbytes * share), rows)
 
     def _compresses(self, value: Any) -> bool:
-        return self._world_compression is not None and value.dtype.kind == "f"
+        return self._world_compression is not None and compression.shortens(value)
 
     def _total(
         self,
