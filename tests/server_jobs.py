@@ -193,6 +193,8 @@ class Link:
         except OSError:
             near.close()
             return
+        for end in (near, far):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for pair in ((near, far), (far, near)):
             threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Values = numpy.ndarray[Any, Any]
 
-#: Rounds a worker may be ahead of the round that is open.
+#: Rounds of which pushes are kept before they are open; those of later ones have to wait.
 MOST_AHEAD = 64
 
 
@@ -87,12 +87,16 @@ class Entry:
         last = self.last.get(rank, 0)
         if sequence <= last:
             return False
-        if sequence != last + 1 or sequence > self.version + MOST_AHEAD and self.rounds:
+        if sequence != last + 1 or self.is_early(sequence):
             raise WorldError(
                 f"kvstore: worker {rank} sent push {sequence} of {self} after push {last}, in "
                 f"round {self.version + 1}"
             )
         return True
+
+    def is_early(self, sequence: int) -> bool:
+        """Whether a push is of a round so far ahead that it has to wait for others to end."""
+        return self.rounds and sequence > self.version + MOST_AHEAD
 
     def begin_anew(self, workers: int) -> None:
         """So many workers go on from the value; nobody has begun the next round."""

@@ -57,6 +57,9 @@ class Server:
         self._connections: dict[int, Connection] = {}
         self._strangers: set[Connection] = set()
         self._waiting: dict[int, list[tuple[Connection, Message]]] = {}
+        #: Pushes by key whose workers are too far ahead of the others: taken when these have come.
+        self._early: dict[int, list[tuple[Connection, Message]]] = {}
+        self._taking = False
         #: When each rank was last heard of, and which have been heard of at all.
         self._heard: dict[int, float] = {}
         self._came: set[int] = set()
@@ -202,6 +205,7 @@ class Server:
             self._lost.add(rank)
         for key in list(self._waiting):
             self._answer_waiting(key)
+        self._take_early(list(self._early))
 
     # ---- messages
 
@@ -238,6 +242,9 @@ class Server:
                 return
             if message.kind not in _LOGGED:
                 raise ProtocolError(f"{message.kind.name} is no message to a server")
+            if self._is_early(rank, message):
+                self._early.setdefault(message.key, []).append((connection, message))
+                return
             changed = self.change(rank, message)
         except KVStoreError as error:
             connection.refuse(error, message.tag)
@@ -269,6 +276,35 @@ class Server:
         everywhere = message.kind in (Kind.LEAVE, Kind.ACTIVATE)
         for key in list(self._waiting) if everywhere else [message.key]:
             self._answer_waiting(key)
+        self._take_early(list(self._early) if everywhere else [message.key])
+
+    def _is_early(self, rank: int, message: Message) -> bool:
+        """Whether a push has to wait: the others are many rounds behind."""
+        if message.kind != Kind.PUSH or rank in self.state.gone:
+            return False
+        return self.state.entry(rank, message.key).is_early(message.sequence)
+
+    def _take_early(self, keys: list[int]) -> None:
+        """Take the pushes of these keys that need wait no longer, in the order they came in."""
+        if self._taking:  # by whoever takes one of them just now
+            return
+        self._taking = True
+        try:
+            while (found := self._first_early(keys)) is not None:
+                connection, message = found
+                if not connection.closed:  # else it is sent again over another connection
+                    self.take(connection, message)
+        finally:
+            self._taking = False
+
+    def _first_early(self, keys: list[int]) -> tuple[Connection, Message] | None:
+        """The next of these pushes that need wait no longer."""
+        for key in keys:
+            for number, (connection, message) in enumerate(self._early.get(key, [])):
+                if connection.closed or not self._is_early(connection.rank, message):
+                    del self._early[key][number]
+                    return connection, message
+        return None
 
     def _answer_waiting(self, key: int) -> None:
         waiting = self._waiting.pop(key, [])

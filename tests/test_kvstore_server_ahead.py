@@ -1,0 +1,113 @@
+"""Workers that issue many rounds before the others come to them, and before they read a value."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+from server_jobs import Link, ServerThread, job
+
+from gemel import np
+from gemel.kvstore.server.entries import MOST_AHEAD
+from gemel.kvstore.server.protocol import Kind, Message
+from gemel.kvstore.server.requests import Requests
+
+MANY = 2 * MOST_AHEAD + 20
+
+
+def is_ahead(thread: ServerThread) -> bool:
+    """Whether a server has as many pushes of the first two workers as it takes."""
+    assert thread.server is not None
+    entries = [e for e in thread.server.state.entries.values() if not e.barrier]
+    return all(min(entry.last.get(rank, 0) for rank in (0, 1)) == MOST_AHEAD for entry in entries)
+
+
+@pytest.mark.parametrize("rule", ["replace", "leave_out"])
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_worker_that_is_many_rounds_ahead(rule: str, comes: bool) -> None:
+    """Its pushes wait for the others, whether these come to the rounds or finish before."""
+    with job(3, servers=2, rule=rule) as made:
+        issued = threading.Barrier(3)
+
+        def work(rank: int) -> Any:
+            store = made.store(rank)
+            outs = np.zeros((3,)), np.zeros((1,))
+            store.init(["a", "b"], list(outs))
+            store.barrier()
+            if rank == 2:
+                issued.wait(20)
+                until = time.monotonic() + 20
+                while time.monotonic() < until and not all(map(is_ahead, made.servers)):
+                    time.sleep(0.01)
+                if not comes:
+                    store.close()
+                    return None
+            for step in range(MANY):
+                store.push(["a", "b"], [np.ones((3,)) * step, np.ones((1,))])
+            if rank < 2:
+                store._errands.finish(time.monotonic() + 20)
+                issued.wait(20)
+            store.pull(["a", "b"], list(outs))
+            return [out.tolist() for out in outs]
+
+        expected = [[3.0 * (MANY - 1)] * 3, [3.0]]
+        assert made.each(work) == [expected, expected, expected if comes else None]
+
+
+def test_pushes_wait_for_values_that_servers_do_not_keep_for_long() -> None:
+    """A server keeps values after two rounds: what ends the third waits for the first's value."""
+    requests = Requests(1 << 20)
+    for key in (1, 2):
+        for step in range(1, 5):
+            for kind in (Kind.PUSH, Kind.PULL):
+                requests.add(Message(kind, key=key, sequence=step), print, "", 2 - key, 60)
+
+    def sent() -> list[tuple[str, int, int]]:
+        found = []
+        while (request := requests.next()) is not None:
+            message = request.message
+            tags[message.kind, message.key, message.sequence] = message.tag
+            found.append((message.kind.name.lower(), message.key, message.sequence))
+        return found
+
+    def rounds(*steps: int, key: int) -> list[tuple[str, int, int]]:
+        return [(kind, key, step) for step in steps for kind in ("push", "pull")]
+
+    tags: dict[tuple[Kind, int, int], int] = {}
+    assert sent() == rounds(1, 2, key=1) + rounds(1, 2, key=2)
+    requests.answered(tags[Kind.PUSH, 1, 1])
+    requests.answered(tags[Kind.PULL, 2, 2])
+    assert sent() == []
+    requests.answered(tags[Kind.PULL, 1, 1])
+    assert sent() == rounds(3, key=1)
+    requests.again()  # over a new connection, in the order in which they were made
+    assert sent() == [*rounds(2, 3, key=1), *rounds(1, key=2), ("push", 2, 2)]
+    requests.answered(tags[Kind.PULL, 1, 2])
+    requests.answered(tags[Kind.PULL, 2, 1])
+    assert sent() == rounds(4, key=1) + rounds(3, 4, key=2)
+    assert len(requests.drain()) == 11 and len(requests) == 0 and sent() == []
+
+
+def test_values_asked_for_before_a_link_is_cut() -> None:
+    with job(2) as made:
+        links = [Link(made.addresses[0]) for _ in range(2)]
+        try:
+
+            def work(rank: int) -> Any:
+                store = made.store(rank, servers=(links[rank].address,))
+                outs = [np.zeros((2,)) for _ in range(MANY)]
+                store.init(0, outs[0])
+                store.barrier()
+                for step, out in enumerate(outs):
+                    store.pushpull(0, np.ones((2,)) * step, out)
+                    if step == MANY // 2 and rank == 0:
+                        links[0].cut(1.0)
+                return [out.tolist() for out in outs]
+
+            expected = [[2.0 * step] * 2 for step in range(MANY)]
+            assert made.each(work) == [expected, expected]
+        finally:
+            for link in links:
+                link.close()
