@@ -83,6 +83,8 @@ def _launch(given: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
 
         return run_launch(given, given.file, given.arguments)
     hosts = [host for host in given.hosts.split(",") if host]
+    if given.engine != "local":
+        parser.error(f"--engine {given.engine} starts servers and workers: say how many servers")
     workers = given.workers if given.workers is not None else len(hosts)
     if not workers and given.workers is None:
         parser.error("say how many workers: -n 4, or --hosts alpha,beta for one on each")

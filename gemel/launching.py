@@ -30,6 +30,8 @@ def launch(
     """
     if workers < 1:
         raise WorkersError(f"launch: {workers} workers cannot train; give -n 1 or more")
+    if timeout is not None and not timeout > 0:
+        raise WorkersError(f"launch: workers wait for each other for {timeout} s, not more than 0")
     if not Path(script).is_file():
         raise MissingFileError(f"launch: there is no file {script}")
     starter = _starter()

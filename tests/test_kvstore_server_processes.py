@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gemel.__main__ import main
 from gemel.errors import WorkersError
 from gemel.kvstore.server.launch import Job, Launcher
 from gemel.kvstore.server.processes import LocalPlace, LocalProcess, start_process
@@ -131,6 +133,41 @@ def test_another_spare_process_takes_its_place(place: LocalPlace, script: str) -
 def test_other_commands_and_output_that_is_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
     process = start_process(["echo", "a line"], {}, False)
     assert ended(process) == 0 and capfd.readouterr().out == "a line\n"
+
+
+SERVERS = ("launch", "--servers", "1")
+SERVE = ("serve", "--workers", "1")
+REFUSED = [
+    ((*SERVERS, "absent.py"), "MissingFileError: launch: there is no file absent.py"),
+    ((*SERVERS, "--workers", "0", __file__), "1 servers and 0 workers"),
+    ((*SERVERS, "--restarts", "-1", __file__), "started again -1 times"),
+    ((*SERVERS, "--reach", "nan", __file__), "the limit reach is nan, not > 0"),
+    (("launch", "--engine", "ray", "-n", "1", __file__), "--engine ray starts servers"),
+    (("launch", "-n", "1", "--timeout", "0", __file__), "for 0.0 s, not more than 0"),
+    ((*SERVE, "--port", "70000"), "WorldError: kvstore: there is no port 70000"),
+    ((*SERVE, "--port", "-1"), "there is no port -1"),
+    ((*SERVE, "--log-bytes", "0"), "after 0 bytes of log"),
+    ((*SERVE, "--folder", __file__), "JournalError: .*the journal's folder cannot be made"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), REFUSED)
+def test_wrong_use_is_refused_before_anything_starts(
+    arguments: tuple[str, ...],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("GEMEL_SECRET", "only these tests know")
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        status = main(list(arguments))
+    except SystemExit as error:
+        status = int(error.code or 0)
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert status == 2
+    assert re.search(said, capsys.readouterr().err)
 
 
 def test_fewer_than_no_spare_processes() -> None:

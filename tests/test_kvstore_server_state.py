@@ -237,6 +237,9 @@ def test_optimizers_servers_cannot_have() -> None:
     with pytest.raises(WorldError, match="sgld draws random numbers"):
         describe(optimizer.create("sgld"))
 
+    with pytest.raises(WorldError, match="sgd's setting clip_gradient=inf is not finite"):
+        describe(optimizer.SGD(clip_gradient=float("inf")))
+
     class Mine(optimizer.SGD):
         pass
 

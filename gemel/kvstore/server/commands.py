@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from gemel.errors import GemelError, WorldError
+from gemel.errors import GemelError, MissingFileError, WorldError
 from gemel.kvstore.server.launch import Job, launch
 from gemel.kvstore.server.server import serve
 from gemel.kvstore.server.settings import RULES, Limits, ServerSettings
@@ -128,6 +128,8 @@ def run_launch(given: argparse.Namespace, program: str, arguments: list[str]) ->
                 "launch: --hosts starts workers by MPI; with --servers use --engine ray, or start "
                 "`gemel serve` on the machines (docs/parameter-server.md)"
             )
+        if given.engine == "local" and not Path(program).is_file():
+            raise MissingFileError(f"launch: there is no file {program}")
         job = Job(
             program,
             tuple(arguments),

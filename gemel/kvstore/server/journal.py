@@ -38,7 +38,7 @@ MAGIC = b"GKS1"
 
 
 class Journal:
-    """The files in `folder`, which is made.
+    """The files in `folder`, which is made. Raises `JournalError` where it cannot be.
 
     A snapshot is due after `limit` bytes of log, or messages that took `replay` seconds.
     """
@@ -60,7 +60,10 @@ class Journal:
         self._log = -1
         #: Whether what was loaded was left by another job.
         self.is_new_job = False
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise JournalError(f"{folder}: the journal's folder cannot be made: {error}") from None
 
     def load(self, workers: int) -> State:
         """The state the files tell, and the log open for more. Raises `JournalError`.
@@ -68,6 +71,13 @@ class Journal:
         Another number of `workers` than the files are of, or the next job after one that has ended,
         goes on from the values and rounds that are there (`State.begin_anew`).
         """
+        try:
+            return self._load(workers)
+        except OSError as error:
+            raise JournalError(f"{self.folder}: the journal cannot be read: {error}") from None
+
+    def _load(self, workers: int) -> State:
+        """The same. Raises `OSError`, too."""
         numbers = sorted(int(path.suffix[1:]) for path in self.folder.glob("snapshot.*[0-9]"))
         state = State(workers)
         if numbers:

@@ -46,6 +46,8 @@ class Job:
     def __post_init__(self) -> None:
         if self.servers < 1 or self.workers < 1:
             raise WorkersError(f"launch: {self.servers} servers and {self.workers} workers")
+        if self.restarts < 0:
+            raise WorkersError(f"launch: each process is started again {self.restarts} times")
         if self.spares < 0:
             raise WorkersError(f"launch: {self.spares} spare processes")
 

@@ -60,6 +60,15 @@ class ServerSettings:
             raise unknown_name("rule for workers that die", self.rule, RULES)
         if not 0 < self.workers <= 1 << 16:
             raise WorldError(f"kvstore: a server for {self.workers} workers")
+        if not 0 <= self.port < 1 << 16:
+            raise WorldError(
+                f"kvstore: there is no port {self.port}; ports are 1 to 65535, or 0 for any that "
+                "is free"
+            )
+        if self.log_bytes < 1:
+            raise WorldError(
+                f"kvstore: a snapshot after {self.log_bytes} bytes of log; there must be 1 or more"
+            )
         _checked(self.secret)
 
 

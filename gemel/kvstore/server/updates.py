@@ -45,6 +45,11 @@ def describe(rule: Any) -> dict[str, Any]:
             continue
         if not (value is None or isinstance(value, (bool, int, float, str))):
             raise WorldError(f"kvstore: {name}'s setting {setting}={value!r} is no number")
+        if isinstance(value, float) and not isfinite(value):
+            raise WorldError(
+                f"kvstore: {name}'s setting {setting}={value!r} is not finite, and servers take "
+                "finite numbers only"
+            )
         settings[setting] = value
     return {"name": name, "settings": settings}
 
