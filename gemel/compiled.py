@@ -35,6 +35,7 @@ from gemel.programs import Arguments, Program, Unfit, check_apart
 from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
 from gemel.runtime.plans import plan_of
+from gemel.runtime.prepare import check_one_device
 from gemel.spec import Spec
 
 # --- a program bound to sizes -----------------------------------------------------------------
@@ -311,6 +312,7 @@ class Compiled:
             given = Arguments(SINGLE, [arguments[0]], [])
         else:
             given = Arguments.of(arguments)
+            check_one_device(self.name, given.arrays)
         shapes = ((a.shape, a._code) for a in given.arrays)
         key = (given.structure, _mode(), _core.recording(), *shapes)
         try:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable
+from math import inf
+from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemel import _core, config
@@ -119,16 +121,26 @@ _simulation = _Simulation()
 
 def cpu(device_id: int = 0) -> Device:
     """The logical CPU device with that number (0 to 15)."""
-    if not 0 <= device_id < CPU_COUNT:
-        raise DeviceError(f"cpu({device_id}): there are cpu(0) to cpu({CPU_COUNT - 1})")
-    return CPUS[device_id]
+    number = _whole(f"cpu({device_id!r})", device_id)
+    if not 0 <= number < CPU_COUNT:
+        raise DeviceError(f"cpu({number}): there are cpu(0) to cpu({CPU_COUNT - 1})")
+    return CPUS[number]
 
 
 def gpu(device_id: int = 0) -> Device:
     """The GPU with that number (0 to 7): a name, which is looked for when something goes there."""
-    if not 0 <= device_id < GPU_COUNT:
-        raise DeviceError(f"gpu({device_id}): there are names gpu(0) to gpu({GPU_COUNT - 1})")
-    return GPUS[device_id]
+    number = _whole(f"gpu({device_id!r})", device_id)
+    if not 0 <= number < GPU_COUNT:
+        raise DeviceError(f"gpu({number}): there are names gpu(0) to gpu({GPU_COUNT - 1})")
+    return GPUS[number]
+
+
+def _whole(name: str, value: Any) -> int:
+    """A whole number given to what is called `name`. Raises `DeviceError` for anything else."""
+    try:
+        return index(value)
+    except TypeError:
+        raise DeviceError(f"{name}: {value!r} is no whole number") from None
 
 
 def present(place: Device) -> Device:
@@ -191,19 +203,24 @@ def simulate(
     >>> device.num_gpus()
     8
     """
-    if not isinstance(gpus, int):
-        _simulate_topology(gpus, gigabytes_per_second, microseconds)
+    given: Any = gpus
+    if hasattr(given, "to_host"):
+        _simulate_topology(given, gigabytes_per_second, microseconds)
         return
-    if not 0 <= gpus <= GPU_COUNT:
-        raise DeviceError(f"simulate: {gpus} GPUs; there can be 0 to {GPU_COUNT}")
-    bandwidth = gigabytes_per_second or config.SIMULATED_BANDWIDTH.read()
-    latency = config.SIMULATED_LATENCY.read() if microseconds is None else microseconds
-    if bandwidth <= 0 or latency < 0:
+    if isinstance(given, str):
+        raise DeviceError(f"simulate: {given!r} is a name; give device.topology({given!r})")
+    number = _whole("simulate", given)
+    if not 0 <= number <= GPU_COUNT:
+        raise DeviceError(f"simulate: {number} GPUs; there can be 0 to {GPU_COUNT}")
+    usual = config.SIMULATED_BANDWIDTH.read(), config.SIMULATED_LATENCY.read()
+    bandwidth = usual[0] if gigabytes_per_second is None else gigabytes_per_second
+    latency = usual[1] if microseconds is None else microseconds
+    if not (bandwidth > 0 and 0 <= latency < inf):
         raise DeviceError(
             f"simulate: a link of {bandwidth} GB/s and {latency} us; the bandwidth must be "
-            "positive, the latency not negative"
+            "positive, the latency finite and not negative"
         )
-    _make([(bandwidth, latency)] * gpus)
+    _make([(bandwidth, latency)] * number)
     _simulation.link, _simulation.topology = (bandwidth, latency), None
 
 
@@ -267,12 +284,13 @@ def cores(device: int | Device, count: int | None = None) -> None:
     The workers and the threads that wait count alike. Raises `DeviceError` for a GPU (a simulated
     one has one core) or a count below 1.
     """
-    place = cpu(device) if isinstance(device, int) else device
+    place = device if isinstance(device, Device) else cpu(device)
     if place.linked:
         raise DeviceError(f"cores: {place} has a worker of its own; only CPU devices have shares")
-    if count is not None and count < 1:
-        raise DeviceError(f"cores: {place} cannot work with {count} cores; give at least 1")
-    _core.set_share(place.code, count or 0)
+    number = 0 if count is None else _whole("cores", count)
+    if count is not None and number < 1:
+        raise DeviceError(f"cores: {place} cannot work with {number} cores; give at least 1")
+    _core.set_share(place.code, number)
 
 
 def cpu_count() -> int:

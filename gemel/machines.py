@@ -135,6 +135,8 @@ def named(name: str) -> Topology:
 
     Raises `UnknownNameError`, which suggests the nearest name.
     """
+    if not isinstance(name, str):
+        raise unknown_name("topology", name, MACHINES)
     if name in MACHINES:
         return MACHINES[name]()
     found = re.fullmatch(r"([1-9]\d*)x(.+)-([^-]+)", name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import subprocess
@@ -14,7 +15,8 @@ import numpy
 import pytest
 from programs import run
 
-from gemel import _core, cpu, device, gluon, gpu, np, npx, try_all_gpus, try_gpu
+import gemel
+from gemel import _core, autograd, cpu, device, gluon, gpu, np, npx, try_all_gpus, try_gpu
 from gemel.errors import DeviceError
 
 
@@ -131,6 +133,44 @@ def test_reading_from_a_gpu(two_gpus):
 def test_arrays_of_two_devices_do_not_mix(two_gpus):
     with pytest.raises(DeviceError, match=r"add: arrays on cpu\(0\) and gpu\(0, simulated\)"):
         np.ones(3) + np.ones(3, device=two_gpus[0])
+
+
+@pytest.mark.parametrize("places", ["c0 g0", "g0 c0", "g0 g1", "c0 c1"])
+@pytest.mark.parametrize("recorded", [False, True])
+def test_compiled_arguments_of_two_devices_do_not_mix(places, recorded, two_gpus):
+    first, second = [(cpu if word[0] == "c" else gpu)(int(word[1])) for word in places.split()]
+
+    @gemel.compile
+    def function(a: Any, b: Any) -> Any:
+        return a + b
+
+    for _ in range(2):
+        scope = autograd.record() if recorded else autograd.pause()
+        with pytest.raises(DeviceError, match=r"function: arrays on .* and .*; move"), scope:
+            function(np.ones(3, device=first), np.ones(3, device=second))
+    assert function(np.ones(3, device=first), np.ones(3, device=first)).tolist() == [2, 2, 2]
+
+
+WRONG = [
+    (lambda: cpu("0"), r"cpu\('0'\): '0' is no whole number"),
+    (lambda: gpu(1.5), "1.5 is no whole number"),
+    (lambda: device.Device("cpu", None), "None is no whole number"),
+    (lambda: device.cores("cpu(0)", 1), "is no whole number"),
+    (lambda: device.cores(0, 1.5), "cores: 1.5 is no whole number"),
+    (lambda: device.simulate("p3"), r"simulate: 'p3' is a name; give device.topology\('p3'\)"),
+    (lambda: device.simulate(1.5), "simulate: 1.5 is no whole number"),
+    (lambda: device.simulate(1, gigabytes_per_second=0), "a link of 0 GB/s"),
+    (lambda: device.simulate(1, gigabytes_per_second=math.nan), "a link of nan GB/s"),
+    (lambda: device.simulate(1, microseconds=math.nan), "nan us"),
+    (lambda: device.simulate(1, microseconds=math.inf), "inf us"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG)
+def test_devices_that_cannot_be(call, message):
+    with pytest.raises(DeviceError, match=message):
+        call()
+    assert npx.num_gpus() == 0 and cpu(numpy.int64(1)) is cpu(1)
 
 
 def test_without_gpus():

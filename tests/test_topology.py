@@ -58,6 +58,8 @@ def test_a_device_knows_topologies() -> None:
     assert gemel.topology is topology
     with pytest.raises(UnknownNameError, match="did you mean 'dgx2'"):
         device.topology("dgx22")
+    with pytest.raises(UnknownNameError, match="unknown topology 3"):
+        topology.named(3)  # type: ignore[arg-type]
     with pytest.raises(UnknownNameError, match="unknown topology '0xp3-25gbe'"):
         device.topology("0xp3-25gbe")
     assert len(device.topology("3xpcie4-100gbe").machines) == 3

@@ -150,7 +150,7 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
         op.check_complex(specs)
         found = waiting(op, specs, parameters)(*arrays)
         return found if isinstance(found, tuple) else (found,)
-    _same_device(op, arrays)
+    check_one_device(op.name, arrays)
     if isinstance(op, Composite) and _one_by_one(op, specs):
         return op.written_out(arrays, parameters)
     if op.has_kernel and all(isinstance(value, NUMBER) for value in arrays):
@@ -234,11 +234,12 @@ def tagged(value: Any) -> Any:
     return type(value), static(value)
 
 
-def _same_device(op: Op, arrays: tuple[Any, ...]) -> None:
+def check_one_device(name: str, arrays: Iterable[Any]) -> None:
+    """Raise `DeviceError` unless all of what is computed with is on one device."""
     devices = {a.device for a in arrays if hasattr(a, "device")}
     if len(devices) > 1:
         names = " and ".join(sorted(map(str, devices)))
-        raise DeviceError(f"{op.name}: arrays on {names}; move one with to_device(device)")
+        raise DeviceError(f"{name}: arrays on {names}; move one with to_device(device)")
 
 
 def as_entry(value: Any, beside: Iterable[Any] = ()) -> Entry:
@@ -255,4 +256,7 @@ def as_entry(value: Any, beside: Iterable[Any] = ()) -> Entry:
     return captured(array) if trace is None else trace.captured(array)
 
 
-__all__ = ["as_entry", "elementwise_kernel", "prepare", "run", "single_plan", "spec_of"]
+__all__ = [
+    *("as_entry", "check_one_device", "elementwise_kernel", "prepare", "run", "single_plan"),
+    "spec_of",
+]
