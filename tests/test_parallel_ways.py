@@ -230,6 +230,23 @@ def test_wrong_use(way):
         parts.backward(np.ones((4, 9, 2))[:, 0], np.ones((3,)), LOSS)
     parts.backward(*batch(), LOSS)  # nothing is left of what failed
     npx.waitall()
+    with pytest.raises(ValueError, match="int 3 is no network"):
+        split(way, 3, devices_of("gpu", 2))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("examples", "labels"), [(1, 2), (2, 1), (3, 4), (4, 3), (0, 0), (2, None)]
+)
+def test_as_many_labels_as_examples(way, examples, labels):
+    """A batch that falls into fewer parts than its labels leaves none of these out."""
+    net = network(way == "tensor")
+    parts = split(way, net, devices_of("cpu", 2))
+    parts.initialize(init.Xavier())
+    x, y = batch()
+    given = np.zeros(()) if labels is None else y[:labels]
+    with pytest.raises(ShapeError, match=r"without examples|examples \[.*\] with labels \["):
+        parts.backward(x[:examples], given, LOSS)
 
 
 @pytest.mark.parametrize("way", WAYS)

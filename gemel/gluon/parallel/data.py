@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel import autograd
-from gemel.gluon.parallel.split import Split, apart, joined, loss_of, together
+from gemel.gluon.parallel.split import Split, apart, as_batch, joined, loss_of, together
 from gemel.gluon.utils import split_and_load
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class DataParallel(Split):
 
     def backward(self, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
         """Each device's own gradients; the losses on the first device. See `Split.backward`."""
-        parts = [split_and_load(each, self.devices, even_split=False) for each in (x, y)]
+        batch = as_batch(type(self).__name__, x, y)
+        parts = [split_and_load(each, self.devices, even_split=False) for each in batch]
         with together(self.net):
             with autograd.record():
                 losses = [loss_of(loss, self.net(a), b) for a, b in zip(*parts, strict=True)]

@@ -13,7 +13,7 @@ from gemel import autograd
 from gemel.errors import unknown_name
 from gemel.gluon.nn import HybridSequential, Sequential
 from gemel.gluon.parallel.order import ORDERS, kept, merged
-from gemel.gluon.parallel.split import Split, SplitError, apart, as_array, joined, loss_of
+from gemel.gluon.parallel.split import Split, SplitError, apart, as_array, as_batch, joined, loss_of
 from gemel.gluon.parallel.stages import balanced, costs, lies_apart, parameters_of, unset_like
 from gemel.gluon.utils import split_data
 from gemel.lists import as_list
@@ -174,7 +174,8 @@ class Pipeline(Split):
         See `Split.backward`. A gradient is written, or added to what was there, as its parameter's
         `grad_req` says.
         """
-        given, labels = _parts(x, self.micro_batches), _parts(y, self.micro_batches)
+        pair = as_batch(type(self).__name__, x, y)
+        given, labels = (_parts(each, self.micro_batches) for each in pair)
         self._prepare(given[0])
         stages, order = len(self._stages), ORDERS[self.order]
         orders = [order(stage, stages, len(given)) for stage in range(stages)]

@@ -31,6 +31,8 @@ class Split:
     """
 
     def __init__(self, net: Block, devices: Sequence[Device]) -> None:
+        if not hasattr(net, "reset_device"):
+            raise SplitError(f"{type(self).__name__}: {type(net).__name__} {net!r} is no network")
         self.net = net
         self.devices = _distinct(type(self).__name__, devices)
 
@@ -76,7 +78,8 @@ class Split:
 
         `loss(prediction, label)` gives one number (or row) for each example, as Gluon's losses do;
         the gradients are those of their sum. Everything is issued, nothing waits. Raises
-        `ShapeError` for a loss that is one number for the batch: its parts would not add up.
+        `ShapeError` for a loss that is one number for the batch: its parts would not add up, and
+        for a batch without examples, or with more or fewer labels.
         """
         raise NotImplementedError
 
@@ -130,6 +133,19 @@ def as_array(value: Any) -> Any:
     return value if hasattr(value, "as_in_ctx") else np.array(value)
 
 
+def as_batch(name: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """A batch as arrays. Raises `ShapeError` unless there is a label for each of some examples."""
+    x, y = as_array(x), as_array(y)
+    if not x.ndim or not len(x):
+        raise ShapeError(f"{name}: {list(x.shape)} is a batch without examples")
+    if not y.ndim or len(x) != len(y):
+        raise ShapeError(
+            f"{name}: a batch of {len(x)} examples {list(x.shape)} with labels {list(y.shape)}; "
+            "the first axis of both must be that of the examples"
+        )
+    return x, y
+
+
 def joined(parts: Sequence[Any], device: Device) -> Any:
     """Parts of a batch as one array on a device."""
     if len(parts) == 1:
@@ -156,4 +172,6 @@ def _distinct(name: str, given: Any) -> list[Device]:
     return devices
 
 
-__all__ = ["Split", "SplitError", "apart", "as_array", "joined", "loss_of", "together"]
+__all__ = [
+    *("Split", "SplitError", "apart", "as_array", "as_batch", "joined", "loss_of", "together"),
+]

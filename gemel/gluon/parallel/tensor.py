@@ -16,7 +16,15 @@ from gemel.errors import ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn import Dense
-from gemel.gluon.parallel.split import Split, SplitError, apart, as_array, loss_of, together
+from gemel.gluon.parallel.split import (
+    Split,
+    SplitError,
+    apart,
+    as_array,
+    as_batch,
+    loss_of,
+    together,
+)
 from gemel.gluon.parameter import Parameter
 from gemel.gluon.places import places
 from gemel.gluon.utils import split_data
@@ -233,9 +241,7 @@ class TensorParallel(Split):
 
     def backward(self, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
         """Each device's part of the gradients; the losses on the first. See `Split.backward`."""
-        x, y = as_array(x), as_array(y)
-        if not len(x):
-            raise ShapeError(f"TensorParallel: {list(x.shape)} is a batch without examples")
+        x, y = as_batch(type(self).__name__, x, y)
         places = [(x.as_in_ctx(device), y.as_in_ctx(device)) for device in self.devices]
         parts = dict(zip(self.devices, places, strict=True))
 
