@@ -214,6 +214,9 @@ def test_batchify():
     assert str(batchify.Stack()([1, 2]).dtype) == "int64"
     with pytest.raises(ShapeError, match=r"examples of \[1, 2\] parts make no batch"):
         batchify.Stack()([[1, 2], [3]])
+    for source in (np, numpy):
+        with pytest.raises(ShapeError, match=r"shapes \(1,\), \(2,\) make no batch.*Pad"):
+            batchify.Stack()([source.ones(2), source.ones(1), source.ones(2)])
     rows = [[1, 2, 3], np.array([4.0]), [5, 6]]
     assert batchify.Pad(val=-1)(rows[1:]).tolist() == [[4, -1], [5, 6]]
     padded = batchify.Pad(dtype="float16", round_to=4)(rows)

@@ -18,7 +18,7 @@ def default_batchify_fn(examples: list[Any]) -> Any:
     """
     first = examples[0]
     if isinstance(first, np.ndarray):
-        return np.stack(examples)
+        return _stacked(np.stack, examples)
     if isinstance(first, (tuple, list)):
         lengths = {len(example) for example in examples}
         if len(lengths) > 1:
@@ -41,8 +41,23 @@ def default_batchify_fn(examples: list[Any]) -> Any:
         )
     import numpy
 
-    stacked = numpy.stack(examples)
+    stacked = _stacked(numpy.stack, examples)
     return np.array(stacked, dtype=_held_by(examples, stacked.dtype))
+
+
+def _stacked(stack: Callable[[list[Any]], Any], examples: list[Any]) -> Any:
+    """The examples along a new first axis. Raises `ShapeError` where they differ in shape."""
+    try:
+        return stack(examples)
+    except ValueError:
+        shapes = {tuple(getattr(example, "shape", ())) for example in examples}
+        if len(shapes) == 1:
+            raise
+        named = ", ".join(map(str, sorted(shapes)))
+        raise ShapeError(
+            f"DataLoader: examples of the shapes {named} make no batch; they must have one shape, "
+            "or give a batchify_fn, such as batchify.Pad()"
+        ) from None
 
 
 def _held_by(examples: list[Any], dtype: Any) -> Any:
