@@ -1,4 +1,4 @@
-"""Workers that issue many rounds before the others come to them, and before they read a value."""
+"""Workers that issue rounds long before others come to them, or from several threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 from server_jobs import Link, ServerThread, job
 
 from gemel import np
+from gemel.kvstore.server import client
 from gemel.kvstore.server.entries import MOST_AHEAD
+from gemel.kvstore.server.errands import Turns
 from gemel.kvstore.server.protocol import Kind, Message
 from gemel.kvstore.server.requests import Requests
 
@@ -90,6 +92,25 @@ def test_pushes_wait_for_values_that_servers_do_not_keep_for_long() -> None:
     assert len(requests.drain()) == 11 and len(requests) == 0 and sent() == []
 
 
+def test_a_value_asked_for_late_is_not_held_behind_the_push_that_waits_for_it() -> None:
+    requests = Requests(1 << 20)
+    for kind, step in ((Kind.PULL, 1), (Kind.PUSH, 3), (Kind.PULL, 2), (Kind.PULL, 3)):
+        requests.add(Message(kind, key=1, sequence=step), print, "", 0, 60)
+    sent = []
+    while (request := requests.next()) is not None:
+        sent.append((request.message.kind, request.message.sequence))
+    assert sent == [(Kind.PULL, 1), (Kind.PULL, 2)]
+
+
+def test_a_key_s_errands_begin_as_they_were_issued() -> None:
+    turns = Turns()
+    begun: list[int] = []
+    begins = [turns.next(begun.append) for _ in range(4)]
+    for number in (1, 3, 0, 2):
+        begins[number](number)
+    assert begun == [0, 1, 2, 3]
+
+
 def test_values_asked_for_before_a_link_is_cut() -> None:
     with job(2) as made:
         links = [Link(made.addresses[0]) for _ in range(2)]
@@ -111,3 +132,40 @@ def test_values_asked_for_before_a_link_is_cut() -> None:
         finally:
             for link in links:
                 link.close()
+
+
+@pytest.mark.parametrize("name", ["dist_sync", "dist_async"])
+def test_one_key_from_several_threads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every push counts once, whichever thread counts it, and one thread makes the key."""
+    counted = client.numbers_for
+
+    def slowly(*given: Any) -> Any:
+        time.sleep(0.002)  # others go on meanwhile
+        return counted(*given)
+
+    monkeypatch.setattr(client, "numbers_for", slowly)
+    with job(1, servers=2) as made:
+        store = made.store(0, name)
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                store.init(["a", "b"], [np.zeros((2,)), np.zeros((2,))])
+                out = np.zeros((2,))
+                for _ in range(10):
+                    store.push("a", np.ones((2,)))
+                    store.pushpull("b", np.ones((2,)), out)
+                    assert out.tolist() == [1, 1]
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert not errors and not any(thread.is_alive() for thread in threads)
+        assert [store._known(key).pushes for key in "ab"] == [40, 40]
+        out = np.zeros((2,))
+        store.pull("a", out)
+        assert out.tolist() == [1, 1]

@@ -64,6 +64,8 @@ class ServerStore(KVStore):
         self.settings = settings or from_environment()
         self._rounds = "async" not in name
         self._keys: dict[Any, Key] = {}
+        #: Held by the thread that makes a key.
+        self._declaring = threading.Lock()
         self._rule: Any = None
         self._whole = False
         self._local = LocalStore("device", on_devices=True)
@@ -169,16 +171,19 @@ class ServerStore(KVStore):
     def _met(self, name: str, array: Any) -> Any:
         """The sum of what all workers bring to a meeting, of which there may be several."""
         meeting = _Meeting(name)
-        key = self._keys.get(meeting)
-        if key is None:
-            known = pieces_of(name, 0, len(self._connections), 1)[0]
-            piece = replace(known, end=array.size)
-            made = f"barrier:{name}", array.shape, array.dtype.name, [piece], True, 0
-            key = Key(*made, barrier=True)
-            self._declare(meeting, key, None)
-        key.pushes += 1
-        self._hand(key, array, key.pushes, (0.0, 1.0, 0.0), 0)
-        return self._fetch(key, 0).asnumpy()
+        with self._declaring:
+            key = self._keys.get(meeting)
+            if key is None:
+                known = pieces_of(name, 0, len(self._connections), 1)[0]
+                piece = replace(known, end=array.size)
+                made = f"barrier:{name}", array.shape, array.dtype.name, [piece], True, 0
+                key = Key(*made, barrier=True)
+                self._declare(meeting, key, None)
+        with key.order:
+            key.pushes += 1
+            self._hand(key, array, key.pushes, (0.0, 1.0, 0.0), 0)
+            found = self._fetch(key, 0)
+        return found.asnumpy()
 
     # ---- values
 
@@ -188,15 +193,16 @@ class ServerStore(KVStore):
         Raises `KeyShapeError` where workers disagree about shape or dtype.
         """
         for one, values in pairs(key, value):
-            if one in self._keys:
-                self._keys[one].fits(self.rank, values[0])
-                continue
-            dtype = values[0].dtype.twin.name
-            name, shape = key_name(one), tuple(values[0].shape)
-            count = len(self._connections)
-            pieces = pieces_of(name, values[0].size, count, self.settings.piece)
-            made = Key(name, shape, dtype, pieces, self._rounds, self.settings.staleness)
-            self._declare(one, made, values[0])
+            with self._declaring:
+                if one in self._keys:
+                    self._keys[one].fits(self.rank, values[0])
+                    continue
+                dtype = values[0].dtype.twin.name
+                name, shape = key_name(one), tuple(values[0].shape)
+                count = len(self._connections)
+                pieces = pieces_of(name, values[0].size, count, self.settings.piece)
+                made = Key(name, shape, dtype, pieces, self._rounds, self.settings.staleness)
+                self._declare(one, made, values[0])
 
     def _declare(self, one: Any, key: Key, value: Any) -> None:
         if self._whole and len(key.pieces) > 1:
@@ -243,11 +249,9 @@ class ServerStore(KVStore):
                 self._push(one, known, total, priority)
 
     def _push(self, one: Any, key: Key, total: Any, priority: int) -> None:
-        key.pushes += 1
-        numbers = numbers_for(self._rule, one, key.pushes)
-        sequence = key.pushes
-
         import numpy
+
+        given = callback.as_twin(total)
 
         def send(errand: Any) -> None:
             if errand.failure is not None:
@@ -257,10 +261,14 @@ class ServerStore(KVStore):
             self._hand(key, array, sequence, numbers, priority)
             end(errand)
 
-        # The push before comes first: its flag is an input.
-        before = [] if key.flag is None else [key.flag]
-        given = callback.as_twin(total)
-        key.flag = self._errands.issue(f"push of {key}", send, [given, *before], FLAG)
+        with key.order:
+            key.pushes += 1
+            numbers = numbers_for(self._rule, one, key.pushes)
+            sequence = key.pushes
+            # The push before comes first: its flag is an input.
+            before = [] if key.flag is None else [key.flag]
+            begin = key.turns.next(send)
+            key.flag = self._errands.issue(f"push of {key}", begin, [given, *before], FLAG)
 
     def _hand(self, key: Key, array: Any, sequence: int, numbers: Any, priority: int) -> None:
         """Hand an array to the connections; what goes wrong is the key's error from then on."""
@@ -285,12 +293,13 @@ class ServerStore(KVStore):
             for target in targets:
                 known.fits(self.rank, target)
             with npx.priority(priority), autograd.pause():
-                found = self._fetch(known, priority)
+                with known.order:
+                    found = self._fetch(known, priority)
                 for target in targets:
                     found.copyto(target)
 
     def _fetch(self, key: Key, priority: int) -> Any:
-        """Issue asking for a value: the array it will be in."""
+        """Issue asking for a value: the array it will be in. The caller holds the key's order."""
         sequence = key.pushes
         before = [] if key.flag is None else [key.flag]
 
@@ -301,7 +310,7 @@ class ServerStore(KVStore):
             fetch.ask(self._connections, sequence, priority)
 
         spec = Spec(key.shape, key.dtype)
-        return self._errands.issue(f"pull of {key}", ask, before, spec)
+        return self._errands.issue(f"pull of {key}", key.turns.next(ask), before, spec)
 
     def totals(
         self,
@@ -324,7 +333,9 @@ class ServerStore(KVStore):
             self.push(one, arrays, -position)
             known = self._known(one)
             with npx.priority(-position), autograd.pause():
-                total = self._fetch(known, -position).astype(arrays[0].dtype, copy=False)
+                with known.order:
+                    fetched = self._fetch(known, -position)
+                total = fetched.astype(arrays[0].dtype, copy=False)
                 for row, device in zip(found, devices, strict=True):
                     row[position] = total.as_in_ctx(device)
         return found

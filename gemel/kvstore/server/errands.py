@@ -81,10 +81,40 @@ class Errands:
             self._thread.join(2 * PAUSE)
 
 
+class Turns:
+    """Errands that begin in the order in which they were issued, in whichever they are taken.
+
+    A key's are so: a pull that is handed over after the next pushes asks for a value that is gone.
+    """
+
+    def __init__(self) -> None:
+        self._issued = 0
+        self._begun = 0
+        #: What was taken before its turn.
+        self._early: dict[int, tuple[Callable[[Any], None], Any]] = {}
+
+    def next(self, begin: Callable[[Any], None]) -> Callable[[Any], None]:
+        """What begins the errand that is issued now; the caller lets no other thread issue."""
+        turn = self._issued
+        self._issued += 1
+
+        def in_turn(errand: Any) -> None:
+            self._early[turn] = begin, errand
+            while self._begun in self._early:
+                first, taken = self._early.pop(self._begun)
+                self._begun += 1
+                try:
+                    first(taken)
+                except Exception as error:
+                    end(taken, error)
+
+        return in_turn
+
+
 def end(errand: Any, failure: BaseException | None = None) -> None:
     """End an errand, or have it fail."""
     if errand.failure is None:
         errand.end(None if failure is None else (type(failure).__name__, str(failure)))
 
 
-__all__ = ["Errands", "end"]
+__all__ = ["Errands", "Turns", "end"]

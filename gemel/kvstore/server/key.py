@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gemel.errors import KeyShapeError
-from gemel.kvstore.server.errands import end
+from gemel.kvstore.server.errands import Turns, end
 from gemel.kvstore.server.protocol import Kind, Message, array_message
 from gemel.kvstore.server.split import Piece, key_number
 
@@ -26,6 +26,7 @@ class Key:
 
     `pushes` counts the pushes issued; `flag` is the array that is there when the last of them has
     been handed to the connections. `share` is how many workers' pushes the value last pulled has.
+    Who counts a push or a pull and issues it holds `order`, and `turns` begin them in that order.
     """
 
     name: str
@@ -40,6 +41,8 @@ class Key:
     share: int = 0
     error: BaseException | None = None
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    order: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    turns: Turns = field(default_factory=Turns, repr=False)
     #: Values that are being waited for.
     waiting: set[Any] = field(default_factory=set, repr=False)
 

@@ -104,7 +104,8 @@ class Requests:
         if message.tag not in self._open:
             return False
         if message.key in self._held:
-            return True
+            first = self._held[message.key][0].message
+            return message.kind != Kind.PULL or message.sequence >= first.sequence
         asked = self._asked.get(message.key)
         oldest = message.sequence - ROUNDS_KEPT
         return message.kind == Kind.PUSH and asked is not None and min(asked.values()) <= oldest
