@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 import numpy
@@ -807,6 +808,31 @@ def test_complex_parameters_on_several_devices(text):
     for place in devices:
         numpy.testing.assert_allclose(weight.data(place).asnumpy(), [0.6] * 3, rtol=1e-6)
         numpy.testing.assert_allclose(other.data(place).asnumpy(), [0.8] * 2, rtol=1e-6)
+
+
+def test_one_thread_at_a_time_updates_a_value():
+    """So an optimizer's counts and states are those of one push after the other."""
+    store, inside, met = stored(), [], []
+
+    def update(key: Any, pushed: Any, value: Any) -> None:
+        met.extend(inside)
+        inside.append(key)
+        time.sleep(0.001)  # others come meanwhile
+        value += pushed
+        inside.pop()
+
+    store.set_updater(update)
+    ones = np.ones((2,))
+    threads = [
+        threading.Thread(target=lambda: [store.push(0, ones) for _ in range(10)]) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    out = np.zeros((2,))
+    store.pull(0, out)
+    assert (met, out.tolist()) == ([], [40, 40])
 
 
 def test_keys_are_the_same_however_their_number_is_held():

@@ -7,6 +7,7 @@ the rest of backward goes on.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,6 +35,8 @@ class LocalStore(KVStore):
         self._on_devices = on_devices
         self._values: dict[Any, Any] = {}
         self._updater: Any = None
+        #: Held by the thread that updates: counts and states go with the order of the updates.
+        self._updating = threading.RLock()
         self._compression: compression.Compression | None = None
         self._sums = _Sums()
         self._traffic: Traffic | None = None
@@ -58,7 +61,8 @@ class LocalStore(KVStore):
                 if self._updater is None:
                     fits(one, total, stored)
                     total.copyto(stored)
-                else:
+                    continue
+                with self._updating:
                     self._updater(one, total, stored)
 
     def pull(self, key: Any, out: Any, priority: int = 0, ignore_sparse: bool = True) -> None:
