@@ -26,11 +26,8 @@ from gemel.kinds import Kind, Place, in_parts
 from gemel.ndarray import ndarray
 from gemel.nested import by_place, unflatten
 from gemel.ops.elementwise import full
-from gemel.passes import PIPELINE, Pass, gradient
-from gemel.passes import checked as checked_passes
+from gemel.passes import Pass, gradient, pipeline
 from gemel.passes.bind import concrete_graph
-from gemel.passes.fuse import fuse
-from gemel.passes.simplify import fold
 from gemel.programs import Arguments, Program, Unfit, check_apart
 from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
@@ -263,9 +260,7 @@ class Compiled:
         self.function = self.__wrapped__ = function
         self.__doc__ = function.__doc__
         self.name = self.__name__ = name or getattr(function, "__name__", "program")
-        own = PIPELINE if fold else without_folding()
-        place = own.index(fuse)
-        self.passes = (*own[:place], *checked_passes(passes), *own[place:]) if passes != () else own
+        self.passes = pipeline(fold, passes)
         self.recipes = checked_recipes(recipes) if recipes != () else ()
         self.symbolic = symbolic
         self.traces = 0
@@ -428,11 +423,6 @@ SIZES = 1024
 PROGRAMS = 64
 #: The structure of a call with one array.
 SINGLE = (tuple, (None,))
-
-
-def without_folding() -> tuple[Any, ...]:
-    """The pipeline with constant folding left out."""
-    return tuple(step for step in PIPELINE if step is not fold)
 
 
 def compile(  # noqa: A001

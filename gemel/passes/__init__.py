@@ -55,11 +55,17 @@ def name_of(step: Pass) -> str:
     return getattr(step, "__name__", None) or repr(step)
 
 
-def checked(passes: Sequence[Pass]) -> tuple[Pass, ...]:
-    """Passes from outside, to be called with a graph. Raises `TypeError` for what cannot be."""
-    if not isinstance(passes, (list, tuple)) or not all(map(callable, passes)):
+def pipeline(folds: bool = True, others: Sequence[Pass] = ()) -> tuple[Pass, ...]:
+    """The passes, without arithmetic at compile time unless it `folds`, and with those from outside
+    before operations are fused. Raises `TypeError` for what is no list of functions.
+    """
+    if not isinstance(others, (list, tuple)) or not all(map(callable, others)):
         raise TypeError("compile: passes= is a list of functions from graph to graph")
-    return tuple(passes)
+    if folds and not others:
+        return PIPELINE
+    own = [step for step in PIPELINE if folds or step is not fold]
+    place = own.index(fuse)
+    return (*own[:place], *others, *own[place:])
 
 
 def _check(step: Pass, before: Graph, after: Any) -> None:
@@ -84,7 +90,6 @@ __all__ = [
     "PIPELINE",
     "add_up",
     "beside",
-    "checked",
     "drop",
     "expand",
     "fold",
@@ -93,6 +98,7 @@ __all__ = [
     "hoist",
     "merge",
     "optimize",
+    "pipeline",
     "recompute",
     "shared",
     "turn",
