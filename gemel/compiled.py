@@ -28,6 +28,7 @@ from gemel.nested import by_place, unflatten
 from gemel.ops.elementwise import full
 from gemel.passes import Pass, gradient, pipeline
 from gemel.passes.bind import concrete_graph
+from gemel.passes.simplify import fold
 from gemel.programs import Arguments, Program, Unfit, check_apart
 from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image

@@ -39,11 +39,15 @@ def _arrays(trace: Trace, inputs: tuple[Any, ...]) -> list[Any]:
     return [each.node.value if each.node.is_number else trace.known(each) for each in entries]
 
 
-def of_numbers(op: Op, inputs: tuple[Any, ...], found: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    """What a call on numbers alone gives: arrays, as where nothing is traced.
+def of_numbers(
+    trace: Trace, op: Op, inputs: tuple[Any, ...], found: tuple[Entry, ...]
+) -> tuple[Entry, ...]:
+    """What a call gives: arrays, as where nothing is traced, where it is on numbers alone.
 
     What Python's operators make of numbers given at run time are numbers.
     """
+    if trace.closed is None or op.dynamic or not found[0].node.specs[0].weak:
+        return found
     if op.operator and any(isinstance(value, Entry) for value in inputs):
         return found
     return tuple([call("cast", entry, dtype=entry.dtype) for entry in found])

@@ -408,9 +408,7 @@ class Op(_core.OpBase):
         """Into the trace in progress, if there is one. `TraceError` for a symbol without one."""
         trace = current_trace()
         if trace is not None:
-            found = self.apply(inputs, parameters)
-            if trace.closed is not None and not self.dynamic and found[0].node.specs[0].weak:
-                found = of_numbers(self, inputs, found)
+            found = of_numbers(trace, self, inputs, self.apply(inputs, parameters))
         else:
             symbol = next((value for value in inputs if isinstance(value, Entry)), None)
             if symbol is not None:
