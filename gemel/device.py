@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import wraps
 from math import inf
 from operator import index
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from gemel import _core, config
 from gemel.errors import DeviceError
 
 if TYPE_CHECKING:
     from gemel.links import Topology
+
+Called = TypeVar("Called", bound=Callable[..., Any])
 
 #: How many logical CPU devices there are names for, and how many GPUs.
 CPU_COUNT = 16
@@ -339,6 +342,36 @@ def beside(device: Any, values: Iterable[Any]) -> Device:
         held = (getattr(value, "device", None) for value in values)
         device = next((each for each in held if isinstance(each, Device)), None)
     return as_device(device)
+
+
+def beside_arrays(function: Called) -> Called:
+    """A function that makes beside the first of its arrays what it needs besides them.
+
+    Numbers, lists and NumPy's arrays among its arguments become arrays there, too.
+    """
+
+    @wraps(function)
+    def call(*inputs: Any, **named: Any) -> Any:
+        held = _first_array(inputs) if inputs else None
+        held = _first_array(named.values()) if held is None and named else held
+        if held is None or held.device is _current.stack[-1]:
+            return function(*inputs, **named)
+        with held.device:
+            return function(*inputs, **named)
+
+    return call  # type: ignore[return-value]
+
+
+def _first_array(values: Iterable[Any]) -> Any:
+    """The first array among values, or in a list among them that does not begin with a number."""
+    for value in values:
+        if isinstance(value, _core.Array):
+            return value
+        if isinstance(value, (list, tuple)) and value and not isinstance(value[0], (int, float)):
+            found = _first_array(value)
+            if found is not None:
+                return found
+    return None
 
 
 def from_code(code: int) -> Device:

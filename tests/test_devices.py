@@ -327,3 +327,72 @@ def test_lists_and_numpy_arrays_go_where_the_array_is(place: Any) -> None:
     assert [call().device for call in calls] == [x.device] * len(calls)
     x[[0, 1]] = [7, 8]
     assert x.tolist() == [7, 8, 4]
+
+
+#: Functions written over operations that need more than their arrays: numbers, lists, grids.
+BESIDE_ARRAYS: dict[str, Any] = {
+    "append": lambda x, m: np.append(x, 5),
+    "arange_like": lambda x, m: npx.arange_like(x),
+    "average": lambda x, m: np.average(x, weights=[1, 2, 3, 4]),
+    "convolve": lambda x, m: np.convolve(x, [1.0, 2.0]),
+    "cov": lambda x, m: np.cov(x, [1.0, 2.0, 4.0, 8.0]),
+    "cross": lambda x, m: np.cross(x[:3], [1.0, 2.0, 3.0]),
+    "cumulative_prod": lambda x, m: np.cumulative_prod(x, include_initial=True),
+    "diag_indices_from": lambda x, m: np.diag_indices_from(m)[0],
+    "diff": lambda x, m: np.diff(x, prepend=0),
+    "ediff1d": lambda x, m: np.ediff1d(x, to_begin=1),
+    "gradient": lambda x, m: np.gradient(x),
+    "histogram2d": lambda x, m: np.histogram2d(x, x)[0],
+    "insert": lambda x, m: np.insert(x, 1, 5),
+    "isin": lambda x, m: np.isin(x, [1, 2]),
+    "kron": lambda x, m: np.kron([1.0, 2.0], x),
+    "matrix_power": lambda x, m: np.linalg.matrix_power(m, 0),
+    "packbits": lambda x, m: np.packbits(x > 2),
+    "piecewise": lambda x, m: np.piecewise(x, [x > 2], [1, 0]),
+    "poly": lambda x, m: np.poly(x),
+    "polyder": lambda x, m: np.polyder(x),
+    "polydiv": lambda x, m: np.polydiv(x, [1.0, 1.0])[0],
+    "polyfit": lambda x, m: np.polyfit(x, x, 1),
+    "polyint": lambda x, m: np.polyint(x),
+    "polyval": lambda x, m: np.polyval([1, 2, 3], x),
+    "r_": lambda x, m: np.r_[0:2, x, 1],
+    "reduceat": lambda x, m: np.add.reduceat(x, [0, 2]),
+    "resize": lambda x, m: np.resize(x, (3, 3)),
+    "roots": lambda x, m: np.roots(x),
+    "searchsorted": lambda x, m: np.searchsorted(np.sort(x), 2),
+    "select": lambda x, m: np.select([x > 2], [x], 3),
+    "stack": lambda x, m: np.stack([0.5, x[0]]),
+    "tril_indices_from": lambda x, m: np.tril_indices_from(m)[0],
+    "union1d": lambda x, m: np.union1d([7.0], x),
+    "vectorize": lambda x, m: np.vectorize(lambda number: number * 2)(x),
+}
+
+#: Functions that write into an array, called with the array.
+WRITES_BESIDE: dict[str, Any] = {
+    "at": lambda x: np.add.at(x, [0, 0], 1.0),
+    "copyto": lambda x: np.copyto(x, [1, 2, 3, 4], where=[True, False, True, False]),
+    "put": lambda x: np.put(x, [0, 3], [5, 6]),
+    "put_along_axis": lambda x: np.put_along_axis(x, np.array([2, 1], ctx=x.device), 9, 0),
+    "putmask": lambda x: np.putmask(x, x > 2, [7, 8]),
+}
+
+
+@pytest.mark.parametrize("place", [cpu(1), gpu(0)], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("name", BESIDE_ARRAYS)
+def test_what_a_function_needs_besides_its_arrays_is_made_there(
+    name: str, place: Any, two_gpus: Any
+) -> None:
+    call = BESIDE_ARRAYS[name]
+    values = np.array([3.0, 1.0, 2.0, 5.0]), np.array([[3.0, 1.0], [1.0, 4.0]])
+    found = call(*(x.to_device(place) for x in values))
+    assert found.device == place
+    assert found.tolist() == call(*values).tolist()
+
+
+@pytest.mark.parametrize("place", [cpu(1), gpu(0)], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("name", WRITES_BESIDE)
+def test_what_is_written_is_made_where_the_array_is(name: str, place: Any, two_gpus: Any) -> None:
+    there, here = (np.array([3.0, 1.0, 2.0, 5.0], device=each) for each in (place, cpu(0)))
+    for x in (there, here):
+        WRITES_BESIDE[name](x)
+    assert (there.device, there.tolist()) == (place, here.tolist())

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gemel import _core
+from gemel.device import beside
 from gemel.dtype import as_dtype
 from gemel.errors import DTypeError, GradientError, TraceError
 from gemel.ir.late import load
@@ -149,10 +150,11 @@ def by_numpy(
             "function of gemel.np, or detach() its arguments"
         )
     copies = as_numpy(inputs)
-    found = function(*copies, **as_numpy(keywords))
-    if found is None and inputs and isinstance(inputs[0], _core.Array):
-        inputs[0][...] = copies[0]
-    return _as_gemel(found)
+    with beside(None, inputs):
+        found = function(*copies, **as_numpy(keywords))
+        if found is None and inputs and isinstance(inputs[0], _core.Array):
+            inputs[0][...] = copies[0]
+        return _as_gemel(found)
 
 
 def _leaves(value: Any) -> Iterator[Any]:

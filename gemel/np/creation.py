@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from gemel.device import as_device, beside
+from gemel.device import as_device, beside, beside_arrays
 from gemel.dtype import (
     MANNERS,
     as_dtype,
@@ -408,6 +408,7 @@ def identity(n: int, dtype: Any = None, device: Any = None, ctx: Any = None) -> 
 
 
 @function(public="np")
+@beside_arrays
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # noqa: N803
     """The powers of a row's elements in columns, the highest first or with `increasing` last."""
     x = operand(x)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product as positions
 from typing import Any
 
+from gemel.device import beside, beside_arrays
 from gemel.errors import ArgumentError, ShapeError
 from gemel.extent import NUMBER
 from gemel.ir.late import load
@@ -45,7 +46,8 @@ def _pieces(key: Any) -> list[Any]:
     items = key if isinstance(key, tuple) else (key,)
     if any(isinstance(item, str) for item in items):
         raise TypeError("r_ and c_ take slices, numbers and arrays; for others use np.concatenate")
-    return operands([_line(item) if isinstance(item, slice) else item for item in items])
+    with beside(None, items):
+        return operands([_line(item) if isinstance(item, slice) else item for item in items])
 
 
 def _in_a_row(key: Any) -> Any:
@@ -107,6 +109,7 @@ class index_exp:  # noqa: N801 -- NumPy's name
 
 
 @function(public="np")
+@beside_arrays
 def ix_(*args: Any) -> tuple[Any, ...]:
     """Rows of positions that select their crossings: `x[np.ix_([0, 1], [2, 3])]`.
 
@@ -181,6 +184,7 @@ class broadcast:  # noqa: N801 -- NumPy's name
 
 
 @function(public="np")
+@beside_arrays
 def array_equiv(a1: Any, a2: Any) -> bool:
     """Whether two arrays are equal after broadcasting. Waits for both.
 
@@ -194,6 +198,7 @@ def array_equiv(a1: Any, a2: Any) -> bool:
 
 
 @function(public="np")
+@beside_arrays
 def lexsort(keys: Any, axis: int = -1) -> Array:
     """The positions that sort by the last key, equal ones by the key before it, and so on.
 

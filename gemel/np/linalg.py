@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from gemel.device import beside_arrays
 from gemel.errors import ShapeError
 from gemel.ir.keywords import into
 from gemel.ir.public import NAMESPACES, Array, asked, function, publish
@@ -33,6 +34,7 @@ def trace(x: Any, *, offset: int = 0, dtype: Any = None) -> Array:
 
 
 @function(public="np.linalg")
+@beside_arrays
 def outer(x1: Any, x2: Any) -> Array:
     """Each element of one 1-d array with each of another. Raises `ShapeError` for other arrays."""
     a, b = operand(x1), operand(x2)
@@ -42,6 +44,7 @@ def outer(x1: Any, x2: Any) -> Array:
 
 
 @function(public="np.linalg")
+@beside_arrays
 def cross(x1: Any, x2: Any, *, axis: int = -1) -> Array:
     """The cross product of vectors of three elements along an axis."""
     a, b = operand(x1), operand(x2)
@@ -53,6 +56,7 @@ def cross(x1: Any, x2: Any, *, axis: int = -1) -> Array:
 
 
 @function(public="np.linalg")
+@beside_arrays
 def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Array:
     """The product of several matrices, in the order that multiplies least; the first and the last
     may be rows."""

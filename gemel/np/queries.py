@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.device import beside_arrays
 from gemel.ir.public import function
 from gemel.np.creation import asarray
 from gemel.ops.logic import equal, isclose, isnan, logical_or
@@ -30,6 +31,7 @@ def size(a: Any, axis: Any = None) -> int:
 
 
 @function(public="np")
+@beside_arrays
 def allclose(
     a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> bool:
@@ -38,6 +40,7 @@ def allclose(
 
 
 @function(public="np")
+@beside_arrays
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     """Whether shapes and all elements are equal. Waits for both."""
     if shape(a1) != shape(a2):

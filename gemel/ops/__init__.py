@@ -31,6 +31,7 @@ later(
     "gemel.ops.combining",
     "gemel.ops.complexes",
     "gemel.ops.convolution",
+    "gemel.ops.covariance",
     "gemel.ops.cumulative",
     "gemel.ops.decomposing",
     "gemel.ops.deformable",

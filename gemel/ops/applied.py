@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gemel.device import beside_arrays
 from gemel.errors import ArgumentError, ShapeError
 from gemel.extent import NUMBER
 from gemel.ir.op import numpy
@@ -18,6 +19,7 @@ from gemel.spec import normalize_axis, product
 
 
 @function(public="np")
+@beside_arrays
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
 ) -> Array:
@@ -44,6 +46,7 @@ def apply_along_axis(
 
 
 @function(public="np")
+@beside_arrays
 def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
     """A function of (array, axis) applied over several axes in turn, each of which is kept.
 
@@ -58,6 +61,7 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
     """At each place what the function of the last condition that holds gives, else 0.
 
@@ -122,6 +126,7 @@ class vectorize:  # noqa: N801 -- NumPy's name
 
 
 @function(public="np")
+@beside_arrays
 def block(arrays: Any) -> Array:
     """Arrays in nested lists, joined along the last axis inside, the one before that around.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gemel.device import as_device
+from gemel.device import as_device, beside_arrays
 from gemel.errors import ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.above import above
@@ -233,6 +233,7 @@ def tile(A: Any, reps: Any) -> Array:  # noqa: N803 -- NumPy's name
 
 
 @function(public="np")
+@beside_arrays
 def resize(a: Any, new_shape: Any) -> Array:
     """As many elements as another shape has: the flattened array again and again, or its start."""
     a, shape = reshape(operand(a), shape=(-1,)), extents("resize", listed(new_shape))
@@ -280,6 +281,7 @@ def atleast_3d(*arrays: Any) -> Array:
 
 
 @function(public="np", aliases=("row_stack",))
+@beside_arrays
 def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     """The arrays below one another: along axis 0, 1-d ones as rows."""
     return _joined("vstack", tup, 2, 0, dtype, casting)
@@ -294,18 +296,21 @@ def _joined(name: str, arrays: Any, ndim: int, axis: int, dtype: Any, casting: s
 
 
 @function(public="np")
+@beside_arrays
 def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     """The arrays beside one another: along axis 1, 1-d ones along their only axis."""
     return _joined("hstack", tup, 1, 1, dtype, casting)
 
 
 @function(public="np")
+@beside_arrays
 def dstack(tup: Any) -> Array:
     """The arrays behind one another: along axis 2."""
     return _joined("dstack", tup, 3, 2, None, "same_kind")
 
 
 @function(public="np")
+@beside_arrays
 def column_stack(tup: Any) -> Array:
     """The arrays beside one another, 1-d ones as columns."""
     parts = [_at_least(x, 1) for x in operands(tup)]
@@ -313,6 +318,7 @@ def column_stack(tup: Any) -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def append(arr: Any, values: Any, axis: int | None = None) -> Array:
     """Two arrays one after the other along an axis, or both flattened."""
     parts = operands((arr, values))
@@ -322,6 +328,7 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
     """Without the positions (or slice, or mask) `obj` along an axis, or of the flattened array.
 
@@ -335,6 +342,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     """With `values` before the positions (or slice, or mask) `obj` along an axis.
 
@@ -440,6 +448,7 @@ def broadcast_arrays(*args: Any) -> list[Any]:
 
 
 @function(public="np")
+@beside_arrays
 def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = True) -> list[Any]:
     """Coordinates of a grid: one array per axis, which 1-d arrays give.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.device import beside_arrays
 from gemel.errors import ArgumentError, ArrayIndexError, ShapeError
 from gemel.ir.declare import op
 from gemel.ir.keywords import fits, into
@@ -143,6 +144,7 @@ def _(x: Spec, indices: Spec, *, by: str, axis: int) -> Spec:
 
 
 @named
+@beside_arrays
 def combined_slices(op: Op, array: Any, indices: Any, axis: int, dtype: Any, out: Any) -> Array:
     """`op.reduceat(array, indices, axis)`."""
     _pairs(op, "reduceat")
@@ -189,6 +191,7 @@ def _(x: Spec, positions: Spec, *, by: str) -> Spec:
 
 
 @named
+@beside_arrays
 def combine_at(op: Op, a: Any, indices: Any, b: Any) -> None:
     """`op.at(a, indices, b)`: what a[indices] selects is found as positions in a row."""
     operands = [a] if b is None else [a, operand(b, (a,))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.device import beside_arrays
 from gemel.errors import ShapeError
 from gemel.ir.declare import op
 from gemel.ir.interpret import spec_of
@@ -142,6 +143,7 @@ def _cumulative(name: str, start: int, x: Any, axis: Any, dtype: Any, initial: b
 
 
 @function(public="np")
+@beside_arrays
 def cumulative_sum(
     x: Any,
     *,
@@ -156,6 +158,7 @@ def cumulative_sum(
 
 
 @function(public="np")
+@beside_arrays
 def cumulative_prod(
     x: Any,
     *,

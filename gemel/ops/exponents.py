@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.device import beside_arrays
 from gemel.dtype import float32, float64, int32, int64
 from gemel.ir.declare import elementwise
 from gemel.ir.public import Array, function
@@ -114,6 +115,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 
 @function(public="np")
+@beside_arrays
 def float_power(
     a: Any,
     b: Any,

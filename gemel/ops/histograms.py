@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.device import beside_arrays
 from gemel.dtype import default_float, float64, int64
 from gemel.errors import ShapeError
 from gemel.extent import WHOLE
@@ -54,6 +55,7 @@ def _(x: Spec, edges: Spec, weights: Spec | None = None, *, density: bool) -> Sp
 
 
 @function(public="np")
+@beside_arrays
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Array:
     """The edges of bins: `bins` itself, or so many of one width over a range or all elements.
 
@@ -68,6 +70,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 
 
 @function(public="np")
+@beside_arrays
 def histogram(
     a: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
 ) -> tuple[Any, Any]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
-from gemel.device import beside
+from gemel.device import beside, beside_arrays
 from gemel.errors import ArgumentError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.public import Array, function
@@ -40,17 +38,6 @@ LIGHTING = (
 )
 
 
-def _where_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that makes on the image's device what it needs beside the image."""
-
-    @wraps(function)
-    def call(data: Any, *settings: Any, **named: Any) -> Any:
-        with beside(None, (data,)):
-            return function(data, *settings, **named)
-
-    return call
-
-
 def _image(name: str, data: Any) -> Any:
     x = operand(data)
     if len(x.shape) not in (3, 4):
@@ -79,7 +66,7 @@ def to_tensor(data: Any) -> Array:
 
 
 @function(public="npx.image")
-@_where_it_is
+@beside_arrays
 def normalize(data: Any, mean: Any = 0.0, std: Any = 1.0) -> Array:
     """(data - mean) / std of images (channels, height, width), with one number for each channel.
 
@@ -95,7 +82,7 @@ def normalize(data: Any, mean: Any = 0.0, std: Any = 1.0) -> Array:
 
 
 @function(public="npx.image")
-@_where_it_is
+@beside_arrays
 def resize(data: Any, size: Any, keep_ratio: bool = False, interp: int = 1) -> Array:
     """Images of another size: (width, height), or one number for both.
 
@@ -256,7 +243,7 @@ def _by_chance(data: Any, changed: Any, p: float) -> Any:
 
 
 @function(public="npx.image")
-@_where_it_is
+@beside_arrays
 def random_flip_left_right(data: Any, p: float = 0.5) -> Array:
     """Images turned round left to right, each with probability p.
 
@@ -266,7 +253,7 @@ def random_flip_left_right(data: Any, p: float = 0.5) -> Array:
 
 
 @function(public="npx.image")
-@_where_it_is
+@beside_arrays
 def random_flip_top_bottom(data: Any, p: float = 0.5) -> Array:
     """Images turned upside down, each with probability p.
 
@@ -300,7 +287,7 @@ def _factor(x: Any, low: float, high: float) -> Any:
 
 
 @function(public="npx.image")
-@_where_it_is
+@beside_arrays
 def random_brightness(data: Any, min_factor: float, max_factor: float) -> Array:
     """Images times a factor drawn from a range, for each of a batch another one.
 
@@ -310,7 +297,7 @@ def random_brightness(data: Any, min_factor: float, max_factor: float) -> Array:
 
 
 @function(public="npx.image")
-@_where_it_is
+@beside_arrays
 def random_contrast(data: Any, min_factor: float, max_factor: float) -> Array:
     """Images mixed with the grey they are on average, by a factor drawn from a range.
 
@@ -324,7 +311,7 @@ def random_contrast(data: Any, min_factor: float, max_factor: float) -> Array:
 
 
 @function(public="npx.image")
-@_where_it_is
+@beside_arrays
 def random_saturation(data: Any, min_factor: float, max_factor: float) -> Array:
     """Images mixed with their grey ones, by a factor drawn from a range.
 
@@ -339,7 +326,7 @@ FROM_YIQ = ((1.0, 0.956, 0.621), (1.0, -0.272, -0.647), (1.0, -1.107, 1.705))
 
 
 @function(public="npx.image")
-@_where_it_is
+@beside_arrays
 def random_hue(data: Any, min_factor: float, max_factor: float) -> Array:
     """Images with colours turned by a factor drawn from a range: 1 leaves them, 2 is half a turn.
 
@@ -363,7 +350,7 @@ def random_hue(data: Any, min_factor: float, max_factor: float) -> Array:
 
 
 @function(public="npx.image")
-@_where_it_is
+@beside_arrays
 def random_color_jitter(
     data: Any,
     brightness: float = 0.0,
@@ -384,7 +371,7 @@ def random_color_jitter(
 
 
 @function(public="npx.image")
-@_where_it_is
+@beside_arrays
 def adjust_lighting(data: Any, alpha: Any) -> Array:
     """Images of 3 channels, 0 to 255, lit as photographs are: alpha says how much in each of the
     three directions their colours vary most (Krizhevsky et al., 2012).
@@ -401,7 +388,7 @@ def adjust_lighting(data: Any, alpha: Any) -> Array:
 
 
 @function(public="npx.image")
-@_where_it_is
+@beside_arrays
 def random_lighting(data: Any, alpha_std: float = 0.05) -> Array:
     """`adjust_lighting` with alpha drawn from a normal distribution.
 
@@ -412,7 +399,7 @@ def random_lighting(data: Any, alpha_std: float = 0.05) -> Array:
 
 
 @function(public="npx.image")
-@_where_it_is
+@beside_arrays
 def random_crop(
     data: Any,
     xrange: tuple[float, float],
@@ -456,7 +443,7 @@ def _lines(x: Any, axis: int, numbers: Any) -> Any:
 
 
 @function(public="npx.image")
-@_where_it_is
+@beside_arrays
 def random_resized_crop(
     data: Any,
     width: int,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.device import beside_arrays
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.above import above
 from gemel.ir.public import Array, function
@@ -109,6 +110,7 @@ def index_update(data: Any, indices: Any, val: Any) -> Array:
 
 
 @function(public="npx")
+@beside_arrays
 def arange_like(
     data: Any, start: float = 0.0, step: float = 1.0, repeat: int = 1, axis: int | None = None
 ) -> Array:

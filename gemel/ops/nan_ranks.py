@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gemel.device import beside_arrays
 from gemel.ir.declare import op
 from gemel.ir.keywords import OUT, into
 from gemel.ir.op import numpy
@@ -47,6 +48,7 @@ def _at(rows: Any, share: float, last: Any, method: str) -> Any:
 
 
 @function(public="np")
+@beside_arrays
 def nanquantile(
     a: Any,
     q: Any,
@@ -70,6 +72,7 @@ def nanquantile(
 
 
 @function(public="np")
+@beside_arrays
 def nanpercentile(
     a: Any,
     q: Any,
@@ -93,6 +96,7 @@ def nanpercentile(
 
 
 @function(public="np")
+@beside_arrays
 def nanmedian(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:

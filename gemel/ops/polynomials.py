@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.device import beside_arrays
 from gemel.errors import ArgumentError, ShapeError
 from gemel.ir.op import numpy
 from gemel.ir.protocols import by_numpy
@@ -22,6 +23,7 @@ def _coefficients(name: str, p: Any) -> Any:
 
 
 @function(public="np")
+@beside_arrays
 def polyval(p: Any, x: Any) -> Array:
     """The polynomial's values at x, by Horner's rule.
 
@@ -48,6 +50,7 @@ def _together(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 @function(public="np")
+@beside_arrays
 def polyadd(a1: Any, a2: Any) -> Array:
     """The sum of two polynomials.
 
@@ -57,6 +60,7 @@ def polyadd(a1: Any, a2: Any) -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def polysub(a1: Any, a2: Any) -> Array:
     """The difference of two polynomials.
 
@@ -66,6 +70,7 @@ def polysub(a1: Any, a2: Any) -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def polymul(a1: Any, a2: Any) -> Array:
     """The product of two polynomials.
 
@@ -75,6 +80,7 @@ def polymul(a1: Any, a2: Any) -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def polydiv(u: Any, v: Any) -> tuple[Any, ...]:
     """The quotient of two polynomials, and what remains. Waits for them.
 
@@ -85,6 +91,7 @@ def polydiv(u: Any, v: Any) -> tuple[Any, ...]:
 
 
 @function(public="np")
+@beside_arrays
 def polyder(p: Any, m: int = 1) -> Array:
     """The derivative of a polynomial, m times.
 
@@ -101,6 +108,7 @@ def polyder(p: Any, m: int = 1) -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
     """The integral of a polynomial, m times; `k` are the constants, one or one for each time.
 
@@ -120,6 +128,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def poly(seq_of_zeros: Any) -> Array:
     """The polynomial with these zeros and 1 before the highest power.
 
@@ -134,6 +143,7 @@ def poly(seq_of_zeros: Any) -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def roots(p: Any) -> Array:
     """The zeros of a polynomial: eigenvalues of its companion matrix. Waits for it.
 
@@ -146,6 +156,7 @@ def roots(p: Any) -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def polyfit(
     x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False
 ) -> Any:

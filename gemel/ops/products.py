@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Sequence
 from typing import Any
 
+from gemel.device import beside_arrays
 from gemel.dtype import bool_
 from gemel.errors import ArgumentError, DTypeError, ShapeError
 from gemel.extent import WHOLE
@@ -38,6 +39,7 @@ def _pair(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 @function(public="np")
+@beside_arrays
 def outer(a: Any, b: Any, out: Any = None) -> Array:
     """Each element of one array with each of another, both flattened: a matrix."""
     a, b = _pair(a, b)
@@ -46,6 +48,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def inner(a: Any, b: Any) -> Array:
     """The product over the last axes; numbers multiply."""
     a, b = _pair(a, b)
@@ -55,6 +58,7 @@ def inner(a: Any, b: Any) -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def vdot(a: Any, b: Any) -> Array:
     """The product of two arrays as rows of one length: a number. Of complex ones the first is
     conjugated."""
@@ -98,6 +102,7 @@ def vecmat(x1: Any, x2: Any) -> Any:
 
 
 @function(public="np")
+@beside_arrays
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     """The product over several axes: so many last ones of a and first ones of b, or those named.
 
@@ -129,6 +134,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def kron(a: Any, b: Any) -> Array:
     """Kronecker's product: a, with each element replaced by its product with b."""
     a, b = _pair(a, b)
@@ -178,6 +184,7 @@ def _minus(a: Any, b: Any) -> Any:
 
 
 @function(public="np.linalg")
+@beside_arrays
 def matrix_power(a: Any, n: int) -> Array:
     """The matrices multiplied n times with themselves; negative powers are those of the inverse."""
     a, n = operand(a), whole("matrix_power", "n", n)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.device import beside_arrays
 from gemel.dtype import as_dtype
 from gemel.errors import ArrayIndexError, DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER
@@ -163,6 +164,7 @@ def _(g: Any, y: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
 
 
 @function(public="np")
+@beside_arrays
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -> None:
     """Write `values` into each row along an axis at that row's positions.
 
@@ -185,6 +187,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -
 
 
 @function(public="np", method=True)
+@beside_arrays
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Array:
     """At each place the element of the choice that `a` numbers there; all broadcast.
 
@@ -204,6 +207,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
     """At each place the element of the first choice whose condition holds, else `default`.
 
@@ -247,6 +251,7 @@ def argwhere(a: Any) -> Array:
 
 
 @function(public="np")
+@beside_arrays
 @named
 def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Array:
     """The slices along an axis where the 1-d condition holds, which may be shorter."""
@@ -258,6 +263,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
 
 
 @function(public="np")
+@beside_arrays
 def extract(condition: Any, arr: Any) -> Array:
     """The elements where the condition holds, in one row. Waits for the condition."""
     return gather(reshape(operand(arr), shape=(-1,)), flatnonzero(condition), axis=0)

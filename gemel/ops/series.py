@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gemel.device import as_device
+from gemel.device import as_device, beside_arrays
 from gemel.dtype import default_float
 from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER, WHOLE
@@ -58,6 +58,7 @@ def _slid(name: str, a: Any, v: Any, mode: str) -> Any:
 
 
 @function(public="np")
+@beside_arrays
 def convolve(a: Any, v: Any, mode: str = "full") -> Array:
     """The convolution of two rows: sums of products of one with the other, reversed and shifted.
 
@@ -73,6 +74,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
     """The cross-correlation of two rows: `convolve` with the second as it is, not reversed.
 
@@ -88,6 +90,7 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     """The differences of neighbours in the flattened array, between `to_begin` and `to_end`.
 
@@ -104,6 +107,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """The slopes along one or more axes, by central differences, one-sided ones at the ends.
 
@@ -193,6 +197,7 @@ def _one_sided(end: Any, next_: Any, third: Any, first: Any, second: Any) -> Any
 
 
 @function(public="np")
+@beside_arrays
 def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Array:
     """Angles along an axis without jumps: multiples of `period` are added where neighbours differ
     by more than half of it (or than `discont`).
@@ -219,6 +224,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
 
 
 @function(public="np")
+@beside_arrays
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
     """An array without what holds zeros only at the front ("f") and the back ("b") of some axes, or
     of all. Waits for it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gemel import _core
+from gemel import _core, device
 from gemel.dtype import weak
 from gemel.errors import ShapeError, unknown_name
 from gemel.extent import NUMBER, WHOLE
@@ -43,9 +43,10 @@ def operand(value: Any, beside: Any = ()) -> Any:
     if isinstance(value, (_core.Array, Entry)):
         return value
     found = above.as_array(value, beside)
-    if isinstance(found, NUMBER):
+    if not isinstance(found, NUMBER):
+        return found
+    with device.beside(None, beside):
         return full(found, shape=(), dtype=weak(found))
-    return found
 
 
 def operands(values: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gemel.device import beside_arrays
 from gemel.dtype import DType
 from gemel.errors import ShapeError
 from gemel.ir.declare import op
@@ -315,6 +316,7 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
 
 
 @function(public="np.linalg")
+@beside_arrays
 def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
     """The x for which ``tensordot(a, x, x.ndim)`` is b; `axes` of a go to its end before.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from gemel import _core
+from gemel.device import beside_arrays
 from gemel.dtype import as_dtype, bool_, int64
 from gemel.errors import ShapeError, unknown_name
 from gemel.ir.declare import op
@@ -240,7 +241,7 @@ def _(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Array:
 
     `sorter` are the positions that sort the row, if it is not sorted itself.
     """
-    a = operand(a)
+    a = operand(a, (v,))
     a = a if sorter is None else gather(a, sorter, axis=0)
     return searchsorted(a, operand(v, (a,)), side=side)
 
@@ -262,6 +263,7 @@ def _(x: Spec, bins: Spec, *, right: bool) -> Spec:
 
 
 @function(public="np")
+@beside_arrays
 def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None
 ) -> Array:
@@ -416,6 +418,7 @@ def _(
 
 
 @function(public="np")
+@beside_arrays
 def in1d(ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False) -> Array:
     """`isin` of the flattened array.
 
@@ -443,6 +446,7 @@ def _as_sets(a: Any, b: Any, unique_already: bool) -> tuple[Any, Any]:
 
 
 @function(public="np")
+@beside_arrays
 def intersect1d(
     ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False
 ) -> Any:
@@ -460,6 +464,7 @@ def intersect1d(
 
 
 @function(public="np")
+@beside_arrays
 def union1d(ar1: Any, ar2: Any) -> Array:
     """What is in any of two arrays, in order. Waits for them."""
     a, b = _as_sets(ar1, ar2, True)
@@ -467,6 +472,7 @@ def union1d(ar1: Any, ar2: Any) -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     """What is in the first array and not in the second, in order. Waits for them."""
     a, b = _as_sets(ar1, ar2, assume_unique)
@@ -474,6 +480,7 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
 
 
 @function(public="np")
+@beside_arrays
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     """What is in one of two arrays but not in both, in order. Waits for them."""
     a, b = _as_sets(ar1, ar2, assume_unique)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gemel.device import beside_arrays
 from gemel.dtype import bool_, float64, int64
 from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER
@@ -15,7 +16,6 @@ from gemel.ir.keywords import OUT, into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.lists import leaves, packed
-from gemel.ops.complexes import conjugated
 from gemel.ops.cumulative import cumsum
 from gemel.ops.elementwise import (
     add,
@@ -23,20 +23,15 @@ from gemel.ops.elementwise import (
     divide,
     exp,
     full,
-    limit,
     log,
-    maximum,
     multiply,
-    sqrt,
-    square,
     stop_gradient,
     subtract,
     where,
 )
-from gemel.ops.linalg import matmul
 from gemel.ops.logic import equal, isfinite, isnan, logical_and, not_equal
 from gemel.ops.random import required
-from gemel.ops.reduction import count, counted, floating, in_dtype, max, mean, min, sum, widened
+from gemel.ops.reduction import count, counted, floating, max, mean, min, sum
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, concatenate, operand, reshape, stack, transpose
 from gemel.ops.sorting import argsort
@@ -78,6 +73,7 @@ def _without(x: Any, axis: Any) -> Any:
 
 
 @function(public="np")
+@beside_arrays
 def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False
 ) -> Array:
@@ -164,6 +160,7 @@ def placed(method: str, count: Any, share: float) -> Any:
 
 
 @function(public="np")
+@beside_arrays
 def quantile(
     a: Any,
     q: Any,
@@ -189,6 +186,7 @@ def quantile(
 
 
 @function(public="np")
+@beside_arrays
 def percentile(
     a: Any,
     q: Any,
@@ -207,6 +205,7 @@ def percentile(
 
 
 @function(public="np")
+@beside_arrays
 def median(
     a: Any,
     axis: Any = None,
@@ -346,102 +345,6 @@ def weighted(rows: Any, weights: Any, shares: Sequence[float]) -> tuple[list[Any
     return found, rows[..., -1]
 
 
-# --- covariance -----------------------------------------------------------------------------
-
-
-@function(public="np")
-def cov(
-    m: Any,
-    y: Any = None,
-    rowvar: bool = True,
-    bias: bool = False,
-    ddof: int | None = None,
-    fweights: Any = None,
-    aweights: Any = None,
-    *,
-    dtype: Any = None,
-) -> Array:
-    """The covariances of variables: rows of m (and y), or columns if not `rowvar`.
-
-    Divided by the number of observations less `ddof` (1, or 0 if `bias`). `fweights` say how often
-    an observation was made, `aweights` how much it counts.
-    """
-    x, own = _variables("cov", m, y, rowvar, dtype)
-    ddof = (0 if bias else 1) if ddof is None else ddof
-    weights = _weights(x, fweights, aweights)
-    if weights is None:
-        total: Any = x.shape[1]
-        distance = subtract(x, mean(x, axis=1, keepdims=True))
-        products = matmul(distance, transpose(conjugated(distance)))
-        found = divide(products, builtins.max(total - ddof, 0))
-    else:
-        total = sum(weights)
-        center = divide(sum(multiply(x, weights), axis=1, keepdims=True), total)
-        distance = subtract(x, center)
-        products = matmul(multiply(distance, weights), transpose(conjugated(distance)))
-        found = divide(products, maximum(_freedom(total, weights, aweights, ddof), 0))
-    return in_dtype(reshape(found, shape=()) if x.shape[0] == 1 else found, own)
-
-
-def _variables(name: str, m: Any, y: Any, rowvar: bool, dtype: Any) -> tuple[Any, Any]:
-    """One variable a row, in the dtype products add up in; and the dtype of the result."""
-    x = _rows_of(name, m, rowvar, dtype)
-    if y is not None:  # one row of which is one variable
-        y = operand(y)
-        row = rowvar or (y.ndim == 2 and y.shape[0] == 1)
-        x = concatenate(x, _rows_of(name, y, row, dtype), axis=0)
-    return widened(x), x.dtype
-
-
-def _rows_of(name: str, m: Any, rowvar: bool, dtype: Any) -> Any:
-    x = in_dtype(floating(operand(m)), dtype)
-    if x.ndim > 2:
-        raise ShapeError(f"{name}: {x.ndim} dimensions: variables and observations are two")
-    if x.ndim < 2:
-        return reshape(x, shape=(1, -1))
-    return x if rowvar else transpose(x)
-
-
-def _weights(x: Any, fweights: Any, aweights: Any) -> Any:
-    """The weights of the observations, or None."""
-    given = [cast(operand(w), dtype=x.dtype) for w in (fweights, aweights) if w is not None]
-    for each in given:
-        if tuple(each.shape) != (x.shape[1],):
-            raise ShapeError(
-                f"cov: weights of shape {list(each.shape)} for {x.shape[1]} observations"
-            )
-    return (given[0] if len(given) == 1 else multiply(*given)) if given else None
-
-
-def _freedom(total: Any, weights: Any, aweights: Any, ddof: int) -> Any:
-    """What weighted products are divided by."""
-    if ddof == 0 or aweights is None:
-        return subtract(total, ddof)
-    inner = sum(multiply(weights, cast(operand(aweights), dtype=weights.dtype)))
-    return subtract(total, divide(multiply(inner, ddof), total))
-
-
-@function(public="np")
-def corrcoef(
-    x: Any,
-    y: Any = None,
-    rowvar: bool = True,
-    bias: Any = None,
-    ddof: Any = None,
-    *,
-    dtype: Any = None,
-) -> Array:
-    """The correlations of variables: rows of x (and y), or columns if not `rowvar`.
-
-    `bias` and `ddof`, which MXNet has, change nothing of them.
-    """
-    variables, own = _variables("corrcoef", x, y, rowvar, dtype)
-    distance = subtract(variables, mean(variables, axis=1, keepdims=True))
-    unit = divide(distance, sqrt(sum(square(distance), axis=1, keepdims=True)))
-    found = limit(matmul(unit, transpose(unit)), -1.0, 1.0)
-    return in_dtype(reshape(found, shape=()) if variables.shape[0] == 1 else found, own)
-
-
 # --- differences ----------------------------------------------------------------------------
 
 
@@ -453,6 +356,7 @@ def _neighbours(x: Any, axis: int) -> tuple[Any, Any]:
 
 
 @function(public="np")
+@beside_arrays
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
     """The differences of neighbours along an axis, n times. Bools differ or do not."""
     if whole("diff", "n", n) < 0:
@@ -485,6 +389,7 @@ def _end(end: Any, x: Any, axis: int) -> Any:
 
 
 @function(public="np", aliases=("trapz",))
+@beside_arrays
 def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Array:
     """The area below the points y at x (or dx apart) along an axis, by trapezoids."""
     y = operand(y)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.device import as_device
+from gemel.device import as_device, beside_arrays
 from gemel.dtype import as_dtype, default_float
 from gemel.errors import ShapeError
 from gemel.ir.above import above
@@ -127,6 +127,7 @@ def trace(
 
 
 @function(public="np")
+@beside_arrays
 def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     """Write into the main diagonal of a matrix, or where all positions are equal.
 
@@ -168,6 +169,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
 
 
 @function(public="np")
+@beside_arrays
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
     """The rows and columns of what lies on and below diagonal k of this matrix."""
     rows, columns = _sides("tril_indices_from", arr)
@@ -175,6 +177,7 @@ def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
 
 
 @function(public="np")
+@beside_arrays
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
     """The rows and columns of what lies on and above diagonal k of this matrix."""
     rows, columns = _sides("triu_indices_from", arr)
@@ -182,6 +185,7 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
 
 
 @function(public="np")
+@beside_arrays
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:
     """The positions of the main diagonal of this array, whose axes are all alike."""
     arr = operand(arr)

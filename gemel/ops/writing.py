@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.device import beside_arrays
 from gemel.errors import ArgumentError, ShapeError, unknown_name
 from gemel.ir.keywords import fits
 from gemel.ir.public import function
@@ -16,6 +17,7 @@ from gemel.spec import product
 
 
 @function(public="np")
+@beside_arrays
 def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     """Write one array into another, which it broadcasts to; only where `where` holds.
 
@@ -33,6 +35,7 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
 
 
 @function(public="np")
+@beside_arrays
 def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     """Write values at positions of the flattened array, from the first again when they are used up.
 
@@ -63,6 +66,7 @@ def _repeated(values: Any, count: Any) -> Any:
 
 
 @function(public="np")
+@beside_arrays
 def putmask(a: Any, mask: Any, values: Any) -> None:
     """Where the mask holds, write the values that stand there; they are repeated to a's size.
 
@@ -80,6 +84,7 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
 
 
 @function(public="np")
+@beside_arrays
 def place(arr: Any, mask: Any, vals: Any) -> None:
     """Where the mask holds, write the values one after another, from the first again at the end.
 
