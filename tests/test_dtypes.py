@@ -465,6 +465,45 @@ def test_numbers_only_uint64_holds(number: int) -> None:
     assert (np.array([0], dtype="uint64") + number).tolist() == [number]
 
 
+#: What puts a number into x, a row of uint8, or beside its elements.
+PUTTING: dict[str, Any] = {
+    "add.at": lambda x, n: np.add.at(x, [0], n),
+    "copyto": lambda x, n: np.copyto(x, n, where=np.array([True, False, True])),
+    "ediff1d": lambda x, n: np.ediff1d(x, to_begin=n),
+    "insert": lambda x, n: np.insert(x, 1, [n]),
+    "piecewise": lambda x, n: np.piecewise(x, [x > 1], [lambda _: n, 0]),
+    "place": lambda x, n: np.place(x, x > 1, n),
+    "put": lambda x, n: np.put(x, [0, 2], [1, n]),
+    "put_along_axis": lambda x, n: np.put_along_axis(x, np.array([1]), n, 0),
+    "putmask": lambda x, n: np.putmask(x, x > 1, n),
+}
+
+
+@pytest.mark.parametrize("name", PUTTING)
+def test_numbers_put_beside_elements_must_fit(name: str) -> None:
+    call = PUTTING[name]
+    for number in (300, -1):
+        x = np.array([1, 2, 3], dtype="uint8")
+        with pytest.raises(OverflowError, match=f"{name}: {number} is out of bounds for uint8"):
+            call(x, number)
+        assert x.tolist() == [1, 2, 3]
+    found = call(x, 7)
+    assert (x if found is None else found).dtype == "uint8"
+    assert 7 in (x if found is None else found).tolist() or name == "add.at"
+
+
+@pytest.mark.parametrize("number", [300, -1])
+def test_both_results_of_divmod_have_the_bounds_of_each(number: int) -> None:
+    x = np.array([1, 2, 200], dtype="uint8")
+    np.divmod(x, 7)  # a call like it has a kernel already
+    for call in (np.divmod, divmod, lambda a, b: np.divmod(b, a), gemel.compile(np.divmod)):
+        with pytest.raises(OverflowError, match=f"divmod: {number} is out of bounds for uint8"):
+            call(x, number)
+    found = np.divmod(x, 7)
+    assert [each.tolist() for each in found] == [[0, 0, 28], [1, 2, 4]]
+    assert [each.dtype for each in found] == ["uint8"] * 2
+
+
 def test_large_numbers_fill_what_can_hold_them() -> None:
     for make in (
         lambda n: np.full((2,), n, dtype="uint8"),

@@ -189,14 +189,14 @@ def write_elementwise(
     operands: tuple[tuple[int, int], ...],
     parameters: dict[str, Any],
     target: tuple[DType, int] | None = None,
-) -> tuple[Program, DType, bytes]:
-    """The program of one elementwise call as the core makes it: arrays, then the result.
+) -> tuple[Program, tuple[DType, ...], bytes]:
+    """The program of one elementwise call as the core makes it: arrays, then the results.
 
-    With it the dtype of the result, and what the core calls the limits of whole numbers.
+    With it the dtypes of the results, and what the core calls the limits of whole numbers.
     """
     specs = operand_specs(rank, operands)
     alone = all(spec.weak for spec in specs)
-    types, (dtype,) = op.types(specs, parameters)
+    types, dtypes = op.types(specs, parameters)
     recorder = Recorder()
     described: list[Operand] = []
     scalars: list[DType] = []
@@ -215,12 +215,16 @@ def write_elementwise(
     if checked is not None and not specs[checked].weak:
         recorder.check(values[checked] >= 0)
     found = op.body(lane, *values, **parameters)
-    stored, stride = target or (dtype, CONTIGUOUS)
-    described.append(Operand(stored, OUTPUT, stride))
-    result = found if hasattr(found, "position") else lane.value(found)
-    recorder.store(len(described) - 1, result.cast(dtype).cast(stored))
+    stored, stride = ((target[0],), target[1]) if target else (dtypes, CONTIGUOUS)
+    for each, dtype, kept in zip(
+        found if op.outputs > 1 else (found,), dtypes, stored, strict=True
+    ):
+        described.append(Operand(kept, OUTPUT, stride))
+        result = each if hasattr(each, "position") else lane.value(each)
+        recorder.store(len(described) - 1, result.cast(dtype).cast(kept))
     program = Program(rank, 0, OUTER, tuple(described), tuple(scalars), 0, tuple(recorder.code))
-    return program, stored, limits(operands, (stored,) * len(types) if alone else types, checked)
+    held = (stored[0],) * len(types) if alone else types
+    return program, stored, limits(operands, held, checked)
 
 
 #: Added to the code of a dtype: no number below 0, either. As in `program/elementwise.h`.

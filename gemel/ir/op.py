@@ -101,8 +101,8 @@ class Op(_core.OpBase):
         self.arity = VARIADIC if code.co_flags & CO_VARARGS else code.co_argcount - lead
         self.required = self.arity - len(function.__defaults__ or ())
         keyword = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-        # The core's quick way takes the shape of the only result from the inputs.
-        quick = self.elementwise and "shape" not in keyword and outputs == 1
+        # The core's quick way takes the results' shape from the inputs; it has room for four.
+        quick = self.elementwise and "shape" not in keyword and outputs <= 4
         most = (self.arity,) if self.arity != VARIADIC else ()
         super().__init__(function.__name__, quick, keyword, *most)
         self.name = function.__name__

@@ -12,6 +12,7 @@ from gemel.ir.op import numpy
 from gemel.ir.protocols import by_numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import moveaxis
+from gemel.ops.assignment import contents
 from gemel.ops.elementwise import cast, full, where
 from gemel.ops.elementwise import copy as materialized
 from gemel.ops.shape import concatenate, expand_dims, operand, reshape, stack
@@ -85,14 +86,12 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         )
 
     def values(each: Any) -> Any:
-        return operand(each(x, *args, **kw) if callable(each) else each)
+        return contents("piecewise", each(x, *args, **kw) if callable(each) else each, x)
 
     more = len(functions) > len(conditions)
-    found = (
-        cast(values(functions.pop()), dtype=x.dtype) if more else full(0, shape=(), dtype=x.dtype)
-    )
+    found = values(functions.pop()) if more else full(0, shape=(), dtype=x.dtype)
     for condition, each in zip(conditions, functions, strict=True):
-        found = where(cast(condition, dtype="bool"), cast(values(each), dtype=x.dtype), found)
+        found = where(cast(condition, dtype="bool"), values(each), found)
     return found
 
 

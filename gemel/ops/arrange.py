@@ -13,8 +13,9 @@ from gemel.ir.declare import composite
 from gemel.ir.keywords import converted
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
-from gemel.ops.elementwise import cast, full, iota
+from gemel.ops.assignment import contents
 from gemel.ops.elementwise import copy as materialized
+from gemel.ops.elementwise import full, iota
 from gemel.ops.indexing import basic_index, gather
 from gemel.ops.keys import canonical
 from gemel.ops.sections import sections_of
@@ -350,7 +351,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     """
     arr, axis = _one_axis("insert", arr, axis)
     np, extent, obj = numpy(), arr.shape[axis], above.index_item(obj, arr)
-    values = cast(operand(values, (arr,)), dtype=arr.dtype)
+    values = contents("insert", values, arr)
     values = reshape(values, shape=(*[1] * (arr.ndim - values.ndim), *values.shape))
     places = np.arange(extent)[obj] if isinstance(obj, slice) else np.asarray(obj)
     if places.dtype == bool:

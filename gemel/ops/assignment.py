@@ -16,7 +16,7 @@ from gemel.lists import leaves
 from gemel.ops.elementwise import cast, full, maximum, where
 from gemel.ops.indexing import assign, gather, integer_indices
 from gemel.ops.keys import canonical, check_masks, is_array, is_basic, is_mask, key_shape
-from gemel.ops.shape import reshape
+from gemel.ops.shape import operand, reshape
 from gemel.spec import Spec, product, same_shape
 
 
@@ -32,6 +32,16 @@ def overwrite(x: Any, value: Any) -> Any:
         raise DTypeError(f"in place, {x.dtype} cannot hold {value.dtype}; use x = x + y")
     trace.write(x, value if value.dtype is x.dtype else cast(value, dtype=x.dtype))
     return x
+
+
+def contents(name: str, value: Any, x: Any) -> Any:
+    """What comes into x, or beside its elements, in x's dtype.
+
+    Raises `OverflowError` for a whole number that it cannot hold; arrays are converted.
+    """
+    for number in leaves(value):
+        check_held(name, number, x.dtype)
+    return cast(operand(value, (x,)), dtype=x.dtype)
 
 
 def without_lead(value: Any, ndim: int) -> Any:

@@ -9,14 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.device import beside_arrays
+from gemel.dtype import weak
 from gemel.errors import ArgumentError, ArrayIndexError, ShapeError
+from gemel.extent import NUMBER
 from gemel.ir.declare import op
 from gemel.ir.keywords import fits, into
 from gemel.ir.methods import named
 from gemel.ir.op import Op, find, numpy
 from gemel.ir.public import Array
+from gemel.ops.assignment import contents
 from gemel.ops.cumulative import cumprod, cumsum
-from gemel.ops.elementwise import cast, iota, subtract
+from gemel.ops.elementwise import iota, subtract
 from gemel.ops.indexing import scatter
 from gemel.ops.reduction import all, any, in_dtype, max, min, prod, sum
 from gemel.ops.shape import broadcast_to, operand, reshape
@@ -194,10 +197,13 @@ def _(x: Spec, positions: Spec, *, by: str) -> Spec:
 @beside_arrays
 def combine_at(op: Op, a: Any, indices: Any, b: Any) -> None:
     """`op.at(a, indices, b)`: what a[indices] selects is found as positions in a row."""
-    operands = [a] if b is None else [a, operand(b, (a,))]
+    operands = [a] if b is None else [a, b if isinstance(b, NUMBER) else operand(b, (a,))]
     if len(operands) != op.arity or not hasattr(_function(op.name), "at"):
         raise ArgumentError(f"{op.name}.at: {op.name} takes {op.arity} arrays, not {len(operands)}")
-    specs = (Spec((), each.dtype) for each in operands)
+    specs = [
+        Spec((), weak(x), weak=True) if isinstance(x, NUMBER) else Spec((), x.dtype)
+        for x in operands
+    ]
     fits(f"{op.name}.at", a, (), op.infer(*specs)[0].dtype, "same_kind")
     size = product(a.shape)
     places = reshape(iota(shape=(size,), axis=0, dtype="int64"), shape=tuple(a.shape))[indices]
@@ -205,7 +211,8 @@ def combine_at(op: Op, a: Any, indices: Any, b: Any) -> None:
     if b is None:
         a[...] = reshape(apply_flat(row, flat, by=op.name), shape=tuple(a.shape))
         return
-    value = broadcast_to(cast(operands[1], dtype=a.dtype), shape=tuple(places.shape))
+    value = contents(f"{op.name}.at", operands[1], a)
+    value = broadcast_to(value, shape=tuple(places.shape))
     value = reshape(value, shape=(-1,))
     a[...] = reshape(_with(op.name, row, flat, value), shape=tuple(a.shape))
 

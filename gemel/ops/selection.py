@@ -15,6 +15,7 @@ from gemel.ir.methods import named
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import broadcast_arrays
+from gemel.ops.assignment import contents
 from gemel.ops.elementwise import cast, full, iota, limit, where
 from gemel.ops.indexing import gather, nonzero, out_of_range
 from gemel.ops.shape import broadcast_to, expand_dims, listed, operand, reshape, stack
@@ -175,12 +176,13 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -
     indices = operand(above.index_item(indices, arr))
     if axis is None:
         flat = reshape(arr, shape=(-1,))
-        found = with_rows_put(flat, indices, cast(operand(values), dtype=arr.dtype), axis=0)
+        found = with_rows_put(flat, indices, contents("put_along_axis", values, arr), axis=0)
         arr[...] = reshape(found, shape=arr.shape)
         return
     axis = normalize_axis("put_along_axis", axis, arr.ndim)
     _, indices = _in_rows("put_along_axis", arr, indices, axis)
-    arr[...] = with_rows_put(arr, indices, cast(operand(values), dtype=arr.dtype), axis=axis)
+    values = contents("put_along_axis", values, arr)
+    arr[...] = with_rows_put(arr, indices, values, axis=axis)
 
 
 # --- choices --------------------------------------------------------------------------------

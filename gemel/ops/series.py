@@ -12,6 +12,7 @@ from gemel.extent import NUMBER, WHOLE
 from gemel.ir.declare import op
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ops.assignment import contents
 from gemel.ops.cumulative import cumsum
 from gemel.ops.elementwise import (
     absolute,
@@ -98,12 +99,11 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     """
     row = reshape(operand(ary), shape=(-1,))
     found = diff(row)
-    ends = [None if x is None else reshape(operand(x), shape=(-1,)) for x in (to_begin, to_end)]
-    for end in ends:
-        if end is not None and end.dtype.kind == "f" and not row.dtype.is_floating:
+    for end in (operand(x, (row,)) for x in (to_begin, to_end) if x is not None):
+        if end.dtype.kind == "f" and not row.dtype.is_floating:
             raise DTypeError(f"ediff1d: {end.dtype} does not go beside differences of {row.dtype}")
-    parts = [x for x in (ends[0], found, ends[1]) if x is not None]
-    return concatenate(*(cast(x, dtype=row.dtype) for x in parts), axis=0)
+    parts = (contents("ediff1d", x, row) for x in (to_begin, found, to_end) if x is not None)
+    return concatenate(*(reshape(x, shape=(-1,)) for x in parts), axis=0)
 
 
 @function(public="np")

@@ -6,14 +6,16 @@ from typing import Any
 
 from gemel.device import beside_arrays
 from gemel.errors import ArgumentError, ShapeError, unknown_name
+from gemel.extent import NUMBER
 from gemel.ir.keywords import fits
 from gemel.ir.public import function
+from gemel.ops.assignment import contents
 from gemel.ops.cumulative import cumsum
 from gemel.ops.elementwise import cast, copy, iota, limit, subtract
 from gemel.ops.elementwise import where as chosen
 from gemel.ops.indexing import gather
 from gemel.ops.shape import operand, reshape
-from gemel.spec import product
+from gemel.spec import Spec, product, promote_specs
 
 
 @function(public="np")
@@ -27,11 +29,13 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
     >>> np.copyto(x, np.array([1.0, 2.0]))
     >>> x
     """
-    src = operand(src, (dst,))
-    fits("copyto", dst, src.shape, src.dtype, casting)
-    if where is not True:
-        src = chosen(operand(where), cast(src, dtype=dst.dtype), dst)
-    dst[...] = src
+    given = operand(src, (dst,))
+    dtype = given.dtype
+    if isinstance(src, NUMBER) and hasattr(dst, "dtype"):  # which gives way to an array
+        dtype = promote_specs(Spec((), dst.dtype), Spec((), dtype, weak=True))
+    fits("copyto", dst, given.shape, dtype, casting)
+    written = contents("copyto", src, dst)
+    dst[...] = written if where is True else chosen(operand(where), written, dst)
 
 
 @function(public="np")
@@ -47,7 +51,7 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     """
     if mode not in ("raise", "clip", "wrap"):
         raise unknown_name("mode of put", mode, ("raise", "clip", "wrap"))
-    at, values = (reshape(operand(x), shape=(-1,)) for x in (ind, v))
+    at, values = (reshape(x, shape=(-1,)) for x in (operand(ind), contents("put", v, a)))
     size = product(a.shape)
     if at.shape[0] == 0 or values.shape[0] == 0:
         return
@@ -74,13 +78,13 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
     >>> np.putmask(x, x > 1, [7, 8])
     >>> x
     """
-    mask, values = operand(mask), reshape(operand(values), shape=(-1,))
+    mask, values = operand(mask), reshape(contents("putmask", values, a), shape=(-1,))
     if tuple(mask.shape) != tuple(a.shape):
         raise ShapeError(f"putmask: a mask of {list(mask.shape)} for {list(a.shape)}")
     if values.shape[0] == 0:
         return
     whole = reshape(_repeated(values, product(a.shape)), shape=tuple(a.shape))
-    a[...] = chosen(cast(mask, dtype="bool"), cast(whole, dtype=a.dtype), a)
+    a[...] = chosen(cast(mask, dtype="bool"), whole, a)
 
 
 @function(public="np")
@@ -92,7 +96,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     >>> np.place(x, x > 1, [7, 8])
     >>> x
     """
-    mask, values = operand(mask), reshape(operand(vals), shape=(-1,))
+    mask, values = operand(mask), reshape(contents("place", vals, arr), shape=(-1,))
     if product(mask.shape) != product(arr.shape):
         raise ShapeError(f"place: a mask of {list(mask.shape)} for {list(arr.shape)}")
     if values.shape[0] == 0:
@@ -101,7 +105,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     number = subtract(cumsum(mask, axis=0), 1) % values.shape[0]
     written = reshape(gather(values, number, axis=0), shape=tuple(arr.shape))
     mask = reshape(mask, shape=tuple(arr.shape))
-    arr[...] = chosen(mask, cast(written, dtype=arr.dtype), arr)
+    arr[...] = chosen(mask, written, arr)
 
 
 __all__ = ["copyto", "place", "put", "putmask"]

@@ -27,8 +27,8 @@ from gemel.runtime.relay import Relay
 
 #: How many a process writes: one that prepares more has no set of calls that comes back.
 MOST = 1024
-#: What is kept of an elementwise call besides its kernel: a dtype code, nanoseconds per element;
-#: behind it the limits of whole numbers among its operands.
+#: What is kept of an elementwise call besides its kernel: how many results it has, nanoseconds per
+#: element; behind it the codes of their dtypes, and the limits of whole numbers among its operands.
 ELEMENTWISE = "<qd"
 #: What is kept of a kernel besides its code: its name and how long the code is.
 KERNEL = struct.Struct("<32sq")

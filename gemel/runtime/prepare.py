@@ -48,10 +48,15 @@ def elementwise_kernel(
         return elementwise_call(op, rank, operands, parameters, target, backend)
 
     def build(kernels: list[Any], content: bytes) -> Any:
-        code, nanoseconds = struct.unpack_from(ELEMENTWISE, content)
-        limits = content[struct.calcsize(ELEMENTWISE) :]
+        count, nanoseconds = struct.unpack_from(ELEMENTWISE, content)
+        codes = content[struct.calcsize(ELEMENTWISE) :]
         return _core.Elementwise(
-            kernels[0], (code,), nanoseconds, op.failure, op.name, list(limits)
+            kernels[0],
+            tuple(codes[:count]),
+            nanoseconds,
+            op.failure,
+            op.name,
+            list(codes[count:]),
         )
 
     text = call_text(op, (rank, operands, target), parameters)

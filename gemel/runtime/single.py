@@ -33,10 +33,11 @@ def elementwise_call(
 ) -> Prepared:
     """The kernel of an elementwise call, and what the core has to know of it."""
     target = None if out is None else (DTYPES[out[0]], out[1])
-    program, dtype, limits = write_elementwise(op, rank, operands, parameters, target)
+    program, dtypes, limits = write_elementwise(op, rank, operands, parameters, target)
     kernel_for(program, backend)
     nanoseconds = (estimate(program, 1000) - estimate(program, 0)) / 1000
-    content = struct.pack(ELEMENTWISE, dtype.code, nanoseconds) + limits
+    codes = bytes(dtype.code for dtype in dtypes)
+    content = struct.pack(ELEMENTWISE, len(codes), nanoseconds) + codes + limits
     return Prepared((kernel_name(program, backend),), content)
 
 
