@@ -153,6 +153,14 @@ CALLS: dict[str, Call] = {
     "corrcoef": lambda n: n.corrcoef(n.array(M)),
     "corrcoef of two": lambda n: n.corrcoef(n.array(M[0]), n.array(M[1])),
     "corrcoef of one": lambda n: n.corrcoef(n.array(M[0])),
+    "corrcoef of nothing": lambda n: n.corrcoef(n.array(M[:, :0])),
+    "interp of unsigned": lambda n: n.interp(
+        n.array([0.5, 1.5, 9]), n.array([0, 1, 2]), n.array([100, 5, 70], "uint8"), left=-1
+    ),
+    "interp among unsigned": lambda n: n.interp(
+        *(n.array(row, "uint64") for row in ([7, 60, 99], [90, 50, 0], [5, 3, 1])), period=95
+    ),
+    "choose by bools": lambda n: n.choose(n.array(M > 0), [n.array(M), n.array(-M)]),
     "diff": lambda n: n.diff(n.array(X)),
     "diff twice": lambda n: n.diff(n.array(X), 2, 1),
     "diff none": lambda n: n.diff(n.array(X), n=0),
@@ -444,3 +452,11 @@ def test_a_power_of_zero_has_no_second_gradient() -> None:
         first = autograd.grad((x**0 + x**2).sum(), [x], create_graph=True)[0]
         first.sum().backward()
     assert x.grad.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("name", ["cov", "corrcoef"])
+def test_covariances_of_complex_numbers(name: str) -> None:
+    variables = (M + 1j * X[1]).astype("complex64")
+    found = getattr(np, name)(np.array(variables))
+    assert found.dtype == "complex64"
+    numpy.testing.assert_allclose(found.asnumpy(), getattr(numpy, name)(variables), atol=1e-6)

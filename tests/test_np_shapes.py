@@ -506,6 +506,7 @@ def test_errors_at_the_wait() -> None:
     for call, kind in (
         (lambda: np.take_along_axis(x, np.array([[4], [0], [0]]), 1), IndexError),
         (lambda: np.choose(np.array([2]), [x, x]), IndexError),
+        (lambda: np.choose(np.array([-1], "int8"), [x, x]), IndexError),
         (lambda: np.unravel_index(np.array([12]), (3, 4))[0], ValueError),
         (lambda: np.ravel_multi_index((np.array([3]), np.array([0])), (3, 4)), ValueError),
         (lambda: np.digitize(x, np.array([0.0, 2.0, 1.0])), ValueError),

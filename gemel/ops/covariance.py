@@ -9,7 +9,18 @@ from gemel.device import beside_arrays
 from gemel.errors import ShapeError
 from gemel.ir.public import Array, function
 from gemel.ops.complexes import conjugated
-from gemel.ops.elementwise import cast, divide, limit, maximum, multiply, sqrt, square, subtract
+from gemel.ops.elementwise import (
+    absolute,
+    cast,
+    divide,
+    full,
+    limit,
+    maximum,
+    multiply,
+    sqrt,
+    square,
+    subtract,
+)
 from gemel.ops.linalg import matmul
 from gemel.ops.reduction import floating, in_dtype, mean, sum, widened
 from gemel.ops.shape import concatenate, operand, reshape, transpose
@@ -105,8 +116,12 @@ def corrcoef(
     """
     variables, own = _variables("corrcoef", x, y, rowvar, dtype)
     distance = subtract(variables, mean(variables, axis=1, keepdims=True))
-    unit = divide(distance, sqrt(sum(square(distance), axis=1, keepdims=True)))
-    found = limit(matmul(unit, transpose(unit)), -1.0, 1.0)
+    size = absolute(distance) if distance.dtype.is_complex else distance
+    unit = divide(distance, sqrt(sum(square(size), axis=1, keepdims=True)))
+    found = matmul(unit, transpose(conjugated(unit)))
+    found = found if found.dtype.is_complex else limit(found, -1.0, 1.0)
+    if variables.shape[1] == 0:  # no observations say nothing; their products are 0
+        found = full(float("nan"), shape=found.shape, dtype=found.dtype)
     return in_dtype(reshape(found, shape=()) if variables.shape[0] == 1 else found, own)
 
 

@@ -200,10 +200,13 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Array:
     index, *found = broadcast_arrays(a, *sequence("choose", "the choices", choices))
     if mode not in ("raise", "clip", "wrap"):
         raise unknown_name("mode", mode, ("raise", "clip", "wrap"))
+    index = cast(index, dtype="int64") if index.dtype == "bool" else index
     if mode == "clip":
         index = limit(index, 0, len(found) - 1)
     elif mode == "wrap":
         index = index % len(found)
+    elif index.dtype.kind == "i":  # choices are not counted from the end
+        index = where(index < 0, len(found), cast(index, dtype="int64"))
     chosen = take_along_axis(stack(found), expand_dims(index, 0), axis=0)
     return into("choose", out, reshape(chosen, shape=index.shape))
 

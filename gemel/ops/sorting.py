@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any, NamedTuple
 
 from gemel import _core
 from gemel.device import beside_arrays
-from gemel.dtype import as_dtype, bool_, int64
+from gemel.dtype import as_dtype, bool_, default_float, float64, int64, promote
 from gemel.errors import ShapeError, unknown_name
 from gemel.ir.declare import op
 from gemel.ir.op import numpy
@@ -272,7 +273,11 @@ def interp(
     Beside them `left` and `right`, by default the first and last of fp; with a `period` xp need
     not rise, and what lies beside is one of its repetitions.
     """
-    x, xp, fp = operands((x, xp, fp))
+    given = operands((x, xp, fp))
+    inexact = [each.dtype for each in given if each.dtype.is_inexact]
+    dtype = reduce(promote, inexact or [default_float()])
+    # Differences of unsigned integers would wrap; float64 holds whole numbers that float32 rounds.
+    x, xp, fp = (each if each.dtype.is_inexact else cast(each, dtype=float64) for each in given)
     if xp.ndim != 1 or not same_shape(xp.shape, fp.shape) or xp.shape[0] == 0:
         raise ShapeError(f"interp: {list(xp.shape)} and {list(fp.shape)} must be one row of points")
     if period is not None:
@@ -289,7 +294,7 @@ def interp(
     found = where(x == x1, y1, y0 + (y1 - y0) * ((x - x0) / width))
     found = where(x < xp[0], fp[0] if left is None else left, found)
     found = where(x > xp[-1], fp[-1] if right is None else right, found)
-    return where(x != x, x, found)
+    return cast(where(x != x, x, found), dtype=dtype)
 
 
 # --- sets -----------------------------------------------------------------------------------
