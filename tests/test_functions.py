@@ -160,6 +160,44 @@ CALLS: dict[str, Call] = {
     "interp among unsigned": lambda n: n.interp(
         *(n.array(row, "uint64") for row in ([7, 60, 99], [90, 50, 0], [5, 3, 1])), period=95
     ),
+    "correlate of complex": lambda n: [
+        part(n.correlate(n.array([1j, 2, 3 - 1j]), n.array([1, 1j]), "full"))
+        for part in (n.real, n.imag)
+    ],
+    **{
+        f"correlate along a longer one, {mode}": lambda n, mode=mode: n.correlate(
+            n.array([1, 2]), n.array([1, 2, 3, 5]), mode
+        )
+        for mode in ("full", "same", "valid")
+    },
+    "arange in whole numbers": lambda n: [
+        n.arange(0, 0.3, 0.1, dtype="int64"),
+        n.arange(-3, 3, 0.5, dtype="int32"),
+        n.arange(0, 5, 1.5, dtype="uint8"),
+        n.arange(0.5, 3, dtype="int64"),
+        n.arange(2.5, dtype="int64"),
+    ],
+    "linspace without a step": lambda n: [
+        n.linspace(0, 1, num, retstep=True)[1] for num in (0, 1, 2)
+    ],
+    "logspace of bases": lambda n: [
+        n.logspace(0, 2, 3, base=[2, 3]),
+        n.logspace([[0], [1]], 2, 3, base=[2, 3], axis=-1),
+    ],
+    "geomspace of complex": lambda n: [
+        part(n.geomspace(1j, 16j, 3)) for part in (n.real, n.imag)
+    ],
+    "pad ramp of whole numbers": lambda n: n.pad(
+        n.array([[2, -4], [3, 1]]), 3, mode="linear_ramp", end_values=(-3, 9)
+    ),
+    **{
+        f"pad {mode}, odd": lambda n, mode=mode: [
+            n.pad(n.array(M), ((1, 9), (2, 0)), mode=mode, reflect_type="odd"),
+            n.pad(n.array([5, 9, 4], "uint8"), 7, mode=mode, reflect_type="odd"),
+            n.pad(n.array([5]), 3, mode=mode, reflect_type="odd"),
+        ]
+        for mode in ("reflect", "symmetric")
+    },
     "choose by bools": lambda n: n.choose(n.array(M > 0), [n.array(M), n.array(-M)]),
     "diff": lambda n: n.diff(n.array(X)),
     "diff twice": lambda n: n.diff(n.array(X), 2, 1),
@@ -220,7 +258,7 @@ def answers(call: Call, namespace: Any) -> list[Any]:
     with numpy.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         found = call(namespace)
-    several = found if isinstance(found, tuple) else (found,)
+    several = found if isinstance(found, (tuple, list)) else (found,)
     return [v.asnumpy() if isinstance(v, np.ndarray) else numpy.asarray(v) for v in several]
 
 

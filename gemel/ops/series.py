@@ -13,6 +13,7 @@ from gemel.ir.declare import op
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.assignment import contents
+from gemel.ops.complexes import conjugated
 from gemel.ops.cumulative import cumsum
 from gemel.ops.elementwise import (
     absolute,
@@ -79,11 +80,13 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Array:
 def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
     """The cross-correlation of two rows: `convolve` with the second as it is, not reversed.
 
+    Of complex numbers the second is conjugated.
+
     >>> np.correlate(np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0, 0.5]))
     """
-    a, v = _row("correlate", a), _row("correlate", v)
-    if v.shape[0] > a.shape[0]:
-        return _slid("correlate", v[::-1], a[::-1], mode)
+    a, v = _row("correlate", a), conjugated(_row("correlate", v))
+    if v.shape[0] > a.shape[0]:  # the shifts of the shorter along the longer, from the last on
+        return _slid("correlate", v, a, mode)[::-1]
     return _slid("correlate", a, v, mode)
 
 
