@@ -9,6 +9,7 @@ from typing import Any
 from gemel.device import as_device, beside, beside_arrays
 from gemel.dtype import (
     MANNERS,
+    DType,
     as_dtype,
     as_number,
     check_held,
@@ -258,7 +259,10 @@ def arange(
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
-    """Numbers from start up to and without stop. MXNet's dtype is float32 after `npx.set_np()`."""
+    """Numbers from start up to and without stop. MXNet's dtype is float32 after `npx.set_np()`.
+
+    An integer `dtype` makes the first two numbers whole, and all others as far apart as those are.
+    """
     if stop is None:
         start, stop = 0, start
     ends = (n if isinstance(n, NUMBER) else above.as_array(n) for n in (start, stop, step))
@@ -272,6 +276,8 @@ def arange(
         start, step = 0, 1  # the given ones need not fit the dtype
     plain = default_dtype(0) if whole else default_float()
     chosen = as_dtype(dtype) if dtype is not None else plain
+    if count and not whole and chosen.kind in "iu":
+        start, step = int(start), int(start + step) - int(start)
     wide = as_number(chosen)
     with as_device(device or ctx):
         found = iota(shape=(count,), axis=0, dtype=wide)
@@ -296,25 +302,25 @@ def linspace(
 ) -> Any:
     """Evenly spaced numbers from start to stop, which is the last with `endpoint`.
 
-    With `retstep` also how far apart they are. Integers are rounded down. Between arrays there is
-    one such row for each pair of elements, along `axis` of the result.
+    With `retstep` also how far apart they are, NaN where there are not two. Integers are rounded
+    down. Between arrays there is one such row for each pair of elements, along `axis` of the
+    result.
     """
     start, stop = above.as_array(start), above.as_array(stop)
     if whole("linspace", "num", num) < 0:
         raise ShapeError(f"linspace: {num} is no number of elements")
     start, stop = _end(start), _end(stop)
-    gaps = max(num - 1 if endpoint else num, 1)
-    step = (stop - start) / gaps
+    gaps = num - 1 if endpoint else num
+    step = (stop - start) / max(gaps, 1)
     with beside(device or ctx, (start, stop)):
         at = iota(shape=(num, *[1] * len(getattr(step, "shape", ()))), axis=0, dtype=float64)
     found = at * step + start
     if endpoint and num > 1:
         found = where(at == num - 1, stop, found)
-    plain = default_float().complex if found.dtype.is_complex else default_float()
-    chosen = as_dtype(dtype or plain)
+    chosen = as_dtype(dtype or _plain(found.dtype))
     found = (found if chosen.is_inexact else floor(found)).astype(chosen)
     found = _first_at("linspace", found, axis)
-    return (found, step) if retstep else found
+    return (found, step if gaps > 0 else step * math.nan) if retstep else found
 
 
 def _end(value: Any) -> Any:
@@ -347,9 +353,17 @@ def logspace(
 
     >>> np.logspace(0, 2, 3)
     """
+    if not isinstance(base, NUMBER):  # a row for each of its elements, too
+        base = _end(above.as_array(base))
+        start = _end(above.as_array(start)) + base * 0
     exponents = linspace(start, stop, num, endpoint, dtype=float64, device=device, ctx=ctx)
-    found = (float(base) if isinstance(base, (int, float)) else _end(base)) ** exponents
-    return _first_at("logspace", found, axis).astype(dtype or default_float())
+    found = (float(base) if isinstance(base, WHOLE) else base) ** exponents
+    return _first_at("logspace", found, axis).astype(dtype or _plain(found.dtype))
+
+
+def _plain(dtype: DType) -> DType:
+    """The dtype of rows of numbers where none is given."""
+    return default_float().complex if dtype.is_complex else default_float()
 
 
 @function(public="np")
@@ -379,7 +393,7 @@ def geomspace(
     part = linspace(0.0, 1.0, num, endpoint, dtype=float64, device=place)
     part = reshape(part, shape=(num, *[1] * len(getattr(ratio, "shape", ()))))
     found = _end(start) * ratio**part
-    return _first_at("geomspace", found, axis).astype(dtype or default_float())
+    return _first_at("geomspace", found, axis).astype(dtype or _plain(found.dtype))
 
 
 @function(public="np")
