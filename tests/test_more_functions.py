@@ -192,6 +192,7 @@ WRITES: dict[str, Callable[[Any, Any, Callable[[Any], Any]], None]] = {
     "put nothing": lambda n, x, a: n.put(x, a(numpy.zeros(0, int)), [7]),
     "putmask": lambda n, x, a: n.putmask(x, a(GRID[:3, :4] > 0), a(ROW[:5])),
     "fill_diagonal": lambda n, x, a: n.fill_diagonal(x, 5),
+    "fill_diagonal of several": lambda n, x, a: n.fill_diagonal(x, [5, 6]),
     "place": lambda n, x, a: n.place(x, a(GRID[:3, :4] > 0), a(ROW[:3])),
 }
 
@@ -218,8 +219,8 @@ def test_functions_that_write(name: str) -> None:
 @pytest.mark.parametrize("shape", [(5, 2), (7, 3), (3, 3), (2, 4)])
 def test_diagonals_that_wrap(shape: tuple[int, int]) -> None:
     mine, theirs = np.zeros(shape), numpy.zeros(shape)
-    np.fill_diagonal(mine, 4, wrap=True)
-    numpy.fill_diagonal(theirs, 4, wrap=True)
+    np.fill_diagonal(mine, [4, 5], wrap=True)
+    numpy.fill_diagonal(theirs, [4, 5], wrap=True)
     assert mine.tolist() == theirs.tolist()
 
 
@@ -342,7 +343,8 @@ def test_what_pad_refuses() -> None:
     x = np.array(ROW)
     with pytest.raises(ValueError, match="mode of pad"):
         np.pad(x, 1, "sideways")
-    with pytest.raises(TypeError, match="reflect_type"):
-        np.pad(x, 1, "reflect", reflect_type="odd")
+    for mode, kind in (("wrap", "odd"), ("reflect", "strange")):
+        with pytest.raises(TypeError, match=f"{mode!r} takes no reflect_type={kind!r}"):
+            np.pad(x, 1, mode, reflect_type=kind)
     with pytest.raises(ShapeError, match="stat_length of 0"):
         np.pad(x, 1, "mean", stat_length=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, floor, full, iota, limit, rint, where
 from gemel.ops.indexing import assign, gather, place
 from gemel.ops.reduction import max, mean, min
-from gemel.ops.shape import broadcast_to, concatenate, listed, operand
+from gemel.ops.shape import broadcast_to, concatenate, listed, operand, reshape
 from gemel.ops.statistics import median
 from gemel.spec import normalize_axis
 
@@ -27,6 +28,24 @@ def _mirrored(at: Any, extent: int, twice: int) -> Any:
     return where(at < extent, at, period - twice - at)
 
 
+def _turned(x: Any, axis: int, at: Any, twice: int) -> Any:
+    """The elements at positions of an axis that is turned about its ends, by half a turn each.
+
+    So it goes on with the slope it had; `twice` is 1 where the ends themselves are turned, too.
+    """
+    extent = x.shape[axis]
+    half = builtins.max(extent - 1 + twice, 1)
+    shape = tuple(-1 if a == axis else 1 for a in range(x.ndim))
+    turns, within = at // half, at % half
+    back = turns % 2 == 1
+    values = gather(x, where(back, extent - 1 - within, within), axis=axis)
+    lead = (slice(None),) * axis
+    first, last = (x[lead + (end,)] for end in (slice(0, 1), slice(-1, None)))
+    turns, back = (reshape(each, shape=shape) for each in (turns, back))
+    found = where(back, last * 2 - values, values)
+    return found + cast(where(back, turns - 1, turns), dtype=x.dtype) * (last - first)
+
+
 #: Where the elements beside an axis of n come from, for positions counted from its start.
 BORDERS: dict[str, Callable[[Any, Any], Any]] = {
     "edge": lambda at, n: limit(at, 0, n - 1),
@@ -34,6 +53,8 @@ BORDERS: dict[str, Callable[[Any, Any], Any]] = {
     "reflect": lambda at, n: _mirrored(at, n, 0),
     "symmetric": lambda at, n: _mirrored(at, n, 1),
 }
+#: Those of reflect_type "odd": whether the ends themselves are mirrored.
+TURNED = {"reflect, odd": 0, "symmetric, odd": 1}
 #: Borders that hold one number for each row: what it is of the row.
 STATISTICS: dict[str, Callable[..., Any]] = {
     "maximum": max,
@@ -77,7 +98,8 @@ def pad(
     """The array with elements before and after it along each axis.
 
     `mode` says which: "constant" ones ("empty": zeros), the "edge" again, the array mirrored
-    ("reflect", and "symmetric" with the edge repeated) or once more ("wrap"), each row's "maximum",
+    ("reflect", and "symmetric" with the edge repeated; with the `reflect_type` "odd" each mirrored
+    value is as far on the other side of the edge's) or once more ("wrap"), each row's "maximum",
     "minimum", "mean" or "median" (of `stat_length` elements at that end), or numbers that fall to
     `end_values` ("linear_ramp"). With a function NumPy does it. Raises `ShapeError` for negative
     widths and for empty axes, which nothing continues.
@@ -87,7 +109,8 @@ def pad(
         return by_numpy(numpy().pad, (array, pad_width, mode), options)
     if mode not in MODES:
         raise unknown_name("mode of pad", mode, MODES)
-    if options or reflect_type != "even":
+    rule = mode if reflect_type == "even" else f"{mode}, {reflect_type}"
+    if options or rule not in (*MODES, *TURNED):
         raise TypeError(f"pad: {mode!r} takes no {options or f'reflect_type={reflect_type!r}'}")
     sides = per_side("pad", "pad_width", pad_width, array.ndim)
     if not all(isinstance(n, WHOLE) and n >= 0 for side in sides for n in side):
@@ -96,7 +119,7 @@ def pad(
         return _padded(
             array,
             sides,
-            mode,
+            rule,
             (constant_values, end_values, stat_length),
         )
 
@@ -115,9 +138,12 @@ def _padded(x: Any, sides: Any, mode: str, settings: tuple[Any, Any, Any]) -> An
         extent = x.shape[axis]
         if extent == 0:
             raise ShapeError(f"pad: axis {axis} of {list(x.shape)} is empty, nothing continues it")
-        if mode in BORDERS:
+        if mode in BORDERS or mode in TURNED:
             at = iota(shape=(before + extent + after,), axis=0, dtype="int64") - before
-            x = gather(x, BORDERS[mode](at, extent), axis=axis)
+            if mode in TURNED:
+                x = _turned(x, axis, at, TURNED[mode])
+            else:
+                x = gather(x, BORDERS[mode](at, extent), axis=axis)
         elif mode == "linear_ramp":
             x = _ramped(x, axis, (before, after), ends[axis])
         else:
@@ -148,9 +174,8 @@ def _ramped(x: Any, axis: int, widths: Any, ends: Any) -> Any:
         edge = x[last]
         shape = tuple(width if a == axis else 1 for a in range(x.ndim))
         at = iota(shape=shape, axis=axis, dtype="float64")
-        share = at / width if side == 0 else 1 - (at + 1) / width
-        wide = cast(edge, dtype="float64")
-        ramp = end + (wide - end) * share
+        at = at if side == 0 else width - 1 - at  # counted from the end
+        ramp = at * ((cast(edge, dtype="float64") - end) / width) + end
         ramp = cast(ramp if x.dtype.is_floating else floor(ramp), dtype=x.dtype)
         parts = [ramp, *parts] if side == 0 else [*parts, ramp]
     return concatenate(*parts, axis=axis)

@@ -13,10 +13,12 @@ from gemel.ir.keywords import into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import moved
+from gemel.ops.assignment import contents
 from gemel.ops.elementwise import cast, distance, full, iota, where
 from gemel.ops.indexing import basic_index, place
 from gemel.ops.reduction import sum
 from gemel.ops.shape import operand, reshape, transpose
+from gemel.ops.writing import repeated
 from gemel.spec import Spec, whole
 
 
@@ -131,7 +133,8 @@ def trace(
 def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     """Write into the main diagonal of a matrix, or where all positions are equal.
 
-    With `wrap` the diagonal of a tall matrix begins again below a row that is left out.
+    Of several values the first comes again when they are used up. With `wrap` the diagonal of a
+    tall matrix begins again below a row that is left out.
 
     >>> x = np.zeros((2, 2))
     >>> np.fill_diagonal(x, 5)
@@ -144,10 +147,14 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     if wrap and a.ndim == 2:
         step = a.shape[1] + 1
         at = iota(shape=(-(-a.shape[0] * a.shape[1] // step),), axis=0, dtype="int64") * step
-        a[at // a.shape[1], at % a.shape[1]] = val
+        places = (at // a.shape[1], at % a.shape[1])
+    else:
+        at = iota(shape=(min(a.shape),), axis=0, dtype="int64")
+        places = (at,) * a.ndim
+    values = reshape(contents("fill_diagonal", val, a), shape=(-1,))
+    if values.shape[0] == 0:
         return
-    at = iota(shape=(min(a.shape),), axis=0, dtype="int64")
-    a[(at,) * a.ndim] = val
+    a[places] = repeated(values, at.shape[0])
 
 
 @function(public="np")

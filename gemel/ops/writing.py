@@ -59,11 +59,11 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     if mode != "raise":
         at = limit(at, 0, size - 1) if mode == "clip" else at % size
     row = copy(reshape(a, shape=(-1,)))
-    row[at] = _repeated(values, at.shape[0])
+    row[at] = repeated(values, at.shape[0])
     a[...] = reshape(row, shape=tuple(a.shape))
 
 
-def _repeated(values: Any, count: Any) -> Any:
+def repeated(values: Any, count: Any) -> Any:
     """So many values, from the first again when they are used up."""
     at = iota(shape=(count,), axis=0, dtype="int64") % values.shape[0]
     return gather(values, at, axis=0)
@@ -83,7 +83,7 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
         raise ShapeError(f"putmask: a mask of {list(mask.shape)} for {list(a.shape)}")
     if values.shape[0] == 0:
         return
-    whole = reshape(_repeated(values, product(a.shape)), shape=tuple(a.shape))
+    whole = reshape(repeated(values, product(a.shape)), shape=tuple(a.shape))
     a[...] = chosen(cast(mask, dtype="bool"), whole, a)
 
 
@@ -108,4 +108,4 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     arr[...] = chosen(mask, written, arr)
 
 
-__all__ = ["copyto", "place", "put", "putmask"]
+__all__ = ["copyto", "place", "put", "putmask", "repeated"]
