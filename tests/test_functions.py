@@ -184,9 +184,20 @@ CALLS: dict[str, Call] = {
         n.logspace(0, 2, 3, base=[2, 3]),
         n.logspace([[0], [1]], 2, 3, base=[2, 3], axis=-1),
     ],
-    "geomspace of complex": lambda n: [
-        part(n.geomspace(1j, 16j, 3)) for part in (n.real, n.imag)
-    ],
+    **{
+        f"{name} of complex": lambda n, call=call: [
+            part(call(n, n.array(M + 1j * X[1]))) for part in (n.real, n.imag)
+        ]
+        for name, call in {
+            "add.reduceat": lambda n, z: n.add.reduceat(z, [0, 2]),
+            "geomspace": lambda n, z: n.geomspace(1j, 16j, 3),
+            "linspace": lambda n, z: n.linspace(z[0], z[1], 3),
+            "logspace": lambda n, z: n.logspace(z[0], 1j, 3),
+            "pad mean": lambda n, z: n.pad(z, 1, mode="mean"),
+            "pad ramp": lambda n, z: n.pad(z, 2, mode="linear_ramp", end_values=1j),
+            "subtract.reduce": lambda n, z: n.subtract.reduce(z, 1),
+        }.items()
+    },
     "pad ramp of whole numbers": lambda n: n.pad(
         n.array([[2, -4], [3, 1]]), 3, mode="linear_ramp", end_values=(-3, 9)
     ),

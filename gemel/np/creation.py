@@ -13,6 +13,7 @@ from gemel.dtype import (
     as_dtype,
     as_number,
     check_held,
+    complex128,
     default_float,
     float64,
     int64,
@@ -306,26 +307,37 @@ def linspace(
     down. Between arrays there is one such row for each pair of elements, along `axis` of the
     result.
     """
+    found, step = _line("linspace", start, stop, num, endpoint, device or ctx)
+    chosen = as_dtype(dtype or _plain(found.dtype))
+    found = (found if chosen.is_inexact else floor(found)).astype(chosen)
+    found = _first_at("linspace", found, axis)
+    return (found, step) if retstep else found
+
+
+def _line(
+    name: str, start: Any, stop: Any, num: int, endpoint: bool, device: Any
+) -> tuple[Any, Any]:
+    """Evenly spaced numbers in 64 bits along the first axis, and how far apart they are."""
     start, stop = above.as_array(start), above.as_array(stop)
-    if whole("linspace", "num", num) < 0:
-        raise ShapeError(f"linspace: {num} is no number of elements")
+    if whole(name, "num", num) < 0:
+        raise ShapeError(f"{name}: {num} is no number of elements")
     start, stop = _end(start), _end(stop)
     gaps = num - 1 if endpoint else num
     step = (stop - start) / max(gaps, 1)
-    with beside(device or ctx, (start, stop)):
+    with beside(device, (start, stop)):
         at = iota(shape=(num, *[1] * len(getattr(step, "shape", ()))), axis=0, dtype=float64)
     found = at * step + start
     if endpoint and num > 1:
         found = where(at == num - 1, stop, found)
-    chosen = as_dtype(dtype or _plain(found.dtype))
-    found = (found if chosen.is_inexact else floor(found)).astype(chosen)
-    found = _first_at("linspace", found, axis)
-    return (found, step if gaps > 0 else step * math.nan) if retstep else found
+    return found, step if gaps > 0 else step * math.nan
 
 
 def _end(value: Any) -> Any:
-    """Where a row of numbers begins or ends: a number, or an array of them in float64."""
-    return value if isinstance(value, NUMBER) else cast(operand(value), dtype=float64)
+    """Where a row of numbers begins or ends: a number, or an array of them in 64 bits."""
+    if isinstance(value, NUMBER):
+        return value
+    value = operand(value)
+    return cast(value, dtype=complex128 if value.dtype.is_complex else float64)
 
 
 def _first_at(name: str, x: Any, axis: int) -> Any:
@@ -356,7 +368,7 @@ def logspace(
     if not isinstance(base, NUMBER):  # a row for each of its elements, too
         base = _end(above.as_array(base))
         start = _end(above.as_array(start)) + base * 0
-    exponents = linspace(start, stop, num, endpoint, dtype=float64, device=device, ctx=ctx)
+    exponents = _line("logspace", start, stop, num, endpoint, device or ctx)[0]
     found = (float(base) if isinstance(base, WHOLE) else base) ** exponents
     return _first_at("logspace", found, axis).astype(dtype or _plain(found.dtype))
 

@@ -56,7 +56,7 @@ def _combined_dtype(by: str, x: Spec) -> Any:
 # --- reduce ---------------------------------------------------------------------------------
 
 
-@op()
+@op(complex=True)
 def fold_along(x: Any, *, by: str, axis: Any, keepdims: bool) -> Any:
     """The elements along axes combined by a function of two, from the first to the last."""
     x = numpy().asarray(x)
@@ -105,7 +105,7 @@ def _reduction(
 # --- accumulate, reduceat -------------------------------------------------------------------
 
 
-@op()
+@op(complex=True)
 def running(x: Any, *, by: str, axis: int) -> Any:
     """The elements up to each one along an axis, combined by a function of two."""
     return _function(by).accumulate(x, axis)
@@ -130,7 +130,7 @@ def combined_so_far(op: Op, array: Any, axis: int, dtype: Any, out: Any) -> Arra
     return into(f"{op.name}.accumulate", out, found)
 
 
-@op(fails=True)
+@op(fails=True, complex=True)
 def fold_slices(x: Any, indices: Any, *, by: str, axis: int) -> Any:
     """The slices that begin at positions along an axis, combined by a function of two."""
     return _function(by).reduceat(x, indices, axis)
@@ -167,7 +167,7 @@ def of_all_pairs(op: Op, a: Any, b: Any, **keywords: Any) -> Array:
     return op(reshape(a, shape=(*a.shape, *[1] * b.ndim)), b, **keywords)
 
 
-@op(fails=True)
+@op(fails=True, complex=True)
 def combine_flat(x: Any, positions: Any, values: Any, *, by: str) -> Any:
     """A row with values combined into it at positions, one after another."""
     found = numpy().array(x)
@@ -180,7 +180,7 @@ def _(x: Spec, positions: Spec, values: Spec, *, by: str) -> Spec:
     return Spec(x.shape, x.dtype)
 
 
-@op(fails=True)
+@op(fails=True, complex=True)
 def apply_flat(x: Any, positions: Any, *, by: str) -> Any:
     """A row whose elements at positions a function of one number was applied to, once each."""
     found = numpy().array(x)

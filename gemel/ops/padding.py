@@ -161,7 +161,7 @@ def _statistics(x: Any, axis: int, statistic: Any, counts: Any) -> list[Any]:
             raise ShapeError(f"pad: a stat_length of {count}; it must be 1 at least")
         within = (*lead, slice(None, count) if side == 0 else slice(-count, None))
         number = statistic(x[within], axis=axis, keepdims=True)
-        number = number if x.dtype.is_floating else rint(number)
+        number = number if x.dtype.is_inexact else rint(number)
         found.append(cast(number, dtype=x.dtype))
     return found
 
@@ -175,8 +175,9 @@ def _ramped(x: Any, axis: int, widths: Any, ends: Any) -> Any:
         shape = tuple(width if a == axis else 1 for a in range(x.ndim))
         at = iota(shape=shape, axis=axis, dtype="float64")
         at = at if side == 0 else width - 1 - at  # counted from the end
-        ramp = at * ((cast(edge, dtype="float64") - end) / width) + end
-        ramp = cast(ramp if x.dtype.is_floating else floor(ramp), dtype=x.dtype)
+        wide = cast(edge, dtype="complex128" if x.dtype.is_complex else "float64")
+        ramp = at * ((wide - end) / width) + end
+        ramp = cast(ramp if x.dtype.is_inexact else floor(ramp), dtype=x.dtype)
         parts = [ramp, *parts] if side == 0 else [*parts, ramp]
     return concatenate(*parts, axis=axis)
 
