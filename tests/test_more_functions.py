@@ -348,3 +348,15 @@ def test_what_pad_refuses() -> None:
             np.pad(x, 1, mode, reflect_type=kind)
     with pytest.raises(ShapeError, match="stat_length of 0"):
         np.pad(x, 1, "mean", stat_length=0)
+
+
+@pytest.mark.parametrize("kth", [[0, 2], numpy.array([2, 0]), -2, "array"])
+def test_places_that_partition(kth: Any) -> None:
+    row = numpy.array([5, 3, 1, 4])
+    plain, given = ([2, 0], np.array([2, 0])) if isinstance(kth, str) else (kth, kth)
+    wanted = numpy.partition(row, plain)
+    assert np.partition(np.array(row), given)[plain].tolist() == wanted[plain].tolist()
+    assert np.partition(np.zeros((3, 0)), given).shape == (3, 0)
+    assert np.argpartition(np.zeros((0, 3)), 7).shape == (0, 3)
+    with pytest.raises(TypeError, match=r"argpartition: kth 1\.5 must be a whole number"):
+        np.partition(np.array(row), 1.5)

@@ -17,7 +17,7 @@ from gemel.ops.indexing import boolean_index, gather
 from gemel.ops.logic import logical_not
 from gemel.ops.selection import add_along_axis, take_along_axis
 from gemel.ops.shape import concatenate, operand, operands, reshape
-from gemel.spec import Spec, normalize_axis, product, promote_specs, same_shape
+from gemel.spec import Spec, normalize_axis, product, promote_specs, same_shape, wholes
 
 # --- sorting --------------------------------------------------------------------------------
 
@@ -158,7 +158,8 @@ def argpartition(x: Any, *, kth: Any, axis: int) -> Any:
 @argpartition.spec
 def _(x: Spec, *, kth: Any, axis: int) -> Spec:
     extent = x.shape[normalize_axis("argpartition", axis, x.ndim)]
-    for k in kth if isinstance(kth, tuple) else (kth,):
+    some = type(x.size) is not int or x.size > 0  # where there is nothing every place is right
+    for k in kth if some else ():
         if not -extent <= k < extent:
             raise ShapeError(f"argpartition: {x} has no element {k} along axis {axis}")
     return Spec(x.shape, int64)
@@ -173,7 +174,12 @@ def _(
     >>> np.argpartition(np.array([3, 1, 2]), 1)
     """
     a, axis = _rows("argpartition", a, axis, None)
-    return argpartition(a, kth=kth, axis=axis)
+    return argpartition(a, kth=_places(kth), axis=axis)
+
+
+def _places(kth: Any) -> tuple[int, ...]:
+    """The one place, or each of several in a list or an array, as parameters are."""
+    return wholes("argpartition", "kth", kth.tolist() if hasattr(kth, "tolist") else kth)
 
 
 @function(public="np")
@@ -185,7 +191,7 @@ def partition(
     >>> np.partition(np.array([3, 1, 2]), 1)
     """
     a, axis = _rows("partition", a, axis, None)
-    return take_along_axis(a, argpartition(a, kth=kth, axis=axis), axis=axis)
+    return take_along_axis(a, argpartition(a, kth=_places(kth), axis=axis), axis=axis)
 
 
 @function(public="npx")
