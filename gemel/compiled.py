@@ -25,9 +25,9 @@ from gemel.ir.trace import Trace, current_trace, parameters_replaced
 from gemel.kinds import Kind, Place, in_parts
 from gemel.ndarray import ndarray
 from gemel.nested import by_place, unflatten
-from gemel.ops.elementwise import full
 from gemel.passes import Pass, gradient, pipeline
 from gemel.passes.bind import concrete_graph
+from gemel.passes.gradient import with_heads
 from gemel.passes.simplify import fold
 from gemel.programs import Arguments, Program, Unfit, check_apart
 from gemel.runtime.backend import Backend, backend_for
@@ -99,7 +99,7 @@ class Bound:
     def _wanted(self, arrays: tuple[Any, ...]) -> tuple[bool, ...]:
         """For each array whether a gradient is to pass to what it was computed from."""
         pairs = zip(self.program.reached, arrays, strict=False)
-        return tuple([reached and array._is_tracked for reached, array in pairs])
+        return tuple([bool(reached and array._is_tracked) for reached, array in pairs])
 
     def _recorded(
         self, arrays: tuple[Any, ...], numbers: list[float], wanted: tuple[bool, ...]
@@ -134,6 +134,7 @@ class BoundHalves(Kind):
         super().__init__(program.name, tuple(e.spec for e in self.forward.inputs), outputs)
         self.wanted = wanted
         self.numbers = len(program.numbers)
+        self.reached = program.reached if len(outputs) > 1 else None
         results = enumerate((*halves.outputs, *halves.kept))
         places: dict[Entry, Place] = {entry: ("output", i) for i, entry in results}
         places |= {entry: ("input", i) for i, entry in enumerate(program.graph.inputs)}
@@ -155,13 +156,10 @@ class BoundHalves(Kind):
         """By the backward half; by that of the whole program where it is differentiated in turn."""
         if again:
             return self._gradients_again(gs, given)
-        pairs = zip(gs, self.outputs, strict=True)
-        heads = [
-            full(0, shape=spec.shape, dtype=spec.dtype) if g is None else g
-            for g, spec in pairs
-            if spec.dtype.is_inexact
-        ]
-        found = iter(inline(self.backward, [*(given[place] for place in self.saved), *heads]))
+        saved = [given[place] for place in self.saved]
+        heads = [g for g, floating in zip(gs, self.floating, strict=True) if floating]
+        entries = self.backward.inputs[len(saved) :]
+        found = iter(with_heads(self.backward, [*saved, *heads], entries))
         return [next(found) if want else None for want in self.wanted]
 
     def _gradients_again(
@@ -211,6 +209,11 @@ class BoundCall(tape.Call):
 
     given: tuple[Any, ...]  # its inputs
     versions: list[int]  # those of the arrays among them
+
+    @property
+    def reached(self) -> Sequence[int] | None:  # type: ignore[override]
+        """For each input from which outputs gradients pass to it, where the kind knows."""
+        return self.kind.reached  # type: ignore[no-any-return]
 
     def kept(self, place: Place) -> Any:
         """What is kept, or a number among the inputs."""

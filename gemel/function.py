@@ -106,6 +106,8 @@ class FunctionCall:
         "variables",
     )
 
+    reached = None  # gradients pass from all outputs to all inputs
+
     def __init__(
         self, function: Function, inputs: tuple[Any, ...], outputs: tuple[Any, ...]
     ) -> None:

@@ -82,8 +82,9 @@ class Program:
         self.asked_recording = self.trace.asked_recording
         self.trace.guards = Guards(self.guards)
         found = leading_to(traced.outputs, self._ends)
-        #: Through which inputs gradients may pass: to the others none is left, as without tracing.
-        self.reached = tuple([entry in found for entry in traced.inputs])
+        #: For each input a bit for each output from which gradients may pass to it: otherwise none
+        #: is left there, as without tracing.
+        self.reached = tuple([found.get(entry, 0) for entry in traced.inputs])
         with self.trace:
             self.graph = settled(traced, self._settled())
 

@@ -63,6 +63,16 @@ class Step:
     def __init__(self, heads: list[Head], calls: list[Any]) -> None:
         self.heads = heads
         self.calls = calls
+        #: Of each call the sources gradients go on to.
+        self.sources = [call.sources for call in calls]
+        if any(call.reached is not None for call in calls):
+            self._follow()
+        for call in self.calls:
+            if call.freed:
+                raise GradientError(
+                    "backward: this part of the tape was freed by an earlier backward; "
+                    "pass retain_graph=True there, or record again"
+                )
         self.has_functions = any(isinstance(call, FunctionCall) for call in calls)
 
     @classmethod
@@ -73,6 +83,25 @@ class Step:
             g = None if g is None else g.astype(head.dtype, copy=False)
             found.append(Head(source_of(head), spec_of(head), g, head.device))
         return cls(found, _reached([head.source for head in found]))
+
+    def _follow(self) -> None:
+        """Leave out what leads only to such outputs of calls as the heads do not depend on."""
+        asked: dict[int, int] = {}  # a bit for each output of a call
+        for head in self.heads:
+            _ask(asked, head.source)
+        found = []
+        for call in reversed(self.calls):
+            bits = asked.get(id(call), 0)
+            if bits:
+                sources = call.sources
+                if call.reached is not None:
+                    pairs = zip_longest(sources, call.reached[: len(sources)], fillvalue=0)
+                    sources = tuple([s if reached & bits else None for s, reached in pairs])
+                for source in sources:
+                    _ask(asked, source)
+                found.append((call, sources))
+        self.calls = [call for call, _ in reversed(found)]
+        self.sources = [sources for _, sources in reversed(found)]
 
     def by_device(self) -> list[Step]:
         """Itself, or a step for each device its heads are on, which have nothing in common where
@@ -87,13 +116,15 @@ class Step:
     def targets(self) -> list[Target | Leaf]:
         """The variables it depends on."""
         sources = [head.source for head in self.heads]
-        sources += [source for call in self.calls for source in call.sources]
+        sources += [source for each in self.sources for source in each]
         leaves = dict.fromkeys([source for source in sources if isinstance(source, Leaf)])
         found: list[Target | Leaf] = [*leaves]
+        asked: set[Any] = set()
         for call in self.calls:
             if call.variables:
-                pairs = call.variables.items()
-                found += [Target((call, index), leaf.spec, leaf) for index, leaf in pairs]
+                asked = asked or set(map(key_of, filter(None, sources)))
+                pairs = [((call, index), leaf) for index, leaf in call.variables.items()]
+                found += [Target(s, leaf.spec, leaf) for s, leaf in pairs if key_of(s) in asked]
         return found
 
     def wanted(self, targets: Sequence[Target | Leaf]) -> list[tuple[bool, ...]]:
@@ -101,8 +132,8 @@ class Step:
         ends = {target.key for target in targets}
         leading: set[int] = set()
         found = []
-        for call in self.calls:
-            mask = tuple([_leads(source, leading, ends) for source in call.sources])
+        for call, sources in zip(self.calls, self.sources, strict=True):
+            mask = tuple([_leads(source, leading, ends) for source in sources])
             if True in mask:
                 leading.add(id(call))
             found.append(mask)
@@ -125,7 +156,7 @@ class Step:
             words += target.words
         for position, (call, mask) in enumerate(zip(self.calls, wanted, strict=True)):
             words.append(call.kind.number)
-            for source, want in zip(call.sources, mask, strict=True):
+            for source, want in zip(self.sources[position], mask, strict=True):
                 words.append(_word(source, places) if want else -1 if source is None else -2)
             if marked:
                 count = len(call.kind.outputs)
@@ -202,6 +233,13 @@ def _word(source: Any, places: dict[Any, int]) -> int:
     return places.get(source.key, -1)
 
 
+def _ask(asked: dict[int, int], source: Any) -> None:
+    """Note that an output of a call is needed, if that is where a source is."""
+    if isinstance(source, tuple):
+        call, index = source
+        asked[id(call)] = asked.get(id(call), 0) | 1 << index
+
+
 def _words(spec: Spec) -> tuple[int, ...]:
     return spec.dtype.code, spec.ndim, *spec.shape
 
@@ -243,11 +281,6 @@ def _reached(sources: list[Any]) -> list[Any]:
             continue
         if id(call) in seen:
             continue
-        if call.freed:
-            raise GradientError(
-                "backward: this part of the tape was freed by an earlier backward; "
-                "pass retain_graph=True there, or record again"
-            )
         seen.add(id(call))
         stack.append((call, True))
         stack += [(s[0], False) for s in reversed(call.sources) if isinstance(s, tuple)]

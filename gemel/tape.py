@@ -99,6 +99,9 @@ class Call(_core.Call):
 
     __slots__ = ()
 
+    #: For each input a bit for each output from which gradients pass to it; None: from all to all.
+    reached: Sequence[int] | None = None
+
     def keep(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
         """Save what the gradients of tracked inputs will read."""
         self.reads = self.kind.reads(tuple(source is not None for source in self.sources))

@@ -6,10 +6,11 @@ import io
 import warnings
 from contextlib import redirect_stdout
 
+import numpy
 import pytest
 
 import gemel
-from gemel import autograd, gluon, np, npx
+from gemel import autograd, gluon, init, np, npx
 from gemel.errors import GradientError, TraceError
 from gemel.gluon import nn
 from gemel.gluon.block import BlockError
@@ -350,3 +351,62 @@ def test_hybridized_children_of_a_plain_block_compile_on_their_own():
         net.hybridize()
     close(net(x), expected)
     assert net[0]._own.compiled is not None
+
+
+class Outputs(gluon.HybridBlock):
+    """Several outputs, each of which other parameters influence; log(0) has no finite gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.both = gluon.Parameter("both", shape=(2,))
+        self.first = gluon.Parameter("first", shape=(2,))
+        self.second = gluon.Parameter("second", shape=(2,))
+        self.initialize(init.One())
+
+    def forward(self, x):
+        both, second = self.both.data(), self.second.data()
+        return x * both * self.first.data(), np.log(both * 0) + np.log(second * 0) * x, x * second
+
+
+@pytest.mark.parametrize("chosen", [[0], [1], [2], [0, 2], [1, 2], [0, 1, 2]])
+@pytest.mark.parametrize("before", [False, True])
+def test_outputs_backward_is_not_called_on_lead_to_no_gradient(chosen, before):
+    found = []
+    for hybridized in (False, True):
+        net = Outputs()
+        net.hybridize(hybridized)
+        parameters = list(net.collect_params().values())
+        x = np.array([1.0, 2.0])
+        x.attach_grad()
+        unused = np.array([3.0, 3.0])
+        unused.attach_grad()
+        for _ in range(3):
+            for parameter in parameters:
+                parameter.grad()[...] = 7
+                parameter._mark_used()
+            with autograd.record():
+                outputs = net(x * unused if before else x)
+            autograd.backward([outputs[index] for index in chosen])
+        gradients = [p.grad().asnumpy() for p in parameters] + [x.grad.asnumpy()]
+        found.append((gradients, [p.fresh_grads()[1] for p in parameters]))
+    numpy.testing.assert_array_equal(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1]
+
+
+def test_what_leads_only_to_other_outputs_stays_on_the_tape():
+    @gemel.compile
+    def pair(x, y):
+        return x * 2, y * 3
+
+    x, y = np.array([1.0]), np.array([2.0])
+    x.attach_grad()
+    y.attach_grad()
+    with autograd.record():
+        squared = y * y
+        first, second = pair(x, squared)
+    second.attach_grad()
+    second.grad[...] = 5
+    first.backward()
+    assert (x.grad, y.grad, second.grad) == (2, 0, 5)
+    squared.backward()
+    assert y.grad == 4

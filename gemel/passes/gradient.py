@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gemel.errors import GradientError
-from gemel.ir.graph import Entry, Node, walk
+from gemel.ir.graph import Entry, Graph, Node, copy_node, walk
 from gemel.ir.methods import call
 from gemel.ir.op import find
 from gemel.ir.op_kinds import Composite
@@ -72,20 +72,49 @@ def leads_to(nodes: Iterable[Node], inputs: Iterable[Entry]) -> set[Entry]:
     return needed
 
 
-def leading_to(outputs: Iterable[Entry], ends: Callable[[Node], bool]) -> set[Entry]:
+def leading_to(outputs: Sequence[Entry], ends: Callable[[Node], bool]) -> dict[Entry, int]:
     """The floating entries that floating outputs depend on, by way of such entries, and of no node
-    that `ends` gradients.
+    that `ends` gradients; with a bit for each output that does.
     """
-    found: set[Entry] = set()
-    pending = list(outputs)
-    while pending:
-        entry = pending.pop()
-        if entry in found or not entry.dtype.is_inexact:
-            continue
-        found.add(entry)
-        if not ends(entry.node):
-            pending += entry.node.inputs
+    found: dict[Entry, int] = {}
+    for position, entry in enumerate(outputs):
+        if entry.dtype.is_inexact:
+            found[entry] = found.get(entry, 0) | 1 << position
+    for node in reversed(walk(outputs)):
+        bits = 0
+        for entry in node.entries:
+            bits |= found.get(entry, 0)
+        if bits and not ends(node):
+            for entry in node.inputs:
+                if entry.dtype.is_inexact:
+                    found[entry] = found.get(entry, 0) | bits
     return found
+
+
+def with_heads(
+    backward: Graph, arguments: Sequence[Entry | None], heads: Sequence[Entry]
+) -> tuple[Entry | None, ...]:
+    """The outputs of a gradient's graph on these arguments, None for `heads` nothing arrived at.
+
+    A gradient is linear in its heads: what depends on no others than these is none either. Zeros
+    would not do: times a derivative that is not finite they give NaN.
+    """
+    pairs = list(zip(backward.inputs, arguments, strict=True))
+    found: dict[Entry, Entry] = {entry: given for entry, given in pairs if given is not None}
+    missing = {entry for entry, given in pairs if given is None}
+    led = {entry for entry in heads if entry not in missing}
+    for node in backward.walk():
+        if node.op is None:
+            continue
+        from_some = any(entry in led for entry in node.inputs)
+        if not from_some and any(entry in missing for entry in node.inputs):
+            missing.update(node.entries)
+            continue
+        inputs = [zeros(e) if e in missing else found.get(e, e) for e in node.inputs]
+        if from_some:
+            led.update(node.entries)
+        found.update(zip(node.entries, copy_node(node, tuple(inputs)).entries, strict=True))
+    return tuple(None if e in missing else found.get(e, e) for e in backward.outputs)
 
 
 def pass_back(node: Node, arrived: dict[Entry, Entry], needed: set[Entry]) -> None:
