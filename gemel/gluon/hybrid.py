@@ -84,6 +84,8 @@ class HybridBlock(Block):
         program = self._own.program = self._compiled_run().quick
         try:
             return program(*arguments)
+        except SymbolGivenError:
+            return symbol_block().composed(self, arguments)
         except PythonGivenError as error:
             return self._in_parts(error, arguments)
 
@@ -98,11 +100,11 @@ class HybridBlock(Block):
 
     def _imperatively(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Run its Python: with arrays, or with a trace's symbols; or compose MXNet's symbols."""
-        first = type(arguments[0]) if arguments else ndarray
+        first = type(arguments[0]) if arguments else None
         if first is not ndarray:
-            symbols = first is not Entry and [hasattr(type(x), "list_arguments") for x in arguments]
-            if symbols and any(symbols):
-                return symbol_block().composed(self, arguments)
+            if first is not Entry and holds_symbols((*arguments, *keywords.values())):
+                given = self._positional(arguments, keywords) if keywords else arguments
+                return symbol_block().composed(self, given)
         elif not (self._forward_hooks or self._forward_pre_hooks) and current_trace() is None:
             return Block._run(self, *arguments, **keywords)  # without frames that add nothing
         return super().__call__(*arguments, **keywords)
@@ -234,6 +236,13 @@ class HybridBlock(Block):
         """
         names: tuple[str, str] = symbol_block().export(self, path, epoch)
         return names
+
+
+def holds_symbols(value: Any) -> bool:
+    """Whether a value is one of MXNet's symbols, or a list that holds some."""
+    if isinstance(value, (list, tuple)):
+        return any(map(holds_symbols, value))
+    return hasattr(type(value), "list_arguments")
 
 
 def symbol_block() -> Any:

@@ -12,13 +12,13 @@ from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.parameter import Parameter
 from gemel.lists import as_list
+from gemel.nested import unflatten
 from gemel.npx import serialize
 from gemel.programs import Arguments
-from gemel.spec import Spec
 from gemel.symbol import json
 from gemel.symbol.export import Exported, exported
 from gemel.symbol.node import SymbolNode, nodes_of
-from gemel.symbol.run import infer, run, shape_said
+from gemel.symbol.run import infer, run
 from gemel.symbol.symbol import Symbol, group, load
 
 # --- writing --------------------------------------------------------------------------------
@@ -56,29 +56,57 @@ def export(block: HybridBlock, path: Any, epoch: int = 0) -> tuple[str, str]:
     return names
 
 
-def composed(block: HybridBlock, arguments: tuple[Any, ...]) -> Any:
-    """What a block makes of symbols: a symbol over theirs and its parameters."""
-    symbols = [each for each in arguments if isinstance(each, Symbol)]
-    given = [each._heads[0] for each in symbols]
-    program = block._own.compiled
-    last = (program and program.last()) or block._own.last
-    if last is None:
-        shapes = [shape_said(node) for node, _ in given]
-        if len(symbols) < len(arguments) or None in shapes:
+def composed(block: Any, arguments: tuple[Any, ...], function: Any = None) -> Any:
+    """What a block (or a `function` of its) makes of symbols, which may lie in lists: a symbol over
+    theirs and its parameters, or such symbols nested as the results are.
+    """
+    symbols: list[Symbol] = []
+    structure = _opened(arguments, symbols)
+    for each in symbols:
+        if len(each) != 1:
             raise ExportError(
-                f"{block.name}: the shapes of {', '.join(n.name for n, _ in given)} are not known: "
-                "give them, as in sym.var(name, shape=...), or call net.hybridize() and then the "
-                "block once on arrays"
+                f"{block.name}: an input is a symbol with {len(each)} outputs; take one of them, "
+                "as in symbol[0]"
             )
-        specs = [Spec(shape, "float32") for shape in shapes if shape is not None]
-        last = Arguments((tuple, (None,) * len(specs)), specs, [])
+    given = [each._heads[0] for each in symbols]
+    kind = _kind_of(block, structure, given, called=function is None)
+    found = exported(function or block._run, kind, given=given)
+    return unflatten(found.structure, iter([Symbol((head,)) for head in found.heads]))
+
+
+def _kind_of(block: Any, structure: Any, given: list[Any], called: bool) -> Arguments:
+    """What a block is to be traced for: what the symbols say, or else what it was `called` on."""
+    specs = infer(given, {})[1]
+    if None not in specs:
+        return Arguments(structure, specs, [])
+    own = block._own
+    last: Arguments | None = None
+    if called:
+        last = (own.compiled and own.compiled.last()) or own.last
+    if last is None:
+        names = [node.name for (node, _), spec in zip(given, specs, strict=True) if spec is None]
+        remedy = ", or call net.hybridize() and then the block once on arrays" if called else ""
+        raise ExportError(
+            f"{block.name}: the shapes of {', '.join(names)} are not known: give them, as in "
+            f"sym.var(name, shape=...){remedy}"
+        )
     if len(last.arrays) != len(given):
         raise ExportError(
             f"{block.name}: takes {len(last.arrays)} inputs, as it was called, not {len(given)}"
         )
-    found = exported(block._run, last, given=given)
-    made = Symbol(found.heads)
-    return made if found.structure is None else [Symbol((head,)) for head in found.heads]
+    return last
+
+
+def _opened(value: Any, symbols: list[Symbol]) -> Any:
+    """The structure of arguments (see `nested`) in which symbols stand for arrays."""
+    if isinstance(value, Symbol):
+        symbols.append(value)
+        return None
+    if isinstance(value, (list, tuple)):
+        return type(value), tuple(_opened(item, symbols) for item in value)
+    if isinstance(value, dict):
+        return dict, tuple((name, _opened(item, symbols)) for name, item in value.items())
+    return "static", type(value), value
 
 
 # --- reading --------------------------------------------------------------------------------

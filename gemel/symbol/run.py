@@ -81,6 +81,14 @@ def shape_said(node: SymbolNode) -> tuple[int, ...] | None:
     return found if whole else None
 
 
+def dtype_said(node: SymbolNode) -> str | None:
+    """The dtype a variable's attributes say, if they do."""
+    from gemel.npx.serialize import dtype_of_flag
+
+    flag = node.attrs.get("__dtype__")
+    return None if flag is None else dtype_of_flag(flag)
+
+
 def infer(
     heads: Iterable[Reference],
     shapes: Mapping[str, tuple[int, ...]],
@@ -123,15 +131,12 @@ def infer_types(
 
     A node has the dtype of the setting that says one, or else of its first input.
     """
-    from gemel.npx.serialize import dtype_of_flag
-
     usual = next(iter(given.values()), "float32")
     found: dict[int, DType] = {}
     variables: dict[str, DType] = {}
     for node in nodes_of(heads):
         if node.is_variable:
-            flag = node.attrs.get("__dtype__")
-            said = given.get(node.name, usual if flag is None else dtype_of_flag(flag))
+            said = given.get(node.name, dtype_said(node) or usual)
             found[id(node)] = variables[node.name] = as_dtype(said)
             continue
         said = None if node.is_own else node.settings().get("dtype")
@@ -153,7 +158,9 @@ def _spec(
         outputs: list[Spec | None] = found[id(node)]
         return outputs[index]
     shape = known.get(node.name)
-    return None if shape is None else Spec(shape, dtypes.get(node.name, "float32"))
+    if shape is None:
+        return None
+    return Spec(shape, dtypes.get(node.name) or dtype_said(node) or "float32")
 
 
 def _follow(

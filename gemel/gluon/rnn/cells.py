@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from gemel import np, npx
 from gemel.errors import ShapeError, unknown_name
 from gemel.gluon.block import Block, Tensor
-from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.hybrid import HybridBlock, holds_symbols, symbol_block
 from gemel.ir.trace import current_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Unroll = TypeVar("Unroll", bound=Callable[..., Any])
+
 LAYOUTS = ("NTC", "TNC")
+
+
+def takes_symbols(unroll: Unroll) -> Unroll:
+    """An `unroll` that gives symbols for inputs that are MXNet's symbols, whose shapes it needs."""
+
+    @wraps(unroll)
+    def either(self: Any, length: int, inputs: Any, *arguments: Any, **keywords: Any) -> Any:
+        def steps(inputs: Any, arguments: Any, keywords: Any) -> Any:
+            return unroll(self, length, inputs, *arguments, **keywords)
+
+        if holds_symbols(inputs):
+            return symbol_block().composed(self, (inputs, arguments, keywords), steps)
+        return steps(inputs, arguments, keywords)
+
+    return cast("Unroll", either)
 
 
 class RecurrentCell(Block):
@@ -43,6 +61,7 @@ class RecurrentCell(Block):
             if isinstance(cell, RecurrentCell):
                 cell.reset()
 
+    @takes_symbols
     def unroll(
         self,
         length: int,

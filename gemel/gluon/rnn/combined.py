@@ -7,7 +7,7 @@ from typing import Any
 from gemel import np, npx
 from gemel.gluon.block import BlockError, Tensor
 from gemel.gluon.nn.containers import _Children
-from gemel.gluon.rnn.cells import HybridRecurrentCell, RecurrentCell, as_list, merged
+from gemel.gluon.rnn.cells import HybridRecurrentCell, RecurrentCell, as_list, merged, takes_symbols
 from gemel.ir.trace import current_trace
 
 
@@ -22,6 +22,7 @@ class _Stack(_Children, RecurrentCell):
             found += new
         return inputs, found
 
+    @takes_symbols
     def unroll(
         self,
         length: int,
@@ -80,6 +81,7 @@ class BidirectionalCell(HybridRecurrentCell):
         """Cannot be: the way back begins at the end."""
         raise NotImplementedError(f"{self.name} cannot be stepped: use unroll")
 
+    @takes_symbols
     def unroll(
         self,
         length: int,
@@ -138,6 +140,7 @@ class ModifierCell(HybridRecurrentCell):
         super().__init__(**settings)
         self.base_cell = base_cell
 
+    @takes_symbols
     def unroll(self, *arguments: Any, **keywords: Any) -> tuple[Any, list[Any]]:
         """As `RecurrentCell.unroll`; nothing of a trace is kept behind it."""
         found = super().unroll(*arguments, **keywords)
