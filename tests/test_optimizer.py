@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from math import sqrt
 
+import numpy
 import pytest
 
 from gemel import autograd, gluon, np, optimizer
-from gemel.errors import GemelError, GradientError, ParameterFileError, UnknownNameError
+from gemel.errors import (
+    ArgumentError,
+    GemelError,
+    GradientError,
+    ParameterFileError,
+    UnknownNameError,
+)
 from gemel.gluon import Parameter
 
 START, DIRECTION = [1.0, -2.0, 0.5], [0.3, -0.1, 2.0]
@@ -203,11 +211,33 @@ def test_unknown_names_suggest_the_nearest(make, message):
         make()
 
 
-def test_trainer_takes_parameters_only():
-    with pytest.raises(GemelError, match="no Parameter"):
-        gluon.Trainer([np.zeros(3)], "sgd")
-    with pytest.raises(GemelError, match="optimizer_params"):
-        gluon.Trainer([], optimizer.SGD(), {"learning_rate": 1})
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([np.zeros(3)], "sgd"), "ndarray is no Parameter"),
+        ((gluon.nn.Dense(2), "sgd"), "Dense is no Parameter; pass net.collect_params()"),
+        ((None, "sgd"), "NoneType is no Parameter"),
+        ((gluon.Parameter("w"), optimizer.SGD(), {"learning_rate": 1}), "optimizer_params"),
+        (([], optimizer.SGD, {"learning_rate": 1}), "the class SGD; give its name or make one"),
+    ],
+)
+def test_trainer_takes_parameters_and_an_optimizer(arguments, message):
+    with pytest.raises(GemelError, match=re.escape(message)):
+        gluon.Trainer(*arguments)
+
+
+@pytest.mark.parametrize("size", [0, -1, float("nan"), numpy.int64(0), "2", None])
+@pytest.mark.parametrize("name", ["step", "update"])
+def test_a_batch_size_divides(name, size):
+    made = parameter(value=[1.0, 1.0])
+    trainer = gluon.Trainer([made], "sgd", {"learning_rate": 1.0})
+    with autograd.record():
+        loss = made.data().sum()
+    loss.backward()
+    with pytest.raises(ArgumentError, match=f"{name}: batch_size must be a number above 0"):
+        getattr(trainer, name)(size)
+    getattr(trainer, name)(numpy.float32(2))
+    assert made.data().tolist() == [0.5, 0.5]
 
 
 def test_states_are_saved_and_loaded(tmp_path):

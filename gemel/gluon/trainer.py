@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import compress
+from numbers import Real
 from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from gemel import _core, autograd, kvstore, np
 from gemel import optimizer as optimizers
-from gemel.errors import DeviceError, GemelError, GradientError
+from gemel.errors import ArgumentError, DeviceError, GemelError, GradientError
 from gemel.gluon.parameter import Parameter
 from gemel.gluon.utils import split_data
 from gemel.tape import blocks_of, let_travel
@@ -124,17 +125,18 @@ class Trainer:
         written since the last step, on all its devices; `ignore_stale_grad` leaves such gradients
         out, and parameters that have no other as they are.
         """
+        self._divide("step", batch_size)
         self._look()
         chosen = self._chosen(ignore_stale_grad)
         if not chosen:
             return
         if self._on_store:
-            self._by_store(chosen, batch_size)
+            self._by_store(chosen)
             return
         for devices, part in self._parts(chosen):
             alone = self._alone(devices)
             gradients = _own(part, devices) if alone else self._totals(part, devices)
-            self._apply(part, devices, batch_size, gradients)
+            self._apply(part, devices, gradients)
 
     def allreduce_grads(self) -> None:
         """Replace the gradients on each device by the sum over all; `update` comes after this.
@@ -158,10 +160,21 @@ class Trainer:
 
     def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """The second half of `step`: update every parameter from its gradient on each device."""
+        self._divide("update", batch_size)
         self._look()
         self._refuse_on_store("update")
         for devices, part in self._parts(self._chosen(ignore_stale_grad, "update")):
-            self._apply(part, devices, batch_size, _own(part, devices))
+            self._apply(part, devices, _own(part, devices))
+
+    def _divide(self, name: str, batch_size: float) -> None:
+        """Have gradients divided by a batch's size. Raises `ArgumentError` if there is no such."""
+        known = isinstance(batch_size, Real)
+        if not (batch_size > 0 if known else hasattr(batch_size, "__array__")):
+            raise ArgumentError(
+                f"{name}: batch_size must be a number above 0, not {batch_size!r}: gradients are "
+                "divided by it"
+            )
+        self._optimizer.rescale_grad = self._scale / batch_size
 
     def _alone(self, devices: list[Device]) -> bool:
         """Whether what lives on these devices has nobody to add gradients up with."""
@@ -260,11 +273,9 @@ class Trainer:
         self,
         chosen: Chosen,
         devices: list[Device],
-        batch_size: float,
         gradients: list[list[Any]],
     ) -> None:
         """Update what lives on each of the devices by the gradients there."""
-        self._optimizer.rescale_grad = self._scale / batch_size
         parameters = [self._params[position] for position in chosen]
         state = _core.random_state()
         for place, device in enumerate(devices):
@@ -275,9 +286,8 @@ class Trainer:
         for parameter in parameters:
             parameter._mark_used()
 
-    def _by_store(self, chosen: Chosen, batch_size: float) -> None:
+    def _by_store(self, chosen: Chosen) -> None:
         """Have the store update its values, and take them over."""
-        self._optimizer.rescale_grad = self._scale / batch_size
         for position in reversed(chosen):
             parameter = self._params[position]
             if self._pulled.get(position) != parameter._arrays[0].version:
@@ -457,6 +467,8 @@ def _made(trainer: ref[Trainer], position: int, parameter: Parameter) -> None:
 def _distinct(params: Any) -> list[Parameter]:
     """The parameters in a dictionary or list, each once."""
     values: Iterable[Any] = params.values() if isinstance(params, dict) else params
+    if isinstance(values, Parameter) or not hasattr(values, "__iter__"):
+        values = [params]
     found: dict[int, Parameter] = {}
     for value in values:
         if not isinstance(value, Parameter):
@@ -469,6 +481,11 @@ def _distinct(params: Any) -> list[Parameter]:
 
 
 def _optimizer(given: str | Optimizer, settings: dict[str, Any] | None) -> Optimizer:
+    if isinstance(given, type) and issubclass(given, optimizers.Optimizer):
+        raise GemelError(
+            f"Trainer: the optimizer is the class {given.__name__}; give its name or make one, as "
+            f"in {given.__name__}(learning_rate=0.1)"
+        )
     if settings and not isinstance(given, str):
         raise GemelError(
             "Trainer: optimizer_params go with an optimizer's name; the optimizer given already "
