@@ -87,6 +87,18 @@ def test_grad_req():
         made.grad_req = "writ"
 
 
+@pytest.mark.parametrize("request_", ["write", "add"])
+def test_grad_req_of_a_network_leaves_running_statistics(request_):
+    net = nn.HybridSequential()
+    net.add(nn.BatchNorm(in_channels=2), nn.Dense(1, in_units=2))
+    net.initialize()
+    net.setattr("grad_req", "null")
+    net.collect_params().setattr("grad_req", request_)
+    found = {name: p.grad_req for name, p in net.collect_params().items()}
+    assert found.pop("0.running_mean") == found.pop("0.running_var") == "null"
+    assert set(found.values()) == {request_} and len(found) == 4
+
+
 def test_devices_and_dtypes():
     made = Parameter("w", shape=(2,), init="ones")
     made.initialize(ctx=npx.cpu(0))

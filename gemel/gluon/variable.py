@@ -51,8 +51,9 @@ class Parameter:
     `shape` may have unknown sizes (0, -1 or None; None alone: nothing is known); the array is then
     made at the first forward. `init` is an initializer or its name; without one, the one given
     to `initialize` is. `grad_req` is ``"write"`` (each backward overwrites the gradient),
-    ``"add"`` or ``"null"``. `lr_mult` and `wd_mult` multiply the trainer's learning rate and
-    weight decay for this parameter. `allow_deferred_init` is accepted for old code: an unknown
+    ``"add"`` or ``"null"``, which it stays where the parameter is not differentiable. `lr_mult`
+    and `wd_mult` multiply the trainer's learning rate and weight decay for this parameter.
+    `allow_deferred_init` is accepted for old code: an unknown
     shape may always wait for the first forward. So is `grad_stype`:
     gradients are dense, and so is the array (another `stype` raises `GemelError`).
     """
@@ -132,8 +133,8 @@ class Parameter:
     @grad_req.setter
     def grad_req(self, request: str) -> None:
         request = _checked_request(request)
-        if request != "null" and not self._differentiable:
-            raise GradientError(f"parameter {self.name} is not differentiable: grad_req stays null")
+        # As in MXNet: networks are told as a whole, running statistics among their parameters.
+        request = request if self._differentiable else "null"
         if request == self._grad_req:
             return
         self._grad_req = request
