@@ -248,3 +248,21 @@ def test_sealed_nonsense(old: str, new: str, message: str, tmp_path: Path) -> No
     (tmp_path / "bad.gemel").write_bytes(sealed)
     with pytest.raises(SymbolFileError, match=message):
         gemel.load(tmp_path / "bad.gemel")
+
+
+@pytest.mark.parametrize("hybridized", [False, True])
+def test_what_is_detached_stays_so(tmp_path: Path, hybridized: bool) -> None:
+    class Cut(gluon.HybridBlock):
+        def forward(self, x: Any) -> Any:
+            return np.sin(x.detach()) * 3 + x
+
+    net, x = Cut(), np.array([2.0, 1.0])
+    net.hybridize()
+    net(x)
+    found = saved(net, tmp_path)
+    found.hybridize(hybridized)
+    x.attach_grad()
+    with autograd.record():
+        y = found(x)
+    y.backward()
+    assert x.grad.tolist() == [1, 1]

@@ -174,3 +174,30 @@ def test_gradients_share_no_memory_with_what_was_given() -> None:
             found = autograd.grad([y, y], [x, x], [head, None], **options)
         found[0][:] = 0
         assert head.tolist() == [3, 4] and found[1].tolist() == [4, 5]
+
+
+def _cut_off(x, y):
+    return np.sin(x.detach()) * y * y + x
+
+
+def _cut_off_in_one_of_two(x, y):
+    return x.detach() * y * y, x * 5
+
+
+@pytest.mark.parametrize("function", [_cut_off, _cut_off_in_one_of_two])
+def test_compiled_calls_stay_cut_off(function):
+    """The operation of `detach` shows the contents of its input, which the tape does not follow."""
+    found = []
+    for way in (function, gemel.compile(function)):
+        x, y = np.array([2.0, 1.0]), np.array([3.0, -1.0])
+        for variable in (x, y):
+            variable.attach_grad()
+            variable.grad[...] = 7
+        with autograd.record():
+            results = way(x, y)
+            first = results[0] if isinstance(results, (list, tuple)) else results
+            slope = autograd.grad((first * first).sum(), y, create_graph=True)
+            loss = (slope * slope).sum()
+        loss.backward()
+        found.append((x.grad.asnumpy(), y.grad.asnumpy()))
+    numpy.testing.assert_allclose(found[1], found[0], rtol=1e-5)

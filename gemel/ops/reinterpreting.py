@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from functools import partial
 from typing import Any
 
 from gemel import _core
@@ -10,6 +11,7 @@ from gemel.dtype import DType, as_dtype
 from gemel.errors import DTypeError, GradientError, ShapeError
 from gemel.ir.declare import op
 from gemel.ir.layout import Layout
+from gemel.ir.op import Op
 from gemel.ir.public import Array, function
 from gemel.spec import Spec
 
@@ -29,7 +31,16 @@ def _seen(x: Spec, dtype: DType) -> tuple[int, ...]:
     return (*x.shape[:-1], size // dtype.itemsize)
 
 
-@op(complex=True, moves=1, recorded=False, mxnet="BlockGrad")
+class _Cutting(Op):
+    """An operation whose result has no history, though it shows the contents of its input."""
+
+    def __call__(self, *inputs: Any, **parameters: Any) -> Any:
+        """The result: of an array one the tape does not follow, as it follows views."""
+        found = super().__call__(*inputs, **parameters)
+        return found._detached() if isinstance(found, _core.Array) else found
+
+
+@partial(_Cutting, complex=True, moves=1, recorded=False, mxnet="BlockGrad")
 def detached(x: Any) -> Any:
     """x itself, cut off from what it was computed from: writes of one are the other's."""
     return x
