@@ -266,3 +266,71 @@ def test_what_is_detached_stays_so(tmp_path: Path, hybridized: bool) -> None:
         y = found(x)
     y.backward()
     assert x.grad.tolist() == [1, 1]
+
+
+def _softmax_of_written(x: Any) -> Any:
+    y = x * 1
+    y[:, 0] = 9
+    return npx.softmax(y)
+
+
+def _before_and_after_a_write(x: Any) -> Any:
+    y = x * 1
+    before = npx.softmax(y)
+    y += x
+    return npx.softmax(y) - before
+
+
+def _through_a_view(x: Any) -> Any:
+    y = x * 1
+    view = y[:, :2]
+    before = npx.softmax(view)
+    view[:] = x[:, 2:]
+    return np.clip(y, 0, 1) + np.concatenate([before, npx.relu(view)], axis=1)
+
+
+def _written_by_out(x: Any) -> Any:
+    y = x * 1
+    before = y + 1
+    np.clip(x, 0, 1, out=y)
+    return before * y
+
+
+def _written_in_rounds(x: Any) -> Any:
+    def step(row: Any, state: Any) -> Any:
+        mine = row * 1
+        mine[0] = state[1]
+        return npx.softmax(mine), state + npx.relu(row)
+
+    return npx.foreach(step, x, x[0])[0]
+
+
+WRITING = [
+    _softmax_of_written,
+    _before_and_after_a_write,
+    _through_a_view,
+    _written_by_out,
+    _written_in_rounds,
+]
+
+
+@pytest.mark.parametrize("function", WRITING)
+@pytest.mark.parametrize("way", ["saved", "exported"])
+def test_calls_read_what_was_written_before_them(function: Any, way: str, tmp_path: Path) -> None:
+    class Writing(gluon.HybridBlock):
+        def forward(self, x: Any) -> Any:
+            return function(x)
+
+    x = np.array([[1.0, -2.0, 0.5, 3.0], [-1.0, 0.25, 2.0, -4.0]])
+    net = Writing()
+    net.hybridize()
+    net(x)
+    if way == "saved":
+        found = saved(net, tmp_path)(x)
+    else:
+        try:
+            files = net.export(str(tmp_path / "model"))
+        except ExportError:
+            pytest.skip("MXNet has no operation for it")
+        found = gluon.SymbolBlock.imports(files[0], ["data"], files[1])(x)
+    numpy.testing.assert_allclose(found.asnumpy(), function(x).asnumpy(), rtol=1e-5)

@@ -77,7 +77,8 @@ class Noting(Trace):
             found = value if isinstance(value, (tuple, list)) else (value,)
             for index, entry in enumerate(found):
                 if isinstance(entry, Entry):
-                    self.notes.setdefault(entry, (note, index))
+                    # What `out=` names holds the result; what it held before is something else.
+                    self.notes.setdefault(self.current(entry), (note, index))
 
     def _opened(self, frame: FrameType, rule: Callable[..., Written | None]) -> None:
         code = frame.f_code
@@ -85,10 +86,18 @@ class Noting(Trace):
         given = {name: frame.f_locals[name] for name in code.co_varnames[:count]}
         if not any(isinstance(each, Entry) for each in _leaves(given.values())):
             return
-        written = rule(**given)
+        written = rule(**{name: self._now(each) for name, each in given.items()})
         if written is not None:
             hint = code.co_name if code.co_name != "_" else written.name.lower()
             self._open = frame, Note(written, self.note_name(hint.lower()))
+
+    def _now(self, value: Any) -> Any:
+        """An argument with what its arrays stand for when it is given: they may be overwritten."""
+        if isinstance(value, Entry):
+            return self.current(value)
+        if type(value) in (tuple, list):
+            return type(value)(map(self._now, value))
+        return value
 
 
 def _leaves(values: Any) -> Any:
