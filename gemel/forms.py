@@ -40,6 +40,15 @@ def of_name(text: str, least: int | None) -> Form:
     return (((_atom(text, least, "", (), ()),), 1),)
 
 
+def names_of(form: Form) -> set[str]:
+    """The names a sum depends on, in quotients, remainders and extremes, too."""
+    found: set[str] = set()
+    for product, _ in form:
+        for atom in product:
+            found |= names_of(atom.left) | names_of(atom.right) if atom.operator else {str(atom)}
+    return found
+
+
 def added(left: Form, right: Form, factor: int = 1) -> Form:
     """left + factor * right."""
     if not right:

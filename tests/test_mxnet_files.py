@@ -152,6 +152,7 @@ def test_it_must_have_been_called(tmp_path: Path) -> None:
         (lambda x: x.sum(axis=0) / x.shape[0], "depends on the batch size"),
         (lambda x: np.where(x > 0, x.shape[0] + 1, x), "depends on the batch size"),
         (lambda x: np.arange(x.shape[0]), "depends on the batch size"),
+        (lambda x: x[: x.shape[0] // 2], "depends on the batch size"),
         (lambda x: np.linalg.qr(x)[1], "MXNet has no operation for qr"),
     ],
 )
@@ -162,6 +163,40 @@ def test_what_mxnet_cannot_say(function: Any, message: str, tmp_path: Path) -> N
     with pytest.raises(ExportError, match=message):
         net.export(tmp_path / "net")
     assert not list(tmp_path.iterdir())
+
+
+OTHER_BATCHES: dict[str, Any] = {
+    "as many as were seen": lambda x: x[:5],
+    "fewer": lambda x: x[:4],
+    "more": lambda x: x[:100],
+    "the last": lambda x: x[-5:],
+    "every second": lambda x: x[::2],
+    "every second of as many": lambda x: x[:5:2],
+    "backwards": lambda x: x[::-2],
+    "backwards from a place": lambda x: x[4::-1],
+    "all columns": lambda x: x[1:, :4],
+    "a diagonal": np.diag,
+    "a trace": np.trace,
+    "singular values": lambda x: np.linalg.svd(x, full_matrices=False)[1],
+    "eigenvalues": lambda x: np.linalg.eigh(x.T @ x)[0],
+    "a logarithm of a determinant": lambda x: np.linalg.slogdet(x.T @ x)[1],
+}
+
+
+@pytest.mark.parametrize("name", OTHER_BATCHES)
+def test_another_batch_than_the_one_seen(name: str, tmp_path: Path) -> None:
+    function = OTHER_BATCHES[name]
+    net = nn.HybridLambda(function)
+    net.hybridize()
+    arrays = numpy.random.default_rng(2).normal(size=(9, 4)).astype("float32")
+    net(np.array(arrays[:5]))
+    symbol, parameters = net.export(tmp_path / "net")
+    found = SymbolBlock.imports(symbol, ["data"], parameters)
+    for batch in (5, 7, 9):
+        x = np.array(arrays[:batch])
+        wanted = function(x).asnumpy()
+        assert found(x).shape == wanted.shape
+        numpy.testing.assert_allclose(found(x).asnumpy(), wanted, rtol=1e-4, atol=1e-5)
 
 
 # --- parameters -----------------------------------------------------------------------------

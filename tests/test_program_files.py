@@ -334,3 +334,18 @@ def test_calls_read_what_was_written_before_them(function: Any, way: str, tmp_pa
             pytest.skip("MXNet has no operation for it")
         found = gluon.SymbolBlock.imports(files[0], ["data"], files[1])(x)
     numpy.testing.assert_allclose(found.asnumpy(), function(x).asnumpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.split(x, x.shape[0])[1],
+        lambda x: np.tile(x, x.shape[0]),
+        lambda x: np.tile(x, (x.shape[0], 1)),
+    ],
+)
+def test_sizes_of_arguments_say_how_many(function: Any, tmp_path: Path) -> None:
+    net, x = nn.HybridLambda(function), np.array([[1.0, 2.0], [3.0, 4.0]])
+    net.hybridize()
+    net(x)
+    assert (saved(net, tmp_path)(x) == function(x)).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import np, npx
+from gemel.extent import Dim
 from gemel.legacy.declare import Legacy, Written, legacy, same, written
 from gemel.ops.padding import per_side
 
@@ -182,7 +183,9 @@ _split.settings = ("indices_or_sections", "axis", "squeeze_axis", "indices", "se
 
 
 @written("split")
-def _(ary: Any, indices_or_sections: Any, axis: int) -> Written:
+def _(ary: Any, indices_or_sections: Any, axis: int) -> Written | None:
+    if isinstance(indices_or_sections, Dim):
+        return None  # a size of an argument: the parts themselves say more
     if isinstance(indices_or_sections, int):
         count, indices = indices_or_sections, ()
     else:
@@ -229,7 +232,7 @@ same(npx.batch_take, "batch_take")
 
 @written("tile")
 def _(A: Any, reps: Any) -> Written:  # noqa: N803 -- NumPy's name
-    return Written("tile", (A,), {"reps": (reps,) if isinstance(reps, int) else tuple(reps)})
+    return Written("tile", (A,), {"reps": (reps,) if isinstance(reps, (int, Dim)) else tuple(reps)})
 
 
 @legacy("broadcast_to")

@@ -82,6 +82,7 @@ def derived(name: str) -> Legacy | None:
         return meant(*data, **settings)
 
     operation.__doc__ = function.__doc__
-    found = Derived(operation, (name,))
+    declared = operations().get(name)
+    found = Derived(operation, (name,), outputs=1 if declared is None else declared.outputs)
     TABLE[name] = found
     return found

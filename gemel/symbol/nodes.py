@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.errors import ExportError
-from gemel.extent import Dim, same_for_all, seen
+from gemel.extent import Dim, evaluate, form_of, same_for_all, seen
+from gemel.forms import names_of
 from gemel.ir.graph import Entry, Node, placeholder
 from gemel.ir.methods import call
 from gemel.ir.trace import current_trace
@@ -155,8 +156,23 @@ def _bounds(item: Any, extent: Any) -> tuple[Any, Any, int]:
     if by < 0:
         begin = None if same_for_all(first, extent - 1) else _place(first, extent)
         return begin, None if seen(last) < 0 else _place(last, extent), by
-    whole = same_for_all(last, extent) or seen(last) >= seen(extent)
+    whole = same_for_all(last, extent) or _reaches(last, extent)
     return _place(first, extent), None if whole else _place(last, extent), by
+
+
+#: Sizes looked at where two of them cannot be compared for all: even ones and others.
+TRIED = (2, 3, 4, 5, 7, 8, 12, 17, 64, 101)
+
+
+def _reaches(last: Any, extent: Any) -> bool:
+    """Whether a place is at the end of an axis or behind it, not only for the sizes that were seen:
+    in `x[::2]` it is, in `x[:5]` of five rows it is not.
+    """
+    names = sorted(names_of(form_of(last)) | names_of(form_of(extent)))
+    orders = names, names[::-1]
+    sizes = [{n: size * (1 + i) for i, n in enumerate(o)} for size in TRIED for o in orders]
+    reached = all(evaluate(last, each) >= evaluate(extent, each) for each in sizes)
+    return reached and seen(last) >= seen(extent)
 
 
 def _place(place: Any, extent: Any) -> Any:
@@ -197,6 +213,11 @@ def _(node: Node) -> Found:
     if free(node.params["count"]) or not node.params["count"]:
         return None
     return Written("topk", node.inputs, {**settings, "ret_typ": "indices"})
+
+
+@rule("eigh")
+def _(node: Node) -> Found:
+    return Written("_npi_eigh", node.inputs, {"UPLO": "U" if node.params["upper"] else "L"}, 2)
 
 
 @rule("take_along_axis")
@@ -393,7 +414,7 @@ def as_call(node: Node) -> Found:
     settings = {
         key: value for key, value in node.params.items() if op.defaults.get(key, ...) != value
     }
-    return Written(name, node.inputs, settings)
+    return Written(name, node.inputs, settings, len(node.entries))
 
 
 def number_of(node: Node) -> float:
@@ -406,7 +427,7 @@ def fixed(value: Any, what: str) -> Any:
     if isinstance(value, tuple):
         return tuple(fixed(each, what) for each in value)
     if isinstance(value, Dim):
-        if any(str(atom).endswith("_0") for product, _ in value.form for atom in product):
+        if any(name.endswith("_0") for name in names_of(value.form)):
             raise ExportError(
                 f"{what} depends on the batch size ({value!r}), which MXNet's files cannot say: "
                 "make it from an array of that size, as with np.zeros_like(x)"
