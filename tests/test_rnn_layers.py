@@ -436,3 +436,31 @@ def test_how_they_are_shown():
         "LSTM(-1 -> 3, TNC)", "LSTM(4 -> 3, TNC, num_layers=2)", "GRUCell(-1 -> 9)",
         "LSTMCell(2 -> 12)", "Conv2DLSTMCell(2 -> 12, tanh, NCHW)",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [rnn.RNNCell, rnn.LSTMCell, rnn.GRUCell])
+@pytest.mark.parametrize("hybridized", [False, True])
+def test_unroll_keeps_the_first_states_where_nothing_is_valid(kind, hybridized):
+    cell = kind(3, input_size=4)
+    cell.initialize()
+    cell.hybridize(hybridized)
+    x = np.random.normal(size=(2, 5, 4))
+    begun = [np.random.normal(size=(2, 3)) for _ in cell.state_info()]
+    outputs, ends = cell.unroll(5, x, begun, merge_outputs=True, valid_length=np.array([0, 4]))
+    _, others = cell.unroll(4, x[:, :4], begun)
+    assert (outputs[0] == 0).all() and (outputs[1, 4:] == 0).all()
+    for first, end, other in zip(begun, ends, others, strict=True):
+        assert (end[0] == first[0]).all() and np.allclose(end[1], other[1])
+
+
+@pytest.mark.parametrize("kind", [rnn.RNNCell, rnn.LSTMCell, rnn.GRUCell])
+@pytest.mark.parametrize("hybridized", [False, True])
+def test_cells_take_a_list_of_their_states(kind, hybridized):
+    cell = kind(3, input_size=4, prefix="cell0_")
+    cell.initialize()
+    cell.hybridize(hybridized)
+    x, count = np.ones((2, 4)), len(cell.state_info())
+    for states in ([], [np.ones((2, 3))] * (count + 1), np.ones((2, 3))):
+        with pytest.raises(ShapeError, match=f"cell0: states must be a list of {count}, as begin"):
+            cell(x, states)
+    cell(x, tuple(cell.begin_state(2)))

@@ -79,7 +79,7 @@ class RecurrentCell(Block):
         """
         self.reset()
         steps = as_list(length, inputs, layout)
-        states = self._begun(begin_state, steps[0])
+        states = begun = self._begun(begin_state, steps[0])
         outputs, history = [], []
         for x in steps:
             output, states = self(x, states)
@@ -87,9 +87,12 @@ class RecurrentCell(Block):
             history.append(states)
         if valid_length is None:
             return merged(outputs, layout, bool(merge_outputs)), states
+        # Where nothing is valid the states are those before the first step.
         ends = [
-            npx.sequence_last(np.stack(list(each)), valid_length, True)
-            for each in zip(*history, strict=True)
+            npx.sequence_last(
+                np.stack([np.broadcast_to(first, each[0].shape), *each]), valid_length + 1, True
+            )
+            for first, each in zip(begun, zip(*history, strict=True), strict=True)
         ]
         masked = npx.sequence_mask(np.stack(outputs), valid_length, True)
         if merge_outputs is False:
@@ -186,6 +189,16 @@ class _GatedCell(HybridRecurrentCell):
             npx.fully_connected(h, self.h2h_weight.data(), self.h2h_bias.data(), flatten=False),
         )
 
+    def _given(self, states: Any) -> list[Any]:
+        """The states. Raises `ShapeError`: rows of a single array would pass for states."""
+        if not isinstance(states, (list, tuple)) or len(states) != self._states:
+            given = len(states) if isinstance(states, (list, tuple)) else type(states).__name__
+            raise ShapeError(
+                f"{self.name}: states must be a list of {self._states}, as begin_state gives, not "
+                f"{given}"
+            )
+        return list(states)
+
     def _gate(self, gates: Tensor, number: int) -> Tensor:
         size = self._hidden_size
         return gates[:, number * size : (number + 1) * size]
@@ -209,7 +222,8 @@ class RNNCell(_GatedCell):
 
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """(batch, inputs) -> (batch, hidden_size), which is the new state, too."""
-        a, b = self._added(inputs, states[0])
+        (h,) = self._given(states)
+        a, b = self._added(inputs, h)
         h = self._tanh(a + b)
         return h, [h]
 
@@ -225,9 +239,10 @@ class LSTMCell(_GatedCell):
 
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """(batch, inputs) -> (batch, hidden_size); the states are h and c."""
-        a, b = self._added(inputs, states[0])
+        h, c = self._given(states)
+        a, b = self._added(inputs, h)
         into, keep, new, out = (self._gate(a + b, number) for number in range(4))
-        c = self._sigmoid(keep) * states[1] + self._sigmoid(into) * self._tanh(new)
+        c = self._sigmoid(keep) * c + self._sigmoid(into) * self._tanh(new)
         h = self._projected(self._sigmoid(out) * self._tanh(c))
         return h, [h, c]
 
@@ -274,11 +289,12 @@ class GRUCell(_GatedCell):
 
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """(batch, inputs) -> (batch, hidden_size), which is the new state, too."""
-        a, b = self._added(inputs, states[0])
+        (h,) = self._given(states)
+        a, b = self._added(inputs, h)
         reset = self._sigmoid(self._gate(a, 0) + self._gate(b, 0))
         update = self._sigmoid(self._gate(a, 1) + self._gate(b, 1))
         new = self._tanh(self._gate(a, 2) + reset * self._gate(b, 2))
-        h = (1 - update) * new + update * states[0]
+        h = (1 - update) * new + update * h
         return h, [h]
 
 
