@@ -446,6 +446,8 @@ def test_bad_input() -> None:
     data = gluon.data.DataLoader(examples(), 16)
     cases: list[tuple[type[Exception], str, Any]] = [
         (GemelError, "once only", lambda: gluon.fit(net, iter(data), LOSS, trainer)),
+        (GemelError, "is a NoneType, no Trainer", lambda: gluon.fit(net, data, LOSS, None)),
+        (GemelError, "is a str, no Trainer", lambda: gluon.fit(net, data, LOSS, "sgd")),
         (GemelError, "no batches", lambda: gluon.fit(net, [], LOSS, trainer, progress=False)),
         (
             GemelError,

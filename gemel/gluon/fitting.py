@@ -62,6 +62,11 @@ def fit(
     >>> run = gluon.fit(net, batches, gluon.loss.L2Loss(), trainer, epochs=3, progress=False)
     >>> run.history[-1]["loss"] < run.history[0]["loss"]
     """
+    if not isinstance(trainer, Trainer):
+        raise FitError(
+            f"fit: trainer is a {type(trainer).__name__}, no Trainer; make one, as in "
+            'gluon.Trainer(net.collect_params(), "sgd")'
+        )
     given = [Progress()] * (progress and Job(trainer).rank == 0) + [*callbacks]
     if checkpoint is not None:  # the last, so that it sees what the others made of a batch
         given.append(checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint))
