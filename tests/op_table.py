@@ -449,7 +449,7 @@ def _sorting() -> list[Case]:
         _case("sort", (3, 4), smooth=(rows,), axis=0, descending=True),
         _case("top_positions", (3, 9), axis=-1, descending=True, count=2),
         _case("top_positions", (9, 2), axis=0, descending=False, count=5),
-        _case("argpartition", (3, 4), kth=2, axis=1),
+        _case("argpartition", (3, 4), kth=(2,), axis=1),
         _case("fold_along", (3, 4), by="fmax", axis=1, keepdims=False),
         _case("running", (3, 4), by="fmin", axis=0),
         _case("fold_slices", (5, 3), Draw((2,), "place", "int64", 5), by="fmax", axis=0),

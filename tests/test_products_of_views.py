@@ -162,3 +162,35 @@ def test_attention_with_a_mask_of_some_batch_axes(shape: tuple[int, ...]) -> Non
     wanted = npx.attention(q, k, v, mask)
     found = gemel.compile(npx.attention)(q, k, v, mask)
     numpy.testing.assert_allclose(found.asnumpy(), wanted.asnumpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((17, 33), (33,)),
+        ((17, 33), (33, 1)),
+        ((3, 17, 33), (3, 33, 1)),
+        ((2, 3, 17, 33), (3, 33, 1)),
+        ((2, 1, 2, 5, 9), (1, 3, 1, 9, 1)),  # more batch axes than a kernel has
+        ((2, 3, 4, 5, 9), (9,)),
+        ((5, 0), (0, 1)),
+        ((17, 33), (33, 3)),
+        ((2, 17, 33), (33, 4)),
+        ((2, 1, 2, 9, 5), (1, 3, 1, 5, 2)),
+        ((4, 33), (33, 4)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_few_columns_are_rows_of_both_transposed(left: Any, right: Any, dtype: str) -> None:
+    generator = numpy.random.default_rng(5)
+    a, b = (generator.integers(-5, 5, shape).astype(dtype) for shape in (left, right))
+    standing = np.array(numpy.ascontiguousarray(a.swapaxes(-1, -2))).swapaxes(-1, -2)
+    function = gemel.compile(lambda a, b, c: (np.matmul(a, b) * 2 + c, np.matmul(a, b)))
+    expected = a @ b
+    c = numpy.arange(expected.shape[-1]).astype(dtype)
+    for given in (np.array(a), standing):
+        ends, plain = function(given, np.array(b), np.array(c))
+        numpy.testing.assert_array_equal(plain.asnumpy(), expected)
+        numpy.testing.assert_array_equal(ends.asnumpy(), expected * 2 + c)
+        numpy.testing.assert_array_equal(np.matmul(given, np.array(b)).asnumpy(), expected)

@@ -156,6 +156,11 @@ class _Recomputing:
         more = sum(_size(e) for user in users for e in read if e not in set(user.inputs))
         if entry in self.needed or more >= (2 + len(users)) * _size(entry):
             return False
+        # Where it is repeated it would be computed again and again.
+        if any(
+            _counts(e.shape) > _counts(entry.shape) for u in users for e in u.inputs + u.entries
+        ):
+            return False
         count = len(recipe.steps)
         return all(
             self.lengths[u] + count <= LARGEST_BODY and self._fits(u, entry, recipe) for u in users
@@ -295,8 +300,10 @@ def _groups(
 
 def _sums(node: Node) -> bool:
     """Whether a kernel gives much less than it reads."""
-    most = max(map(_size, node.inputs), default=0)
-    return node.op is fused and all(_size(entry) * SMALL <= most for entry in node.entries)
+    if node.op is not fused or not node.inputs:
+        return False
+    most = max(map(_size, node.inputs))
+    return all(_size(entry) * SMALL <= most for entry in node.entries)
 
 
 def _reduces(domain: Domain, body: Graph) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial
+from inspect import unwrap
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -128,7 +129,8 @@ def _watched() -> dict[CodeType, Callable[..., Written | None]]:
     found = {}
     for name, rule in WRITERS.items():
         for module in (np, npx):
-            code = getattr(getattr(module, name, None), "__code__", None)
+            # What is called beside its arrays is a function around the one with the rule's names.
+            code = getattr(unwrap(getattr(module, name, None)), "__code__", None)
             if code is not None:
                 found[code] = rule
     return found
