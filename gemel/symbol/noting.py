@@ -130,7 +130,8 @@ def _watched() -> dict[CodeType, Callable[..., Written | None]]:
     for name, rule in WRITERS.items():
         for module in (np, npx):
             # What is called beside its arrays is a function around the one with the rule's names.
-            code = getattr(unwrap(getattr(module, name, None)), "__code__", None)
+            public = getattr(module, name, None)
+            code = getattr(unwrap(public), "__code__", None) if callable(public) else None
             if code is not None:
                 found[code] = rule
     return found
