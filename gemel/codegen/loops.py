@@ -19,7 +19,7 @@ from gemel.codegen.analysis import Pass
 from gemel.codegen.assembly import I1, Constant, Module, Value
 from gemel.codegen.frame import Frame, i64
 from gemel.codegen.largest import spared
-from gemel.codegen.program import ACROSS, CONTIGUOUS, INDEX, INPUT, OUTER, Operand, Program
+from gemel.codegen.program import ACROSS, CONTIGUOUS, INDEX, INPUT, OUTER, OUTPUT, Operand, Program
 from gemel.codegen.reductions import Accumulator, State, flatten, in_blocks, joined, unflatten
 from gemel.codegen.registers import splat
 from gemel.codegen.squares import Squares
@@ -157,10 +157,7 @@ class Loops(Frame):
         if self.lanes == 1:
             return self.loop(start, stop, i64(1), carried, call(1, 1))
         size = copies * self.lanes
-        whole = builder.and_(builder.sub(stop, start), i64(-size))
-        middle = builder.add(
-            start, builder.select(builder.icmp_signed("<", stop, start), i64(0), whole)
-        )
+        middle = self._last_whole(start, stop, size)
         if course is not None:
             carried = self._blocks(middle, size, carried, call(copies, self.lanes), course, 1)
         else:
@@ -176,6 +173,13 @@ class Loops(Frame):
             middle = end
         return self.loop(middle, stop, i64(1), carried, call(1, 1))
 
+    def _last_whole(self, start: Value, stop: Value, size: int) -> Value:
+        """Where whole blocks of so many elements, a power of two, end."""
+        builder = self.builder
+        whole = builder.and_(builder.sub(stop, start), i64(-size))
+        known = builder.select(builder.icmp_signed("<", stop, start), i64(0), whole)
+        return builder.add(start, known)
+
     # -- lanes along the last outer dimension -----------------------------------------------------
 
     def _row(self, start: Value, stop: Value, bases: Bases) -> None:
@@ -190,9 +194,17 @@ class Loops(Frame):
             return []
 
         copies = self._copies_outer()
-        # A walk along columns is waited for: another vector beside the first takes no longer.
-        tail = min(copies, 2 if self.program.inner else 1)
-        self._along(start, stop, copies, [], body, tail=tail)
+        # A walk along columns is waited for: another vector beside the first takes no longer. But
+        # where rows are written, what its mask leaves out would be waited for in the next row.
+        writes = any(o.role == OUTPUT and o.varies for o in self.program.operands)
+        pairs = self.program.inner > 0 and copies > 1
+        if pairs and writes:
+            size = copies * self.lanes
+            middle = self._last_whole(start, stop, size)
+            turn = lambda index, held: body(index, copies, self.lanes, None, held)  # noqa: E731
+            self.loop(start, middle, i64(size), [], turn)
+            start, copies = middle, 2
+        self._along(start, stop, copies, [], body, tail=2 if pairs and not writes else 1)
 
     def _are_many(self, above: int = 0) -> Value:
         """Whether the places of all arrays, at the last outer and all inner dimensions, are, and
