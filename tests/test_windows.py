@@ -194,6 +194,32 @@ def test_halves_are_added_in_float32(dtype: str) -> None:
     assert abs(float(x.grad[0, 0, 0]) - 20 * float(weight[0, 0, 0])) < 0.02
 
 
+@pytest.mark.parametrize(
+    ("channels", "space", "stride", "dilate"),
+    [
+        (40, (7, 9), (1, 1), (1, 1)),  # short rows: vectors run along channels
+        (40, (9, 8), (2, 1), (1, 2)),
+        (3, (8, 20), (1, 1), (1, 1)),
+        (40, (30,), (1,), (1,)),
+        (40, (40,), (3,), (1,)),
+    ],
+)
+def test_large_kernels_that_see_each_channel_alone(
+    channels: int, space: Any, stride: Any, dilate: Any
+) -> None:
+    kernel, pad = ((7, 6), (6, 5)) if len(space) == 2 else ((27,), (3,))
+    x, weight = drawn(2, channels, *space), drawn(channels, 1, *kernel, seed=1)
+
+    def call(*arrays: Any) -> Any:
+        how = {"kernel": kernel, "stride": stride, "dilate": dilate, "pad": pad}
+        return npx.convolution(*arrays, num_filter=channels, num_group=channels, **how)
+
+    def slow(x: Array, weight: Array) -> Array:
+        return reference.convolution(x, weight, None, stride, dilate, pad, channels)
+
+    check(call, slow, [x, weight], "float64")
+
+
 def test_planes_of_halves_are_added_in_float32() -> None:
     x = np.array([2048.0] + [1.0] * 6, dtype="float16").reshape(1, 1, 7, 1, 1)
     weight = np.ones((1, 1, 7, 1, 1), dtype="float16")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from functools import reduce
 from typing import Any, NamedTuple
 
 from gemel.dtype import DType, promote
 from gemel.errors import DTypeError
 from gemel.ir.declare import composite
-from gemel.ops.elementwise import add, cast, copy, full
+from gemel.ops.channels import PLACES, channels_alone
+from gemel.ops.elementwise import cast, copy, full
 from gemel.ops.few_places import are_few_places, of_few_places
 from gemel.ops.linalg import matmul, wide_matmul
 from gemel.ops.phases import phases, spaced
@@ -73,7 +73,7 @@ class Movement(NamedTuple):
         if are_planes(self):
             return of_planes(self, weight, x, turned)
         if self.alone(weight.shape, x.dtype):
-            return self.added_up(weight, x, turned)
+            return channels_alone(self, weight, x, turned)
         if self.in_tiles(weight, x, turned):
             if turned:
                 weight = transpose(weight[..., BACKWARDS, BACKWARDS], axes=(1, 0, 2, 3))
@@ -131,7 +131,7 @@ class Movement(NamedTuple):
     def alone(self, shape: Any, dtype: DType) -> bool:
         """Whether weights of this shape see each channel alone: a product would have one row."""
         single = shape[1] == 1 and shape[0] == self.groups > 1
-        return bool(single and dtype.compute is dtype and product(self.moves.kernel) <= PLACES)
+        return bool(single and dtype.compute is dtype)
 
     def in_tiles(self, weight: Any, x: Any, turned: bool) -> bool:
         """Whether `times` goes by Winograd's scheme: decided by sizes and dtypes only."""
@@ -148,12 +148,6 @@ class Movement(NamedTuple):
             where = (n - 1 - i for i, n in zip(place, self.moves.kernel, strict=True))
             key = (slice(None), slice(None), *(where if turned else place))
             yield seen[key]
-
-    def added_up(self, weight: Any, x: Any, turned: bool) -> Any:
-        """`times` where channels are seen alone: a few multiplications, added up in one kernel."""
-        factors = reshape(weight, shape=(self.groups, -1, *[1] * len(self.pad)))
-        parts = [part * factors[:, i] for i, part in enumerate(self.each(x, turned))]
-        return reduce(add, parts)
 
     def rows(self, x: Any) -> Any:
         """(N, C, *S) -> (N, [groups], C / groups, places)."""
@@ -280,7 +274,7 @@ class Movement(NamedTuple):
         """
         if are_planes(self):
             return weights_of_planes(self, x, y, shape)
-        if self.alone(shape, x.dtype):
+        if self.alone(shape, x.dtype) and product(self.moves.kernel) <= PLACES:
             axes = (0, *range(2, 2 + len(self.pad)))
             found = [sum(part * y, axis=axes) for part in self.each(x)]
             return reshape(stack(found, axis=1), shape=shape)
@@ -483,8 +477,6 @@ def few(places: Any, images: Any, axes: int) -> bool:
     return bool(axes < 3 and images != 1 and places < SMALL)
 
 
-#: Up to so many places of a kernel are written out.
-PLACES = 25
 #: A filter's weights that may be a product's rows; rows for which columns are read where they lie.
 FEW, READ = 16, 32
 #: The places of one image that are a product's columns by themselves, and a row of them that fills

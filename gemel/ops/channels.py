@@ -1,0 +1,57 @@
+"""Convolutions that see each channel alone: a product would have one row."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+from gemel.ops.elementwise import add, copy, multiply
+from gemel.ops.reduction import sum
+from gemel.ops.shape import reshape, transpose
+from gemel.ops.windows import bordered, windows
+from gemel.spec import product
+
+#: Up to so many places of a kernel are written out.
+PLACES = 25
+#: Results this wide fill vectors, and so many channels are worth being moved.
+WIDE, MANY = 16, 32
+
+
+def channels_alone(how: Any, weight: Any, x: Any, turned: bool) -> Any:
+    """`Movement.times` where channels are seen alone: a few multiplications, added up in one
+    kernel, or a sum over the places of a larger kernel.
+
+    Vectors run along rows, or, where these are short, along channels, which are moved for that.
+    """
+    axes, kernel = len(how.pad), how.moves.kernel
+    if product(kernel) <= PLACES:
+        factors = reshape(weight, shape=(how.groups, -1, *[1] * axes))
+        parts = [part * factors[:, i] for i, part in enumerate(how.each(x, turned))]
+        return reduce(add, parts)
+    if turned:
+        key = (..., *[slice(None, None, -1)] * axes)
+        weight = weight[key]
+    if how.groups >= MANY and how.counts(x.shape[2:])[-1] < WIDE:
+        return _along_channels(how, weight, x)
+    seen = windows(bordered(x, how.pad, how.pad, most=how.pad), **how.moves._asdict())
+    factors = reshape(weight, shape=(how.groups, *kernel, *[1] * axes))
+    return sum(multiply(seen, factors), axis=tuple(range(2, 2 + axes)))
+
+
+def _along_channels(how: Any, weight: Any, x: Any) -> Any:
+    """The sums of an image whose channels have been moved behind its places, and moved back."""
+    axes, pad = len(how.pad), (*how.pad, 0)
+    inside, places = range(2, 2 + axes), range(2 + axes, 2 + 2 * axes)
+    first = (0, axes + 1, *range(1, axes + 1))
+    last = transpose(x, axes=(0, *inside, 1))
+    whole = bordered(last, pad, pad, most=pad)
+    whole = copy(last) if whole is last else whole
+    seen = windows(transpose(whole, axes=first), **how.moves._asdict())
+    seen = transpose(seen, axes=(0, *places, *inside, 1))
+    factors = reshape(weight, shape=(how.groups, *how.moves.kernel))
+    factors = copy(transpose(factors, axes=(*range(1, axes + 1), 0)))
+    found = sum(multiply(seen, factors), axis=tuple(range(axes + 1, 2 * axes + 1)))
+    return copy(transpose(found, axes=first))
+
+
+__all__ = ["PLACES", "channels_alone"]
