@@ -13,6 +13,7 @@ from benchmarks import (
     engine,
     instructions,
     kernels,
+    operations,
     parallel,
     residual,
     startup,
@@ -48,7 +49,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--processor-time",
         action="store_true",
-        help="kernels, sweep: one core, by processor time, for a machine that is busy",
+        help="kernels, sweep, operations: one core, by processor time, for a machine that is busy",
     )
     parser.add_argument("--beside", choices=("torch",), help="sweep: another contender")
     return parser.parse_args()
@@ -220,6 +221,13 @@ def run_ufuncs(session: Session) -> None:
     session.failed |= ufuncs.run(rounds, options.quick, options.only)
 
 
+def run_operations(session: Session) -> None:
+    """What networks are made of beside torch."""
+    options = session.options
+    rounds, seconds = (1, 0.05) if options.quick else (3, 0.2)
+    session.failed |= operations.run(options.runs or rounds, seconds, options.processor_time)
+
+
 def run_data(session: Session) -> None:
     """Images a second out of DataLoader."""
     options = session.options
@@ -255,6 +263,7 @@ RUNNERS = {
     "parallel": run_parallel,
     "engine": run_engine,
     "ufuncs": run_ufuncs,
+    "operations": run_operations,
     "data": run_data,
     "kernels": run_kernels,
     "sweep": run_sweep,

@@ -13,7 +13,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import kernels, residual, sweep, turns
+from benchmarks import kernels, operations, operations_worker, residual, sweep, turns
 from benchmarks.contenders import gemel_kernels, gemel_residual, numpy_kernels
 from benchmarks.driver import Result, agree
 from benchmarks.machine import Machine
@@ -177,3 +177,17 @@ def test_the_residual_network_is_the_same_hybridized(kind: str) -> None:
         found.append(case.values(case.finish(case.issue())))
     assert len(found[0]) == (3 if kind == "resnet_train" else 3 * 2 * residual.CLASSES)
     assert agree(found[0], found[1], 1e-3)
+
+
+def test_operations_beside_torch_are_what_they_say() -> None:
+    listed = {each.name: each for each in operations.operations()}
+    assert len(listed) > 50 and all(each.ways["torch"] for each in listed.values())
+    case = operations_worker.Gemel(listed["matrix by four columns"])
+    x, y = (each.asnumpy() for each in case.arrays)
+    numpy.testing.assert_allclose(case.forward().asnumpy(), x @ y, rtol=1e-4, atol=1e-4)
+    case.prepare()
+    ones = numpy.ones((x.shape[0], y.shape[1]), "float32")
+    for found, expected in zip(case.backward(), (ones @ y.T, x.T @ ones), strict=True):
+        numpy.testing.assert_allclose(found.asnumpy(), expected, rtol=1e-4, atol=1e-3)
+    indexed = operations_worker.Gemel(listed["rows by index"])
+    assert indexed.arrays[1].dtype == "int64" and not listed["sort rows"].with_gradient

@@ -1,0 +1,108 @@
+"""What networks are made of, one by one and with their gradients, compiled: ratios to torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from benchmarks.driver import agree, answer_of, environment_of, held, importable, interpreter_of
+from benchmarks.table import print_rows
+
+LIST = Path(__file__).with_name("operations.txt")
+LIBRARIES = ("gemel", "torch")
+#: Results agree within this: sums in float32 differ by the order they are made in.
+TOLERANCE = 2e-3
+
+
+class Input(NamedTuple):
+    """An array an operation is given: float32, or whole numbers below a `limit` that is not 0."""
+
+    name: str
+    shape: tuple[int, ...]
+    limit: int
+
+
+class Operation(NamedTuple):
+    """A line of the list; `ways` are the expressions by library."""
+
+    name: str
+    inputs: list[Input]
+    ways: dict[str, str]
+    with_gradient: bool
+
+
+def operations() -> list[Operation]:
+    """What is measured, in the order of the list."""
+    found = []
+    for line in LIST.read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        name, inputs, *ways = (part.strip() for part in line.split("|"))
+        given = [_input(each) for each in inputs.split()]
+        expressions = dict(zip(LIBRARIES, ways, strict=True))
+        found.append(Operation(name.lstrip("- "), given, expressions, name[0] != "-"))
+    return found
+
+
+def _input(text: str) -> Input:
+    name, _, rest = text.partition("=")
+    shape, _, limit = rest.partition("<")
+    return Input(name, tuple(map(int, shape.split("x"))), int(limit or 0))
+
+
+def run(rounds: int, seconds: float, processor: bool) -> bool:
+    """Measure and print everything; whether one of our results was wrong."""
+    libraries = [name for name in LIBRARIES if importable(interpreter_of(name), (name,))]
+    if len(libraries) < len(LIBRARIES):
+        print("operations: torch is not installed (make peers)")
+        return False
+    failed = False
+    for threads in (1,) if processor else (1, 2):
+        failed |= _compare(threads, _measured(threads, rounds, seconds, processor))
+    return failed
+
+
+Answers = dict[str, list[dict[str, list[list[float]]]]]
+
+
+def _measured(threads: int, rounds: int, seconds: float, processor: bool) -> Answers:
+    """{library: [{operation: [[us, figures], the same with gradients]}]}, of processes that take
+    turns."""
+    answers: Answers = {name: [] for name in LIBRARIES}
+    for _ in range(rounds):
+        for name in LIBRARIES:
+            command = [interpreter_of(name), "-m", "benchmarks.operations_worker", name]
+            command += [str(threads), str(seconds), str(int(processor))]
+            answer = answer_of(held(command, threads), environment_of(threads))
+            if isinstance(answer, str):
+                print(f"{name} FAILED: {answer}\n")
+            else:
+                answers[name].append(answer)
+    return answers
+
+
+def _compare(threads: int, answers: Answers) -> bool:
+    """Print a table; whether one of our results differs from torch's."""
+    if not all(answers.values()):
+        return True
+    rows, ratios, failed = [], [], False
+    for operation in operations():
+        row = [operation.name]
+        for way in range(1 + operation.with_gradient):
+            ours, theirs = ([a[operation.name][way] for a in answers[n]] for n in LIBRARIES)
+            same = all(agree(each[1:], theirs[0][1:], TOLERANCE) for each in ours)
+            failed |= not same
+            own, other = (median(each[0] for each in found) for found in (ours, theirs))
+            ratios.append(own / other)
+            row += [f"{own:.4g}", f"{own / other:.2f}" + "!" * (not same)]
+        rows.append(row + [""] * (5 - len(row)))
+    cores = "1 core" if threads == 1 else f"{threads} cores"
+    print(f"## operations, {cores}\n")
+    print_rows(["", "us", "x torch", "with gradients, us", "x torch"], rows)
+    slower = sum(ratio > 1 for ratio in ratios)
+    print(f"median {median(ratios):.2f} of torch's time; {slower} of {len(ratios)} above 1\n")
+    return failed
+
+
+__all__ = ["Operation", "operations", "run"]

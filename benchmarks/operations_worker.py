@@ -1,0 +1,148 @@
+"""One library on all of operations.txt, in a process of its own; prints one JSON line.
+
+`python -m benchmarks.operations_worker LIBRARY THREADS SECONDS PROCESSOR`
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = str(Path(__file__).resolve().parent.parent)
+# An installed gemel goes before the source tree, whose core may not be compiled.
+sys.path[:] = [entry for entry in sys.path if entry not in ("", ROOT)] + [ROOT]
+
+import numpy  # noqa: E402
+
+from benchmarks.operations import Input, Operation, operations  # noqa: E402
+
+#: A quarter of the calls are as quick as what is reported.
+QUICK = 0.25
+
+
+def drawn(given: Input, seed: int) -> Any:
+    """What an input is: the same for all libraries."""
+    generator = numpy.random.default_rng(seed)
+    if given.limit:
+        return generator.integers(0, given.limit, given.shape)
+    return generator.standard_normal(given.shape, "float32")
+
+
+def figures(arrays: list[Any]) -> list[float]:
+    """Some figures of results."""
+    found = []
+    for each in arrays:
+        flat = numpy.asarray(each, "float64").ravel()
+        weights = numpy.arange(flat.size) % 7 + 1.0
+        found += [float(flat[0]), float(flat[-1]), float(numpy.abs(flat) @ weights) / flat.size]
+    return found
+
+
+class Gemel:
+    """Compiled calls, waited for."""
+
+    def __init__(self, operation: Operation) -> None:
+        import gemel
+        from gemel import np, npx
+
+        def conv(x: Any, w: Any, groups: int = 1, **how: int) -> Any:
+            return npx.convolution(
+                x, w, no_bias=True, num_filter=w.shape[0], num_group=groups, **how
+            )
+
+        names = ", ".join(each.name for each in operation.inputs)
+        scope = {"np": np, "npx": npx, "conv": conv}
+        self.call = gemel.compile(eval(f"lambda {names}: {operation.ways['gemel']}", scope))
+        self.arrays = [np.array(drawn(e, i)) for i, e in enumerate(operation.inputs)]
+        self.variables = [a for a in self.arrays if a.dtype == "float32"]
+
+    def forward(self) -> Any:
+        found = self.call(*self.arrays)
+        found.wait_to_read()
+        return found
+
+    def prepare(self) -> None:
+        for each in self.variables:
+            each.attach_grad()
+        self.head = self.forward() * 0 + 1
+
+    def backward(self) -> Any:
+        from gemel import autograd
+
+        with autograd.record():
+            found = self.call(*self.arrays)
+        found.backward(self.head)
+        for each in self.variables:
+            each.grad.wait_to_read()
+        return [each.grad for each in self.variables]
+
+
+class Torch:
+    """Eager calls."""
+
+    def __init__(self, operation: Operation) -> None:
+        import torch
+        import torch.nn.functional
+
+        names = ", ".join(each.name for each in operation.inputs)
+        scope = {"torch": torch, "F": torch.nn.functional}
+        self.torch = torch
+        self.call = eval(f"lambda {names}: {operation.ways['torch']}", scope)
+        self.arrays = [torch.from_numpy(drawn(e, i)) for i, e in enumerate(operation.inputs)]
+        self.variables = [a for a in self.arrays if a.is_floating_point()]
+
+    def forward(self) -> Any:
+        with self.torch.no_grad():
+            return self.call(*self.arrays)
+
+    def prepare(self) -> None:
+        for each in self.variables:
+            each.requires_grad_(True)
+        self.head = self.torch.ones_like(self.forward())
+
+    def backward(self) -> Any:
+        for each in self.variables:
+            each.grad = None
+        self.call(*self.arrays).backward(self.head)
+        return [each.grad for each in self.variables]
+
+
+def timed(call: Callable[[], Any], seconds: float, clock: Callable[[], float]) -> list[float]:
+    """Microseconds of a quick call, and figures of what it gives."""
+    for _ in range(3):
+        result = call()
+    found: list[float] = []
+    while sum(found) < seconds or len(found) < 5:
+        begin = clock()
+        result = call()
+        found.append(clock() - begin)
+    values = result if isinstance(result, list) else [result]
+    return [sorted(found)[int(QUICK * len(found))] * 1e6, *figures(values)]
+
+
+def main() -> None:
+    """Measure what the arguments name."""
+    name, threads, seconds, processor = sys.argv[1:]
+    clock = time.process_time if int(processor) else time.perf_counter
+    if name == "torch":
+        import torch
+
+        torch.set_num_threads(int(threads))
+    kind: type[Gemel | Torch] = {"gemel": Gemel, "torch": Torch}[name]
+    answer = {}
+    for operation in operations():
+        case = kind(operation)
+        found = [timed(case.forward, float(seconds), clock)]
+        if operation.with_gradient:
+            case.prepare()
+            found.append(timed(case.backward, float(seconds), clock))
+        answer[operation.name] = found
+    print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
