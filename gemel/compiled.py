@@ -8,8 +8,9 @@ other sizes bind the same program again instead of tracing anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import is_ as is_same
-from typing import Any
+from typing import Any, overload
 
 from gemel import _core, autograd, tape
 from gemel.codegen.schedules import Recipe
@@ -30,9 +31,8 @@ from gemel.passes.bind import concrete_graph
 from gemel.passes.gradient import with_heads
 from gemel.passes.simplify import fold
 from gemel.programs import Arguments, Program, Unfit, check_apart
-from gemel.runtime.backend import Backend, backend_for
+from gemel.runtime.backend import backend_for
 from gemel.runtime.image import Image
-from gemel.runtime.plans import plan_of
 from gemel.runtime.prepare import check_one_device
 from gemel.spec import Spec
 
@@ -429,6 +429,7 @@ PROGRAMS = 64
 SINGLE = (tuple, (None,))
 
 
+@overload
 def compile(  # noqa: A001
     function: Callable[..., Any],
     *,
@@ -436,7 +437,27 @@ def compile(  # noqa: A001
     script: bool = False,
     passes: Sequence[Pass] = (),
     recipes: Sequence[Recipe] = (),
-) -> Compiled:
+) -> Compiled: ...
+
+
+@overload
+def compile(  # noqa: A001
+    *,
+    fold: bool = True,
+    script: bool = False,
+    passes: Sequence[Pass] = (),
+    recipes: Sequence[Recipe] = (),
+) -> Callable[[Callable[..., Any]], Compiled]: ...
+
+
+def compile(  # noqa: A001
+    function: Any = ...,
+    *,
+    fold: bool = True,
+    script: bool = False,
+    passes: Sequence[Pass] = (),
+    recipes: Sequence[Recipe] = (),
+) -> Compiled | Callable[[Callable[..., Any]], Compiled]:
     """Compile a function: the same results, computed by one native program.
 
     The function runs once with symbols for each kind of arguments (dtypes, numbers of dimensions,
@@ -446,12 +467,15 @@ def compile(  # noqa: A001
     result, is a copy of it here. With `script`, `if`, `while` and `for` may depend on values of
     arrays, see `gemel.scripting`. `passes` are more steps from graph to graph, done before
     operations are fused; `recipes` are other ways to do loops (`codegen.schedules.Recipe`): see
-    docs/extending.md.
+    docs/extending.md. Without a function it gives a decorator: `@compile(script=True)`.
 
     >>> f = compile(lambda a, b, c, d: (a + b) + (c + d))
     >>> str(f.graph(1, 2, 3, 4))
     '(1 + 2) + (3 + 4)'
     """
+    if function is ...:
+        options = {"fold": fold, "script": script, "passes": passes, "recipes": recipes}
+        return partial(compile, **options)
     if script:
         from gemel.scripting import script as scripted  # few programs use it
 
@@ -459,37 +483,4 @@ def compile(  # noqa: A001
     return Compiled(function, fold=fold, symbolic=True, passes=passes, recipes=recipes)
 
 
-class Update:
-    """An in-place step over many arrays, as one plan.
-
-    `function(arrays, scalars)` gives the new values of the first arrays. Numbers are run-time
-    values: another learning rate compiles nothing.
-    """
-
-    def __init__(self, function: Callable[..., Any], name: str = "update") -> None:
-        self.function = function
-        self.name = name
-        self._plans: dict[Any, Any] = {}
-
-    def __call__(self, arrays: Sequence[Any], scalars: Sequence[float]) -> None:
-        """Run the step on these arrays, in place."""
-        backend = backend_for(arrays)
-        key = (backend, len(scalars), tuple((a.shape, a._code) for a in arrays))
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = self._plan(arrays, len(scalars), backend)
-        with autograd.pause():
-            plan(*arrays, *map(float, scalars))
-
-    def _plan(self, arrays: Sequence[Any], count: int, backend: Backend) -> Any:
-        entries = [placeholder(spec_of(array)) for array in arrays]
-        numbers = [placeholder(Spec((), "float32", weak=True)) for _ in range(count)]
-        with Trace():
-            found = list(self.function(entries, numbers))
-            pairs = list(zip(entries, found, strict=False))
-            news = [new if new.dtype is old.dtype else new.astype(old.dtype) for old, new in pairs]
-        updates = list(enumerate(news))
-        return plan_of(Graph([*entries, *numbers], (), updates, self.name), backend)
-
-
-__all__ = ["Compiled", "Update", "compile", "constant", "current_trace", "parameters_replaced"]
+__all__ = ["Compiled", "compile", "constant", "current_trace", "parameters_replaced"]

@@ -755,3 +755,15 @@ def test_a_compiled_function_is_called_and_described_as_its_function() -> None:
 def test_what_is_no_function_is_refused_at_once(function) -> None:
     with pytest.raises(TypeError, match=f"compile: {function!r} is no function"):
         gemel.compile(function)
+
+
+def test_compile_with_options_is_a_decorator() -> None:
+    @gemel.compile(script=True)
+    def signed(x: Any) -> Any:
+        """The double of what is above 0 in sum, else thrice that."""
+        if x.sum() > 0:
+            return x * 2
+        return x * 3
+
+    assert signed(np.ones(2)).tolist() == [2, 2] and signed(-np.ones(2)).tolist() == [-3, -3]
+    assert signed.__name__ == "signed" and "double" in (signed.__doc__ or "")

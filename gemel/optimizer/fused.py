@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gemel import autograd, compiled
+from gemel import autograd, updates
 from gemel.nested import flatten
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Fused:
 
     def __init__(self, rule: Optimizer) -> None:
         self.rule = rule
-        self.programs: dict[tuple[Any, ...], compiled.Update] = {}
+        self.programs: dict[tuple[Any, ...], updates.Update] = {}
 
     def __call__(
         self,
@@ -53,7 +53,7 @@ class Fused:
         program = self.programs.get(key)
         if program is None:
             function = _step(rule, members, decays, sizes, led)
-            program = self.programs[key] = compiled.Update(function)
+            program = self.programs[key] = updates.Update(function)
         # A program overwrites whole arrays: a view of part of one is updated beside it.
         whole = [w if w._is_contiguous else w.copy() for w in weights]
         program([*whole, *(array for leaves in kept for array in leaves), *grads], scalars)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel import autograd, compiled, np
+from gemel import autograd, np, updates
 from gemel.gluon.block import Tensor
 from gemel.gluon.nn.basic import BatchNorm
 from gemel.ir.trace import current_trace
@@ -96,7 +96,7 @@ def _mixed(arrays: list[Any], scalars: list[Any]) -> list[Any]:
 
 
 #: Does it in place; statistics of a batch that failed change nothing.
-_mix = compiled.Update(_mixed, "running statistics")
+_mix = updates.Update(_mixed, "running statistics")
 
 
 __all__ = ["SyncBatchNorm"]

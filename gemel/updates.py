@@ -1,0 +1,50 @@
+"""Steps that change arrays in place, each one plan: what optimizers and running statistics do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gemel import autograd
+from gemel.ir.graph import Graph, placeholder
+from gemel.ir.interpret import spec_of
+from gemel.ir.trace import Trace
+from gemel.runtime.backend import Backend, backend_for
+from gemel.runtime.plans import plan_of
+from gemel.spec import Spec
+
+
+class Update:
+    """An in-place step over many arrays, as one plan.
+
+    `function(arrays, scalars)` gives the new values of the first arrays. Numbers are run-time
+    values: another learning rate compiles nothing.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str = "update") -> None:
+        self.function = function
+        self.name = name
+        self._plans: dict[Any, Any] = {}
+
+    def __call__(self, arrays: Sequence[Any], scalars: Sequence[float]) -> None:
+        """Run the step on these arrays, in place."""
+        backend = backend_for(arrays)
+        key = (backend, len(scalars), tuple((a.shape, a._code) for a in arrays))
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = self._plan(arrays, len(scalars), backend)
+        with autograd.pause():
+            plan(*arrays, *map(float, scalars))
+
+    def _plan(self, arrays: Sequence[Any], count: int, backend: Backend) -> Any:
+        entries = [placeholder(spec_of(array)) for array in arrays]
+        numbers = [placeholder(Spec((), "float32", weak=True)) for _ in range(count)]
+        with Trace():
+            found = list(self.function(entries, numbers))
+            pairs = list(zip(entries, found, strict=False))
+            news = [new if new.dtype is old.dtype else new.astype(old.dtype) for old, new in pairs]
+        updates = list(enumerate(news))
+        return plan_of(Graph([*entries, *numbers], (), updates, self.name), backend)
+
+
+__all__ = ["Update"]
