@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -130,6 +131,26 @@ def answer_of(command: list[str], environment: dict[str, str]) -> Answer | str:
         return reason(process)
     answer: Answer = json.loads(process.stdout.strip().splitlines()[-1])
     return answer
+
+
+def in_turns(
+    module: str,
+    arguments: Mapping[str, Sequence[object]],
+    threads: int,
+    rounds: int,
+) -> dict[str, list[Any]]:
+    """The answers of a module run by each library's interpreter, with these arguments: in turns."""
+    answers: dict[str, list[Any]] = {library: [] for library in arguments}
+    environment = environment_of(threads)
+    for _ in range(rounds):
+        for library, given in arguments.items():
+            command = [interpreter_of(library), "-m", module, library, *map(str, given)]
+            answer = answer_of(held(command, threads), environment)
+            if isinstance(answer, str):
+                print(f"{library} FAILED: {answer}\n")
+            else:
+                answers[library].append(answer)
+    return answers
 
 
 def reason(process: subprocess.CompletedProcess[str]) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks.driver import agree, answer_of, environment_of, held, importable, interpreter_of
+from benchmarks.driver import agree, importable, in_turns, interpreter_of
 from benchmarks.table import print_rows
 
 LIST = Path(__file__).with_name("operations.txt")
@@ -59,27 +59,14 @@ def run(rounds: int, seconds: float, processor: bool) -> bool:
         return False
     failed = False
     for threads in (1,) if processor else (1, 2):
-        failed |= _compare(threads, _measured(threads, rounds, seconds, processor))
+        given = dict.fromkeys(LIBRARIES, (threads, seconds, int(processor)))
+        answers = in_turns("benchmarks.operations_worker", given, threads, rounds)
+        failed |= _compare(threads, answers)
     return failed
 
 
+#: {library: [{operation: [[us, figures], the same with gradients]}]}
 Answers = dict[str, list[dict[str, list[list[float]]]]]
-
-
-def _measured(threads: int, rounds: int, seconds: float, processor: bool) -> Answers:
-    """{library: [{operation: [[us, figures], the same with gradients]}]}, of processes that take
-    turns."""
-    answers: Answers = {name: [] for name in LIBRARIES}
-    for _ in range(rounds):
-        for name in LIBRARIES:
-            command = [interpreter_of(name), "-m", "benchmarks.operations_worker", name]
-            command += [str(threads), str(seconds), str(int(processor))]
-            answer = answer_of(held(command, threads), environment_of(threads))
-            if isinstance(answer, str):
-                print(f"{name} FAILED: {answer}\n")
-            else:
-                answers[name].append(answer)
-    return answers
 
 
 def _compare(threads: int, answers: Answers) -> bool:

@@ -19,9 +19,11 @@ sys.path[:] = [entry for entry in sys.path if entry not in ("", ROOT)] + [ROOT]
 import numpy  # noqa: E402
 
 from benchmarks.operations import Input, Operation, operations  # noqa: E402
+from benchmarks.shapes import digest  # noqa: E402
 
 #: A quarter of the calls are as quick as what is reported.
 QUICK = 0.25
+HEAD_SEED = 99
 
 
 def drawn(given: Input, seed: int) -> Any:
@@ -29,17 +31,12 @@ def drawn(given: Input, seed: int) -> Any:
     generator = numpy.random.default_rng(seed)
     if given.limit:
         return generator.integers(0, given.limit, given.shape)
-    return generator.standard_normal(given.shape, "float32")
+    return numpy.asarray(generator.standard_normal(given.shape, "float32"))
 
 
-def figures(arrays: list[Any]) -> list[float]:
-    """Some figures of results."""
-    found = []
-    for each in arrays:
-        flat = numpy.asarray(each, "float64").ravel()
-        weights = numpy.arange(flat.size) % 7 + 1.0
-        found += [float(flat[0]), float(flat[-1]), float(numpy.abs(flat) @ weights) / flat.size]
-    return found
+def head_for(shape: tuple[int, ...]) -> Any:
+    """What arrives at a result of this shape: the same for all libraries."""
+    return drawn(Input("head", tuple(shape), 0), HEAD_SEED)
 
 
 class Gemel:
@@ -61,14 +58,19 @@ class Gemel:
         self.variables = [a for a in self.arrays if a.dtype == "float32"]
 
     def forward(self) -> Any:
-        found = self.call(*self.arrays)
+        from gemel import autograd
+
+        with autograd.train_mode():
+            found = self.call(*self.arrays)
         found.wait_to_read()
         return found
 
     def prepare(self) -> None:
+        from gemel import np
+
         for each in self.variables:
             each.attach_grad()
-        self.head = self.forward() * 0 + 1
+        self.head = np.array(head_for(self.forward().shape))
 
     def backward(self) -> Any:
         from gemel import autograd
@@ -102,7 +104,7 @@ class Torch:
     def prepare(self) -> None:
         for each in self.variables:
             each.requires_grad_(True)
-        self.head = self.torch.ones_like(self.forward())
+        self.head = self.torch.from_numpy(head_for(self.forward().shape))
 
     def backward(self) -> Any:
         for each in self.variables:
@@ -121,7 +123,8 @@ def timed(call: Callable[[], Any], seconds: float, clock: Callable[[], float]) -
         result = call()
         found.append(clock() - begin)
     values = result if isinstance(result, list) else [result]
-    return [sorted(found)[int(QUICK * len(found))] * 1e6, *figures(values)]
+    quick = sorted(found)[int(QUICK * len(found))]
+    return [quick * 1e6, *digest([numpy.asarray(each) for each in values])]
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from benchmarks.driver import agree, answer_of, environment_of, held, importable, interpreter_of
+from benchmarks.driver import agree, importable, in_turns, interpreter_of
 from benchmarks.table import print_rows
 
 LIST = Path(__file__).with_name("ufuncs.txt")
@@ -36,22 +36,6 @@ def functions() -> list[Function]:
             name, *ways = (part.strip() for part in line.split("|"))
             found.append(Function(name, dict(zip(("numpy", "torch", "jax"), ways, strict=False))))
     return found
-
-
-def measure(size: int, threads: int, libraries: list[str], rounds: int, seconds: float) -> Any:
-    """The answers of processes that take turns: {library: [{function: (us, figures)}]}."""
-    answers: dict[str, list[Any]] = {library: [] for library in libraries}
-    environment = environment_of(threads)
-    for _ in range(rounds):
-        for library in libraries:
-            command = [interpreter_of(library), "-m", "benchmarks.ufuncs_worker"]
-            command += [library, str(size), str(seconds)]
-            answer = answer_of(held(command, threads), environment)
-            if isinstance(answer, str):
-                print(f"{library} FAILED: {answer}\n")
-                continue
-            answers[library].append(answer)
-    return answers
 
 
 def compare(size: int, threads: int, answers: dict[str, list[Any]]) -> tuple[list[float], bool]:
@@ -90,7 +74,8 @@ def run(rounds: int, quick: bool, only: str | None) -> bool:
     for threads in (1, 2):
         together: list[float] = []
         for size in SIZES:
-            answers = measure(size, threads, libraries, rounds, 0.005 if quick else 0.02)
+            given = dict.fromkeys(libraries, (size, 0.005 if quick else 0.02))
+            answers = in_turns("benchmarks.ufuncs_worker", given, threads, rounds)
             if not answers["numpy"] or not answers.get("gemel"):
                 return True
             ratios, sound = compare(size, threads, answers)

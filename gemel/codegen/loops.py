@@ -143,11 +143,13 @@ class Loops(Frame):
         body: Vectors,
         course: Course | None = None,
         tail: int = 1,
+        fewer: int = 0,
     ) -> Held:
         """The loop along the vector: `body(index, copies, lanes, stop, carried)`.
 
-        The part of whole vectors of a `course`, from 0, goes by blocks; what is left is done `tail`
-        vectors at a time where there are masks.
+        The part of whole vectors of a `course`, from 0, goes by blocks; of what is left as many as
+        `fewer` whole ones at a time, if that is not 0, and the rest `tail` vectors at a time where
+        there are masks.
         """
         builder = self.builder
 
@@ -162,6 +164,10 @@ class Loops(Frame):
             carried = self._blocks(middle, size, carried, call(copies, self.lanes), course, 1)
         else:
             carried = self.loop(start, middle, i64(size), carried, call(copies, self.lanes))
+        if fewer:
+            size = fewer * self.lanes
+            start, middle = middle, self._last_whole(middle, stop, size)
+            carried = self.loop(start, middle, i64(size), carried, call(fewer, self.lanes))
         if self.masks:
             step = i64(tail * self.lanes)
             return self.loop(middle, stop, step, carried, call(tail, self.lanes, stop))
@@ -198,13 +204,9 @@ class Loops(Frame):
         # where rows are written, what its mask leaves out would be waited for in the next row.
         writes = any(o.role == OUTPUT and o.varies for o in self.program.operands)
         pairs = self.program.inner > 0 and copies > 1
-        if pairs and writes:
-            size = copies * self.lanes
-            middle = self._last_whole(start, stop, size)
-            turn = lambda index, held: body(index, copies, self.lanes, None, held)  # noqa: E731
-            self.loop(start, middle, i64(size), [], turn)
-            start, copies = middle, 2
-        self._along(start, stop, copies, [], body, tail=2 if pairs and not writes else 1)
+        fewer = 2 if pairs and writes else 0
+        tail = 2 if pairs and not writes else 1
+        self._along(start, stop, copies, [], body, tail=tail, fewer=fewer)
 
     def _are_many(self, above: int = 0) -> Value:
         """Whether the places of all arrays, at the last outer and all inner dimensions, are, and

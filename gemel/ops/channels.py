@@ -8,7 +8,7 @@ from typing import Any
 from gemel.ops.elementwise import add, copy, multiply
 from gemel.ops.reduction import sum
 from gemel.ops.shape import reshape, transpose
-from gemel.ops.windows import bordered, windows
+from gemel.ops.windows import bordered_last, windows
 from gemel.spec import product
 
 #: Up to so many places of a kernel are written out.
@@ -33,19 +33,16 @@ def channels_alone(how: Any, weight: Any, x: Any, turned: bool) -> Any:
         weight = weight[key]
     if how.groups >= MANY and how.counts(x.shape[2:])[-1] < WIDE:
         return _along_channels(how, weight, x)
-    seen = windows(bordered(x, how.pad, how.pad, most=how.pad), **how.moves._asdict())
     factors = reshape(weight, shape=(how.groups, *kernel, *[1] * axes))
-    return sum(multiply(seen, factors), axis=tuple(range(2, 2 + axes)))
+    return sum(multiply(how.under(x), factors), axis=tuple(range(2, 2 + axes)))
 
 
 def _along_channels(how: Any, weight: Any, x: Any) -> Any:
     """The sums of an image whose channels have been moved behind its places, and moved back."""
-    axes, pad = len(how.pad), (*how.pad, 0)
+    axes = len(how.pad)
     inside, places = range(2, 2 + axes), range(2 + axes, 2 + 2 * axes)
     first = (0, axes + 1, *range(1, axes + 1))
-    last = transpose(x, axes=(0, *inside, 1))
-    whole = bordered(last, pad, pad, most=pad)
-    whole = copy(last) if whole is last else whole
+    whole = bordered_last(x, how.pad, how.pad, how.pad)
     seen = windows(transpose(whole, axes=first), **how.moves._asdict())
     seen = transpose(seen, axes=(0, *places, *inside, 1))
     factors = reshape(weight, shape=(how.groups, *how.moves.kernel))

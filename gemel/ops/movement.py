@@ -56,12 +56,16 @@ class Movement(NamedTuple):
         """The axis of groups, where there are several."""
         return (self.groups,) if self.groups > 1 else ()
 
+    def under(self, x: Any) -> Any:
+        """What the kernel sees at each place, as a view: (N, C, *kernel, *places)."""
+        return windows(bordered(x, self.pad, self.pad, most=self.pad), **self.moves._asdict())
+
     def seen(self, x: Any, turned: bool = False) -> Any:
         """(N, C, *S) -> the windows: (N, [groups], C / groups, *kernel, *places), as a view.
 
         `turned` round, each begins with its last element.
         """
-        found = windows(bordered(x, self.pad, self.pad, most=self.pad), **self.moves._asdict())
+        found = self.under(x)
         if turned:
             key = (..., *[BACKWARDS] * len(self.pad), *[FORWARDS] * len(self.pad))
             found = found[key]
@@ -143,7 +147,7 @@ class Movement(NamedTuple):
 
     def each(self, x: Any, turned: bool = False) -> Iterator[Any]:
         """What lies under each place of the kernel, from the first on: (N, C, *places)."""
-        seen = windows(bordered(x, self.pad, self.pad, most=self.pad), **self.moves._asdict())
+        seen = self.under(x)
         for place in itertools.product(*map(range, self.moves.kernel)):
             where = (n - 1 - i for i, n in zip(place, self.moves.kernel, strict=True))
             key = (slice(None), slice(None), *(where if turned else place))

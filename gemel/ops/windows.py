@@ -17,8 +17,9 @@ from gemel.extent import Dim
 from gemel.ir.declare import op
 from gemel.ir.layout import Layout
 from gemel.ir.op import numpy
+from gemel.ops.elementwise import copy
 from gemel.ops.indexing import basic_index
-from gemel.ops.shape import narrowed
+from gemel.ops.shape import narrowed, transpose
 from gemel.spec import Spec, extents, product, promote_specs, same_shape
 
 
@@ -361,6 +362,13 @@ def bordered(x: Any, before: Any, after: Any, lowest: bool = False, most: Any = 
     return border(x, lowest=lowest, **widths)
 
 
+def bordered_last(x: Any, before: Any, after: Any, most: Any) -> Any:
+    """Images (N, C, *S) with a border, if any, and channels that lie side by side: (N, *S, C)."""
+    last = transpose(x, axes=(0, *range(2, x.ndim), 1))
+    found = bordered(last, (*before, 0), (*after, 0), most=(*most, 0))
+    return copy(last) if found is last else found
+
+
 def within(x: Any, start: Any, shape: Any) -> Any:
     """The part of the last axes that begins at `start` and has this shape, as a view."""
     lead = x.ndim - len(start)
@@ -371,4 +379,13 @@ def within(x: Any, start: Any, shape: Any) -> Any:
     return basic_index(x, key=tuple(key))
 
 
-__all__ = ["Moves", "added", "apart", "bordered", "taking_turns", "windows", "within"]
+__all__ = [
+    "Moves",
+    "added",
+    "apart",
+    "bordered",
+    "bordered_last",
+    "taking_turns",
+    "windows",
+    "within",
+]

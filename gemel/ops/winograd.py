@@ -25,7 +25,7 @@ from gemel.ops.elementwise import copy
 from gemel.ops.linalg import matmul
 from gemel.ops.rounds import repeated
 from gemel.ops.shape import reshape, transpose
-from gemel.ops.windows import Moves, bordered, taking_turns, windows, within
+from gemel.ops.windows import Moves, bordered_last, taking_turns, windows, within
 from gemel.spec import Spec, promote_specs, same_shape
 
 #: Elements of a kernel, places of a tile and elements it sees, along an axis.
@@ -143,10 +143,8 @@ def of_images(x: Any, factors: Any, sizes: Sizes, pad: tuple[int, ...]) -> Any:
     spans = zip(tiles, x.shape[2:], pad, strict=True)
     after = (TILE * t + KERNEL - 1 - n - p for t, n, p in spans)
     most = tuple(p + TILE - 1 for p in pad)
-    last = transpose(x, axes=(0, 2, 3, 1))
-    whole = bordered(last, (*pad, 0), (*after, 0), most=(*most, 0))
     # Channels are next to each other for the sums of tiles, border or not.
-    found = in_strips(copy(last) if whole is last else whole, factors, sizes, tiles)
+    found = in_strips(bordered_last(x, pad, after, most), factors, sizes, tiles)
     found = within(found, (0, 0, 0), (sizes.rows, sizes.columns, sizes.given))
     return copy(transpose(found, axes=(0, 3, 1, 2)))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import inf
+from typing import NamedTuple
 
 from gemel.extent import Dim, seen
 from gemel.ir.graph import Entry, Graph, Node, copy_node, inline, placeholder, substitute_results
@@ -246,18 +247,26 @@ def beside(graph: Graph) -> Graph:
         return graph
     turns = _turns(nodes)
     groups = _groups(sums, turns, exposures(graph, can_fail))
-    whose = {node: group for group in groups if len(group) > 1 for node in group}
+    firsts = {group.nodes[0]: group for group in groups if len(group.nodes) > 1}
+    if not firsts:
+        return graph
+    later = {node for group in firsts.values() for node in group.nodes[1:]}
     replaced: dict[Entry, Entry] = {}
-    for node in sorted(nodes, key=turns.__getitem__) if whose else ():
-        group = whose.get(node, [node])
-        made = _unite(group) if len(group) > 1 else node
-        if made is None or node is not group[0]:
+    for node in sorted(nodes, key=turns.__getitem__):
+        if node in later:
             continue
-        if made is not node or any(map(replaced.__contains__, node.inputs)):
-            new = copy_node(made, tuple(replaced.get(e, e) for e in made.inputs))
-            before = [entry for each in group for entry in each.entries]
-            replaced.update(zip(before, new.entries, strict=True))
-    return substitute_results(graph, replaced) if replaced else graph
+        group = firsts.get(node) or _Together([node], node)
+        new = copy_node(group.kernel, tuple(replaced.get(e, e) for e in group.kernel.inputs))
+        before = [entry for each in group.nodes for entry in each.entries]
+        replaced.update(zip(before, new.entries, strict=True))
+    return substitute_results(graph, replaced)
+
+
+class _Together(NamedTuple):
+    """Sums, and the one kernel that computes them all."""
+
+    nodes: list[Node]
+    kernel: Node
 
 
 def _turns(nodes: Sequence[Node]) -> dict[Node, float]:
@@ -281,21 +290,22 @@ def _ends(nodes: Sequence[Node]) -> set[Node]:
 
 def _groups(
     sums: Sequence[Node], turns: dict[Node, float], risks: dict[Node, int]
-) -> list[list[Node]]:
+) -> Iterable[_Together]:
     """Those that can be one kernel, and are lost by the same failures."""
-    groups: list[list[Node]] = []
-    united: dict[tuple[Entry, float, int], list[Node]] = {}
+    found: dict[Node, _Together] = {}  # by the first of each
+    firsts: dict[tuple[Entry, float, int], Node] = {}
     for node in sums:
         most = max(_counts(entry.shape) for entry in node.inputs)
         large = [entry for entry in node.inputs if _counts(entry.shape) == most]
         keys = [(entry, turns[node], risks[node]) for entry in large]
-        group = next((united[key] for key in keys if key in united), None)
-        if group is None or not _unite([*group, node]):
-            group = []
-            groups.append(group)
-        group.append(node)
-        united |= dict.fromkeys(keys, group)
-    return groups
+        first = next((firsts[key] for key in keys if key in firsts), None)
+        others = [] if first is None else found[first].nodes
+        kernel = _unite([*others, node]) if others else None
+        if first is None or kernel is None:
+            first, others, kernel = node, [], node
+        found[first] = _Together([*others, node], kernel)
+        firsts |= dict.fromkeys(keys, first)
+    return found.values()
 
 
 def _sums(node: Node) -> bool:
