@@ -296,6 +296,9 @@ class Compiled:
             bound, given = self._find(arguments)
             own = bound.parameter_arrays(given.arrays)
             found = bound.run(given, own)
+        except TypeError:
+            check_one_device(self.name, given.arrays)  # the core knows the devices' numbers only
+            raise
         leaves = given.arrays
         plain = bound.structure is None and len(leaves) == len(arguments)
         plain = plain and not bound.program.written and bound.program.closed.is_plain
@@ -311,7 +314,6 @@ class Compiled:
             given = Arguments(SINGLE, [arguments[0]], [])
         else:
             given = Arguments.of(arguments)
-            check_one_device(self.name, given.arrays)
         shapes = ((a.shape, a._code) for a in given.arrays)
         key = (given.structure, _mode(), _core.recording(), *shapes)
         try:

@@ -65,14 +65,14 @@ class Step:
         self.calls = calls
         #: Of each call the sources gradients go on to.
         self.sources = [call.sources for call in calls]
-        if any(call.reached is not None for call in calls):
+        # In each step of a training loop: lists take half of what generators do.
+        if [call for call in calls if call.reached is not None]:
             self._follow()
-        for call in self.calls:
-            if call.freed:
-                raise GradientError(
-                    "backward: this part of the tape was freed by an earlier backward; "
-                    "pass retain_graph=True there, or record again"
-                )
+        if [call for call in self.calls if call.freed]:
+            raise GradientError(
+                "backward: this part of the tape was freed by an earlier backward; "
+                "pass retain_graph=True there, or record again"
+            )
         self.has_functions = any(isinstance(call, FunctionCall) for call in calls)
 
     @classmethod
