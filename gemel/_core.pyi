@@ -526,10 +526,12 @@ class CallSite:
         arguments: tuple[Array, ...],
         plan: Plan,
         parameters: tuple[Array, ...],
+        form: Callable[[tuple[Array, ...]], Any] | None,
         /,
     ) -> None:
         """Run the plan for arguments like these, followed by the parameters.
 
+        The result is its only array where `form` is None, or else form(its arrays).
         Nothing is added when the generation is over: the parameters may have been replaced.
         """
     def clear(self) -> None:

@@ -25,7 +25,7 @@ from gemel.ir.interpret import spec_of
 from gemel.ir.trace import Trace, current_trace, parameters_replaced
 from gemel.kinds import Kind, Place, in_parts
 from gemel.ndarray import ndarray
-from gemel.nested import by_place, unflatten
+from gemel.nested import by_place, form_of, unflatten
 from gemel.passes import Pass, gradient, pipeline
 from gemel.passes.bind import concrete_graph
 from gemel.passes.gradient import with_heads
@@ -300,12 +300,13 @@ class Compiled:
             check_one_device(self.name, given.arrays)  # the core knows the devices' numbers only
             raise
         leaves = given.arrays
-        plain = bound.structure is None and len(leaves) == len(arguments)
-        plain = plain and not bound.program.written and bound.program.closed.is_plain
-        if plain and not _core.recording() and all(map(is_same, arguments, leaves)):
+        plain = not bound.program.written and bound.program.closed.is_plain
+        alone = len(leaves) == len(arguments) and all(map(is_same, arguments, leaves))
+        if plain and alone and not _core.recording():
             plan = bound.inference(leaves, own)
             if isinstance(plan, _core.Plan):
-                self.quick.add(generation, _core.training(), tuple(leaves), plan, own)
+                form = form_of(bound.structure)
+                self.quick.add(generation, _core.training(), tuple(leaves), plan, own, form)
         return found
 
     def _find(self, arguments: tuple[Any, ...]) -> tuple[Bound, Arguments]:

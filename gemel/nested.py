@@ -46,6 +46,15 @@ def unflatten(structure: Any, arrays: Iterator[Any], numbers: Iterator[Any] = NO
     return kind(*items) if hasattr(kind, "_fields") else kind(items)
 
 
+def form_of(structure: Any) -> Any:
+    """What is called with a tuple of all leaves to give the nested value; None for a leaf alone."""
+    if structure is None:
+        return None
+    if structure[0] is tuple and not any(structure[1]):
+        return tuple
+    return lambda leaves: unflatten(structure, iter(leaves))
+
+
 def flatten_results(value: Any, out: list[Any]) -> Any:
     """Like `flatten`, for what a function returns: numbers are results too."""
     if isinstance(value, (list, tuple)):
@@ -76,4 +85,4 @@ def by_place(
     return found
 
 
-__all__ = ["flatten", "flatten_results", "unflatten"]
+__all__ = ["flatten", "flatten_results", "form_of", "unflatten"]

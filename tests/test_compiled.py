@@ -200,6 +200,43 @@ def test_nested_arguments_and_results() -> None:
     assert function.traces == 1
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda a, b: a,
+        lambda a, b: (a,),
+        lambda a, b: (a, b),
+        lambda a, b: [a, b],
+        lambda a, b: {"a": a, "b": [b, (a,)]},
+        lambda a, b: Pair(a, b),
+        lambda a, b: (None, a, b),
+        lambda a, b: (a, b, a),
+    ],
+)
+def test_every_call_gives_results_of_one_form(form: Any) -> None:
+    compiled = gemel.compile(lambda x: form(x + 1, x.sum(axis=0)))
+    for _ in range(3):  # traced, remembered, and straight to the plan
+        for rows in (3, 5):
+            x = numpy.arange(2.0 * rows, dtype="float32").reshape(rows, 2)
+            found = compiled(np.array(x))
+            wanted = form(x + 1, x.sum(axis=0))
+            assert repr(_plain(found)) == repr(_plain(wanted))
+            again = compiled(np.array(x))
+            assert found is not again
+            _plain(again)
+
+
+def _plain(value: Any) -> Any:
+    """Nested results with plain lists in place of arrays."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_plain, value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_plain, value))
+    return value if value is None else value.tolist()
+
+
 def test_lists_of_arrays() -> None:
     function = gemel.compile(lambda xs: [x * i for i, x in enumerate(xs)])
     found = function([np.ones(2), np.ones(3)])
@@ -653,9 +690,9 @@ def test_parameters_replaced_while_a_plan_is_added_are_not_added() -> None:
     site = _core.CallSite(lambda *arguments: "by Python")
     generation = site.generation
     _core.forget_call_sites()
-    site.add(generation, False, (x,), plan, ())
+    site.add(generation, False, (x,), plan, (), None)
     assert site(x) == "by Python"
-    site.add(site.generation, False, (x,), plan, ())
+    site.add(site.generation, False, (x,), plan, (), None)
     assert site(x)[0].tolist() == [2.0, 2.0, 2.0]
 
 

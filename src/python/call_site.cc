@@ -19,6 +19,7 @@ struct Known {
   size_t arguments;
   ProgramPointer program;
   Reference parameters;  // a tuple
+  Reference form;        // None: the result is an array; else what is called with a tuple of them
 };
 
 constexpr size_t kMostKnown = 64;
@@ -60,6 +61,15 @@ struct Values {
   }
 };
 
+// What the function gives, of the arrays its plan gives. Takes them over.
+PyObject* formed(PyObject* form, PyObject* found) {
+  if (form == Py_None) return found;
+  Reference arrays = owned(PyTuple_CheckExact(found) ? found : packed(&found, 1));
+  if (form == reinterpret_cast<PyObject*>(&PyTuple_Type)) return arrays.take();
+  Reference kept = borrowed(form);
+  return into_python([&] { return PyObject_CallOneArg(kept.get(), arrays.get()); });
+}
+
 bool on_one_device(PyObject* const* values, size_t count) {
   return std::all_of(values, values + count, [&](PyObject* value) {
     return tensor_of(value).device() == tensor_of(values[0]).device();
@@ -94,7 +104,8 @@ PyObject* run_known(SiteObject* site, bool training, PyObject* const* given, siz
     const BindingPointer binding = found != nullptr ? *found : call.bind(known.program, &mismatch);
     if (binding == nullptr || !on_one_device(all.all.data(), total)) continue;
     if (found == nullptr) bindings().insert(key, binding);
-    return call.run(binding);
+    Reference form = borrowed(known.form.get());
+    return formed(form.get(), call.run(binding));
   }
   return nullptr;
 }
@@ -112,13 +123,13 @@ PyObject* call_site(PyObject* self, PyObject* const* values, size_t flags, PyObj
   return into_python([&] { return PyObject_Vectorcall(fallback.get(), values, flags, names); });
 }
 
-// add(generation, training, arguments, plan, parameters)
+// add(generation, training, arguments, plan, parameters, form)
 PyObject* add(PyObject* self, PyObject* arguments) {
   unsigned generation;
   int training;
-  PyObject *arrays, *plan, *parameters;
-  if (!PyArg_ParseTuple(arguments, "IpO!OO!", &generation, &training, &PyTuple_Type, &arrays, &plan,
-                        &PyTuple_Type, &parameters)) {
+  PyObject *arrays, *plan, *parameters, *form;
+  if (!PyArg_ParseTuple(arguments, "IpO!OO!O", &generation, &training, &PyTuple_Type, &arrays,
+                        &plan, &PyTuple_Type, &parameters, &form)) {
     return nullptr;
   }
   // Another thread has replaced parameters since these were looked up.
@@ -129,7 +140,7 @@ PyObject* add(PyObject* self, PyObject* arguments) {
     }
   }
   Known known{training != 0, static_cast<size_t>(PyTuple_GET_SIZE(arrays)), program_of(plan),
-              borrowed(parameters)};
+              borrowed(parameters), borrowed(form)};
   if (known.program->inputs.size() != known.arguments + PyTuple_GET_SIZE(parameters)) {
     throw Error("ValueError", "CallSite.add: the plan takes another number of arrays");
   }
@@ -184,9 +195,10 @@ void free_site(PyObject* self) {
 }
 
 PyMethodDef methods[] = {{"add", method<add>(), METH_VARARGS,
-                          "add(generation, training, arguments, plan, parameters): run the plan "
-                          "for arguments it fits, followed by the parameters, unless the "
-                          "generation is over."},
+                          "add(generation, training, arguments, plan, parameters, form): run the "
+                          "plan for arguments it fits, followed by the parameters, unless the "
+                          "generation is over. Its only array is the result where form is None; "
+                          "else form(arrays) is, which tuple needs no call for."},
                          {"clear", method<clear>(), METH_NOARGS, "Forget every plan."},
                          {nullptr, nullptr, 0, nullptr}};
 
