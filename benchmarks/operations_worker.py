@@ -77,6 +77,7 @@ class Gemel:
 
         with autograd.record():
             found = self.call(*self.arrays)
+        found.wait_to_read()  # or nobody would read it, and it would not be computed
         found.backward(self.head)
         for each in self.variables:
             each.grad.wait_to_read()

@@ -12,7 +12,7 @@ from gemel.dtype import is_large
 from gemel.errors import NoKernelError, TraceError
 from gemel.extent import NUMBER, Dim, Guard, Guards, evaluate
 from gemel.ir.closed import ClosedOver
-from gemel.ir.graph import Entry, Graph, Node, captured, constant, inline, placeholder, walk
+from gemel.ir.graph import Entry, Graph, Node, captured, constant, inline, placeholder
 from gemel.ir.text import signature
 from gemel.ir.trace import Trace, shows_another
 from gemel.nested import flatten, flatten_results, unflatten
@@ -21,6 +21,7 @@ from gemel.passes.backward import shared
 from gemel.passes.bind import concrete_graph, settled
 from gemel.passes.gradient import leading_to
 from gemel.passes.keep import kept, replaced
+from gemel.passes.simplify import drop, merge, opened
 from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
 from gemel.runtime.plans import plan_for, plan_of
@@ -253,15 +254,16 @@ class Halves:
                 (y, h) for y, h in zip(graph.outputs, self.heads, strict=True) if h is not None
             ]
             found = gradient([y for y, _ in pairs], [h for _, h in pairs], self.wanted)
+            heads = [head for head in self.heads if head is not None]
             every = shared([*graph.results, *found])
+            every = list(merge(drop(opened(Graph((*graph.inputs, *heads), every)))).outputs)
             count = len(graph.results)
             outputs, derived = every[: len(graph.outputs)], every[count:]
             changed = zip(graph.updates, every[len(outputs) : count], strict=True)
             updates = [(index, entry) for (index, _), entry in changed]
-            self.saved = kept(walk(every[:count]), derived)
+            self.saved = kept(every[:count], derived, heads)
             stands = {entry: placeholder(entry.spec) for entry in self.saved}
             gradients = replaced(derived, stands)
-        heads = [head for head in self.heads if head is not None]
         self.backward = Graph((*stands.values(), *heads), gradients, name=f"{graph.name}_backward")
         self.outputs = outputs
         there = {*graph.inputs, *outputs}

@@ -64,6 +64,8 @@ class Elementwise(Op):
             self.common = names.get("common", UFUNC)
         self.body = body
         self.policy = POLICIES[dtype] if isinstance(dtype, str) else dtype
+        #: Whether an element takes an instruction or two, and not a root, a power or a series.
+        self.is_light = not self.random and dtype not in ("floating", "numeric")
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
         """Broadcast shape, and the policy's dtype."""

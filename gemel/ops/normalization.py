@@ -14,28 +14,35 @@ from gemel.ops.shape import operand, reshape
 from gemel.spec import Spec, normalize_axis, same_shape
 
 
-@composite()
+@composite(outputs=3)
 def standardized(x: Any, *, axes: Any, eps: float) -> Any:
-    """(x - mean) / sqrt(variance + eps), of the elements along these axes."""
+    """(x - mean) / sqrt(variance + eps), of the elements along these axes.
+
+    And the mean and 1 / sqrt(variance + eps), which are all that the gradient needs beside x.
+    """
     wide = widened(x)
-    centred = subtract(wide, mean(wide, axis=axes, keepdims=True))
+    average = mean(wide, axis=axes, keepdims=True)
+    centred = subtract(wide, average)
     variance = mean(square(centred), axis=axes, keepdims=True)
-    return cast(multiply(centred, divide(1, sqrt(variance + eps))), dtype=x.dtype)
+    inverse = divide(1, sqrt(variance + eps))
+    return cast(multiply(centred, inverse), dtype=x.dtype), average, inverse
 
 
 @standardized.spec
-def _(x: Spec, *, axes: Any, eps: float) -> Spec:
+def _(x: Spec, *, axes: Any, eps: float) -> tuple[Spec, Spec, Spec]:
     if not x.dtype.is_floating:
         raise DTypeError(f"standardized: {x} must be floating; use astype('float32')")
-    return x
+    each = Spec([1 if i in axes else n for i, n in enumerate(x.shape)], x.dtype.accumulate)
+    return x, each, each
 
 
 @standardized.gradient
 def _(g: Any, y: Any, x: Any, *, axes: Any, eps: float) -> Any:
-    g, y = widened(g), widened(y)
-    inverse = divide(1, sqrt(var(widened(x), axis=axes, keepdims=True) + eps))
-    along = multiply(y, mean(multiply(g, y), axis=axes, keepdims=True))
-    return (multiply(inverse, subtract(subtract(g, mean(g, axis=axes, keepdims=True)), along)),)
+    g0, average, inverse = widened(g[0]), y[1], y[2]
+    normal = multiply(subtract(widened(x), average), inverse)
+    along = multiply(normal, mean(multiply(g0, normal), axis=axes, keepdims=True))
+    level = mean(g0, axis=axes, keepdims=True)
+    return (multiply(inverse, subtract(subtract(g0, level), along)),)
 
 
 def scaled(x: Any, gamma: Any, beta: Any, lined: tuple[int, ...]) -> Any:
@@ -63,7 +70,7 @@ def layer_norm(x: Any, gamma: Any, beta: Any, *, axis: int = -1, eps: float = 1e
     """
     place = normalize_axis("layer_norm", axis, x.ndim)
     lined = tuple(n if i == place else 1 for i, n in enumerate(x.shape))
-    return scaled(standardized(x, axes=(place,), eps=eps), gamma, beta, lined)
+    return scaled(standardized(x, axes=(place,), eps=eps)[0], gamma, beta, lined)
 
 
 @layer_norm.spec
@@ -100,7 +107,7 @@ def group_norm(x: Any, gamma: Any, beta: Any, *, num_groups: int = 1, eps: float
     """
     channels = x.shape[1]
     groups = (x.shape[0], num_groups, channels // num_groups, *x.shape[2:])
-    found = standardized(reshape(x, shape=groups), axes=tuple(range(2, x.ndim + 1)), eps=eps)
+    found = standardized(reshape(x, shape=groups), axes=tuple(range(2, x.ndim + 1)), eps=eps)[0]
     each = (num_groups, gamma.shape[0] // num_groups, *[1] * (x.ndim - 2))
     return reshape(scaled(found, gamma, beta, each), shape=x.shape)
 
@@ -140,7 +147,7 @@ def instance_norm(x: Any, gamma: Any, beta: Any, *, eps: float = 1e-3) -> Any:
 
     >>> npx.instance_norm(np.arange(8.0).reshape(1, 2, 4), np.ones(2), np.zeros(2))
     """
-    found = standardized(x, axes=tuple(range(2, x.ndim)), eps=eps)
+    found = standardized(x, axes=tuple(range(2, x.ndim)), eps=eps)[0]
     return scaled(found, gamma, beta, (x.shape[1], *[1] * (x.ndim - 2)))
 
 

@@ -73,8 +73,8 @@ class _Backward:
 
     def run(self) -> list[Entry | None]:
         """The gradients; None where none is wanted."""
-        forward = {*walk(self.outputs, self.inputs), *(entry.node for entry in self.inputs)}
-        read = kept(forward, list(self.found.values()))
+        heads = [*self.heads.values(), *self.passed.values()]
+        read = kept(self.outputs, list(self.found.values()), heads)
         if self.condition is not None:  # the same rounds are done
             read = list(dict.fromkeys((*read, self.condition)))
         values = self._values(read)

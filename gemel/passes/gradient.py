@@ -9,7 +9,7 @@ from typing import Any
 from gemel.errors import GradientError
 from gemel.ir.graph import Entry, Graph, Node, copy_node, walk
 from gemel.ir.methods import call
-from gemel.ir.op import find
+from gemel.ir.op import Op, find
 from gemel.ir.op_kinds import Composite
 from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import add, cast, full
@@ -158,7 +158,7 @@ def rule(
         found: Sequence[Any] = op.rules["backward"](node, gs, wanted)
         return found
     declared = op.rules.get("gradient")
-    if declared is not None:
+    if declared is not None and not _is_beyond(op, gs):
         # The gradient of a holomorphic function is g times the conjugate of its derivative; its
         # rule says g times the derivative.
         gs = tuple(map(conjugate, gs)) if op.is_holomorphic else gs
@@ -179,6 +179,15 @@ def rule(
     if not any(entry.dtype.is_inexact for entry in node.entries):
         return (None,) * len(node.inputs)
     raise GradientError(f"{op.name} has no gradient; use detach() on its input if none is wanted")
+
+
+def _is_beyond(op: Op, gs: tuple[Entry | None, ...]) -> bool:
+    """Whether something arrived at a composite's other results, of which its rule says nothing.
+
+    They are there for the rule to read: a gradient arrives at them where it is differentiated.
+    """
+    composed = isinstance(op, Composite) and not (op.random or op.updates)
+    return composed and any(g is not None for g in gs[1:])
 
 
 def accumulate(arrived: dict[Entry, Entry], entry: Entry, g: Entry) -> None:

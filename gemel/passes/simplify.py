@@ -20,10 +20,19 @@ def expand(graph: Graph) -> Graph:
     return _Expansion().of(graph)
 
 
+def opened(graph: Graph) -> Graph:
+    """Composites of elementwise operations and sums become their bodies.
+
+    Products, and what draws, overwrites or is planned in another way, stay what they are.
+    """
+    return _Expansion(whole=False).of(graph)
+
+
 class _Expansion:
     """One run of the pass. Of composites that are alike one body is written, and copied."""
 
-    def __init__(self) -> None:
+    def __init__(self, whole: bool = True) -> None:
+        self.whole = whole
         self.bodies: dict[Any, Graph] = {}
 
     def of(self, graph: Graph) -> Graph:
@@ -32,6 +41,8 @@ class _Expansion:
 
     def rule(self, node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
         """What stands for a node, if not it itself."""
+        if not self.whole and not _opens(node):
+            return None
         if isinstance(node.op, Composite):
             text = _call_text(node, inputs)
             if text is None:
@@ -52,6 +63,14 @@ class _Expansion:
         assert isinstance(node.op, Composite)
         with _part_of(node):
             return self.of(Graph(inputs, node.op.in_plan(inputs, node.params)))
+
+
+def _opens(node: Node) -> bool:
+    """Whether a node is a composite that is no more than what it is written in."""
+    op = node.op
+    if not isinstance(op, Composite) or "planned" in op.rules:
+        return False
+    return not (op.contracts or op.random or op.updates)
 
 
 def _part_of(node: Node) -> Trace:
