@@ -347,14 +347,25 @@ class Compiled:
 
     def kinds(self) -> list[Arguments]:
         """The kinds of arguments it was traced for, the last one last; specs in place of arrays."""
+        # Without programs there the trace failed.
+        return [traces[-1] for traces in self._traces() if traces]
+
+    def variants(self) -> list[Arguments]:
+        """What it was traced for: `kinds`, then what of these kinds was traced before."""
+        found = self._traces()
+        return [*self.kinds(), *(given for traces in found for given in traces[-2::-1])]
+
+    def _traces(self) -> list[list[Arguments]]:
+        """What it was traced for, by kind, the last one last; specs in place of arrays."""
         found = []
         for (structure, _, arrays), programs in self._programs.items():
-            if not programs:  # its trace failed
-                continue
-            inputs = programs[0].graph.inputs[: len(arrays)]
-            specs = [Spec(tuple(map(seen, entry.shape)), entry.dtype) for entry in inputs]
-            numbers = [number.seen for number in programs[0].numbers]
-            found.append(Arguments(structure, specs, numbers))
+            traces = []
+            for program in reversed(programs):
+                inputs = program.graph.inputs[: len(arrays)]
+                specs = [Spec(tuple(map(seen, entry.shape)), entry.dtype) for entry in inputs]
+                numbers = [number.seen for number in program.numbers]
+                traces.append(Arguments(structure, specs, numbers))
+            found.append(traces)
         return found
 
     def last(self) -> Arguments | None:

@@ -96,6 +96,10 @@ class ExportError(GemelError, ValueError):
     """A network cannot be written down in the format asked for."""
 
 
+class ExportWarning(UserWarning):
+    """What is written for MXNet is the network for some batches only; the message says which."""
+
+
 class DataFileError(GemelError, ValueError):
     """A file of data is damaged, truncated or not one; the message names it and the offset."""
 

@@ -19,6 +19,7 @@ from gemel.forms import (
     combined,
     form_text,
     least_of,
+    names_of,
     of_name,
     of_number,
 )
@@ -44,6 +45,11 @@ class Guard:
     def forms(self) -> tuple[Form, Form]:
         """Both sides as sums."""
         return form_of(self.left), form_of(self.right)
+
+    def names(self) -> set[str]:
+        """The free extents it is about."""
+        left, right = self.forms()
+        return names_of(left) | names_of(right)
 
     def holds(self, values: Mapping[str, int]) -> bool:
         """Whether the comparison comes out the same for these extents."""

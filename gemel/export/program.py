@@ -17,6 +17,7 @@ from gemel.archives import appear
 from gemel.compiled import Compiled
 from gemel.device import as_device
 from gemel.errors import ExportError, GemelError, ShapeError, SymbolFileError
+from gemel.export.rules import Rules, structure_of
 from gemel.gluon.block import Block
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.parameter import Parameter
@@ -26,7 +27,7 @@ from gemel.programs import Arguments
 from gemel.symbol import json as symbols
 from gemel.symbol.export import Exported, exported
 from gemel.symbol.node import nodes_of
-from gemel.symbol.own import encoded, encoded_guard, holds
+from gemel.symbol.own import encoded, encoded_guard
 from gemel.symbol.run import run
 
 MAGIC = b"gemel\0"
@@ -41,13 +42,15 @@ def save(obj: Any, path: Any) -> None:
     """Write a network or a compiled function, with its weights, into one file.
 
     `obj` is a `HybridBlock` or what `gemel.compile` gave, called once before: what it is called on
-    says the number and the kinds of its arguments. `gemel.load` needs neither class nor source.
-    The file appears whole or not at all. Raises `ExportError` for what is no program.
+    says the number and the kinds of its arguments. Where it has asked for their sizes, as in
+    ``if x.shape[0] > 1``, the file is for sizes with these answers; for others too if it has been
+    called on such. `gemel.load` needs neither class nor source. The file appears whole or not at
+    all. Raises `ExportError` for what is no program.
     """
     if isinstance(obj, HybridBlock):
         kinds = _kinds_of_block(obj)
     elif isinstance(obj, Compiled):
-        kinds = [(obj.function, given) for given in obj.kinds()]
+        kinds = [(obj.function, given) for given in obj.variants()]
     else:
         hint = "derive it from HybridBlock" if isinstance(obj, Block) else "use npx.save for arrays"
         raise ExportError(
@@ -60,6 +63,8 @@ def save(obj: Any, path: Any) -> None:
     settings: dict[str, Any] = {}
     held: dict[str, Any] = {}
     for function, given in kinds:
+        if any(Rules(program, obj.name).admit(given) for program in programs):
+            continue
         found = exported(function, given, own=True, held=held)
         programs.append(_described(found, given))
         arrays.update(found.variables)
@@ -73,7 +78,7 @@ def save(obj: Any, path: Any) -> None:
 
 
 def _kinds_of_block(block: HybridBlock) -> list[Any]:
-    kinds = block._own.compiled.kinds() if block._own.compiled is not None else []
+    kinds = block._own.compiled.variants() if block._own.compiled is not None else []
     kinds = kinds or ([block._own.last] if block._own.last is not None else [])
     if not kinds:
         raise ExportError(
@@ -102,7 +107,9 @@ def _described(found: Exported, given: Arguments) -> dict[str, Any]:
         "results": _structure(found.structure),
         "updates": found.updates,
         "extents": list(trace.dims),
-        "guards": [encoded_guard(guard) for guard in trace.guards],
+        "least": trace.least,
+        "fixed": found.fixed,
+        "guards": [encoded_guard(guard) for guard in found.guards],
         "symbol": symbols.written(found.heads),
     }
 
@@ -164,49 +171,18 @@ class _Saved:
     """One program of a file: for arguments of one kind."""
 
     def __init__(self, held: dict[str, Any], source: str) -> None:
+        self.rules = Rules(held, source)
         self.heads = symbols.read(held["symbol"], source)
-        self.structure = _structure_of(held["arguments"])
-        self.results = _structure_of(held["results"])
-        self.inputs = [(int(ndim), str(dtype)) for ndim, dtype in held["inputs"]]
-        count = len(self.inputs)
-        self.names = ["data"] if count == 1 else [f"data{place}" for place in range(count)]
+        self.results = structure_of(held["results"])
+        self.names = self.rules.names
         self.numbers = [f"number{place}" for place in range(int(held["numbers"]))]
-        self.held = {int(place): float.fromhex(value) for place, value in held["held"]}
         self.updates = [str(name) for name in held["updates"]]
-        self.extents = [str(name) for name in held["extents"]]
-        self.places = [tuple(map(int, name[1:].split("_"))) for name in self.extents]
-        self.guards = held["guards"]
-        for position, axis in self.places:
-            if not (0 <= position < count and 0 <= axis < self.inputs[position][0]):
-                raise SymbolFileError(f"program file {source}: extent n{position}_{axis}")
-
-    def sizes(self, arrays: list[Any]) -> dict[str, Any]:
-        """The free extents of these arguments."""
-        pairs = zip(self.extents, self.places, strict=True)
-        return {name: arrays[position].shape[axis] for name, (position, axis) in pairs}
-
-    def fits(self, given: Arguments, exactly: bool) -> bool:
-        """Whether it is for arguments like these."""
-        if _plain(given.structure) != _plain(self.structure):
-            return False
-        pairs = zip(given.arrays, self.inputs, strict=True)
-        if any(len(x.shape) != ndim or (exactly and x.dtype.name != d) for x, (ndim, d) in pairs):
-            return False
-        if any(given.numbers[place] != value for place, value in self.held.items()):
-            return False
-        sizes = self.sizes(given.arrays)
-        return all(holds(guard, sizes) for guard in self.guards)
-
-    def limits(self) -> str:
-        """What the program relied on when it was traced."""
-        said = [str(guard[4]) for guard in self.guards]
-        return f" where {', '.join(said)}" if said else ""
 
     def run(self, given: Arguments, parameters: dict[str, Any]) -> Any:
         """The results for these arguments."""
         values = {**parameters, **dict(zip(self.numbers, given.numbers, strict=True))}
         values.update(zip(self.names, given.arrays, strict=True))
-        found = run(self.heads, values, self.sizes(given.arrays))
+        found = run(self.heads, values, self.rules.sizes(given.arrays))
         count = len(found) - len(self.updates)
         for name, value in zip(self.updates, found[count:], strict=True):
             parameters[name][...] = value
@@ -233,56 +209,31 @@ class Loaded(HybridBlock):
             self._register_parameter(name, parameter)
 
     def forward(self, *arguments: Any) -> Any:
-        """What the program computes. Raises `ShapeError` for arguments of another kind."""
+        """What the program computes. Raises `ShapeError` for arguments of another kind, or sizes
+        for which the program would be another."""
         given = Arguments.of(arguments)
         for exactly in (True, False):
             for saved in self._saved:
-                if saved.fits(given, exactly):
+                if saved.rules.admit(given, exactly):
                     values = {name: p.data() for name, p in self._reg_params.items()}
                     return saved.run(given, values)
-        kinds = " or ".join(
-            ", ".join(f"{dtype} of {ndim} axes" for ndim, dtype in saved.inputs) + saved.limits()
-            for saved in self._saved
-        )
+        raise self._unlike(given)
+
+    def _unlike(self, given: Arguments) -> ShapeError:
+        """The error for arguments that no program of the file is for."""
+        of_kind = [saved.rules for saved in self._saved if saved.rules.is_kind(given, False)]
+        rules = of_kind or [saved.rules for saved in self._saved]
+        limits = (" where " + " and ".join(each.broken(given)) if of_kind else "" for each in rules)
+        kinds = [each.kinds() + limit for each, limit in zip(rules, limits, strict=True)]
         had = ", ".join(f"{x.dtype}{list(x.shape)}" for x in given.arrays)
-        raise ShapeError(f"{self._title}: was saved for {kinds}, and not for {had or 'no arrays'}")
+        hint = "; call it on such arguments before gemel.save, the file is then for both"
+        return ShapeError(
+            f"{self._title}: was saved for {' or '.join(kinds)}, and not for {had or 'no arrays'}"
+            + (hint if of_kind else "")
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._title})"
-
-
-def _plain(structure: Any) -> Any:
-    """A structure without the types of its containers' values."""
-    if structure is None:
-        return None
-    kind, *rest = structure
-    if kind == "number":
-        return "number"
-    if kind == "static":
-        return "static", rest[-1]
-    if kind is dict:
-        return dict, tuple((str(name), _plain(item)) for name, item in rest[0])
-    return list if kind is list else tuple, tuple(_plain(item) for item in rest[0])
-
-
-def _structure_of(held: Any) -> Any:
-    if held == "array":
-        return None
-    if held == "number":
-        return ("number",)
-    ((kind, items),) = held.items()
-    if kind == "static":
-        value = _static(items)
-        return "static", type(value), value
-    if kind == "dict":
-        return dict, tuple((str(name), _structure_of(item)) for name, item in items)
-    return {"list": list, "tuple": tuple}[kind], tuple(_structure_of(item) for item in items)
-
-
-def _static(value: Any) -> Any:
-    from gemel.symbol.own import decoded
-
-    return decoded(value, {})
 
 
 __all__ = ["Loaded", "load", "save"]

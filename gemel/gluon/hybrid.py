@@ -232,7 +232,9 @@ class HybridBlock(Block):
         """Write MXNet's ``PATH-symbol.json`` and ``PATH-EPOCH.params``; gives both names.
 
         Call the block once before, after `hybridize()`: what it is called on says the number and
-        the kinds of its inputs. Raises `ExportError` for what MXNet has no operation for.
+        the kinds of its inputs. Raises `ExportError` for what MXNet has no operation for, and warns
+        by `ExportWarning` where the files are the network for some sizes of the batch only, as
+        with ``if x.shape[0] > 1``.
         """
         names: tuple[str, str] = symbol_block().export(self, path, epoch)
         return names

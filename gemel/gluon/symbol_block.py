@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
 from gemel.archives import appear
 from gemel.device import as_device
-from gemel.errors import ExportError, ShapeError, unknown_name
+from gemel.errors import ExportError, ExportWarning, ShapeError, unknown_name
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.parameter import Parameter
@@ -37,9 +38,23 @@ def traced(block: HybridBlock) -> Exported:
     return exported(block._run, arguments, names=names)
 
 
+def tell_limits(block: Any, found: Exported, depth: int) -> None:
+    """Warn of a symbol that is the block for some batches only: MXNet's have no conditions."""
+    if found.limits:
+        rules = " and ".join(dict.fromkeys(found.limits))
+        warnings.warn(
+            f"export: {block.name} has asked for the size of the batch: the symbol is the network "
+            f"where {rules}, and MXNet's files cannot say that; make forward the same for all "
+            "batches, or use gemel.save, which does",
+            ExportWarning,
+            stacklevel=depth + 1,
+        )
+
+
 def export(block: HybridBlock, path: Any, epoch: int = 0) -> tuple[str, str]:
     """Write MXNet's two files, each whole or not at all; gives their names."""
     found = traced(block)
+    tell_limits(block, found, 3)
     symbol = Symbol(found.heads)
     auxiliary = set(symbol.list_auxiliary_states())
     arrays = {
@@ -71,6 +86,7 @@ def composed(block: Any, arguments: tuple[Any, ...], function: Any = None) -> An
     given = [each._heads[0] for each in symbols]
     kind = _kind_of(block, structure, given, called=function is None)
     found = exported(function or block._run, kind, given=given)
+    tell_limits(block, found, 2)
     return unflatten(found.structure, iter([Symbol((head,)) for head in found.heads]))
 
 

@@ -47,6 +47,8 @@ class Trace:
 
     #: Whether all rounds of loops are written out.
     writes_out = False
+    #: What no free extent is below.
+    least = 2
     #: Whether calls of what is traced are recorded, whether what is done now is to be, and whether
     #: anything has depended on that.
     recorded = recording = asked_recording = False
@@ -96,7 +98,7 @@ class Trace:
 
     def free(self, name: str, value: int) -> Dim:
         """A free extent called `name`, now `value`."""
-        found = self.dims[name] = Dim(value, name, self.guards)
+        found = self.dims[name] = Dim(value, name, self.guards, self.least)
         return found
 
     def number(self, name: str, value: float) -> Scalar:

@@ -7,6 +7,7 @@ from typing import Any
 
 from gemel import autograd
 from gemel.errors import ExportError, ShapeError
+from gemel.extent import Guard, seen
 from gemel.ir.graph import Entry, Node, captured, placeholder, walk
 from gemel.ir.methods import call
 from gemel.ir.op_kinds import Composite, Elementwise
@@ -16,9 +17,9 @@ from gemel.programs import Arguments
 from gemel.runtime.prepare import as_entry
 from gemel.spec import Spec
 from gemel.symbol.node import VARIABLE, Reference, SymbolNode, text_of, variables_of
-from gemel.symbol.nodes import as_call, fixed, free, number_of
+from gemel.symbol.nodes import as_call, fixed, free, number_of, of_batch
 from gemel.symbol.noting import Note, Noting
-from gemel.symbol.own import PREFIX, numbers_text, parameters_text
+from gemel.symbol.own import PREFIX, named_extents, numbers_text, parameters_text
 
 
 class Exported:
@@ -30,7 +31,9 @@ class Exported:
     what MXNet has no operation for is a node of gemel's own, sizes that depend on the arguments
     stay free, and parameters may be overwritten: `updates` are their names, the last of `heads`
     what they then hold. `names` are those of the arguments: data, or data0, data1, ...
-    `held` is what names stand for already, in a file of several programs.
+    `held` is what names stand for already, in a file of several programs, and `least` what no
+    free extent is below. `guards` is what was asked of the free extents: the program is that for
+    sizes with the same answers.
     """
 
     def __init__(
@@ -41,9 +44,19 @@ class Exported:
         own: bool = False,
         names: Sequence[str] = (),
         held: dict[str, Any] | None = None,
+        least: int = 1,
     ) -> None:
-        self.trace = Noting(keeps_loops=not own)
+        self.trace = Noting(own, least)
         self.own = own
+        #: The axes of arguments that are not free, and how long they are: (argument, axis, length).
+        self.fixed = [
+            [position, axis, n]
+            for position, array in enumerate(arguments.arrays)
+            for axis, n in enumerate(array.shape)
+            if n <= 1
+        ]
+        #: For which batches it is the program, for people; empty: for all.
+        self.limits: list[str] = []
         count = len(arguments.arrays)
         if len(names) != count:
             names = ["data"] if count == 1 else [f"data{place}" for place in range(count)]
@@ -85,9 +98,25 @@ class Exported:
         #: Of the program inside of a call that is being written: when it began, and what it takes
         #: from outside.
         self._border: tuple[int, dict[Entry, SymbolNode]] | None = None
+        self.trace.writes = True
         with self.trace:
             self.heads = self._written([*outputs, *(entry for _, entry in updates)])
         self.updates = [self._variable_of(p, p.name or "parameter", {})[0].name for p, _ in updates]
+
+    @property
+    def guards(self) -> list[Guard]:
+        """What was asked of the free extents."""
+        return self.trace.guards
+
+    def named(self, text: str) -> str:
+        """A text in which free extents are called as in Python."""
+        return named_extents(text, self.inputs)
+
+    def holds_for_one(self, names: Iterable[str]) -> bool:
+        """Whether it is the program also where these extents are 1."""
+        sizes = {name: seen(extent) for name, extent in self.trace.dims.items()}
+        sizes.update(dict.fromkeys(names, 1))
+        return all(guard.holds(sizes) for guard in self.guards)
 
     def _input(self, position: int, array: Any, name: str) -> Entry:
         """An argument; the batch is free though it was one example."""
@@ -298,16 +327,42 @@ class Exported:
 def exported(function: Callable[..., Any], arguments: Arguments, **settings: Any) -> Exported:
     """A function as a symbol; for any batch also where the arguments are one example.
 
-    An extent of 1 cannot be free, so that two are traced then, if the function takes two.
+    An extent of 1 cannot be free, so that two are traced then, if the function takes two and does
+    the same for one.
     """
     arrays = arguments.arrays
     if arrays and all(x.shape and x.shape[0] == 1 for x in arrays):
         two = arguments._replace(arrays=[Spec((2, *x.shape[1:]), x.dtype) for x in arrays])
         try:
-            return Exported(function, two, **settings)
+            found = _exported(function, two, settings)
         except ShapeError:
-            pass
-    return Exported(function, arguments, **settings)
+            return _exported(function, arguments, settings)
+        if found.holds_for_one(f"n{position}_0" for position in range(len(arrays))):
+            return found
+        found = _exported(function, arguments, settings)
+        found.limits += [f"{name}.shape[0] == 1" for name in found.inputs]
+        return found
+    return _exported(function, arguments, settings)
+
+
+def _exported(
+    function: Callable[..., Any], arguments: Arguments, settings: dict[str, Any]
+) -> Exported:
+    """The function for these arguments, and what it holds for.
+
+    In MXNet's files some sizes can be said only of two and more.
+    """
+    try:
+        found = Exported(function, arguments, **settings)
+    except ExportError:
+        if settings.get("own"):
+            raise
+        found = Exported(function, arguments, **settings, least=2)
+        found.limits += [f"2 <= {found.named(size)}" for size in found.trace.dims if of_batch(size)]
+    found.limits += [
+        found.named(repr(guard)) for guard in found.guards if any(map(of_batch, guard.names()))
+    ]
+    return found
 
 
 def _with_nothing_of(unread: list[Entry], result: Entry) -> Entry:

@@ -41,22 +41,34 @@ def free(value: Any) -> bool:
     return isinstance(value, Dim)
 
 
+def of_batch(name: str) -> bool:
+    """Whether a free extent is the first of an argument, which files are for any number of."""
+    return name.endswith("_0")
+
+
+def depends_on_batch(extent: Any) -> bool:
+    """Whether an extent is of the batch, or computed from it."""
+    return isinstance(extent, Dim) and any(map(of_batch, names_of(extent.form)))
+
+
 def kept(source: tuple[Any, ...], target: tuple[Any, ...]) -> tuple[int, ...]:
     """The codes of `npx.reshape` for a shape: free extents copied where they stay in place, one
-    left over for -1, the others as they were seen.
+    left over for -1, that of the batch first, the others as they were seen.
     """
     codes: list[int] = []
-    left = False
+    left: list[int] = []
     for place, extent in enumerate(target):
         if not isinstance(extent, Dim):
             codes.append(int(extent))
         elif place < len(source) and same_for_all(extent, source[place]):
             codes.append(-2)
-        elif not left:
-            codes.append(-1)
-            left = True
         else:
-            codes.append(seen(extent))
+            left.append(place)
+            codes.append(-1)
+    left.sort(key=lambda place: not depends_on_batch(target[place]))
+    for place in left[1:]:  # a number of the batch is held by a guard
+        extent = target[place]
+        codes[place] = int(extent) if depends_on_batch(extent) else seen(extent)
     return tuple(codes)
 
 
@@ -427,7 +439,7 @@ def fixed(value: Any, what: str) -> Any:
     if isinstance(value, tuple):
         return tuple(fixed(each, what) for each in value)
     if isinstance(value, Dim):
-        if any(name.endswith("_0") for name in names_of(value.form)):
+        if depends_on_batch(value):
             raise ExportError(
                 f"{what} depends on the batch size ({value!r}), which MXNet's files cannot say: "
                 "make it from an array of that size, as with np.zeros_like(x)"

@@ -15,9 +15,12 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from gemel import np, npx
+from gemel.extent import Guard, Guards
 from gemel.ir.graph import Entry
+from gemel.ir.op import Op
 from gemel.ir.trace import Trace
 from gemel.legacy.declare import WRITERS, Written, load
+from gemel.ops import keys
 
 
 class Note(NamedTuple):
@@ -27,20 +30,42 @@ class Note(NamedTuple):
     name: str
 
 
+class Questions(Guards):
+    """What is asked of free extents, less what is asked anew wherever the file runs."""
+
+    def __init__(self, trace: Noting) -> None:
+        super().__init__()
+        self._trace = trace
+
+    def append(self, guard: Guard) -> None:
+        """Keep a guard, if the file depends on its answer."""
+        if not self._trace.asks_anew(guard):
+            super().append(guard)
+
+
 class Noting(Trace):
-    """While it is entered with `watching`, calls that MXNet has an operation for are noted."""
+    """While it is entered with `watching`, calls that MXNet has an operation for are noted.
+
+    `own`: for gemel's files rather than MXNet's. `least`: what no free extent is below. A file is
+    run for one example, too, so that whether there are more is a question that has to be kept;
+    of what a program computes with sizes less can be written down for MXNet then than from 2 on.
+    """
 
     writes_out = True
 
-    def __init__(self, keeps_loops: bool) -> None:
+    def __init__(self, own: bool, least: int = 1) -> None:
         super().__init__(of_program=True)
+        self.guards = Questions(self)
+        self.least = least
+        self.own = own
+        #: Whether the function has returned, and what it did is being written down.
+        self.writes = False
         #: By what it gave: the call, and which of its results this is.
         self.notes: dict[Entry, tuple[Note, int]] = {}
         #: The arguments and their axes that free extents are called after.
         self.sources: dict[str, tuple[Entry, int]] = {}
         self._codes = _watched()
         self._open: tuple[FrameType, Note] | None = None
-        self.keeps_loops = keeps_loops
 
     def note_name(self, hint: str) -> str:
         """What the node of a call is called: ``dense0_fwd`` for what a layer consists in."""
@@ -58,11 +83,21 @@ class Noting(Trace):
 
     def whole(self, name: str) -> Any:
         """Loops and choices are kept: MXNet has operations for them, which hold programs."""
-        if self._open is not None or not self.keeps_loops:
+        if self._open is not None or self.own:
             return None
         from gemel.symbol import loops
 
         return partial(getattr(loops, name), self)
+
+    def asks_anew(self, guard: Guard) -> bool:
+        """Whether a guard is a question of operations, which they ask again where they are run.
+
+        gemel's are asked beforehand whether sizes fit, except for what is broadcast.
+        """
+        of_broadcast = guard.relation == "==" and not guard.answer and guard.right == 1
+        if self.own and not of_broadcast:
+            return False
+        return (self.writes and of_broadcast) or self._open is not None or _in_operation()
 
     def watching(self) -> _Watch:
         """A block of code whose calls are noted."""
@@ -99,6 +134,20 @@ class Noting(Trace):
         if type(value) in (tuple, list):
             return type(value)(map(self._now, value))
         return value
+
+
+#: What finds the results of an operation, and where a slice lies: both limit it where they run.
+_ANEW = Op.node.__code__, keys._slice.__code__
+
+
+def _in_operation() -> bool:
+    """Whether it is an operation, finding what its results are, that we were called by."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code in _ANEW:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _leaves(values: Any) -> Any:

@@ -7,6 +7,7 @@ that depend on the arguments are sums over their names, evaluated when the progr
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -83,6 +84,16 @@ def encoded_guard(guard: Guard) -> list[Any]:
     """A comparison of extents the trace relied on, and its text for people."""
     sides = _form(form_of(guard.left)), _form(form_of(guard.right))
     return [sides[0], guard.relation, sides[1], guard.answer, repr(guard)]
+
+
+def named_extents(text: str, names: Sequence[str]) -> str:
+    """A comparison with its extents as in Python: ``data.shape[0]`` for ``n0_0``."""
+
+    def of_argument(found: re.Match[str]) -> str:
+        position, axis = map(int, found.groups())
+        return f"{names[position]}.shape[{axis}]" if position < len(names) else found[0]
+
+    return re.sub(r"\bn(\d+)_(\d+)\b", of_argument, text)
 
 
 def _spec(spec: Spec) -> list[Any]:
@@ -166,13 +177,14 @@ def extent_of(form: Any, extents: Mapping[str, Any], depth: int = 0) -> Any:
     return total
 
 
-def holds(guard: Any, extents: Mapping[str, Any]) -> bool:
+def holds(guard: Any, extents: Mapping[str, Any], every: bool = True) -> bool:
     """Whether a comparison comes out as it did when the program was traced.
 
-    That an extent is not 1 need not hold: operations find anew what to broadcast.
+    Without `every`: that an extent is not 1 need not hold, in files that do not tell what
+    operations, which find anew what to broadcast, asked from what the program did.
     """
     left, relation, right, answer = guard[:4]
-    if relation == "==" and answer is False and right == [[[], 1]]:
+    if not every and relation == "==" and answer is False and right == [[[], 1]]:
         return True
     sides = extent_of(left, extents), extent_of(right, extents)
     return RELATIONS[relation](*sides) is answer

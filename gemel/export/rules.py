@@ -1,0 +1,119 @@
+"""What programs of files ask of their arguments: kinds, and how traces saw their sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.errors import SymbolFileError
+from gemel.programs import Arguments
+from gemel.symbol.own import decoded, holds, named_extents
+
+
+class Rules:
+    """For which arguments one program of a file is, from what the file says (a dictionary)."""
+
+    def __init__(self, held: dict[str, Any], source: str) -> None:
+        self.structure = structure_of(held["arguments"])
+        self.inputs = [(int(ndim), str(dtype)) for ndim, dtype in held["inputs"]]
+        count = len(self.inputs)
+        self.names = ["data"] if count == 1 else [f"data{place}" for place in range(count)]
+        self._held = {int(place): float.fromhex(value).hex() for place, value in held["held"]}
+        self._extents = [str(name) for name in held["extents"]]
+        self._places = [tuple(map(int, name[1:].split("_"))) for name in self._extents]
+        self._guards = held["guards"]
+        #: Files of before have neither; their guards are without what was asked of 1.
+        self._told = "least" in held
+        self._least = int(held.get("least", 0))
+        self._fixed = [tuple(map(int, each)) for each in held.get("fixed", ())]
+        for position, axis in (*self._places, *(each[:2] for each in self._fixed)):
+            if not (0 <= position < count and 0 <= axis < self.inputs[position][0]):
+                raise SymbolFileError(f"program file {source}: extent n{position}_{axis}")
+
+    def sizes(self, arrays: list[Any]) -> dict[str, Any]:
+        """The free extents of these arguments."""
+        pairs = zip(self._extents, self._places, strict=True)
+        return {name: arrays[position].shape[axis] for name, (position, axis) in pairs}
+
+    def is_kind(self, given: Arguments, exactly: bool) -> bool:
+        """Whether arguments are nested alike and of its axes; `exactly`: and of its dtypes."""
+        if plain(given.structure) != plain(self.structure):
+            return False
+        pairs = zip(given.arrays, self.inputs, strict=True)
+        return all(
+            len(x.shape) == ndim and (not exactly or x.dtype.name == dtype)
+            for x, (ndim, dtype) in pairs
+        )
+
+    def admit(self, given: Arguments, exactly: bool = True) -> bool:
+        """Whether the program is for arguments like these."""
+        if not self.is_kind(given, exactly):
+            return False
+        # As text 0.0 and -0.0 are two numbers, and NaN is one.
+        if any(float(given.numbers[place]).hex() != n for place, n in self._held.items()):
+            return False
+        if any(given.arrays[position].shape[axis] != n for position, axis, n in self._fixed):
+            return False
+        sizes = self.sizes(given.arrays)
+        if any(size < self._least for size in sizes.values()):
+            return False
+        return all(holds(guard, sizes, self._told) for guard in self._guards)
+
+    def broken(self, given: Arguments) -> list[str]:
+        """What such arguments, which are of its kind, do not meet, for people."""
+        sizes = self.sizes(given.arrays)
+        found = [
+            f"number {place} is {float.fromhex(n):g}"
+            for place, n in self._held.items()
+            if float(given.numbers[place]).hex() != n
+        ]
+        found += [
+            self._named(f"n{position}_{axis} == {n}")
+            for position, axis, n in self._fixed
+            if given.arrays[position].shape[axis] != n
+        ]
+        guards = [guard for guard in self._guards if not holds(guard, sizes, self._told)]
+        found += [self._named(str(guard[4])) for guard in guards]
+        small = [name for name, size in sizes.items() if size < self._least]
+        return found or [self._named(f"{self._least} <= {name}") for name in small]
+
+    def kinds(self) -> str:
+        """The kinds of its arguments, for people."""
+        return ", ".join(f"{dtype} of {ndim} axes" for ndim, dtype in self.inputs)
+
+    def _named(self, text: str) -> str:
+        return named_extents(text, self.names)
+
+
+# --- how arguments are nested ---------------------------------------------------------------
+
+
+def plain(structure: Any) -> Any:
+    """A structure without the types of its containers' values."""
+    if structure is None:
+        return None
+    kind, *rest = structure
+    if kind == "number":
+        return "number"
+    if kind == "static":
+        return "static", rest[-1]
+    if kind is dict:
+        return dict, tuple((str(name), plain(item)) for name, item in rest[0])
+    return list if kind is list else tuple, tuple(plain(item) for item in rest[0])
+
+
+def structure_of(held: Any) -> Any:
+    """The structure that JSON in a file says."""
+    if held == "array":
+        return None
+    if held == "number":
+        return ("number",)
+    ((kind, items),) = held.items()
+    if kind == "static":
+        value = decoded(items, {})
+        return "static", type(value), value
+    if kind == "dict":
+        return dict, tuple((str(name), structure_of(item)) for name, item in items)
+    return {"list": list, "tuple": tuple}[kind], tuple(structure_of(item) for item in items)
+
+
+__all__ = ["Rules", "plain", "structure_of"]
