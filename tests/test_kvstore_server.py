@@ -29,6 +29,7 @@ from gemel.errors import (
     ShapeError,
     UnknownKeyError,
     UnknownNameError,
+    WaitLimitError,
     WorkerLostError,
     WorldError,
 )
@@ -397,6 +398,38 @@ def test_strangers_do_no_harm() -> None:
 
 
 # ---- what breaks
+
+
+@pytest.mark.parametrize("name", ["dist_sync", "dist_async"])
+def test_who_is_waited_for_too_long_is_named(name: str) -> None:
+    """They are there, so that nobody is lost; they do not come."""
+    limits = Limits(silent=5.0, replace=5.0, wait=1.5, reach=4.0)
+    with job(3, limits=limits) as made:
+        stores = [made.store(rank, name) for rank in range(3)]
+        out = np.zeros((2,))
+        made.each(lambda rank: stores[rank].init("w", np.zeros((2,))))
+        if name == "dist_sync":
+            stores[0].push("w", np.ones((2,)))
+            stores[0].pull("w", out)
+            with pytest.raises(
+                WaitLimitError,
+                match=r"worker 0: pull of key 'w': server 0 .* did not answer within 1.5 s "
+                r"\(GEMEL_WAIT_SECONDS\), since workers 1, 2 have not come; every rank",
+            ):
+                out.asnumpy()
+
+        def meet(rank: int) -> str:
+            if rank == 2:
+                time.sleep(2.5)
+                return ""
+            with pytest.raises(WaitLimitError, match="since worker 2 has not come") as told:
+                stores[rank].barrier()
+            return str(told.value)
+
+        found = made.each(meet)
+        assert "pull of key 'barrier'" in found[0] and "worker 1: pull" in found[1]
+        for store in stores:
+            store.close(finished=False)
 
 
 def test_a_link_that_is_cut_for_a_while() -> None:

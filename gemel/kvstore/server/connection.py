@@ -23,6 +23,7 @@ from gemel.errors import (
     ServerLostError,
     WaitLimitError,
 )
+from gemel.kvstore.agreement import workers_have
 from gemel.kvstore.server.errors import ANSWERED
 from gemel.kvstore.server.protocol import (
     NONCE_BYTES,
@@ -60,6 +61,8 @@ class Connection:
         self.name = f"server {number} ({self.address[0]}:{self.address[1]})"
         self.welcome: dict[str, Any] = {}
         self.error: KVStoreError | None = None
+        #: For the tags of requests the workers they wait for, as the server said last.
+        self._missing: dict[int, list[int]] = {}
         self._run = run
         self._process = os.getpid()
         self._requests = Requests(settings.limits.room)
@@ -87,7 +90,9 @@ class Connection:
             answer(self.error)
             return
         if not self._requests.add(message, answer, what, priority, self.settings.limits.wait):
-            answer(self._late(what))
+            answer(
+                self._late(what, sorted({rank for each in self._missing.values() for rank in each}))
+            )
             return
         self._fail_late()
         self._nudge()
@@ -109,13 +114,27 @@ class Connection:
 
     # ---- failures
 
-    def _late(self, what: str) -> KVStoreError:
+    def _fail_expired(self) -> None:
+        """What has no answer though its time is over fails."""
+        for request in self._requests.expired():
+            missing = self._missing.get(request.message.tag, [])
+            request.answer(self._late(request.what, missing))
+
+    def _late(self, what: str, missing: list[int]) -> KVStoreError:
+        """The error for a request without an answer, for which workers are `missing`."""
         who = f"kvstore: worker {self.settings.rank}: {what}: {self.name}"
         limit = f"{self.settings.limits.wait:g} s (GEMEL_WAIT_SECONDS)"
         if not self._ready.is_set():
             return ServerLostError(f"{who} could not be reached within {limit}")
+        if missing:
+            return WaitLimitError(
+                f"{who} did not answer within {limit}, since {workers_have(missing)} not come; "
+                "every rank has to make the same calls, and the limit to be longer than one of "
+                "them may take"
+            )
         return WaitLimitError(
-            f"{who} did not answer within {limit}; a worker or the server is slow or gone"
+            f"{who} did not answer within {limit}, and said of no worker that it is missing; the "
+            "server or the network is slow or gone"
         )
 
     def _fail_late(self) -> None:
@@ -177,8 +196,7 @@ class Connection:
                     channel.close()
                 raise
             self._closing.wait(pause)
-            for request in self._requests.expired():
-                request.answer(self._late(request.what))
+            self._fail_expired()
 
     def _greeted(self, channel: socket.socket) -> dict[str, Any]:
         secret, mine = self.settings.secret, secrets.token_hex(NONCE_BYTES)
@@ -230,8 +248,7 @@ class Connection:
                         heard = spoke if sending else heard  # it takes what fills its buffers
                 except OSError:
                     return
-                for late in self._requests.expired():
-                    late.answer(self._late(late.what))
+                self._fail_expired()
                 if time.monotonic() - heard > limits.silent:
                     return
 
@@ -250,6 +267,10 @@ class Connection:
 
     def _take(self, message: Message) -> None:
         found: Message | BaseException = message
+        if message.kind == Kind.DONE and not message.tag:
+            said = message.values().get("missing", {})
+            self._missing = {int(tag): [int(rank) for rank in ranks] for tag, ranks in said.items()}
+            return
         if message.kind == Kind.ERROR:
             found = _error(message)
             if not message.tag:

@@ -235,6 +235,9 @@ class Server:
         rank = connection.rank
         if message.kind == Kind.HEARTBEAT:
             connection.send(Message(Kind.HEARTBEAT))
+            missing = self._missing(connection)
+            if missing:  # it says so when its time is over
+                connection.send(text_message(Kind.DONE, {"missing": missing}))
             return
         try:
             if message.kind == Kind.PULL:
@@ -325,6 +328,18 @@ class Server:
                 connection.send(answer)
         if still:
             self._waiting[key] = still
+
+    def _missing(self, connection: Connection) -> dict[str, list[int]]:
+        """For each message of a worker that is not answered yet, whom it waits for."""
+        held = (
+            pair for each in (self._waiting, self._early) for row in each.values() for pair in row
+        )
+        found = {
+            str(message.tag): self.state.missing(message.key, message.sequence)
+            for other, message in held
+            if other is connection
+        }
+        return {tag: ranks for tag, ranks in found.items() if ranks}
 
     def _refuse_lost(self, message: Message) -> None:
         """Raises `WorkerLostError` where the worker that is waited for will not come."""
