@@ -475,10 +475,7 @@ def _of_atom(atom: Atom, values: Mapping[str, int]) -> int:
 
 
 def concrete(value: Any, values: Mapping[str, int]) -> Any:
-    """`value` (an extent, or a tuple or list with extents in it) with every name replaced.
-
-    A tuple of numbers is itself.
-    """
+    """An extent, or a tuple or list with extents in it, with every name replaced."""
     if isinstance(value, Dim):
         return evaluate(value, values)
     if isinstance(value, tuple):
