@@ -46,6 +46,7 @@ class Bound:
         self.program = program
         self.values = values
         self.plan: Any = None
+        self.writing: Any = None
         self.training: dict[Any, BoundHalves] = {}
         self.structure = program.structure
 
@@ -71,6 +72,17 @@ class Bound:
                 self.plan = self.program.inference().find(self.values, arrays)
         return self.plan
 
+    def in_place(self, leaves: Sequence[Any], own: Sequence[Any]) -> Any:
+        """The plan that overwrites arguments where they lie, for arrays like these; None: none."""
+        if self.writing is None:
+            plans = self.program.in_place()
+            with uncollected:
+                self.writing = plans is not None and plans.find(self.values, (*leaves, *own))
+        if not self.writing:
+            return None
+        dense = all(leaves[position]._is_contiguous for position in self.program.written)
+        return self.writing if dense else None
+
     def image(self, leaves: Sequence[Any]) -> Image:
         """The image of that plan, lowered anew, with the arrays the function closes over."""
         backend = backend_for((*leaves, *self.parameter_arrays(leaves)))
@@ -88,8 +100,11 @@ class Bound:
         if written:
             check_apart(self.program.name, arrays, written)
         wanted = self._wanted(arrays) if _core.recording() else ()
+        plan = self.in_place(given.arrays, own) if written and not _core.recording() else None
         if True in wanted:
             found = self._recorded(arrays, given.numbers, wanted)
+        elif plan is not None:
+            found, written = plan(*arrays, *given.numbers), []
         else:
             found = self.inference(given.arrays, own)(*arrays, *given.numbers)
         for position, value in zip(written, found[len(found) - len(written) :], strict=True):
@@ -300,10 +315,10 @@ class Compiled:
             check_one_device(self.name, given.arrays)  # the core knows the devices' numbers only
             raise
         leaves = given.arrays
-        plain = not bound.program.written and bound.program.closed.is_plain
         alone = len(leaves) == len(arguments) and all(map(is_same, arguments, leaves))
-        if plain and alone and not _core.recording():
-            plan = bound.inference(leaves, own)
+        if bound.program.closed.is_plain and alone and not _core.recording():
+            writes = bool(bound.program.written)
+            plan = bound.in_place(leaves, own) if writes else bound.inference(leaves, own)
             if isinstance(plan, _core.Plan):
                 form = form_of(bound.structure)
                 self.quick.add(generation, _core.training(), tuple(leaves), plan, own, form)

@@ -70,6 +70,7 @@ class Program:
         self.passes = compiled.passes
         self.recipes = compiled.recipes
         self._plans: Plans | None = None
+        self._in_place: Plans | None = None
         self._halves: dict[Any, Halves] = {}
         traced = self._traced(compiled, given)
         if traced.strangers():
@@ -203,10 +204,35 @@ class Program:
     def inference(self) -> Plans:
         """The plans that compute the results."""
         if self._plans is None:
-            outside = range(self.given, len(self.graph.inputs) - len(self.numbers))
-            still = [position for position in outside if position not in self.written]
-            self._plans = self._planned(self.graph, still)
+            self._plans = self._planned(self.graph, self._still())
         return self._plans
+
+    def _still(self) -> list[int]:
+        """The positions of inputs that rarely change."""
+        outside = range(self.given, len(self.graph.inputs) - len(self.numbers))
+        return [position for position in outside if position not in self.written]
+
+    def in_place(self) -> Plans | None:
+        """The plans that compute the results and overwrite arguments where they lie.
+
+        None where that might be seen: what could fail would leave some written, some not.
+        """
+        if self._in_place is None and self._may_write:
+            count = len(self.graph.outputs) - len(self.written)
+            outputs, contents = self.graph.outputs[:count], self.graph.outputs[count:]
+            updates = [*self.graph.updates, *zip(self.written, contents, strict=True)]
+            graph = Graph(self.graph.inputs, outputs, updates, self.graph.name)
+            self._in_place = self._planned(graph, self._still())
+        return self._in_place
+
+    @property
+    def _may_write(self) -> bool:
+        """Whether what is written is of the arguments' own specs, and nothing can fail."""
+        contents = self.graph.outputs[len(self.graph.outputs) - len(self.written) :]
+        pairs = zip(self.written, contents, strict=True)
+        fits = all(self.graph.inputs[position].spec == entry.spec for position, entry in pairs)
+        own = all(position < self.given for position in self.written)
+        return fits and own and not any(node.fails for node in self.graph.walk())
 
     def embedded(self) -> Plans:
         """Plans that hold the arrays it closes over as they are now. Raises `TraceError`."""

@@ -76,6 +76,20 @@ bool on_one_device(PyObject* const* values, size_t count) {
   });
 }
 
+// Whether what the program overwrites among the arguments are dense arrays that share memory with
+// no other one.
+bool writes_apart(const Program& program, PyObject* const* given, size_t count, Values& values) {
+  for (size_t i = 0; i < count; ++i) {
+    if (!program.inputs[i].written) continue;
+    const Tensor& target = tensor_of(given[i]);
+    if (!target.contiguous) return false;
+    for (size_t j = 0; j < program.inputs.size(); ++j) {
+      if (j != i && tensor_of(values.all[j]).storage == target.storage) return false;
+    }
+  }
+  return true;
+}
+
 // Compiled functions take dense arrays.
 void make_dense(PyObject** values, size_t count, std::vector<Reference>& copies) {
   for (size_t i = 0; i < count; ++i) {
@@ -99,6 +113,7 @@ PyObject* run_known(SiteObject* site, bool training, PyObject* const* given, siz
     if (!same || known.training != training || known.arguments != count) continue;
     Values all(values.data(), count, known);
     const size_t total = known.program->inputs.size();
+    if (known.program->writes_inputs && !writes_apart(*known.program, given, count, all)) continue;
     PlanCall call(all.all.data(), total, nullptr);
     Mismatch mismatch;
     const BindingPointer binding = found != nullptr ? *found : call.bind(known.program, &mismatch);
