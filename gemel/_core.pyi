@@ -524,12 +524,13 @@ class CallSite:
         generation: int,
         training: bool,
         arguments: tuple[Array, ...],
+        numbers: int,
         plan: Plan,
         parameters: tuple[Array, ...],
         form: Callable[[tuple[Array, ...]], Any] | None,
         /,
     ) -> None:
-        """Run the plan for arguments like these, followed by the parameters.
+        """Run the plan for arrays like these with so many floats after them, and the parameters.
 
         The result is its only array where `form` is None, or else form(its arrays).
         Nothing is added when the generation is over: the parameters may have been replaced.

@@ -12,248 +12,25 @@ from functools import partial
 from operator import is_ as is_same
 from typing import Any, overload
 
-from gemel import _core, autograd, tape
+from gemel import _core, autograd
+from gemel.bound import Bound
 from gemel.codegen.schedules import Recipe
 from gemel.codegen.schedules import checked as checked_recipes
 from gemel.device import current_device, elsewhere
 from gemel.dtype import default_float
-from gemel.errors import GradientError, TraceError
+from gemel.errors import TraceError
 from gemel.extent import seen
 from gemel.garbage import uncollected
-from gemel.ir.graph import Entry, Graph, constant, inline, placeholder
-from gemel.ir.interpret import spec_of
+from gemel.ir.graph import Graph, constant
 from gemel.ir.trace import Trace, current_trace, parameters_replaced
-from gemel.kinds import Kind, Place, in_parts
 from gemel.ndarray import ndarray
-from gemel.nested import by_place, form_of, unflatten
-from gemel.passes import Pass, gradient, pipeline
-from gemel.passes.bind import concrete_graph
-from gemel.passes.gradient import with_heads
+from gemel.nested import by_place, form_of
+from gemel.passes import Pass, pipeline
 from gemel.passes.simplify import fold
-from gemel.programs import Arguments, Program, Unfit, check_apart
+from gemel.programs import Arguments, Program, Unfit
 from gemel.runtime.backend import backend_for
-from gemel.runtime.image import Image
 from gemel.runtime.prepare import check_one_device
 from gemel.spec import Spec
-
-# --- a program bound to sizes -----------------------------------------------------------------
-
-
-class Bound:
-    """A program for arguments of known sizes."""
-
-    def __init__(self, program: Program, values: dict[str, int]) -> None:
-        self.program = program
-        self.values = values
-        self.plan: Any = None
-        self.writing: Any = None
-        self.training: dict[Any, BoundHalves] = {}
-        self.structure = program.structure
-
-    def parameter_arrays(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """The arrays of the parameters now, where the arguments are, in the plan's order.
-
-        And those the function closes over.
-        """
-        program, device = self.program, leaves[0].device if leaves else None
-        closed = [each.on(device) for each in program.closed.inputs.values()]
-        if device is None:
-            return (*[parameter.data() for parameter in program.parameters], *closed)
-        return (*[parameter.array(device) for parameter in program.parameters], *closed)
-
-    def inference(self, leaves: Sequence[Any], own: Sequence[Any] | None = None) -> Any:
-        """The plan that computes the results, and so for arrays like these.
-
-        `own` are the program's `parameter_arrays`, where they are known already.
-        """
-        if self.plan is None:
-            arrays = (*leaves, *(self.parameter_arrays(leaves) if own is None else own))
-            with uncollected:
-                self.plan = self.program.inference().find(self.values, arrays)
-        return self.plan
-
-    def in_place(self, leaves: Sequence[Any], own: Sequence[Any]) -> Any:
-        """The plan that overwrites arguments where they lie, for arrays like these; None: none."""
-        if self.writing is None:
-            plans = self.program.in_place()
-            with uncollected:
-                self.writing = plans is not None and plans.find(self.values, (*leaves, *own))
-        if not self.writing:
-            return None
-        dense = all(leaves[position]._is_contiguous for position in self.program.written)
-        return self.writing if dense else None
-
-    def image(self, leaves: Sequence[Any]) -> Image:
-        """The image of that plan, lowered anew, with the arrays the function closes over."""
-        backend = backend_for((*leaves, *self.parameter_arrays(leaves)))
-        return self.program.embedded().image(self.values, backend)
-
-    def summary(self, leaves: list[Any]) -> str:
-        """What the plan consists of, and its memory besides the results."""
-        _, workspace = self.inference(leaves).bound(*leaves, *self.parameter_arrays(leaves))
-        return f"{self.image(leaves).count()} kernels, {workspace} bytes of workspace"
-
-    def run(self, given: Arguments, own: tuple[Any, ...]) -> Any:
-        """The function's results on these arguments and the program's own arrays."""
-        arrays = (*given.arrays, *own)
-        written = self.program.written
-        if written:
-            check_apart(self.program.name, arrays, written)
-        wanted = self._wanted(arrays) if _core.recording() else ()
-        plan = self.in_place(given.arrays, own) if written and not _core.recording() else None
-        if True in wanted:
-            found = self._recorded(arrays, given.numbers, wanted)
-        elif plan is not None:
-            found, written = plan(*arrays, *given.numbers), []
-        else:
-            found = self.inference(given.arrays, own)(*arrays, *given.numbers)
-        for position, value in zip(written, found[len(found) - len(written) :], strict=True):
-            tape.overwrite(arrays[position], value)
-        return found[0] if self.structure is None else unflatten(self.structure, iter(found))
-
-    def _wanted(self, arrays: tuple[Any, ...]) -> tuple[bool, ...]:
-        """For each array whether a gradient is to pass to what it was computed from."""
-        pairs = zip(self.program.reached, arrays, strict=False)
-        return tuple([bool(reached and array._is_tracked) for reached, array in pairs])
-
-    def _recorded(
-        self, arrays: tuple[Any, ...], numbers: list[float], wanted: tuple[bool, ...]
-    ) -> tuple[Any, ...]:
-        halves = self.training.get(wanted)
-        if halves is None:
-            with uncollected:
-                halves = BoundHalves(self.program, wanted, self.values, arrays)
-            self.training[wanted] = halves
-        return halves.run((*arrays, *numbers))
-
-
-class BoundHalves(Kind):
-    """The two halves of a training call for known sizes: on the tape, a kind of call."""
-
-    compiled = True
-
-    def __init__(
-        self,
-        program: Program,
-        wanted: tuple[bool, ...],
-        values: dict[str, int],
-        arrays: tuple[Any, ...],
-    ) -> None:
-        wanted = (*wanted, *[False] * len(program.numbers))
-        halves = program.split(wanted)
-        with Trace():
-            self.plan = halves.plans.find(values, arrays)
-            self.backward = concrete_graph(halves.backward, values)
-            self.forward = concrete_graph(program.graph, values)
-        outputs = tuple(entry.spec for entry in self.forward.outputs)
-        super().__init__(program.name, tuple(e.spec for e in self.forward.inputs), outputs)
-        self.wanted = wanted
-        self.numbers = len(program.numbers)
-        self.reached = program.reached if len(outputs) > 1 else None
-        results = enumerate((*halves.outputs, *halves.kept))
-        places: dict[Entry, Place] = {entry: ("output", i) for i, entry in results}
-        places |= {entry: ("input", i) for i, entry in enumerate(program.graph.inputs)}
-        #: Where each saved value comes from: an input of the call, or a result of the plan.
-        self.saved: list[Place] = [places[entry] for entry in halves.saved]
-
-    def stand_ins(self, again: bool) -> dict[Place, Entry]:
-        """Entries for what was saved; for all inputs where the whole is differentiated."""
-        if again:
-            return super().stand_ins(again)
-        return {
-            place: placeholder(entry.spec)
-            for place, entry in zip(self.saved, self.backward.inputs, strict=False)
-        }
-
-    def gradients(
-        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], again: bool
-    ) -> Sequence[Entry | None]:
-        """By the backward half; by that of the whole program where it is differentiated in turn."""
-        if again:
-            return self._gradients_again(gs, given)
-        saved = [given[place] for place in self.saved]
-        heads = [g for g, floating in zip(gs, self.floating, strict=True) if floating]
-        entries = self.backward.inputs[len(saved) :]
-        found = iter(with_heads(self.backward, [*saved, *heads], entries))
-        return [next(found) if want else None for want in self.wanted]
-
-    def _gradients_again(
-        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry]
-    ) -> Sequence[Entry | None]:
-        if any(node.op is not None and node.op.random for node in self.forward.walk()):
-            raise GradientError(
-                f"grad: create_graph=True through {self.name}, a compiled function with random "
-                "numbers: they would be drawn again; call the function itself"
-            )
-        inputs = [given["input", i] for i in range(len(self.inputs))]
-        pairs = zip(inline(in_parts(self.forward), inputs), gs, strict=True)
-        ends, heads = zip(*((y, g) for y, g in pairs if g is not None), strict=True)
-        chosen = [x for x, want in zip(inputs, self.wanted, strict=True) if want]
-        found = iter(gradient(ends, heads, chosen))
-        return [next(found) if want else None for want in self.wanted]
-
-    def run(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The results, remembering this call on the tape."""
-        found: tuple[Any, ...] = self.plan(*inputs)
-        outputs = found[: len(self.outputs)]
-        pairs = zip(inputs, self.wanted, strict=True)
-        call = BoundCall(self, tuple(tape.current_source(a) if w else None for a, w in pairs))
-        call.given = inputs
-        call.versions = [a.version for a in inputs[: len(inputs) - self.numbers]]
-        for index, value in enumerate(outputs):
-            # A view of an input, or of another result, is on the tape with that.
-            alone = value._history is None or not self._shows(value, inputs)
-            if self.floating[index] and alone:
-                value._track((call, index))
-        call.keep(inputs, found)
-        return outputs
-
-    @staticmethod
-    def _shows(result: Any, inputs: tuple[Any, ...]) -> bool:
-        """Whether a result shows contents of an input, or part of another result's."""
-        history = result._history
-        return not result._is_base or any(
-            history is x._history for x in inputs if isinstance(x, _core.Array)
-        )
-
-
-class BoundCall(tape.Call):
-    """A compiled call on the tape."""
-
-    __slots__ = ("given", "versions")
-
-    given: tuple[Any, ...]  # its inputs
-    versions: list[int]  # those of the arrays among them
-
-    @property
-    def reached(self) -> Sequence[int] | None:  # type: ignore[override]
-        """For each input from which outputs gradients pass to it, where the kind knows."""
-        return self.kind.reached  # type: ignore[no-any-return]
-
-    def kept(self, place: Place) -> Any:
-        """What is kept, or a number among the inputs."""
-        return super().kept(place) if place in self.reads else self.given[place[1]]
-
-    def tracked(self, place: Place) -> Any:
-        """An input of the call as an array that gradients pass through."""
-        array, source = self.given[place[1]], self.sources[place[1]]
-        if array.version != self.versions[place[1]]:
-            raise GradientError(
-                f"grad: create_graph=True: an argument of {self.kind.name} ({spec_of(array)}) was "
-                "overwritten in place after the call; write to a new array instead"
-            )
-        array = array._detached()
-        if source is not None:
-            array._track(source)
-        return array
-
-    def free(self) -> None:
-        """Give back what was saved, and what led here."""
-        super().free()
-        self.given = ()
-
-
-# --- what users hold ------------------------------------------------------------------------
 
 
 class Compiled:
@@ -314,15 +91,30 @@ class Compiled:
         except TypeError:
             check_one_device(self.name, given.arrays)  # the core knows the devices' numbers only
             raise
-        leaves = given.arrays
-        alone = len(leaves) == len(arguments) and all(map(is_same, arguments, leaves))
-        if bound.program.closed.is_plain and alone and not _core.recording():
-            writes = bool(bound.program.written)
-            plan = bound.in_place(leaves, own) if writes else bound.inference(leaves, own)
-            if isinstance(plan, _core.Plan):
-                form = form_of(bound.structure)
-                self.quick.add(generation, _core.training(), tuple(leaves), plan, own, form)
+        if not _core.recording():
+            self._remember(generation, arguments, bound, given, own)
         return found
+
+    def _remember(
+        self,
+        generation: int,
+        arguments: tuple[Any, ...],
+        bound: Bound,
+        given: Arguments,
+        own: tuple[Any, ...],
+    ) -> None:
+        """Let calls like this one go straight to their plan: arrays, then numbers it never asks."""
+        program, leaves = bound.program, given.arrays
+        flat = (*leaves, *given.numbers)
+        if len(flat) != len(arguments) or not all(map(is_same, arguments, flat)):
+            return
+        if program.trace.held or not program.closed.is_plain:
+            return
+        plan = bound.in_place(leaves, own) if program.written else bound.inference(leaves, own)
+        if isinstance(plan, _core.Plan):
+            form = form_of(bound.structure)
+            count = len(given.numbers)
+            self.quick.add(generation, _core.training(), tuple(leaves), count, plan, own, form)
 
     def _find(self, arguments: tuple[Any, ...]) -> tuple[Bound, Arguments]:
         """The bound program for these arguments, and what is in them."""

@@ -12,12 +12,14 @@ from weakref import ref
 from gemel import _core, autograd, kvstore, np
 from gemel import optimizer as optimizers
 from gemel.errors import ArgumentError, DeviceError, GemelError, GradientError
+from gemel.gluon.given import distinct, optimizer_of
 from gemel.gluon.parameter import Parameter
+from gemel.gluon.stepping import CompiledStep
 from gemel.gluon.utils import split_data
 from gemel.tape import blocks_of, let_travel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from gemel.device import Device
     from gemel.optimizer import Optimizer
@@ -62,8 +64,8 @@ class Trainer:
         compression_params: dict[str, Any] | None = None,
         update_on_kvstore: bool | None = None,
     ) -> None:
-        self._params = _distinct(params)
-        self._optimizer = _optimizer(optimizer, optimizer_params)
+        self._params = distinct(params)
+        self._optimizer = optimizer_of(optimizer, optimizer_params)
         self._optimizer.param_dict = dict(enumerate(self._params))
         self._scale = self._optimizer.rescale_grad
         self._store = stores.create(kvstore) if isinstance(kvstore, str) else kvstore
@@ -137,6 +139,25 @@ class Trainer:
             alone = self._alone(devices)
             gradients = _own(part, devices) if alone else self._totals(part, devices)
             self._apply(part, devices, gradients)
+
+    def compile(self, forward: Callable[..., Any]) -> CompiledStep:
+        """A function that computes `forward`, its gradients and the update as one program.
+
+        `forward` takes arrays and gives the loss, or a tuple that begins with it. Each call is one
+        step, as `record`, `backward` on the loss and `step(batch_size)` are: `batch_size` is the
+        length of the first argument unless it is given by name. Gradients are not left anywhere.
+        Where a batch fails (an index out of range) parameters stay as they were. It is for
+        parameters on one device, in one process; the call raises `GemelError` otherwise.
+
+        >>> net, loss = gluon.nn.Dense(1), gluon.loss.L2Loss()
+        >>> net.initialize()
+        >>> trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+        >>> step = trainer.compile(lambda x, y: loss(net(x), y))
+        >>> losses = step(np.ones((4, 2)), np.ones((4, 1)))
+        >>> losses.shape
+        (4,)
+        """
+        return CompiledStep(self, forward)
 
     def allreduce_grads(self) -> None:
         """Replace the gradients on each device by the sum over all; `update` comes after this.
@@ -462,33 +483,3 @@ def _made(trainer: ref[Trainer], position: int, parameter: Parameter) -> None:
     found = trainer()
     if found is not None:
         found._begin_alike(position, parameter)
-
-
-def _distinct(params: Any) -> list[Parameter]:
-    """The parameters in a dictionary or list, each once."""
-    values: Iterable[Any] = params.values() if isinstance(params, dict) else params
-    if isinstance(values, Parameter) or not hasattr(values, "__iter__"):
-        values = [params]
-    found: dict[int, Parameter] = {}
-    for value in values:
-        if not isinstance(value, Parameter):
-            raise GemelError(
-                f"Trainer: {type(value).__name__} is no Parameter; pass net.collect_params() or a "
-                "list of parameters"
-            )
-        found[id(value)] = value
-    return list(found.values())
-
-
-def _optimizer(given: str | Optimizer, settings: dict[str, Any] | None) -> Optimizer:
-    if isinstance(given, type) and issubclass(given, optimizers.Optimizer):
-        raise GemelError(
-            f"Trainer: the optimizer is the class {given.__name__}; give its name or make one, as "
-            f"in {given.__name__}(learning_rate=0.1)"
-        )
-    if settings and not isinstance(given, str):
-        raise GemelError(
-            "Trainer: optimizer_params go with an optimizer's name; the optimizer given already "
-            "has its settings"
-        )
-    return optimizers.create(given, **(settings or {}))

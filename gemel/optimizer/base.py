@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import contextmanager
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from gemel.errors import unknown_keyword
 from gemel.optimizer.fused import Fused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from gemel.np import ndarray
 
@@ -261,12 +262,17 @@ class Optimizer:
         self._run(indices, weights, grads, states, [None] * len(indices))
 
     def _run(self, indices: list[Any], *arrays: list[Any]) -> None:
+        with self._counting(indices):
+            self._fused(indices, *arrays)
+
+    @contextmanager
+    def _counting(self, indices: list[Any]) -> Iterator[None]:
+        """A block that updates parameters; if it does not, nothing is counted."""
         number = self.num_update
         self._update_count(indices)
         try:
-            self._fused(indices, *arrays)
+            yield
         except BaseException:
-            # Nothing was updated: nothing is counted.
             for index in indices:
                 self._index_update_count[index] -= 1
             self.num_update = number
@@ -275,13 +281,11 @@ class Optimizer:
     def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """`update`, with the states of `create_state_multi_precision`."""
         indices, weights, grads, states = _listed(index, weight, grad, state)
-        if not (self.multi_precision or _by_hand(type(self))):
+        if not (self.multi_precision or by_hand(type(self))):
             self.step(indices, weights, grads, states)
             return
-        masters = [self._has_master(w) for w in weights]
-        copies = [s[0] if has else None for s, has in zip(states, masters, strict=True)]
-        rest = [s[1] if has else s for s, has in zip(states, masters, strict=True)]
-        if not _by_hand(type(self)):
+        rest, copies = self._apart(weights, states)
+        if not by_hand(type(self)):
             self._run(indices, weights, grads, rest, copies)
             return
         with autograd.pause():
@@ -291,6 +295,12 @@ class Optimizer:
                 else:
                     self.update(i, copy, g.astype("float32"), s)
                     w[...] = copy.astype(w.dtype)
+
+    def _apart(self, weights: list[Any], states: list[Any]) -> tuple[list[Any], list[Any]]:
+        """States, and apart from them the float32 copies of weights, None where there are none."""
+        masters = [self._has_master(w) for w in weights]
+        pairs = list(zip(states, masters, strict=True))
+        return [s[1] if has else s for s, has in pairs], [s[0] if has else None for s, has in pairs]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "param_dict": {}, "_fused": None}
@@ -309,7 +319,7 @@ def limited(array: Any, limit: float | None) -> Any:
     return array if limit is None or limit <= 0 else np.clip(array, -limit, limit)
 
 
-def _by_hand(kind: type[Optimizer]) -> bool:
+def by_hand(kind: type[Optimizer]) -> bool:
     """Whether a class says in MXNet's manner how a weight moves."""
     return kind.update is not Optimizer.update or kind.step is not Optimizer.step
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gemel import autograd, updates
+from gemel._core import Array
 from gemel.nested import flatten
 
 if TYPE_CHECKING:
@@ -12,6 +13,18 @@ if TYPE_CHECKING:
 
     from gemel.np import ndarray
     from gemel.optimizer.base import Optimizer
+
+
+class Asked(NamedTuple):
+    """What one update takes besides weights and gradients, and which program it is."""
+
+    #: Group of each parameter, whether each group decays, arrays kept of each parameter, whether
+    #: the first of these leads, and the optimizer's settings.
+    key: tuple[tuple[int, ...], tuple[bool, ...], tuple[int, ...], tuple[bool, ...], Any]
+    #: What is kept of all parameters, one after the other.
+    kept: list[ndarray]
+    #: The gradients' factor, then the weight decay and the rates of each group.
+    scalars: list[float]
 
 
 class Fused:
@@ -26,15 +39,10 @@ class Fused:
         self.rule = rule
         self.programs: dict[tuple[Any, ...], updates.Update] = {}
 
-    def __call__(
-        self,
-        indices: Sequence[Any],
-        weights: list[ndarray],
-        grads: list[ndarray],
-        states: list[Any],
-        masters: list[ndarray | None],
-    ) -> None:
-        """Update `weights` and `states` in place; where there is a float32 master, it leads."""
+    def asked(
+        self, indices: Sequence[Any], states: list[Any], masters: Sequence[ndarray | None]
+    ) -> Asked:
+        """What an update of these parameters, already counted, takes."""
         rule, scalars = self.rule, [float(self.rule.rescale_grad)]
         groups: dict[tuple[Any, ...], int] = {}
         members: list[int] = []
@@ -47,16 +55,30 @@ class Fused:
                 decays.append(decay != 0)
                 scalars += [float(decay), *map(float, rule.rates(index))]
         kept = [_leaves(state, master) for state, master in zip(states, masters, strict=True)]
-        sizes = tuple(map(len, kept))
         led = tuple(master is not None for master in masters)
-        key = (tuple(members), tuple(decays), sizes, led, rule.constants())
-        program = self.programs.get(key)
+        key = tuple(members), tuple(decays), tuple(map(len, kept)), led, rule.constants()
+        return Asked(key, [array for leaves in kept for array in leaves], scalars)
+
+    def function(self, asked: Asked) -> Callable[[list[Any], list[Any]], list[Any]]:
+        """(weights, what is kept, gradients), scalars -> new weights, what is kept then."""
+        return _step(self.rule, *asked.key[:4])
+
+    def __call__(
+        self,
+        indices: Sequence[Any],
+        weights: list[ndarray],
+        grads: list[ndarray],
+        states: list[Any],
+        masters: list[ndarray | None],
+    ) -> None:
+        """Update `weights` and `states` in place; where there is a float32 master, it leads."""
+        asked = self.asked(indices, states, masters)
+        program = self.programs.get(asked.key)
         if program is None:
-            function = _step(rule, members, decays, sizes, led)
-            program = self.programs[key] = updates.Update(function)
+            program = self.programs[asked.key] = updates.Update(self.function(asked))
         # A program overwrites whole arrays: a view of part of one is updated beside it.
         whole = [w if w._is_contiguous else w.copy() for w in weights]
-        program([*whole, *(array for leaves in kept for array in leaves), *grads], scalars)
+        program([*whole, *asked.kept, *grads], asked.scalars)
         for weight, new in zip(weights, whole, strict=True):
             if new is not weight:
                 with autograd.pause():
@@ -66,22 +88,21 @@ class Fused:
 def _leaves(state: Any, master: ndarray | None) -> list[ndarray]:
     """The arrays of a parameter besides its weight, the master first."""
     found: list[Any] = [] if master is None else [master]
-    if state is not None:
+    if isinstance(state, Array):  # in each step
+        found.append(state)
+    elif state is not None:
         flatten(state, found, [])
     return found
 
 
 def _step(
     rule: Optimizer,
-    members: list[int],
-    decays: list[bool],
+    members: tuple[int, ...],
+    decays: tuple[bool, ...],
     sizes: tuple[int, ...],
     led: tuple[bool, ...],
 ) -> Callable[[list[Any], list[Any]], list[Any]]:
-    """Weights, what is kept, gradients -> new weights, what is kept then.
-
-    The scalars are the gradients' factor, then for each group its weight decay and its rates.
-    """
+    """See `Fused.function`."""
     count = len(members)
 
     def step(arrays: list[Any], scalars: list[Any]) -> list[Any]:

@@ -13,10 +13,12 @@
 namespace gemel {
 namespace {
 
-// A plan, and the arrays that follow the arguments. It serves whatever sizes it fits.
+// A plan, and the arrays that follow the arguments: arrays first, then numbers. It serves whatever
+// sizes it fits, and whatever the numbers are.
 struct Known {
   bool training;
   size_t arguments;
+  size_t numbers;
   ProgramPointer program;
   Reference parameters;  // a tuple
   Reference form;        // None: the result is an array; else what is called with a tuple of them
@@ -99,22 +101,26 @@ void make_dense(PyObject** values, size_t count, std::vector<Reference>& copies)
   }
 }
 
+bool is_number(PyObject* value) { return PyFloat_CheckExact(value); }
+
 // Null when no plan is known for arguments like these.
-PyObject* run_known(SiteObject* site, bool training, PyObject* const* given, size_t count) {
+PyObject* run_known(SiteObject* site, bool training, PyObject* const* given, size_t count,
+                    size_t numbers) {
   SmallArray<PyObject*, kInsideValues> values(count);
   std::vector<Reference> copies;
   std::copy_n(given, count, values.data());
   make_dense(values.data(), count, copies);
-  CallKey key(static_cast<uint64_t>(site->owner) << 32 | training, true);
+  CallKey key(static_cast<uint64_t>(site->owner) << 32 | numbers << 1 | training, true);
   for (size_t i = 0; i < count; ++i) key.add(tensor_of(values[i]));
   const BindingPointer* found = bindings().find(key);
   for (const Known& known : site->known) {
     const bool same = found == nullptr || (*found)->program == known.program;
-    if (!same || known.training != training || known.arguments != count) continue;
+    if (!same || known.training != training) continue;
+    if (known.arguments != count || known.numbers != numbers) continue;
     Values all(values.data(), count, known);
     const size_t total = known.program->inputs.size();
     if (known.program->writes_inputs && !writes_apart(*known.program, given, count, all)) continue;
-    PlanCall call(all.all.data(), total, nullptr);
+    PlanCall call(all.all.data(), total, given + count);
     Mismatch mismatch;
     const BindingPointer binding = found != nullptr ? *found : call.bind(known.program, &mismatch);
     if (binding == nullptr || !on_one_device(all.all.data(), total)) continue;
@@ -128,23 +134,25 @@ PyObject* run_known(SiteObject* site, bool training, PyObject* const* given, siz
 PyObject* call_site(PyObject* self, PyObject* const* values, size_t flags, PyObject* names) {
   Reference keep = borrowed(self);
   SiteObject* site = as_site(self);
-  const auto count = static_cast<size_t>(PyVectorcall_NARGS(flags));
+  PyObject* const* end = values + PyVectorcall_NARGS(flags);
+  PyObject* const* numbers = std::find_if_not(values, end, is_array);
   const ThreadFlags& flags_now = thread_flags;
   const bool plain = !flags_now.recording && flags_now.tracing == 0 && names == nullptr &&
-                     !site->known.empty() && std::all_of(values, values + count, is_array);
-  PyObject* result = plain ? run_known(site, flags_now.training, values, count) : nullptr;
+                     !site->known.empty() && std::all_of(numbers, end, is_number);
+  PyObject* result =
+      plain ? run_known(site, flags_now.training, values, numbers - values, end - numbers) : nullptr;
   if (result != nullptr) return result;
   Reference fallback = borrowed(site->fallback);
   return into_python([&] { return PyObject_Vectorcall(fallback.get(), values, flags, names); });
 }
 
-// add(generation, training, arguments, plan, parameters, form)
+// add(generation, training, arguments, numbers, plan, parameters, form)
 PyObject* add(PyObject* self, PyObject* arguments) {
-  unsigned generation;
+  unsigned generation, numbers;
   int training;
   PyObject *arrays, *plan, *parameters, *form;
-  if (!PyArg_ParseTuple(arguments, "IpO!OO!O", &generation, &training, &PyTuple_Type, &arrays,
-                        &plan, &PyTuple_Type, &parameters, &form)) {
+  if (!PyArg_ParseTuple(arguments, "IpO!IOO!O", &generation, &training, &PyTuple_Type, &arrays,
+                        &numbers, &plan, &PyTuple_Type, &parameters, &form)) {
     return nullptr;
   }
   // Another thread has replaced parameters since these were looked up.
@@ -154,10 +162,11 @@ PyObject* add(PyObject* self, PyObject* arguments) {
       checked_tensor(PyTuple_GET_ITEM(tuple, i), "CallSite.add");
     }
   }
-  Known known{training != 0, static_cast<size_t>(PyTuple_GET_SIZE(arrays)), program_of(plan),
-              borrowed(parameters), borrowed(form)};
-  if (known.program->inputs.size() != known.arguments + PyTuple_GET_SIZE(parameters)) {
-    throw Error("ValueError", "CallSite.add: the plan takes another number of arrays");
+  Known known{training != 0,    static_cast<size_t>(PyTuple_GET_SIZE(arrays)), numbers,
+              program_of(plan), borrowed(parameters), borrowed(form)};
+  if (known.program->inputs.size() != known.arguments + PyTuple_GET_SIZE(parameters) ||
+      static_cast<size_t>(known.program->scalars) != known.numbers) {
+    throw Error("ValueError", "CallSite.add: the plan takes another number of arguments");
   }
   std::vector<Known>& all = as_site(self)->known;
   all.insert(all.begin(), std::move(known));
@@ -210,9 +219,9 @@ void free_site(PyObject* self) {
 }
 
 PyMethodDef methods[] = {{"add", method<add>(), METH_VARARGS,
-                          "add(generation, training, arguments, plan, parameters, form): run the "
-                          "plan for arguments it fits, followed by the parameters, unless the "
-                          "generation is over. Its only array is the result where form is None; "
+                          "add(generation, training, arguments, numbers, plan, parameters, form): "
+                          "run the plan for arrays it fits, so many floats after them, and the "
+                          "parameters, unless the generation is over. Its only array is the result where form is None; "
                           "else form(arrays) is, which tuple needs no call for."},
                          {"clear", method<clear>(), METH_NOARGS, "Forget every plan."},
                          {nullptr, nullptr, 0, nullptr}};

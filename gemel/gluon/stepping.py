@@ -1,0 +1,168 @@
+"""A step of training as one program: what `Trainer.compile` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import is_
+from typing import TYPE_CHECKING, Any
+
+from gemel import autograd, compiled
+from gemel.errors import ArgumentError, GemelError, GradientError
+from gemel.gluon.parameter import Parameter
+from gemel.ir.graph import walk
+from gemel.ir.trace import Trace, current_trace
+from gemel.optimizer.base import by_hand
+
+if TYPE_CHECKING:
+    from gemel.gluon.trainer import Trainer
+    from gemel.optimizer import Updater
+    from gemel.optimizer.fused import Asked
+
+
+class CompiledStep:
+    """Results, gradients and updates of a function of the trainer's parameters in one program.
+
+    See `Trainer.compile`. `batch_size` is what gradients are divided by; without one, the length
+    of the first argument.
+    """
+
+    def __init__(self, trainer: Trainer, function: Callable[..., Any]) -> None:
+        self._trainer = trainer
+        self._function = function
+        #: By what decides the update; each for the arrays it keeps.
+        self._programs: dict[Any, _Program] = {}
+
+    def __call__(self, *arguments: Any, batch_size: float | None = None) -> Any:
+        """What the function gives for these arguments, with parameters as they were.
+
+        Raises `GradientError` for a parameter that has no part in the loss, and `GemelError` where
+        the trainer's parameters live on several devices or meet those of other workers.
+        """
+        if batch_size is None:
+            batch_size = _length(arguments)
+        trainer = self._trainer
+        indices, parameters, updater = self._updated(arguments)
+        trainer._divide("step", batch_size)
+        states = [updater.state(i, p._arrays[0]) for i, p in zip(indices, parameters, strict=True)]
+        rule = updater.optimizer
+        states, masters = rule._apart([p._arrays[0] for p in parameters], states)
+        with rule._counting(indices):
+            asked = rule._fused.asked(indices, states, masters)
+            program = self._program(asked, parameters)
+            with autograd._Mode(False, True):
+                return program.run(*arguments, *asked.scalars)
+
+    def _updated(self, arguments: Sequence[Any]) -> tuple[list[int], list[Parameter], Updater]:
+        """The parameters that are updated, with their numbers, and who updates them."""
+        trainer = self._trainer
+        if not all(p._arrays for p in trainer._params if p.grad_req != "null"):
+            with autograd.pause(train_mode=False):
+                self._function(*arguments)  # tells the shapes
+        trainer._look()
+        if trainer._together or trainer._on_store:
+            raise _refused("its gradients meet those of other workers, or in a store")
+        if [len(group.devices) for group in trainer._groups] != [1]:
+            raise _refused("its parameters do not live on one device")
+        (((device,), indices),) = trainer._groups
+        updater = trainer._updaters[device]
+        if by_hand(type(updater.optimizer)):
+            kind = type(updater.optimizer).__name__
+            raise _refused(f"{kind} updates arrays by Python, which is no part of a program")
+        parameters = [trainer._params[index] for index in indices]
+        for parameter in parameters:
+            if parameter.grad_req == "add":
+                raise _refused(f"parameter {parameter.name} adds gradients up (grad_req 'add')")
+        updater.optimizer._set_current_context(device.code)
+        return indices, parameters, updater
+
+    def _program(self, asked: Asked, parameters: list[Parameter]) -> _Program:
+        known = self._programs.get(asked.key)
+        if known is None or not known.keeps(parameters, asked.kept):
+            update = self._trainer.optimizer._fused.function(asked)
+            known = self._programs[asked.key] = _Program(self._function, update, parameters, asked)
+        return known
+
+
+class _Program:
+    """The program of a step, for one kind of update of these parameters and arrays."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        update: Callable[[list[Any], list[Any]], list[Any]],
+        parameters: list[Parameter],
+        asked: Asked,
+    ) -> None:
+        self.function = function
+        self.update = update
+        self.parameters = parameters
+        self.kept = [_Kept(array) for array in asked.kept]
+        self.scalars = len(asked.scalars)
+        self.run = compiled.Compiled(self._step, name=getattr(function, "__name__", "step"))
+
+    def keeps(self, parameters: list[Parameter], kept: list[Any]) -> bool:
+        """Whether it updates these parameters, and these arrays."""
+        held = (each.value for each in self.kept)
+        return all(map(is_, self.parameters, parameters)) and all(map(is_, held, kept))
+
+    def _step(self, *values: Any) -> Any:
+        """The step as it is traced: arguments, then numbers."""
+        trace = current_trace()
+        assert trace is not None
+        arguments, scalars = values[: -self.scalars], list(values[-self.scalars :])
+        with autograd.record():
+            found = self.function(*arguments)
+        loss = found[0] if isinstance(found, (tuple, list)) else found
+        weights = [parameter.data() for parameter in self.parameters]
+        self._check(loss, trace)
+        gradients = autograd.grad(loss, weights)
+        kept = [trace.parameter(each) for each in self.kept]
+        new = self.update([*weights, *kept, *gradients], scalars)
+        targets = [*self.parameters, *self.kept]
+        for target, old, value in zip(targets, [*weights, *kept], new, strict=True):
+            trace.update(target, value if value.dtype is old.dtype else value.astype(old.dtype))
+        return found
+
+    def _check(self, loss: Any, trace: Trace) -> None:
+        read = set(walk([loss]))
+        for parameter in self.parameters:
+            _, entry = trace.parameters.get(id(parameter), (None, None))
+            if entry is None or entry.node not in read:
+                raise GradientError(
+                    f"step: parameter {parameter.name} has no part in the loss; if that is meant, "
+                    "set its grad_req to 'null'"
+                )
+
+
+class _Kept:
+    """An array of an optimizer's state, which the program reads and overwrites."""
+
+    name = "state"
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def array(self, device: Any = None) -> Any:
+        """The array, where it is."""
+        return self.value
+
+    data = array
+
+
+def _length(arguments: Sequence[Any]) -> int:
+    first = arguments[0] if arguments else None
+    shape = getattr(first, "shape", ())
+    if not shape:
+        raise ArgumentError(
+            "step: the first argument has no axis of examples; say batch_size=, which gradients "
+            "are divided by"
+        )
+    return int(shape[0])
+
+
+def _refused(reason: str) -> GemelError:
+    """The error of a trainer whose steps are no programs of one device."""
+    return GemelError(f"Trainer.compile: {reason}; write the loop with record, backward and step")
+
+
+__all__ = ["CompiledStep"]

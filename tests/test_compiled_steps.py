@@ -1,0 +1,281 @@
+"""`Trainer.compile`: one program does what record, backward and step do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+import gemel
+from gemel import autograd, gluon, np, npx, optimizer
+from gemel.errors import ArgumentError, GemelError, GradientError
+from gemel.gluon import nn
+
+ROWS, COLUMNS, CLASSES = 6, 5, 3
+LOSS = gluon.loss.SoftmaxCrossEntropyLoss()
+
+
+def batch(seed: int, rows: int = ROWS) -> tuple[Any, Any]:
+    draw = numpy.random.default_rng(seed)
+    x = draw.standard_normal((rows, COLUMNS)).astype("float32")
+    return np.array(x), np.array(draw.integers(0, CLASSES, rows))
+
+
+def dense() -> Any:
+    net = nn.HybridSequential()
+    net.add(nn.Dense(7, activation="relu"), nn.Dense(CLASSES))
+    return net
+
+
+def normalized() -> Any:
+    net = nn.HybridSequential()
+    net.add(nn.Dense(7), nn.BatchNorm(), nn.Activation("tanh"), nn.LayerNorm(), nn.Dense(CLASSES))
+    return net
+
+
+def dropped() -> Any:
+    net = nn.HybridSequential()
+    net.add(nn.Dense(9, activation="relu"), nn.Dropout(0.4), nn.Dense(CLASSES))
+    return net
+
+
+class Twice(gluon.HybridBlock):
+    """A layer that is used twice, and a loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Dense(COLUMNS, activation="tanh")
+        self.cell = gluon.rnn.GRU(4, layout="NTC")
+        self.out = nn.Dense(CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        x = self.inner(self.inner(x))
+        return self.out(self.cell(np.stack([x, x * 2], axis=1)))
+
+
+def begun(make: Callable[[], Any], hybrid: bool = True, dtype: str = "float32") -> Any:
+    npx.random.seed(11)
+    net = make()
+    net.initialize(gemel.init.Xavier())
+    if hybrid:
+        net.hybridize()
+    net(batch(0)[0])
+    draw = numpy.random.default_rng(7)
+    for parameter in net.collect_params().values():
+        if parameter.grad_req != "null":
+            value = draw.standard_normal(parameter.shape) * 0.3 + 0.1
+            parameter.set_data(np.array(value.astype("float32")))
+    net.cast(dtype)
+    npx.random.seed(12)
+    return net
+
+
+def trained(net: Any, trainer: Any, way: str, steps: int = 5, **how: Any) -> list[Any]:
+    """Losses, then parameters."""
+    found = []
+    step = trainer.compile(lambda x, y: LOSS(net(x), y))
+    for number in range(steps):
+        x, y = batch(number, ROWS - (number == 3))  # one is smaller
+        x = x.astype(how.get("dtype", "float32"))
+        if way == "program":
+            loss = step(x, y)
+        else:
+            with autograd.record():
+                loss = LOSS(net(x), y)
+            loss.backward()
+            trainer.step(len(x))
+        found.append(loss.asnumpy())
+    return [*found, *(p.data().asnumpy() for p in net.collect_params().values())]
+
+
+def same(one: list[Any], other: list[Any], rtol: float = 2e-5) -> None:
+    for a, b in zip(one, other, strict=True):
+        numpy.testing.assert_allclose(
+            a.astype("float64"), b.astype("float64"), rtol=rtol, atol=rtol / 10
+        )
+
+
+@pytest.mark.parametrize("hybrid", [True, False])
+@pytest.mark.parametrize("make", [dense, normalized, dropped, Twice])
+def test_it_does_what_three_calls_do(make: Callable[[], Any], hybrid: bool) -> None:
+    ways = []
+    for way in ("calls", "program"):
+        net = begun(make, hybrid)
+        settings = {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01}
+        trainer = gluon.Trainer(net.collect_params(), "sgd", settings)
+        ways.append(trained(net, trainer, way))
+    same(*ways)
+
+
+#: The noise of `sgld` is drawn for each call.
+OPTIMIZERS = sorted(
+    kind.__name__.lower()
+    for kind in map(vars(optimizer).get, optimizer.__all__)
+    if isinstance(kind, type) and issubclass(kind, optimizer.Optimizer)
+    if kind not in (optimizer.Optimizer, optimizer.SGLD)
+)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer(name: str) -> None:
+    ways = []
+    for way in ("calls", "program"):
+        net = begun(dense)
+        net[0].weight.lr_mult = 0.5
+        net[1].bias.wd_mult = 0.0
+        rule = optimizer.create(
+            name, wd=0.01, lr_scheduler=gemel.lr_scheduler.FactorScheduler(2, 0.7, base_lr=0.05)
+        )
+        ways.append(trained(net, gluon.Trainer(net.collect_params(), rule), way))
+    same(*ways)
+
+
+def test_weights_of_two_bytes_with_a_copy_of_four() -> None:
+    ways = []
+    for way in ("calls", "program"):
+        net = begun(dense, dtype="float16")
+        settings = {"learning_rate": 0.1, "momentum": 0.9, "multi_precision": True}
+        trainer = gluon.Trainer(net.collect_params(), "sgd", settings)
+        ways.append(trained(net, trainer, way, dtype="float16"))
+    same(*ways, rtol=2e-3)
+
+
+def test_shapes_that_only_a_forward_tells_and_what_is_given_besides_the_loss() -> None:
+    net = dense()
+    net.initialize()
+    trainer = gluon.Trainer(net.collect_params(), "adam")
+
+    def forward(x: Any, y: Any) -> Any:
+        out = net(x)
+        return LOSS(out, y), {"out": out}
+
+    step = trainer.compile(forward)
+    before = None
+    for number in range(3):
+        x, y = batch(number)
+        with autograd.pause(train_mode=False):
+            wanted = net(x).asnumpy() if before is not None else None
+        loss, others = step(x, y)
+        assert loss.shape == (ROWS,)
+        assert others["out"].shape == (ROWS, CLASSES)
+        if wanted is not None:  # by the parameters as they were before this step
+            numpy.testing.assert_allclose(others["out"].asnumpy(), wanted, rtol=1e-5)
+        before = loss
+
+
+def test_both_ways_take_turns_and_states_go_to_files(tmp_path: Path) -> None:
+    ways = []
+    for way in ("calls", "program"):
+        net = begun(dense)
+        trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.05})
+        found = trained(net, trainer, way, 2)
+        trainer.save_states(tmp_path / "states")
+        trainer.load_states(tmp_path / "states")  # other arrays
+        found += trained(net, trainer, "calls", 2)
+        net[0].weight.set_data(net[0].weight.data() * 0.5)
+        trainer.set_learning_rate(0.2)
+        found += trained(net, trainer, way, 2)
+        net.load_dict({name: p.data() * 2 for name, p in net.collect_params().items()})
+        ways.append([*found, *trained(net, trainer, way, 2)])
+    same(*ways)
+
+
+def test_it_is_traced_once() -> None:
+    net = begun(dense)
+    calls = []
+
+    def forward(x: Any, y: Any) -> Any:
+        calls.append(x)
+        return LOSS(net(x), y)
+
+    step = gluon.Trainer(net.collect_params(), "adam").compile(forward)
+    for number in range(6):
+        step(*batch(number, 4 + number))
+    assert len(calls) == 1
+
+
+def test_a_batch_that_fails_leaves_everything_as_it_was() -> None:
+    net = begun(dense)
+    table = np.arange(4.0)
+    trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.1})
+    step = trainer.compile(lambda x, y: (net(x) ** 2).sum(axis=1) * table[y])
+    step(*batch(1))
+    before = [p.data().asnumpy() for p in net.collect_params().values()]
+    x, y = batch(2)
+    y[1] = 9
+    with pytest.raises(IndexError, match="out of bounds"):
+        step(x, y).wait_to_read()
+    same(before, [p.data().asnumpy() for p in net.collect_params().values()], 0)
+    assert step(*batch(3)).shape == (ROWS,)
+
+
+def test_an_error_of_the_function_counts_no_step() -> None:
+    net = begun(dense)
+    trainer = gluon.Trainer(net.collect_params(), "adam")
+    step = trainer.compile(lambda x, y: LOSS(net(x), y))
+    step(*batch(1))
+    before = trainer.optimizer.num_update
+    with pytest.raises(gemel.errors.GemelError):
+        step(np.ones((ROWS, COLUMNS + 2)), batch(1)[1])
+    assert trainer.optimizer.num_update == before == 1
+
+
+def test_frozen_parameters_and_those_without_a_part() -> None:
+    net = begun(dense)
+    net[0].weight.grad_req = "null"
+    step = gluon.Trainer(net.collect_params(), "sgd").compile(lambda x, y: LOSS(net(x), y))
+    before = net[0].weight.data().asnumpy()
+    step(*batch(1))
+    assert (net[0].weight.data().asnumpy() == before).all()
+    other = begun(dense)
+    both = {**net.collect_params(), **{f"other.{k}": v for k, v in other.collect_params().items()}}
+    step = gluon.Trainer(both, "sgd").compile(lambda x, y: LOSS(net(x), y))
+    with pytest.raises(GradientError, match="has no part in the loss"):
+        step(*batch(1))
+
+
+class ByHand(optimizer.Optimizer):
+    """As MXNet's users write them."""
+
+    def create_state(self, index: Any, weight: Any) -> Any:
+        return None
+
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        for w, g in zip(weight, grad, strict=True):
+            w -= 0.1 * g
+
+
+def test_what_is_no_program_is_refused() -> None:
+    def step_of(net: Any, rule: Any = "sgd", **how: Any) -> Any:
+        return gluon.Trainer(net.collect_params(), rule, **how).compile(
+            lambda x, y: LOSS(net(x), y)
+        )
+
+    net = begun(dense)
+    with pytest.raises(GemelError, match=r"Trainer.compile: ByHand updates arrays by Python"):
+        step_of(net, ByHand())(*batch(1))
+    with pytest.raises(ArgumentError, match="say batch_size="):
+        step_of(net)(np.array(1.0))
+    net[0].weight.grad_req = "add"
+    with pytest.raises(GemelError, match="adds gradients up"):
+        step_of(net)(*batch(1))
+    net = dense()
+    net.initialize(device=[gemel.cpu(0), gemel.cpu(1)])
+    net(batch(0)[0])
+    with pytest.raises(GemelError, match="do not live on one device"):
+        step_of(net)(*batch(1))
+
+
+def test_the_batch_size_is_what_gradients_are_divided_by() -> None:
+    found = []
+    for size in (None, ROWS, 2 * ROWS):
+        net = begun(dense)
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 1.0})
+        before = net[1].bias.data().asnumpy()
+        trainer.compile(lambda x, y, net=net: LOSS(net(x), y))(*batch(1), batch_size=size)
+        found.append(net[1].bias.data().asnumpy() - before)
+    numpy.testing.assert_allclose(found[0], found[1])
+    numpy.testing.assert_allclose(found[0], found[2] * 2, rtol=1e-4)
