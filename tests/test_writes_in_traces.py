@@ -146,6 +146,8 @@ PROGRAMS = [
 
 
 def listed(found: Any) -> list[Any]:
+    if found is None:
+        return []
     return [value.asnumpy() for value in (found if isinstance(found, tuple) else (found,))]
 
 
@@ -287,7 +289,21 @@ def from_the_other_end(a: Any, b: Any, x: Any) -> Any:
     return b
 
 
-IN_PLACE = [swap, descend, only_a_part, from_the_other_end]
+def read_again(a: Any, b: Any, x: Any) -> Any:
+    old = a[::-1]
+    new = a * 2 + x
+    b[:] = np.convolve(b, a, "same") if a.size < 9 else b + np.cumsum(a)
+    a[:] = new
+    return old, a * 1
+
+
+def turned_and_straight(a: Any, b: Any, x: Any) -> Any:
+    square = a[:1] * x[:, None] + x  # of all sizes
+    a += (square.T + square).sum(axis=0)
+    b[:] = b - (a * 0.5)[::-1]
+
+
+IN_PLACE = [swap, descend, only_a_part, from_the_other_end, read_again, turned_and_straight]
 
 
 def numbers(size: int, seed: int) -> Any:
@@ -312,6 +328,33 @@ def test_arguments_are_overwritten_in_every_call(function: Function, size: int) 
         ways.append([*found, a.asnumpy(), b.asnumpy()])
     for one, other in zip(*ways, strict=True):
         numpy.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-6)
+
+
+def a_square(a: Any, b: Any) -> Any:
+    before = a.T
+    a[:] = a.T * 2 + a
+    b[:] = np.matmul(b, before)
+    return (a @ b).sum()
+
+
+def after_a_product(a: Any, b: Any) -> Any:
+    c = np.matmul(b, a)
+    a[:] = a - 0.1 * np.matmul(c.T, b)
+    b[:] = np.matmul(b, a.T) * 0.1 + b
+    return c
+
+
+@pytest.mark.parametrize("size", [3, 40, 300])
+@pytest.mark.parametrize("function", [a_square, after_a_product], ids=lambda f: f.__name__)
+def test_matrices_are_overwritten_when_they_have_been_read(function: Function, size: int) -> None:
+    compiled = gemel.compile(function)
+    ways = []
+    for call in (function, compiled):
+        a, b = (numbers(size * size, seed).reshape(size, size) * 0.1 for seed in (1, 2))
+        found = [value for _ in range(4) for value in listed(call(a, b))]
+        ways.append([*found, a.asnumpy(), b.asnumpy()])
+    for one, other in zip(*ways, strict=True):
+        numpy.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4 * abs(one).max())
 
 
 def test_arguments_that_do_not_lie_dense_are_overwritten_too() -> None:

@@ -223,6 +223,13 @@ def is_view(node: Node) -> bool:
     return node.op is not None and "view" in node.op.rules
 
 
+def seen_by(entry: Entry) -> Entry:
+    """What a view shows; another entry itself."""
+    while is_view(entry.node):
+        entry = entry.node.inputs[0]
+    return entry
+
+
 def is_mover(node: Node) -> bool:
     """Whether an operation reads elements from elsewhere than where its own are."""
     if is_view(node):

@@ -15,7 +15,15 @@ from gemel.ir.interpret import interpret
 from gemel.ir.op import Op
 from gemel.ir.op_kinds import Contraction, Elementwise, Reduction
 from gemel.ops.elementwise import copy
-from gemel.passes.domain import Domain, in_pieces, is_mover, is_product, is_view, reads_rows
+from gemel.passes.domain import (
+    Domain,
+    in_pieces,
+    is_mover,
+    is_product,
+    is_view,
+    reads_rows,
+    seen_by,
+)
 from gemel.passes.order import Order, Unit
 from gemel.passes.risk import exposures
 from gemel.spec import Spec, product, same_shape
@@ -185,6 +193,9 @@ class _Fusion:
         self.exposures = exposures(graph)
         self.order = Order()
         self.results = {entry.node for entry in graph.results}
+        #: Loops can write where what they update lies; a product, which is put together in its
+        #: result, cannot: that would have to be moved there.
+        self.updating = _updating(graph)
         #: What every kernel that needs it computes.
         self.copied = {n for n in self.nodes if cheap(n) and n not in self.results}
         self.fusible = set(filter(fusible, self.nodes))
@@ -225,6 +236,8 @@ class _Fusion:
         """Let a node share a group's kernel, where shapes, failures and dependencies allow it."""
         if self.exposures[node] != group.exposure or not group.admits(node):
             return False
+        if group.contraction and node in self.updating:
+            return False
         units = (group, self.order.unit[node])
         levels = self.order.joined(units)
         if levels is None or not group.take(node):
@@ -241,6 +254,8 @@ class _Fusion:
         products = [group for group in candidates if group.contraction]
         helpers = [group for group in candidates if not group.contraction]
         if len(products) != 1 or not helpers or not _epilogue(node, products[0]):
+            return False
+        if node in self.updating:
             return False
         (product,) = products
         exposed = {self.exposures[node], *(group.exposure for group in candidates)}
@@ -413,6 +428,22 @@ class _Fusion:
             else:
                 node = copy_node(single, tuple(replaced.get(e, e) for e in single.inputs))
         replaced.update(zip(kept, node.entries, strict=True))
+
+
+def _updating(graph: Graph) -> set[Node]:
+    """The elementwise operations that make a new value of an input out of the one it has."""
+    found: set[Node] = set()
+    for position, entry in graph.updates:
+        pending, own = [entry], dict[Node, None]()
+        while pending:
+            node = seen_by(pending.pop()).node
+            if isinstance(node.op, Elementwise) and node not in own:
+                own[node] = None
+                pending += node.inputs
+        read = {seen_by(entry) for node in own for entry in node.inputs}
+        if graph.inputs[position] in read:
+            found.update(own)
+    return found
 
 
 def _wrapped(

@@ -8,7 +8,7 @@ from math import inf
 from gemel.extent import seen
 from gemel.ir.graph import Entry, Node, copy_node, walk
 from gemel.ir.op_kinds import Elementwise, Reduction
-from gemel.passes.domain import is_mover, is_view
+from gemel.passes.domain import is_mover, is_view, seen_by
 from gemel.passes.fuse import cheap
 from gemel.spec import product
 
@@ -62,9 +62,9 @@ class _Cut:
             own = node.op is not None and node not in self.forward and not _is_loop(node)
             if own or any(entry.node in behind for entry in node.inputs):
                 behind.add(node)
-                for entry in map(_seen_by, node.inputs):
+                for entry in map(seen_by, node.inputs):
                     found[entry] = found.get(entry, False) or not _is_loop(node)
-        found |= dict.fromkeys(map(_seen_by, gradients), True)
+        found |= dict.fromkeys(map(seen_by, gradients), True)
         before = (e for e in found if e.node not in behind and not e.node.is_constant)
         self.wanted = {entry: found[entry] for entry in before}
 
@@ -154,13 +154,6 @@ class _Cut:
             self.room[a][b] -= amount
             self.room[b][a] += amount
         return True
-
-
-def _seen_by(entry: Entry) -> Entry:
-    """What a view shows; another entry itself."""
-    while is_view(entry.node):
-        entry = entry.node.inputs[0]
-    return entry
 
 
 def _is_free(entry: Entry) -> bool:

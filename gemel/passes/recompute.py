@@ -5,14 +5,14 @@ Both only look at fused nodes that are plain loops: elementwise operations and r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
 from gemel.extent import Dim, seen
 from gemel.ir.graph import Entry, Graph, Node, copy_node, inline, placeholder, substitute_results
 from gemel.ir.op_kinds import Elementwise, Reduction
-from gemel.passes.domain import Domain, is_view
+from gemel.passes.domain import Domain, is_product, is_view
 from gemel.passes.fuse import LARGEST_BODY, can_fail, fused
 from gemel.passes.risk import exposures
 from gemel.spec import product, same_shape_for_all
@@ -41,6 +41,16 @@ def _is_plain(node: Node) -> bool:
     return all(
         isinstance(n.op, (Elementwise, Reduction)) or Domain.is_alignment(n) for n in _steps(node)
     )
+
+
+def _ends_product(node: Node) -> bool:
+    """Whether it is a product and elementwise operations on its result, which cannot fail."""
+    return node.op is fused and not can_fail(node) and any(map(is_product, _steps(node)))
+
+
+def _is_step(node: Node) -> bool:
+    """Whether an element can be computed where it is read."""
+    return isinstance(node.op, Elementwise) or Domain.is_alignment(node)
 
 
 def _steps(node: Node) -> list[Node]:
@@ -72,15 +82,22 @@ def _size(entry: Entry) -> int:
 
 
 class _Recipe:
-    """How an output of a fused node is computed of its inputs and what it knows of whole rows."""
+    """How an output of a fused node is computed of its inputs, its other outputs and what it knows
+    of whole rows; of these without a `domain`, as products have none.
+    """
 
-    def __init__(self, node: Node, output: Entry, domain: Domain) -> None:
+    def __init__(
+        self, node: Node, output: Entry, domain: Domain | None, dropped: Container[Entry]
+    ) -> None:
         self.output, self.domain = output, domain
         self.steps: list[Node] = []
         self.rows: list[Entry] = []
         self.read: list[Entry] = []
         self.possible = True
-        self.outside = dict(zip(node.params["body"].inputs, node.inputs, strict=True))
+        body: Graph = node.params["body"]
+        self.outside = dict(zip(body.inputs, node.inputs, strict=True))
+        pairs = zip(body.outputs, node.entries, strict=True)
+        self.outside |= {each: e for each, e in pairs if each is not output and e not in dropped}
         self._least = _size(output)
         self._visit(output, set())
 
@@ -89,12 +106,13 @@ class _Recipe:
             return
         done.add(entry)
         node = entry.node
-        if node.op is None:
-            if entry in self.outside:
-                self.read.append(entry)
+        if entry in self.outside:
+            self.read.append(entry)
+        elif node.op is None:
+            return
         elif self._is_of_rows(entry):
             self.rows.append(entry)
-        elif isinstance(node.op, Reduction) or node.op.random or len(self.steps) == MOST_STEPS:
+        elif not _is_step(node) or node.op.random or len(self.steps) == MOST_STEPS:
             self.possible = False
         else:
             for each in node.inputs:
@@ -104,7 +122,7 @@ class _Recipe:
     def _is_of_rows(self, entry: Entry) -> bool:
         """Whether it is one of few numbers that a kernel can write: one for each row."""
         few = _size(entry) * SMALL < self._least and not entry.spec.weak
-        return few and self.domain.writes_once(entry.node)
+        return few and self.domain is not None and self.domain.writes_once(entry.node)
 
     def written_in(self, known: dict[Entry, Entry]) -> Entry:
         """The output, computed of these entries for what it reads."""
@@ -130,7 +148,9 @@ class _Recomputing:
 
     def run(self) -> Graph:
         for node in self.nodes:
-            if node in self.lengths and not any(e in self.dropped for e in node.inputs):
+            if any(e in self.dropped for e in node.inputs):
+                continue
+            if node in self.lengths or (len(node.entries) > 1 and _ends_product(node)):
                 self._look(node)
         return self._rebuilt() if self.dropped else self.graph
 
@@ -141,10 +161,11 @@ class _Recomputing:
             users = self.users.get(entry, [])
             if not users or entry in self.results or not self.lengths.keys() >= set(users):
                 continue
-            domain = domain or _domain(_steps(node))
-            if domain is None:
-                return
-            recipe = _Recipe(node, output, domain)
+            if node in self.lengths:
+                domain = domain or _domain(_steps(node))
+                if domain is None:
+                    return
+            recipe = _Recipe(node, output, domain, self.dropped)
             if recipe.possible and self._pays(entry, recipe, users):
                 self.dropped[entry] = recipe
                 self.needed.update(recipe.outside[each] for each in recipe.read)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-from gemel.codegen.body import stays_in_place
 from gemel.codegen.nest import Kernel, Nest, Number, Place
 from gemel.codegen.product import OFTEN, Means, factor, is_only_factor, write_product
 from gemel.dtype import DType, float64
@@ -15,7 +14,6 @@ from gemel.errors import NoKernelError
 from gemel.extent import Guard, maximum, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, MixedStride, broadcast_strides, dense, several_strides
-from gemel.ir.op_kinds import Elementwise
 from gemel.passes.domain import gathers, is_product, joins
 from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.alike import Kernels, Optimized
@@ -42,6 +40,7 @@ from gemel.runtime.image import (
 )
 from gemel.runtime.items import Items
 from gemel.runtime.kept import made_of, split
+from gemel.runtime.overwriting import Reading
 from gemel.runtime.rounds import Rounds, lower_branch, lower_rounds
 from gemel.runtime.sites import Site, find_sites
 from gemel.runtime.written import Written
@@ -120,8 +119,8 @@ class Lowering:
             root = self._root(entry)
             if self._computed(root) and root not in self.claimed and root.dtype is entry.dtype:
                 self.claimed[root] = Place(buffer, root.dtype, dense(root.shape))
-        users = self.users
-        read = {*users, *self.results}
+        read = {*self.users, *self.results}
+        reading = Reading(self.graph, self.users)
         for index, entry in self.graph.updates:
             old, root = self.graph.inputs[index], self._root(entry)
             if self.keeps and root.node.op is fused and can_fail(root.node):
@@ -129,7 +128,7 @@ class Lowering:
             if old not in read and self._computed(root) and root not in self.claimed:
                 # Nobody asks what was there: a gradient is computed in its place.
                 self.claimed[root] = Place(self.where[old].buffer, root.dtype, dense(root.shape))
-            elif entry not in self.claimed and self._in_place(old, entry, users):
+            elif entry not in self.claimed and reading.ends_with(old, entry):
                 self.claimed[entry] = self.where[old]
 
     def _computed(self, entry: Entry) -> bool:
@@ -149,24 +148,6 @@ class Lowering:
             for entry in node.inputs:
                 users.setdefault(entry, []).append(node)
         return users
-
-    def _in_place(self, old: Entry, new: Entry, users: dict[Entry, list[Node]]) -> bool:
-        """Whether a fused loop may write its result over the input it replaces.
-
-        Only it reads the input, element by element where it writes it.
-        """
-        node = new.node
-        elsewhere = any(entry is old for entry in self.graph.results)
-        if node.op is not fused or users.get(old, []) != [node] or elsewhere:
-            return False
-        body: Graph = node.params["body"]
-        inner = {b for b, e in zip(body.inputs, node.inputs, strict=True) if e is old}
-        if stays_in_place(body, inner):
-            return True
-        steps = [n for n in body.walk() if n.op is not None]
-        return all(isinstance(n.op, Elementwise) for n in steps) and all(
-            n.specs[0].shape == old.shape for n in steps if any(e in inner for e in n.inputs)
-        )
 
     # --- nodes ------------------------------------------------------------------------------
 
