@@ -103,6 +103,10 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
             check_held("assign", value, target.dtype)
             value = float(value) if target.dtype.is_floating else value
         plain = isinstance(value, NUMBER) and not isinstance(value, complex)
+        if plain and type(value) not in (bool, int, float):
+            # The core knows the numbers of these classes, not those of classes derived from them:
+            # NumPy's float64, members of enumerations, extents.
+            value = float(value) if isinstance(value, float) else int(value)
         if not plain or beyond(value) or target.dtype.is_complex:
             value = array_like(value, target.dtype)
             assignment.check_assigned(prepare.spec_of(value), target.dtype)

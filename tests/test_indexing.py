@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import operator
 import random
 from typing import Any
 
@@ -248,6 +250,34 @@ def test_writes_that_overlap_what_they_read() -> None:
     y = np.array(square)
     y += y.T
     same(y, square + square.T)
+
+
+class Grade(enum.IntEnum):
+    GOOD = 2
+
+
+@pytest.mark.parametrize("number", [numpy.float64(2.5), Grade.GOOD], ids=lambda n: type(n).__name__)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_numbers_of_classes_derived_from_pythons_are_written(number: Any, dtype: str) -> None:
+    base = numpy.zeros((2, 3), dtype)
+    x = np.array(base)
+    for array in (base, x):
+        array[0, 1] = number
+        array[1] = number
+        array[array > 5] = number
+    same(x, base)
+    x.fill(number)
+    base.fill(number)
+    same(x, base)
+    written = gemel.compile(lambda x: operator.setitem(x, 0, number) or x)
+    same(written(np.zeros(2, dtype=dtype)), numpy.array([number, 0], dtype))
+    y = np.ones(2)
+    y.attach_grad()
+    with autograd.record():
+        z = y * 3
+        z[0] = number
+    z.backward()
+    same(y.grad, numpy.array([0, 3], "float32"))
 
 
 def test_lists_and_numpy_arrays_are_keys() -> None:
