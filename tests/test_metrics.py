@@ -270,6 +270,17 @@ def test_numpy_arrays_lists_and_other_dtypes():
     assert made.get()[1] == pytest.approx(60000)
 
 
+@pytest.mark.parametrize("kind", [np.array, numpy.float32, float, nd.array])
+def test_a_loss_may_be_a_single_number(kind):
+    made = metric.Loss()
+    for loss in (1.0, 2.0):
+        made.update(0, kind(loss))
+    assert made.get() == ("loss", 1.5)
+    made = metric.MAE()
+    made.update(kind(1.0), kind(3.0))
+    assert made.get() == ("mae", 2.0)
+
+
 def test_bad_input():
     with pytest.raises(ShapeError, match="labels of size"):
         metric.Accuracy().update([np.zeros(2)], [np.zeros(2), np.zeros(2)])

@@ -149,6 +149,17 @@ def test_settings_by_place() -> None:
     assert nd.concat(*pair).shape == (1, 4)
 
 
+def test_sums_and_elements_are_joined() -> None:
+    x = nd.array([[1, 2], [3, 4]])
+    x.attach_grad()
+    with autograd.record():
+        joined = nd.concat(x.sum(), x[1, 0], x[0], dim=0)
+    joined.backward()
+    assert joined.tolist() == [10, 3, 1, 2]
+    assert x.grad.tolist() == [[2, 2], [2, 1]]
+    assert nd.concatenate([x.max(), nd.array([7])]).tolist() == [4, 7]
+
+
 def test_parts_in_two_ways() -> None:
     x = np.arange(8).reshape(4, 2)
     assert [part.tolist() for part in nd.split_v2(x, 2)] == [x[:2].tolist(), x[2:].tolist()]

@@ -116,16 +116,21 @@ def _(a: Any, axis: Any) -> Written:
     return Written("_np_squeeze", (a,), {} if axis is None else {"axis": axis})
 
 
+def _with_an_axis(data: tuple[Any, ...]) -> list[Any]:
+    # What MXNet 1 gives for a sum or one element has an axis, here it has none: programs join it.
+    return [x if getattr(x, "ndim", 1) else x.reshape((1,)) for x in data]
+
+
 @legacy("Concat", "concat")
 def concat(*data: Any, dim: int = 1, axis: int | None = None) -> Any:
-    """Arrays one after another along an axis."""
-    return np.concatenate(list(data), axis=dim if axis is None else axis)
+    """Arrays one after another along an axis; a number is an array of one element."""
+    return np.concatenate(_with_an_axis(data), axis=dim if axis is None else axis)
 
 
 @legacy("_npi_concatenate", "concatenate")
 def npi_concatenate(*data: Any, axis: int | None = 0, dim: int | None = None) -> Any:
     """Arrays one after another along an axis."""
-    return np.concatenate(list(data), axis=axis if dim is None else dim)
+    return np.concatenate(_with_an_axis(data), axis=axis if dim is None else dim)
 
 
 @legacy("stack", "_npi_stack")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gemel import autograd, np
 from gemel.device import cpu
 from gemel.errors import ShapeError, unknown_name
+from gemel.extent import NUMBER
 from gemel.lists import as_list
 from gemel.np import ndarray
 
@@ -154,14 +155,24 @@ class EvalMetric:
 
 def pairs(labels: Any, preds: Any) -> list[tuple[ndarray, ndarray]]:
     """Labels and predictions as arrays, each pair on one device."""
+    # A mean loss is an array without axes, which has no number of examples to compare.
+    labels, preds = ([x] if _is_number(x) else x for x in (labels, preds))
     labels, preds = check_label_shapes(labels, preds, wrap=True)
     check_label_shapes(labels, preds)
     found = []
     for label, pred in zip(labels, preds, strict=True):
-        pred = pred.as_np_ndarray() if isinstance(pred, ndarray) else np.array(pred)
-        label = label.as_np_ndarray() if isinstance(label, ndarray) else np.array(label)
+        label, pred = _examples(label), _examples(pred)
         found.append((label.as_in_ctx(pred.device), pred))
     return found
+
+
+def _examples(value: Any) -> ndarray:
+    found = value.as_np_ndarray() if isinstance(value, ndarray) else np.array(value)
+    return found if found.ndim else found.reshape(1)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, NUMBER) or getattr(value, "shape", None) == ()
 
 
 def settled(value: Any) -> Any:
