@@ -219,6 +219,39 @@ class Masked(losses.SoftmaxCELoss):
         return super().forward(pred, label, weights)
 
 
+ONE_EACH = [
+    (losses.SoftmaxCELoss(), normal(4, 3), numpy.array([0, 2, 1, 1])),
+    (losses.SoftmaxCELoss(), normal(4, 4, 3), random.randint(0, 3, (4, 4))),
+    (losses.L2Loss(), normal(4, 1), normal(4, 1)),
+    (losses.CTCLoss(), normal(4, 6, 4), random.randint(0, 3, (4, 2))),
+    (losses.TripletLoss(), normal(4, 3), normal(4, 3), normal(4, 3)),
+    (losses.CosineEmbeddingLoss(), normal(4, 3), normal(4, 3), SIGNS[:, 0]),
+]
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("case", ONE_EACH, ids=lambda case: type(case[0]).__name__)
+def test_a_weight_for_each_loss_comes_in_any_shape(case, hybrid):
+    loss, *given = case
+    given = [np.array(each) for each in given]
+    loss.hybridize(hybrid)
+    steps = isinstance(loss, losses.SoftmaxCELoss) and given[0].ndim == 3
+    weights = normal(4, 4) ** 2 if steps else numpy.arange(4.0)
+    alone = loss(*given).asnumpy()
+    if weights.ndim == 1:
+        expected = alone.reshape(4) * weights
+    else:
+        logs = npx.log_softmax(given[0]).asnumpy()
+        picked = numpy.take_along_axis(logs, given[1].asnumpy()[..., None], 2)[..., 0]
+        expected = -(picked * weights).mean(axis=1)
+    for shape in (weights.shape, (*weights.shape, 1)):
+        found = loss(*given, sample_weight=np.array(weights.reshape(shape)))
+        assert found.shape == alone.shape
+        numpy.testing.assert_allclose(found.asnumpy().reshape(4), expected, rtol=1e-6)
+    with pytest.raises(ShapeError, match=r"weight|broadcast"):
+        loss(*given, sample_weight=np.ones((4, 1, 1, 2)))
+
+
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_losses_of_users(hybrid):
     x, y = np.array([[1.0, 2.0, 3.0]]), np.array([[1.0, 1.0, 1.0]])

@@ -37,7 +37,8 @@ class Loss(HybridBlock):
 
     A subclass defines `forward(pred, label, ...)` or `hybrid_forward(F, pred, label, ...)`. A
     `sample_weight` given to a loss multiplies it, too: an array that broadcasts to the loss before
-    it is averaged over each example, (batch, 1) for a weight for each example.
+    it is averaged over each example, (batch, 1) for a weight for each example. With as many
+    elements as the loss it is one for each, in whichever shape.
     """
 
     def __init__(self, weight: float | None = None, batch_axis: int = 0, **settings: Any) -> None:
@@ -66,8 +67,23 @@ class Loss(HybridBlock):
 
     def _weighted(self, loss: Tensor, sample_weight: Tensor | None) -> Tensor:
         if sample_weight is not None:
-            loss = loss * sample_weight
+            loss = self._by_sample(loss, sample_weight)
         return loss if self._weight in (None, 1) else loss * self._weight
+
+    def _by_sample(self, loss: Tensor, weight: Tensor) -> Tensor:
+        shape = tuple(loss.shape)
+        if not isinstance(weight, Real):
+            weight = weight if hasattr(weight, "shape") else np.array(weight)
+            if weight.size == loss.size:  # (batch,) and (batch, 1) mean the same
+                weight = self._like(weight, loss)
+        found = loss * weight
+        # A product larger than the loss would weigh each example by the mean of the weights.
+        if tuple(found.shape) != shape:
+            raise ShapeError(
+                f"{type(self).__name__}: sample_weight of shape {tuple(weight.shape)} must "
+                f"broadcast to the loss of shape {shape}; (batch, 1) is a weight for each example"
+            )
+        return found
 
     def _others(self, loss: Tensor) -> tuple[int, ...]:
         """Every axis but the batch's."""
