@@ -104,8 +104,7 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
             value = float(value) if target.dtype.is_floating else value
         plain = isinstance(value, NUMBER) and not isinstance(value, complex)
         if plain and type(value) not in (bool, int, float):
-            # The core knows the numbers of these classes, not those of classes derived from them:
-            # NumPy's float64, members of enumerations, extents.
+            # The core does not know derived classes: NumPy's float64, enumerations, extents.
             value = float(value) if isinstance(value, float) else int(value)
         if not plain or beyond(value) or target.dtype.is_complex:
             value = array_like(value, target.dtype)
@@ -196,10 +195,12 @@ class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- Nu
         """A copy on a device, or the elements written into another array, which is returned."""
         if _core.capturing():
             return as_entry(self).copyto(other)
-        if isinstance(other, Device) and _core.recording() and tape.tracked(self):
-            return Transfer(other)(self)
         if isinstance(other, Device):
+            if _core.recording() and tape.tracked(self):
+                return Transfer(other)(self)
             return _core.copy_to_device(self, present(other).code)
+        if not isinstance(other, ndarray):
+            raise TypeError(f"copyto: {type(other)} is no device and no array of gemel's")
         if other.shape != self.shape:
             raise ShapeError(
                 f"copyto: {prepare.spec_of(self)} does not fit {prepare.spec_of(other)}"

@@ -16,7 +16,7 @@ import pytest
 from numpy_cases import Refused, on_gemel, outcome
 
 import gemel
-from gemel import np, npx
+from gemel import gluon, np, npx
 from gemel.errors import GemelError
 
 #: Those that read or write files, settings or what the caller gives them to call.
@@ -263,3 +263,18 @@ def test_variance_about_a_mean_of_another_shape() -> None:
         np.var(x, axis=1, mean=np.ones((4, 2, 3)))
     with pytest.raises(gemel.errors.ShapeError):
         np.std(x, axis=1, mean=np.ones((2, 2)))
+
+
+def test_what_is_no_place_to_copy_to() -> None:
+    for place in (numpy.zeros(3), "cpu", 1):
+        with pytest.raises(TypeError, match="no device and no array"):
+            np.ones(3).copyto(place)
+
+
+def test_a_parameter_names_the_way_to_its_array() -> None:
+    parameter = gluon.Parameter("w", shape=(2,))
+    for name in ("asnumpy", "T", "sum"):
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}'; .*data\(\)\.{name}$"):
+            getattr(parameter, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+        parameter.nothing  # noqa: B018

@@ -119,6 +119,7 @@ def test_shapes_that_do_not_fit(hybrid):
         (losses.CosineEmbeddingLoss(), (x, x, np.ones((3,)))),
         (losses.SDMLLoss(), (x, np.ones((3, 3)))),
         (losses.L1Loss(), (x, x, np.ones((3, 1)))),
+        (losses.SigmoidBCELoss(), (x[:, :1], x[:, :1], None, np.ones((3,)))),
     ):
         loss.hybridize(hybrid)
         with pytest.raises(ShapeError):

@@ -514,3 +514,15 @@ def test_errors_at_the_wait() -> None:
         found = call()
         with pytest.raises(kind):
             found.wait_to_read()
+
+
+@pytest.mark.parametrize("row", [numpy.array, np.array, range])
+def test_shapes_and_axes_in_rows_of_numbers(row: Callable[..., Any]) -> None:
+    shape, axes = (range(2, 4), range(2)) if row is range else (row([2, 3]), row([1, 0]))
+    for x in (np.arange(6), gemel.nd.arange(6)):
+        assert x.reshape(shape).shape == (2, 3)
+        assert x.reshape((2, 3)).transpose(axes).shape == ((2, 3) if row is range else (3, 2))
+    with pytest.raises(ShapeError, match="whole numbers"):
+        np.arange(6).reshape(numpy.array([2.0, 3.0]))
+    double = gemel.compile(lambda x: x.reshape(numpy.array([-1, 2])) * 2)
+    assert double(np.arange(6)).shape == (3, 2)

@@ -233,7 +233,13 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
     ) -> Tensor:
         """`pred` and `label` with as many elements -> (batch,)."""
         of = _of_probability if self._from_sigmoid else _of_logit
-        return self._per_example(of(pred, self._like(label, pred), pos_weight), sample_weight)
+        loss = of(pred, self._like(label, pred), pos_weight)
+        if tuple(loss.shape) != tuple(pred.shape):
+            raise ShapeError(
+                f"{type(self).__name__}: pos_weight must broadcast to the prediction's shape "
+                f"{tuple(pred.shape)}; it makes a loss of shape {tuple(loss.shape)}"
+            )
+        return self._per_example(loss, sample_weight)
 
 
 def _of_logit(pred: Tensor, label: Tensor, pos_weight: Tensor | None = None) -> Tensor:

@@ -96,6 +96,11 @@ class Parameter:
     def __repr__(self) -> str:
         return f"{type(self).__name__} {self.name} (shape={self.shape}, dtype={self.dtype})"
 
+    def __getattr__(self, name: str) -> Any:
+        known = not name.startswith("_") and hasattr(np.ndarray, name)
+        hint = f"; its array has: parameter.data().{name}" if known else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+
     # ---- what it is
 
     @property

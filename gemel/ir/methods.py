@@ -30,11 +30,14 @@ def call(name: str, *inputs: Any, **parameters: Any) -> Any:
     return REGISTRY[name](*inputs, **parameters)
 
 
-def _shape(arguments: tuple[Any, ...]) -> tuple[int, ...]:
-    """f(2, 3) and f((2, 3)) mean the same."""
-    if len(arguments) == 1 and isinstance(arguments[0], (tuple, list)):
-        return tuple(arguments[0])
-    return arguments
+def given_shape(arguments: tuple[Any, ...]) -> tuple[int, ...]:
+    """f(2, 3) and f((2, 3)) mean the same, and so does f of a range or a row in an array."""
+    if len(arguments) != 1:
+        return arguments
+    given = arguments[0]
+    if isinstance(given, (tuple, list, range)):
+        return tuple(given)
+    return tuple(given.tolist()) if getattr(given, "ndim", 0) == 1 else arguments
 
 
 class LegacyMethod:
@@ -118,13 +121,13 @@ class WrittenMethods(ElementMethods):
     def reshape(self, *shape: Any, order: str = "C", **options: Any) -> Any:
         """The same elements in another shape; one extent may be -1. As `np.reshape`."""
         if order == "C" and not options:
-            return call("reshape", self, shape=_shape(shape))
-        chosen = (_shape(shape),) if shape else ()
+            return call("reshape", self, shape=given_shape(shape))
+        chosen = (given_shape(shape),) if shape else ()
         return REGISTRY["reshape"].face(self, *chosen, order=order, **options)
 
     def transpose(self, *axes: Any) -> Any:
         """The axes in another order, reversed by default."""
-        order = _shape(axes)
+        order = given_shape(axes)
         return call("transpose", self, axes=order if order and order[0] is not None else None)
 
     def flatten(self, order: str = "C") -> Any:

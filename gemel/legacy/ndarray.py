@@ -12,6 +12,7 @@ from typing import Any
 
 from gemel import np
 from gemel.errors import ArgumentError
+from gemel.ir.methods import given_shape
 from gemel.legacy.declare import wanted
 from gemel.manners import FLOATING
 
@@ -56,13 +57,13 @@ class NDArray(_Plain, metaclass=_Kind):  # type: ignore[misc]
     def reshape(self, *shape: Any, **options: Any) -> Any:
         """The same elements in another shape; MXNet's codes 0, -2, -3 and -4 stand for extents."""
         if shape:
-            options["shape"] = shape[0] if isinstance(shape[0], (tuple, list)) else shape
+            options["shape"] = given_shape(shape)
         return _applied("Reshape", self, **options)
 
     def transpose(self, *axes: Any, **options: Any) -> Any:
         """The axes in another order, reversed by default."""
         if axes:
-            options["axes"] = axes[0] if isinstance(axes[0], (tuple, list)) else axes
+            options["axes"] = given_shape(axes)
         return _applied("transpose", self, **options)
 
     def as_np_ndarray(self) -> Any:
