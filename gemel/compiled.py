@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import is_ as is_same
+from sys import modules
 from typing import Any, overload
 
 from gemel import _core, autograd
@@ -56,6 +57,8 @@ class Compiled:
         self.function = self.__wrapped__ = function
         self.__doc__ = function.__doc__
         self.name = self.__name__ = name or getattr(function, "__name__", "program")
+        self.__module__ = getattr(function, "__module__", None) or __name__
+        self._settings = (self.name, fold, symbolic, passes, recipes)
         self.passes = pipeline(fold, passes)
         self.recipes = checked_recipes(recipes) if recipes != () else ()
         self.symbolic = symbolic
@@ -64,6 +67,12 @@ class Compiled:
         self._bound: dict[Any, Bound] = {}
         #: Does the same as a call: goes straight from arrays seen before to their plan.
         self.quick = _core.CallSite(self._slowly)
+
+    def __reduce__(self) -> Any:
+        """By its name where that finds it, as functions are; else what it compiles goes along."""
+        name = getattr(self.function, "__qualname__", "")
+        found = getattr(modules.get(self.__module__), name, None)
+        return name if found is self else (Compiled, (self.function, *self._settings))
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The function's results, by the compiled program."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy
 import pytest
 
+import gemel
 from gemel import autograd, gluon, init, np, npx
 from gemel.errors import (
     AxisError,
@@ -676,3 +677,43 @@ def test_lstm_bias() -> None:
     array = np.ones(8)
     init.LSTMBias(2.0)("weight", array)
     assert array.tolist() == [0, 0, 2, 2, 0, 0, 0, 0]
+
+
+class Scaled(gluon.HybridBlock):
+    """A block that keeps compiled functions among its attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = np.array([2.0])
+        self.times = gemel.compile(self.timed)
+        self.doubled = doubled
+
+    def timed(self, x):
+        return x * self.scale
+
+    def forward(self, x):
+        return self.times(x) + self.doubled(x)
+
+
+@gemel.compile
+def doubled(x):
+    return x * 2
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_compiled_functions_are_copied_with_what_holds_them(way) -> None:
+    block = Scaled()
+    assert block(np.ones(1)).tolist() == [4.0]
+    other = way(block)
+    assert other.doubled is doubled
+    other.scale[:] = 10
+    assert other(np.ones(1)).tolist() == [12.0]
+    assert block(np.ones(1)).tolist() == [4.0]
+    assert copy.deepcopy(gemel.compile(lambda x: x + 1, fold=False))(np.ones(1)).tolist() == [2.0]
+
+
+def test_a_trainer_says_why_it_is_not_copied() -> None:
+    trainer = gluon.Trainer(nn.Dense(1, in_units=1).collect_params(), "sgd")
+    for way in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="save_states"):
+            way(trainer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from math import inf
 
 import numpy
@@ -251,3 +253,12 @@ def test_arrays_on_several_devices():
     found = list(gdata.DataLoader(gdata.ArrayDataset(x, y), 4, shuffle=True))
     assert [(str(a.device), str(b.device)) for a, b in found] == [tuple(map(str, devices))] * 2
     assert all((a[:, 0].to_device(gemel.cpu(0)) == 2 * b).all() for a, b in found)
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_loaders_are_copied(way, workers):
+    for given in (np.arange(5.0), list(range(5))):
+        loader = gdata.DataLoader(given, 2, num_workers=workers)
+        for made in (loader, way(loader)):
+            assert [batch.tolist() for batch in made] == [[0, 1], [2, 3], [4]]

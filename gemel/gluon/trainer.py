@@ -101,6 +101,12 @@ class Trainer:
                     self._begin_alike(position, parameter)
                 parameter._followers.append(partial(_made, ref(self), position))
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a Trainer belongs to its parameters and is not copied: make one of the copied "
+            "network's, and take its states along by save_states and load_states"
+        )
+
     @property
     def optimizer(self) -> Optimizer:
         """The optimizer."""

@@ -78,6 +78,14 @@ class DataLoader:
         #: Who makes batches, when nobody uses them; and what ends them with the loader.
         self._idle: Any = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy takes batches in the same way, and has workers of its own."""
+        return {**vars(self), "_taker": self._taker is not None, "_idle": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._taker = self._dataset._taker() if state["_taker"] else None
+
     def __len__(self) -> int:
         return len(self._batch_sampler)
 
