@@ -58,11 +58,26 @@ def test_positions_of_functions_may_be_floating() -> None:
     assert np.delete(x, one).tolist() == [0, 2, 3]
     assert np.insert(x, one, 9).tolist() == [0, 9, 1, 2, 3]
     assert np.repeat(x[:2], np.array([1, 2])).tolist() == [0, 1, 1]
+    for places in ([0, 2], np.array([0, 2])):
+        assert np.choose(places, [x[:2], x[2:], x[1:3]]).tolist() == [0, 2]
+        assert np.add.reduceat(x, places).tolist() == [1, 5]
+        assert np.ravel_multi_index((places, places), (3, 4)).tolist() == [0, 10]
+        assert np.bincount(places).tolist() == [1, 0, 1]
+        assert np.bincount(places, np.array([0.5, 2])).tolist() == [0.5, 0, 2]
     np.put_along_axis(x, one, 7, 0)
     assert x.tolist() == [0, 7, 2, 3]
     assert [n.tolist() for n in np.unravel_index(one * 3, (2, 2))] == [[1], [1]]
     assert np.array(range(3)).dtype == "float32"
     assert x[range(2),].tolist() == x[[0, 1]].tolist() == [0, 7]
+
+
+@pytest.mark.usefixtures("mxnet")
+@pytest.mark.parametrize("interp", [0, 1, 2, 3, 4])
+def test_pictures_are_resized_in_the_same_way(interp: int) -> None:
+    picture = numpy.arange(8 * 6 * 3).reshape(8, 6, 3).astype("uint8")
+    found = gemel.image.imresize(np.array(picture), 4, 3, interp=interp)
+    npx.reset_np()
+    assert found.tolist() == gemel.image.imresize(np.array(picture), 4, 3, interp=interp).tolist()
 
 
 @pytest.mark.usefixtures("mxnet")
@@ -353,3 +368,8 @@ def test_clip_takes_both_names() -> None:
         assert found.tolist() == [1, 1, 2, 3, 3]
     with pytest.raises(TypeError, match="given twice"):
         x.clip(1, a_min=1)
+
+
+def test_choice_among_as_many_as_numpys_integers_say() -> None:
+    for count in (numpy.int64(5), numpy.array(5), np.array(5)):
+        assert np.random.choice(count, 3).shape == (3,)

@@ -5,6 +5,7 @@ Its key comes from the stream, so the seed decides there, too.
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 from gemel.device import beside
@@ -272,6 +273,8 @@ def choice(
     """
     size = tuple(out.shape) if size is None and out is not None else size
     with beside(device or ctx, (a, p, out)):
+        if not isinstance(a, WHOLE) and hasattr(a, "__index__") and not getattr(a, "ndim", 1):
+            a = index(a)  # NumPy's integers, and arrays of one
         whole = isinstance(a, WHOLE)
         a = a if whole else operand(a)
         count = a if whole else a.shape[axis]

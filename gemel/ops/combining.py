@@ -12,6 +12,7 @@ from gemel.device import beside_arrays
 from gemel.dtype import weak
 from gemel.errors import ArgumentError, ArrayIndexError, ShapeError
 from gemel.extent import NUMBER
+from gemel.ir.above import above
 from gemel.ir.declare import op
 from gemel.ir.keywords import fits, into
 from gemel.ir.methods import named
@@ -152,7 +153,8 @@ def combined_slices(op: Op, array: Any, indices: Any, axis: int, dtype: Any, out
     """`op.reduceat(array, indices, axis)`."""
     _pairs(op, "reduceat")
     x = in_dtype(operand(array), dtype)
-    found = fold_slices(x, operand(indices), by=op.name, axis=axis)
+    indices = operand(above.index_item(indices, x))
+    found = fold_slices(x, indices, by=op.name, axis=axis)
     return into(f"{op.name}.reduceat", out, in_dtype(found, dtype))
 
 

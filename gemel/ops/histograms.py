@@ -8,6 +8,7 @@ from gemel.device import beside_arrays
 from gemel.dtype import default_float, float64, int64
 from gemel.errors import ShapeError
 from gemel.extent import WHOLE
+from gemel.ir.above import above
 from gemel.ir.declare import op
 from gemel.ir.op import numpy
 from gemel.ir.protocols import by_numpy
@@ -20,6 +21,17 @@ from gemel.spec import Spec, same_shape
 def bincount(x: Any, weights: Any = None, *, minlength: int = 0) -> Any:
     """How often each number from 0 on occurs, or the sum of its weights. Waits for them."""
     return numpy().bincount(x, weights, minlength)
+
+
+@bincount.facade
+def _(x: Any, weights: Any = None, /, minlength: int = 0) -> Array:
+    """How often each number from 0 on occurs, or the sum of its weights. Waits for them.
+
+    >>> np.bincount(np.array([0, 2, 2], "int64"))
+    """
+    inputs = (x,) if weights is None else (x, weights)
+    whole, *others = (operand(each, inputs) for each in (above.index_item(x, None), *inputs[1:]))
+    return bincount(whole, *others, minlength=minlength)
 
 
 @op()

@@ -7,6 +7,7 @@ from typing import Any
 
 from gemel.errors import ArgumentError, ShapeError
 from gemel.extent import NUMBER
+from gemel.ir.above import above
 from gemel.ir.public import Array, function
 from gemel.ops import elementwise as ops
 from gemel.ops.indexing import gather
@@ -65,7 +66,7 @@ def weighed(x: Any, axis: int, size: int, interp: int, shrinks: bool) -> Any:
     for column in zip(*full, strict=True):
         numbers, weights = zip(*column, strict=True)
         weight = ops.cast(operand(list(weights), (x,)), dtype=x.dtype)
-        part = gather(x, operand(list(numbers)), axis=axis) * reshape(weight, shape=shape)
+        part = gather(x, above.index_item(numbers, x), axis=axis) * reshape(weight, shape=shape)
         found = part if found is None else found + part
     return found
 

@@ -197,6 +197,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Array:
 
     >>> np.choose(np.array([0, 1, 0], "int64"), [np.array([1, 2, 3]), np.array([4, 5, 6])])
     """
+    a = above.index_item(a, None)
     index, *found = broadcast_arrays(a, *sequence("choose", "the choices", choices))
     if mode not in ("raise", "clip", "wrap"):
         raise unknown_name("mode", mode, ("raise", "clip", "wrap"))
@@ -325,7 +326,8 @@ def _(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Arr
 
     >>> np.ravel_multi_index(np.array([[1, 0], [2, 1]], "int64"), (2, 3))
     """
-    positions = map(operand, sequence("ravel_multi_index", "the positions", multi_index))
+    given = sequence("ravel_multi_index", "the positions", multi_index)
+    positions = [operand(above.index_item(each, None)) for each in given]
     mode = mode if isinstance(mode, str) else tuple(mode)
     return ravel_multi_index(*positions, dims=tuple(listed(dims)), mode=mode, order=order)
 
