@@ -81,6 +81,14 @@ def test_pictures_are_resized_in_the_same_way(interp: int) -> None:
 
 
 @pytest.mark.usefixtures("mxnet")
+def test_attention_within_a_sliding_window() -> None:
+    query = np.ones((1, 4, 1, 3))
+    score = npx.sldwin_atten_score(query, query, np.array([1]), w=1)
+    mask = npx.sldwin_atten_mask_like(score, np.array([1]), np.array([3]), w=1)
+    assert mask[0, :, 0].tolist() == [[0, 1, 1], [1, 1, 1], [1, 1, 0], [0, 0, 0]]
+
+
+@pytest.mark.usefixtures("mxnet")
 def test_large_positions_in_lists_are_exact() -> None:
     x = np.zeros((2**24 + 2,), dtype="int8")
     x[2**24 + 1] = 1

@@ -221,7 +221,7 @@ def _neighbours(length: int, dilation: Any, window: list[int]) -> tuple[Any, Any
 
     Both are (length, heads, window).
     """
-    steps = operand(window)
+    steps = ops.cast(operand(window), dtype="int64")
     reach = ops.cast(expand_dims(operand(dilation), 1), dtype="int64") * steps
     place = reshape(ops.iota(shape=(length,), axis=0, dtype="int64"), shape=(-1, 1, 1)) + reach
     return ops.limit(place, 0, length - 1), (place >= 0) & (place < length)
