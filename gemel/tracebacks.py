@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import warnings
 from types import TracebackType
 from typing import Any
 
@@ -74,3 +75,11 @@ def install() -> None:
 
 
 __all__ = ["install", "shorten"]
+
+
+def warn(message: str) -> None:
+    """A `UserWarning` at the program's line that led here, however deep in gemel that is."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)

@@ -448,6 +448,18 @@ def test_a_learning_rate_replaces_that_of_the_scheduler():
     with pytest.warns(UserWarning, match="replaced"):
         rule = optimizer.SGD(learning_rate=0.1, lr_scheduler=scheduler)
     assert rule.learning_rate == scheduler.base_lr == 0.1
+    scheduler.base_lr = 0.5
+    parameter = gluon.Parameter("w", shape=(2,), dtype="float16")
+    parameter.initialize()
+    with pytest.warns(UserWarning) as warned:
+        trainer = gluon.Trainer([parameter], "nadam", {"lr_scheduler": scheduler})
+        with autograd.record():
+            parameter.data().sum().backward()
+        trainer.step(1)
+    texts = [str(each.message) for each in warned]
+    assert "0.5, is replaced by the learning_rate of Nadam, 0.001" in texts[0]
+    assert "float16" in texts[1]
+    assert {each.filename for each in warned} == {__file__}
 
 
 def test_updaters_and_optimizers_are_pickled():

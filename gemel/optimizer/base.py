@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import contextmanager
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gemel import autograd, np
 from gemel.errors import unknown_keyword
 from gemel.optimizer.fused import Fused
+from gemel.tracebacks import warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -75,10 +75,10 @@ class Optimizer:
             learning_rate = 0.01
         elif learning_rate is not None and hasattr(lr_scheduler, "base_lr"):
             if lr_scheduler.base_lr != learning_rate:
-                warnings.warn(
+                warn(
                     f"the base_lr of the lr_scheduler, {lr_scheduler.base_lr}, is replaced by the "
-                    f"learning_rate given to {type(self).__name__}, {learning_rate}",
-                    stacklevel=3,
+                    f"learning_rate of {type(self).__name__}, {learning_rate}; give the one wanted "
+                    "as learning_rate"
                 )
             lr_scheduler.base_lr = learning_rate
         self.lr = learning_rate
@@ -233,10 +233,9 @@ class Optimizer:
             master = weight.detach().astype("float32")
             return master, self.create_state(index, master)
         if weight.dtype == "float16":
-            warnings.warn(
+            warn(
                 f"{type(self).__name__}: states in float16 are inaccurate; multi_precision=True "
-                "keeps them, and a copy of the weights, in float32",
-                stacklevel=2,
+                "keeps them, and a copy of the weights, in float32"
             )
         return self.create_state(index, weight)
 
