@@ -90,6 +90,15 @@ def whole_numbers(name: str, kind: str, values: Any) -> None:
         raise ShapeError(f"{name}: {kind} {given!r} must be whole numbers")
 
 
+def plain(value: Any) -> Any:
+    """Settings: NumPy's whole numbers, and rows of them, as Python's; everything else as it is."""
+    if type(value) in (list, tuple):
+        return tuple(map(plain, value))
+    dtype = getattr(value, "dtype", None) if type(value).__module__ == "numpy" else None
+    whole = dtype is not None and dtype.kind in "iub" and value.ndim < 2
+    return plain(value.tolist()) if whole else value
+
+
 def is_several(values: Any) -> bool:
     """Whether there is something to go through, in order: not a number or an array of no axes."""
     if isinstance(values, (list, tuple)):

@@ -16,8 +16,10 @@ import pytest
 from numpy_cases import Refused, on_gemel, outcome
 
 import gemel
-from gemel import gluon, np, npx
+from gemel import gluon, nd, np, npx, sym
 from gemel.errors import GemelError
+from gemel.gluon import nn
+from gemel.gluon.data.vision import transforms
 
 #: Those that read or write files, settings or what the caller gives them to call.
 OTHERS = {
@@ -278,3 +280,44 @@ def test_a_parameter_names_the_way_to_its_array() -> None:
             getattr(parameter, name)
     with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
         parameter.nothing  # noqa: B018
+
+
+SIZES: dict[str, Callable[[Any], Any]] = {
+    "Conv2D": lambda n: repr(nn.Conv2D(n, n + 1, strides=n, padding=n, in_channels=n)),
+    "Conv2DTranspose": lambda n: repr(nn.Conv2DTranspose(n, n + 1, output_padding=n - 1)),
+    "MaxPool2D": lambda n: nn.MaxPool2D(n + 1, n)(np.ones((1, 1, 4, 4))).shape,
+    "PixelShuffle2D": lambda n: nn.PixelShuffle2D(n + 1)(np.ones((1, 4, 2, 2))).shape,
+    "ReflectionPad2D": lambda n: nn.ReflectionPad2D(n)(np.ones((1, 1, 4, 4))).shape,
+    "Resize": lambda n: transforms.Resize(n + 2)(np.zeros((6, 6, 3), dtype="uint8")).shape,
+    "RandomCrop": lambda n: transforms.RandomCrop(n, pad=n)(np.ones((6, 6, 3))).shape,
+    "roi_pooling": lambda n: (
+        npx.roi_pooling(np.ones((1, 2, 4, 4)), np.array([[0, 0, 0, 3, 3]]), n + 1, 1.0).shape
+    ),
+    "tensordot": lambda n: np.tensordot(np.ones((2, 3)), np.ones((3, 2)), n).shape,
+    "tensordot of axes": lambda n: np.tensordot(np.ones((2, 3)), np.ones((3, 2)), (n, n - 1)).shape,
+    "flip": lambda n: np.flip(np.arange(6).reshape(2, 3), n).tolist(),
+    "histogram": lambda n: np.histogram(np.arange(4.0), n + 1)[0].tolist(),
+    "apply_over_axes": lambda n: np.apply_over_axes(np.sum, np.ones((2, 3)), n).shape,
+    "while_loop": lambda n: (
+        npx.while_loop(
+            lambda i: i < 2, lambda i: ([i], [i + 1]), [np.array([0.0])], max_iterations=n + 2
+        )[0][0].shape
+    ),
+    "nd.sum": lambda n: nd.sum(nd.ones((2, 3)), axis=n).tolist(),
+    "nd.reshape": lambda n: nd.reshape(nd.ones((2, 3)), shape=n + 5).shape,
+    "nd.split_v2": lambda n: len(nd.split_v2(nd.ones((2, 3)), n + 1)),
+    "nd.broadcast_axis": lambda n: nd.broadcast_axis(nd.ones((1, 3)), axis=n - 1, size=n).shape,
+    "sym": lambda n: sym.Convolution(sym.var("x"), num_filter=n, kernel=(n, n), name="c").tojson(),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_whole_numbers_may_be_numpys(name: str) -> None:
+    expected = SIZES[name](1)
+    for number in (numpy.int64(1), numpy.uint8(1), numpy.array(1)):
+        assert SIZES[name](number) == expected
+
+
+def test_sizes_in_numpys_arrays() -> None:
+    assert nn.MaxPool2D(numpy.array([2, 2]))(np.ones((1, 1, 4, 4))).shape == (1, 1, 2, 2)
+    assert np.flip(np.arange(4).reshape(2, 2), numpy.array([0, 1])).tolist() == [[3, 2], [1, 0]]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from gemel import _core
 from gemel.device import Device, as_device
 from gemel.errors import UnknownNameError, suggestion, unknown_name
-from gemel.spec import Spec
+from gemel.spec import Spec, plain
 
 #: The operations by MXNet's names; filled as the modules below are imported.
 TABLE: dict[str, Legacy] = {}
@@ -172,7 +172,7 @@ class Legacy:
         found = {}
         for name, value in settings.items():
             if name in self.settings:
-                found[name] = value
+                found[name] = plain(value)
             elif name not in IGNORED:
                 hint = suggestion(name, (*self.inputs, *self.settings))
                 raise TypeError(f"{self.name}: unknown keyword {name!r}{hint}")

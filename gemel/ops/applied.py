@@ -16,7 +16,7 @@ from gemel.ops.assignment import contents
 from gemel.ops.elementwise import cast, full, where
 from gemel.ops.elementwise import copy as materialized
 from gemel.ops.shape import concatenate, expand_dims, operand, reshape, stack
-from gemel.spec import normalize_axis, product
+from gemel.spec import normalize_axis, plain, product
 
 
 @function(public="np")
@@ -53,7 +53,7 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
 
     >>> np.apply_over_axes(np.sum, np.ones((2, 3, 4)), [0, 2]).shape
     """
-    a = operand(a)
+    a, axes = operand(a), plain(axes)
     for axis in (axes,) if isinstance(axes, int) else axes:
         place = normalize_axis("apply_over_axes", axis, a.ndim)
         found = operand(func(a, place))

@@ -38,6 +38,7 @@ from gemel.spec import (
     extents,
     normalize_axes,
     normalize_axis,
+    plain,
     product,
     whole,
     wholes,
@@ -62,7 +63,7 @@ FORWARDS, BACKWARDS = slice(None), slice(None, None, -1)
 @function(public="np")
 def flip(m: Any, axis: Any = None) -> Array:
     """Backwards along the given axes, or all, as a view."""
-    m = operand(m)
+    m, axis = operand(m), plain(axis)
     axes = normalize_axes("flip", axis, m.ndim)
     if axis is not None and axis != () and not m.ndim:  # it has no axis to turn
         normalize_axis("flip", axis, 0)

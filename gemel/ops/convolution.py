@@ -11,7 +11,7 @@ from typing import Any
 from gemel.config import WINOGRAD
 from gemel.dtype import promote
 from gemel.errors import DTypeError, ShapeError
-from gemel.extent import WHOLE, minimum, seen
+from gemel.extent import minimum, seen
 from gemel.ir.declare import composite
 from gemel.ir.public import Array
 from gemel.ops.elementwise import full
@@ -21,15 +21,15 @@ from gemel.ops.reduction import in_dtype, sum
 from gemel.ops.shape import reshape
 from gemel.ops.windows import Moves
 from gemel.ops.winograd import AUTO
-from gemel.spec import Spec, promote_specs, same_shape
+from gemel.spec import Spec, plain, promote_specs, same_shape
 
 
 def per_axis(name: str, what: str, value: Any, axes: int, default: int) -> tuple[int, ...]:
     """A setting for each axis: one for all, or one each. Raises `ShapeError`."""
+    value = plain(value)
     if value is None or value == ():
         return (default,) * axes
-    alone = isinstance(value, WHOLE) or not isinstance(value, (tuple, list))
-    found = (value,) * axes if alone else tuple(value)
+    found = value if isinstance(value, tuple) else (value,) * axes
     if len(found) != axes:
         raise ShapeError(f"{name}: {what} {value!r} must have {axes} numbers, one for each axis")
     return found

@@ -14,7 +14,7 @@ from gemel.ir.op import numpy
 from gemel.ir.protocols import by_numpy
 from gemel.ir.public import Array, function
 from gemel.ops.shape import operand
-from gemel.spec import Spec, same_shape
+from gemel.spec import Spec, is_several, plain, same_shape
 
 
 @op(dynamic=True, public="np", mxnet="_npi_bincount")
@@ -75,6 +75,9 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     """
     if isinstance(bins, str):
         return by_numpy(numpy().histogram_bin_edges, (operand(a), bins, range, weights), {})
+    if is_several(bins):
+        return operand(bins)
+    bins = plain(bins)
     if not isinstance(bins, WHOLE):
         return operand(bins)
     limits = None if range is None else tuple(float(end) for end in range)

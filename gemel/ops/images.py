@@ -27,6 +27,7 @@ from gemel.ops.indexing import gather
 from gemel.ops.reduction import mean
 from gemel.ops.resampling import weighed
 from gemel.ops.shape import expand_dims, operand, reshape, transpose
+from gemel.spec import plain
 
 #: How much red, green and blue weigh in what an eye takes for grey (ITU-R BT.601).
 GREY = (0.299, 0.587, 0.114)
@@ -92,7 +93,7 @@ def resize(data: Any, size: Any, keep_ratio: bool = False, interp: int = 1) -> A
 
     >>> npx.image.resize(np.arange(4.0).reshape(2, 2, 1), (4, 2)).shape
     """
-    x = _image("resize", data)
+    x, size = _image("resize", data), plain(size)
     height, width = x.shape[-3:-1]
     if isinstance(size, WHOLE) and keep_ratio:
         short = min(height, width)

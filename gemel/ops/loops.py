@@ -18,6 +18,7 @@ from gemel.ops.elementwise import full
 from gemel.ops.logic import logical_and, not_equal
 from gemel.ops.rounds import Conditional, Recording, Round, is_whole
 from gemel.ops.shape import concatenate, operand, reshape, stack
+from gemel.spec import plain
 
 
 def leaves(value: Any) -> list[Any]:
@@ -134,6 +135,7 @@ def while_loop(
     """
     if max_iterations is None:
         raise ArgumentError("while_loop: max_iterations must be given: outputs are as long as that")
+    max_iterations = plain(max_iterations)
     if isinstance(max_iterations, bool) or not isinstance(max_iterations, int):
         raise TypeError(f"while_loop: max_iterations must be a whole number, not {max_iterations}")
     whole = kept_whole("while_loop")

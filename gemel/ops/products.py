@@ -26,6 +26,7 @@ from gemel.ops.triangles import diagonal
 from gemel.spec import (
     broadcast,
     normalize_axis,
+    plain,
     product,
     promote_specs,
     same_shape,
@@ -108,7 +109,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
 
     The others follow one another, a's first.
     """
-    a, b = _pair(a, b)
+    (a, b), axes = _pair(a, b), plain(axes)
     ours: Any
     theirs: Any
     if isinstance(axes, WHOLE):

@@ -10,7 +10,7 @@ from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, iota, maximum, where
 from gemel.ops.shape import expand_dims, operand, reshape
-from gemel.spec import Spec, product
+from gemel.spec import Spec, plain, product
 
 
 @op(fails=True)
@@ -61,6 +61,7 @@ def _check_regions(name: str, x: Spec, rois: Spec) -> None:
 
 
 def _pair(value: Any) -> tuple[int, int]:
+    value = plain(value)
     first, second = (value, value) if isinstance(value, int) else value
     return int(first), int(second)
 

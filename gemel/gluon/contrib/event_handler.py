@@ -16,6 +16,7 @@ from gemel.errors import GemelError, unknown_name
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.metric import EvalMetric, Loss
 from gemel.lists import as_list
+from gemel.spec import plain
 
 
 class EstimatorError(GemelError, ValueError):
@@ -179,6 +180,7 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
     def __init__(
         self, log_interval: int | str = "epoch", metrics: Any = None, priority: float = math.inf
     ) -> None:
+        log_interval = plain(log_interval)
         if log_interval != "epoch" and not isinstance(log_interval, int):
             raise EstimatorError(f"LoggingHandler: log_interval {log_interval!r} is not 'epoch' "
                                  "and no number of batches")  # fmt: skip

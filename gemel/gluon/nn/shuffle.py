@@ -9,6 +9,7 @@ from gemel.errors import ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.ops.convolution import per_axis
+from gemel.spec import plain
 
 
 class _PixelShuffle(HybridBlock):
@@ -72,6 +73,7 @@ class ReflectionPad2D(HybridBlock):
 
     def __init__(self, padding: Any = 0, **settings: Any) -> None:
         super().__init__(**settings)
+        padding = plain(padding)
         found = (0, 0, 0, 0, *(padding,) * 4) if isinstance(padding, int) else tuple(padding)
         if len(found) != 8:
             raise ShapeError(f"ReflectionPad2D: padding {padding!r} must be one number, or 8")

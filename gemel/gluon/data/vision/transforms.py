@@ -20,6 +20,7 @@ from gemel.image.pictures import drawn
 from gemel.lists import as_list
 from gemel.ops.images import GREY
 from gemel.ops.random import has_own_stream
+from gemel.spec import plain
 
 #: Whether all transforms of a sequence make of a batch what they make of each picture.
 ALL_TAKE_BATCHES = property(lambda self: all(takes_batches(child) for child in self))
@@ -149,6 +150,7 @@ class RandomRotation(Transform):
 
 def _pair(size: Any) -> tuple[int, int]:
     """A size (width, height), given as such or as one number."""
+    size = plain(size)
     return (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
 
 
@@ -202,6 +204,7 @@ class RandomCrop(Transform):
     ) -> None:
         super().__init__()
         self._size = _pair(size)
+        pad = plain(pad)
         self._pad = ((pad, pad), (pad, pad), (0, 0)) if isinstance(pad, int) else pad
         self._pad_value = pad_value
         self._interpolation = interpolation
