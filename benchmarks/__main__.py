@@ -146,12 +146,19 @@ def run_issue(session: Session) -> None:
 
 
 def run_train(session: Session) -> None:
-    """A training loop without a barrier."""
-    workload = workloads.TRAIN
-    results = session.measure(workload, repeats=1, seconds=0.0, rounds=3)
-    floor = session.floor(workloads.train_floor, workload)
-    title = "training mlp 512-2048-512-1, batch 1024, 50 batches, SGD, 2 threads"
-    print_results(title, results, "s", 1e-6 * workload.count, floor, issue=True)
+    """Training loops without a barrier: a large network, and a small one."""
+    for workload, unit, scale in (
+        (workloads.TRAIN, "s", 1e-6 * workloads.TRAIN.count),
+        (workloads.TRAIN_SMALL, "us a step", 1.0),
+    ):
+        results = session.measure(workload, repeats=1, seconds=0.0, rounds=3)
+        floor = session.floor(workloads.train_floor, workload)
+        sizes = "-".join(map(str, workload.sizes))
+        title = (
+            f"training mlp {sizes}, batch {workload.batch}, {workload.count} batches, SGD, "
+            f"{workload.threads} threads"
+        )
+        print_results(title, results, unit, scale, floor, issue=True)
 
 
 def run_lstm(session: Session) -> None:

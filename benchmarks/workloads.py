@@ -132,6 +132,7 @@ DOT = Workload("dot", sizes=(1000, 1000), count=10, threads=2, tolerance=0.02)
 TRAIN = Workload(
     "train", sizes=(512, 2048, 512, 1), batch=1024, count=50, threads=2, tolerance=2e-3
 )
+TRAIN_SMALL = TRAIN._replace(sizes=(32, 64, 64, 1), batch=16, count=200, threads=1)
 #: 35 steps of 256 states, a batch of 32; in training with their gradients.
 LSTM = Workload("lstm", sizes=(256, 256), batch=32, count=35, threads=2, tolerance=1e-3)
 LSTM_TRAIN = LSTM._replace(kind="lstm_train", tolerance=2e-3)

@@ -230,6 +230,13 @@ def test_frozen_parameters_and_those_without_a_part() -> None:
     before = net[0].weight.data().asnumpy()
     step(*batch(1))
     assert (net[0].weight.data().asnumpy() == before).all()
+    net[0].weight.grad_req = "write"
+    net[1].weight.grad_req = "null"
+    thawed, frozen = net[0].weight.data().asnumpy(), net[1].weight.data().asnumpy()
+    step(*batch(2))
+    assert (net[0].weight.data().asnumpy() != thawed).any()
+    assert (net[1].weight.data().asnumpy() == frozen).all()
+    net = begun(dense)
     other = begun(dense)
     both = {**net.collect_params(), **{f"other.{k}": v for k, v in other.collect_params().items()}}
     step = gluon.Trainer(both, "sgd").compile(lambda x, y: LOSS(net(x), y))

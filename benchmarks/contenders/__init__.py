@@ -22,6 +22,7 @@ class Contender(NamedTuple):
 ALL = (
     Contender("gemel", "gemel_contender", ("gemel",), ours=True),
     Contender("gemel hybridized", "gemel_contender", ("gemel",), ours=True),
+    Contender("gemel step compiled", "gemel_contender", ("gemel",), ours=True),
     Contender("numpy", "numpy_contender", ("numpy",)),
     Contender("torch", "torch_contender", ("torch",)),
     Contender("torch script", "torch_contender", ("torch",)),
@@ -36,12 +37,12 @@ BY_NAME = {contender.name: contender for contender in ALL}
 
 # Who has something of its own to say on which workload.
 TAKING_PART = {
-    "mlp": tuple(contender.name for contender in ALL if contender.name != "openvino"),
+    "mlp": tuple(each.name for each in ALL if each.name not in ("openvino", "gemel step compiled")),
     "add": ("gemel", "numpy", "torch", "jax"),
     "dot": ("gemel", "numpy", "torch", "jax"),
-    "train": ("gemel", "gemel hybridized", "torch", "torch compile", "jax"),
+    "train": ("gemel", "gemel hybridized", "gemel step compiled", "torch", "torch compile", "jax"),
     "lstm": ("gemel", "gemel hybridized", "torch", "onnxruntime"),
-    "lstm_train": ("gemel", "gemel hybridized", "torch"),
+    "lstm_train": ("gemel", "gemel hybridized", "gemel step compiled", "torch"),
     "resnet": (
         "gemel",
         "gemel hybridized",

@@ -70,14 +70,16 @@ def train(name: str, workload: Workload) -> Case:
     if name == "gemel hybridized":
         loss_of.hybridize()
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01})
+    compiled = trainer.compile(lambda x, y: loss_of(net(x), y))
 
-    def step(x: Any, y: Any) -> Any:
+    def calls(x: Any, y: Any) -> Any:
         with autograd.record():
             loss = loss_of(net(x), y)
         loss.backward()
         trainer.step(workload.batch)
         return loss
 
+    step = compiled if name == "gemel step compiled" else calls
     target = np.ones((workload.batch,))
     batches = [(np.array(x), target) for x in inputs(workload)]
     return Training(batches, workload.count, lambda: fill(net, workload), step, to_numpy, wait)
@@ -112,12 +114,21 @@ def lstm_train(name: str, workload: Workload) -> Case:
     net = recurrent(name, workload)
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
 
-    def step(x: Any, y: Any) -> Any:
+    def loss_of(x: Any, y: Any) -> Any:
+        return ((net(x) - y) ** 2).mean()
+
+    def calls(x: Any, y: Any) -> Any:
         with autograd.record():
-            loss = ((net(x) - y) ** 2).mean()
+            loss = loss_of(x, y)
         loss.backward()
         trainer.step(1)
         return loss
 
+    compiled = trainer.compile(loss_of)
+
+    def program(x: Any, y: Any) -> Any:
+        return compiled(x, y, batch_size=1)
+
+    step = program if name == "gemel step compiled" else calls
     batches = [(np.array(x), np.array(x)) for x in steps_of(workload)]
     return Training(batches, len(batches), lambda: fill_gates(net, workload), step, to_numpy, wait)

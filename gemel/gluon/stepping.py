@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gemel import autograd, compiled
 from gemel.errors import ArgumentError, GemelError, GradientError
@@ -12,8 +12,10 @@ from gemel.gluon.parameter import Parameter
 from gemel.ir.graph import walk
 from gemel.ir.trace import Trace, current_trace
 from gemel.optimizer.base import by_hand
+from gemel.optimizer.fused import Kept
 
 if TYPE_CHECKING:
+    from gemel.device import Device
     from gemel.gluon.trainer import Trainer
     from gemel.optimizer import Updater
     from gemel.optimizer.fused import Asked
@@ -29,6 +31,7 @@ class CompiledStep:
     def __init__(self, trainer: Trainer, function: Callable[..., Any]) -> None:
         self._trainer = trainer
         self._function = function
+        self._last: _Updated | None = None
         #: By what decides the update; each for the arrays it keeps.
         self._programs: dict[Any, _Program] = {}
 
@@ -40,40 +43,59 @@ class CompiledStep:
         """
         if batch_size is None:
             batch_size = _length(arguments)
-        trainer = self._trainer
-        indices, parameters, updater = self._updated(arguments)
+        trainer, updated = self._trainer, self._updated(arguments)
+        rule = updated.updater.optimizer
+        rule._set_current_context(updated.device.code)
         trainer._divide("step", batch_size)
-        states = [updater.state(i, p._arrays[0]) for i, p in zip(indices, parameters, strict=True)]
-        rule = updater.optimizer
-        states, masters = rule._apart([p._arrays[0] for p in parameters], states)
-        with rule._counting(indices):
-            asked = rule._fused.asked(indices, states, masters)
-            program = self._program(asked, parameters)
+        with rule._counting(updated.indices):
+            asked = rule._fused.asked(updated.indices, updated.kept)
+            program = self._program(asked, updated.parameters)
             with autograd._Mode(False, True):
                 return program.run(*arguments, *asked.scalars)
 
-    def _updated(self, arguments: Sequence[Any]) -> tuple[list[int], list[Parameter], Updater]:
-        """The parameters that are updated, with their numbers, and who updates them."""
+    def _updated(self, arguments: Sequence[Any]) -> _Updated:
+        """What a step updates: what the one before did, unless something has been replaced."""
+        words = self._words()
+        if self._last is None or self._last.words != words or not self._last.holds():
+            if not all(p._arrays for p in self._trainer._params if p.grad_req != "null"):
+                with autograd.pause(train_mode=False):
+                    self._function(*arguments)  # tells the shapes
+            self._last = self._found()
+        return self._last
+
+    def _words(self) -> list[Any]:
+        """The same as long as parameters have the same arrays and are trained as they were."""
+        found: list[Any] = []  # without comprehensions: every step asks every parameter
+        for parameter in self._trainer._params:
+            found.append(id(parameter._arrays))
+            found.append(parameter._grad_req)
+        return found
+
+    def _found(self) -> _Updated:
         trainer = self._trainer
-        if not all(p._arrays for p in trainer._params if p.grad_req != "null"):
-            with autograd.pause(train_mode=False):
-                self._function(*arguments)  # tells the shapes
         trainer._look()
         if trainer._together or trainer._on_store:
             raise _refused("its gradients meet those of other workers, or in a store")
-        if [len(group.devices) for group in trainer._groups] != [1]:
+        numbered = enumerate(trainer._params)
+        indices = [i for i, p in numbered if p._arrays and p.grad_req != "null"]
+        parameters = [trainer._params[i] for i in indices]
+        homes = {home for parameter in parameters for home in parameter.homes}
+        if len(homes) != 1:
             raise _refused("its parameters do not live on one device")
-        (((device,), indices),) = trainer._groups
+        (device,) = homes
         updater = trainer._updaters[device]
         if by_hand(type(updater.optimizer)):
             kind = type(updater.optimizer).__name__
             raise _refused(f"{kind} updates arrays by Python, which is no part of a program")
-        parameters = [trainer._params[index] for index in indices]
         for parameter in parameters:
             if parameter.grad_req == "add":
                 raise _refused(f"parameter {parameter.name} adds gradients up (grad_req 'add')")
-        updater.optimizer._set_current_context(device.code)
-        return indices, parameters, updater
+        weights = [parameter._arrays[0] for parameter in parameters]
+        states = [updater.state(i, w) for i, w in zip(indices, weights, strict=True)]
+        kept = Kept.of(*updater.optimizer._apart(weights, states))
+        arrays = [parameter._arrays for parameter in trainer._params]
+        known = self._words(), arrays, updater.states
+        return _Updated(*known, device, updater, indices, parameters, kept)
 
     def _program(self, asked: Asked, parameters: list[Parameter]) -> _Program:
         known = self._programs.get(asked.key)
@@ -81,6 +103,23 @@ class CompiledStep:
             update = self._trainer.optimizer._fused.function(asked)
             known = self._programs[asked.key] = _Program(self._function, update, parameters, asked)
         return known
+
+
+class _Updated(NamedTuple):
+    """Parameters that steps update, and what they update them with."""
+
+    words: list[Any]
+    arrays: list[Any]  # kept alive: `words` has their numbers
+    by_index: dict[Any, Any]
+    device: Device
+    updater: Updater
+    indices: list[int]
+    parameters: list[Parameter]
+    kept: Kept
+
+    def holds(self) -> bool:
+        """Whether the states are still these."""
+        return self.updater.states is self.by_index
 
 
 class _Program:
@@ -96,7 +135,7 @@ class _Program:
         self.function = function
         self.update = update
         self.parameters = parameters
-        self.kept = [_Kept(array) for array in asked.kept]
+        self.kept = [_Held(array) for array in asked.kept]
         self.scalars = len(asked.scalars)
         self.run = compiled.Compiled(self._step, name=getattr(function, "__name__", "step"))
 
@@ -134,7 +173,7 @@ class _Program:
                 )
 
 
-class _Kept:
+class _Held:
     """An array of an optimizer's state, which the program reads and overwrites."""
 
     name = "state"

@@ -15,6 +15,22 @@ if TYPE_CHECKING:
     from gemel.optimizer.base import Optimizer
 
 
+class Kept(NamedTuple):
+    """What is kept of parameters besides their weights, one after the other."""
+
+    arrays: list[ndarray]
+    #: How many arrays there are of each, and whether the first of them leads.
+    sizes: tuple[int, ...]
+    led: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, states: Sequence[Any], masters: Sequence[ndarray | None]) -> Kept:
+        """The arrays of these states, each behind the float32 copy of its weight, if it has one."""
+        each = [_leaves(state, master) for state, master in zip(states, masters, strict=True)]
+        led = tuple(master is not None for master in masters)
+        return cls([array for leaves in each for array in leaves], tuple(map(len, each)), led)
+
+
 class Asked(NamedTuple):
     """What one update takes besides weights and gradients, and which program it is."""
 
@@ -39,9 +55,7 @@ class Fused:
         self.rule = rule
         self.programs: dict[tuple[Any, ...], updates.Update] = {}
 
-    def asked(
-        self, indices: Sequence[Any], states: list[Any], masters: Sequence[ndarray | None]
-    ) -> Asked:
+    def asked(self, indices: Sequence[Any], kept: Kept) -> Asked:
         """What an update of these parameters, already counted, takes."""
         rule, scalars = self.rule, [float(self.rule.rescale_grad)]
         groups: dict[tuple[Any, ...], int] = {}
@@ -54,10 +68,8 @@ class Fused:
                 decay = rule._get_wd(index)
                 decays.append(decay != 0)
                 scalars += [float(decay), *map(float, rule.rates(index))]
-        kept = [_leaves(state, master) for state, master in zip(states, masters, strict=True)]
-        led = tuple(master is not None for master in masters)
-        key = tuple(members), tuple(decays), tuple(map(len, kept)), led, rule.constants()
-        return Asked(key, [array for leaves in kept for array in leaves], scalars)
+        key = tuple(members), tuple(decays), kept.sizes, kept.led, rule.constants()
+        return Asked(key, kept.arrays, scalars)
 
     def function(self, asked: Asked) -> Callable[[list[Any], list[Any]], list[Any]]:
         """(weights, what is kept, gradients), scalars -> new weights, what is kept then."""
@@ -72,7 +84,7 @@ class Fused:
         masters: list[ndarray | None],
     ) -> None:
         """Update `weights` and `states` in place; where there is a float32 master, it leads."""
-        asked = self.asked(indices, states, masters)
+        asked = self.asked(indices, Kept.of(states, masters))
         program = self.programs.get(asked.key)
         if program is None:
             program = self.programs[asked.key] = updates.Update(self.function(asked))
