@@ -100,10 +100,11 @@ class Fused:
 def _leaves(state: Any, master: ndarray | None) -> list[ndarray]:
     """The arrays of a parameter besides its weight, the master first."""
     found: list[Any] = [] if master is None else [master]
-    if isinstance(state, Array):  # in each step
-        found.append(state)
-    elif state is not None:
-        flatten(state, found, [])
+    for each in state if type(state) is tuple else (state,):
+        if isinstance(each, Array):  # so it nearly always is, and in each step
+            found.append(each)
+        elif each is not None:
+            flatten(each, found, [])
     return found
 
 
