@@ -133,9 +133,14 @@ class Program:
                 if entry in contents and entry not in own and not self.closed.is_moved(entry)
             ]
             outputs += [contents[inputs[position]] for position in self.written]
+            updates = self._updates(len(entries))
+            # Loops which gradients of the function's own read are done once.
+            every = shared([*outputs, *(entry for _, entry in updates)])
         self.given = len(entries)
         inputs += self.numbers
-        return Graph(inputs, outputs, self._updates(len(entries)), self.name)
+        places = [position for position, _ in updates]
+        changed = zip(places, every[len(outputs) :], strict=True)
+        return Graph(inputs, every[: len(outputs)], changed, self.name)
 
     def _input(self, position: int, array: Any, name: str) -> Entry:
         shape = list(array.shape)

@@ -220,3 +220,26 @@ def test_wrong_use_says_what_is_wrong() -> None:
     gemel.compile(lambda x: kept.append(x * x) or x)(x)
     with pytest.raises(TraceError, match="stands for a value in one trace"):
         autograd.grad(kept[0], kept[0])
+
+
+def test_a_loop_whose_gradient_is_asked_for_runs_once() -> None:
+    def loss(x: Any, w: Any) -> Any:
+        found, _ = npx.foreach(lambda a, h: (np.tanh(a * w + h),) * 2, x, np.zeros(3))
+        return (found * found).sum()
+
+    def step(x: Any, w: Any) -> Any:
+        with autograd.record():
+            y = loss(x, w)
+        return y, autograd.grad(y, w)
+
+    draw = numpy.random.default_rng(0)
+    x, w = (np.array(draw.standard_normal(s).astype("float32")) for s in ((5, 3), 3))
+    compiled = gemel.compile(step)
+    total, slope = compiled(x, w)
+    assert compiled.graph(x, w).count("loop") == 2  # there and back
+    w.attach_grad()
+    with autograd.record():
+        y = loss(x, w)
+    y.backward()
+    assert float(total) == pytest.approx(float(y), rel=1e-6)
+    numpy.testing.assert_allclose(slope.asnumpy(), w.grad.asnumpy(), rtol=1e-5)
