@@ -224,7 +224,7 @@ def test_wrong_use_says_what_is_wrong() -> None:
 
 def test_a_loop_whose_gradient_is_asked_for_runs_once() -> None:
     def loss(x: Any, w: Any) -> Any:
-        found, _ = npx.foreach(lambda a, h: (np.tanh(a * w + h),) * 2, x, np.zeros(3))
+        found, _ = npx.foreach(lambda a, h: (np.tanh(np.exp(a * w) + h),) * 2, x, np.zeros(3))
         return (found * found).sum()
 
     def step(x: Any, w: Any) -> Any:
