@@ -16,7 +16,7 @@ import gemel
 from gemel import _core, np, npx
 from gemel.errors import ExportWarning, ShapeError
 from gemel.export.program import HEAD, MAGIC
-from gemel.gluon import SymbolBlock, nn
+from gemel.gluon import SymbolBlock, nn, rnn
 
 
 def saved(thing: Any, folder: Path) -> Any:
@@ -255,3 +255,19 @@ def test_a_number_of_the_batch_that_stands_in_a_file(tmp_path: Path) -> None:
         warnings.simplefilter("error", ExportWarning)
         found = exported(turned, tmp_path, x)
     assert (found(x[:2]) == turned(x[:2])).all()
+
+
+@pytest.mark.parametrize("kind", [rnn.LSTM, rnn.GRU, rnn.RNN])
+def test_files_of_recurrent_layers_are_for_any_number_of_steps(kind: Any, tmp_path: Path) -> None:
+    net = kind(5, num_layers=2, input_size=3, bidirectional=True)
+    net.initialize()
+    net.hybridize()
+    net(np.ones((4, 2, 3)))
+    gemel.save(net, tmp_path / "net")
+    loaded = gemel.load(tmp_path / "net")
+    draw = numpy.random.default_rng(0)
+    for steps, rows in ((4, 2), (7, 2), (2, 5), (1, 1)):
+        x = np.array(draw.standard_normal((steps, rows, 3)).astype("float32"))
+        numpy.testing.assert_allclose(loaded(x).asnumpy(), net(x).asnumpy(), rtol=1e-5, atol=1e-6)
+    with pytest.raises(ShapeError):
+        loaded(np.ones((4, 2, 6))).wait_to_read()

@@ -92,11 +92,12 @@ class Noting(Trace):
     def asks_anew(self, guard: Guard) -> bool:
         """Whether a guard is a question of operations, which they ask again where they are run.
 
-        gemel's are asked beforehand whether sizes fit, except for what is broadcast.
+        gemel's are asked beforehand whether sizes fit, except for what is broadcast, and by calls
+        that are written down as they are: layers of recurrent networks run any number of steps.
         """
         of_broadcast = guard.relation == "==" and not guard.answer and guard.right == 1
         if self.own and not of_broadcast:
-            return False
+            return self._open is not None
         return (self.writes and of_broadcast) or self._open is not None or _in_operation()
 
     def watching(self) -> _Watch:
