@@ -1,6 +1,7 @@
 #include "program/sort.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <string>
@@ -16,6 +17,11 @@ constexpr int64_t kMostFirst = 32;  // so many are kept in order while their row
 constexpr int64_t kShare = 4;       // if they are one in so many, at the most
 constexpr int64_t kTogether = 32;   // elements that are looked at together
 constexpr double kEach = 1.0;       // nanoseconds for each byte of each key, and for the key itself
+constexpr double kTile = 20'000;    // nanoseconds of work that are worth another thread's coming
+
+struct Range {  // of rows
+  int64_t begin, end;
+};
 
 // --- keys: unsigned numbers of the order of the elements ---
 // `number` of a key grows with it, in proportion to what the element means.
@@ -201,12 +207,12 @@ Element* sort_row(Element* elements, Element* spare, int64_t count, Bits turned)
 }
 
 template <typename Bits, typename Order>
-void sort_elements(const SortedRows& rows, const char* source, char* target) {
+void sort_elements(const SortedRows& rows, Range range, const char* source, char* target) {
   const auto* from = reinterpret_cast<const Bits*>(source);
   auto* to = reinterpret_cast<Bits*>(target);
   const Bits turned = rows.descending ? static_cast<Bits>(~Bits{0}) : Bits{0};
   const auto room = std::make_unique_for_overwrite<Bits[]>(2 * rows.length);
-  for (int64_t row = 0; row < rows.before * rows.after; ++row) {
+  for (int64_t row = range.begin; row < range.end; ++row) {
     const int64_t begin = row / rows.after * rows.length * rows.after + row % rows.after;
     for (int64_t i = 0; i < rows.length; ++i) {
       room[i] = Order::key(from[begin + i * rows.after], false) ^ turned;
@@ -219,12 +225,12 @@ void sort_elements(const SortedRows& rows, const char* source, char* target) {
 }
 
 template <typename Bits, typename Order>
-void sort_positions(const SortedRows& rows, const char* source, char* target) {
+void sort_positions(const SortedRows& rows, Range range, const char* source, char* target) {
   const auto* from = reinterpret_cast<const Bits*>(source);
   auto* to = reinterpret_cast<int64_t*>(target);
   const Bits turned = rows.descending ? static_cast<Bits>(~Bits{0}) : Bits{0};
   const auto room = std::make_unique_for_overwrite<Placed<Bits>[]>(2 * rows.length);
-  for (int64_t row = 0; row < rows.before * rows.after; ++row) {
+  for (int64_t row = range.begin; row < range.end; ++row) {
     const int64_t begin = row / rows.after * rows.length * rows.after + row % rows.after;
     for (int64_t i = 0; i < rows.length; ++i) {
       const auto key = static_cast<Bits>(Order::key(from[begin + i * rows.after], true) ^ turned);
@@ -257,11 +263,11 @@ class First {
 
 // As sort_positions for a few of each row, which is read once; most elements are left out together.
 template <typename Bits, typename Order>
-void first_positions(const SortedRows& rows, const char* source, char* target) {
+void first_positions(const SortedRows& rows, Range range, const char* source, char* target) {
   const auto* from = reinterpret_cast<const Bits*>(source);
   auto* to = reinterpret_cast<int64_t*>(target);
   const Bits turned = rows.descending ? static_cast<Bits>(~Bits{0}) : Bits{0};
-  for (int64_t row = 0; row < rows.before * rows.after; ++row) {
+  for (int64_t row = range.begin; row < range.end; ++row) {
     const int64_t begin = row / rows.after * rows.length * rows.after + row % rows.after;
     const int64_t goal = row / rows.after * rows.wanted() * rows.after + row % rows.after;
     First<Bits> found(rows.wanted());
@@ -290,14 +296,14 @@ bool takes_few(const SortedRows& rows, size_t bytes) {
   return rows.positions && wanted > 0 && wanted <= most && wanted * kShare <= rows.length;
 }
 
-using Sort = void (*)(const SortedRows&, const char*, char*);
+using Sort = void (*)(const SortedRows&, Range, const char*, char*);
 
 #if defined(__x86_64__)
 // The same, all of it compiled for processors with AVX2: keys and buckets by eight.
 template <Sort kSort>
-[[gnu::flatten, gnu::target("avx2")]] void by_eight(const SortedRows& rows, const char* source,
-                                                    char* target) {
-  kSort(rows, source, target);
+[[gnu::flatten, gnu::target("avx2")]] void by_eight(const SortedRows& rows, Range range,
+                                                    const char* source, char* target) {
+  kSort(rows, range, source, target);
 }
 
 // What this processor does best. Small keys are sorted by few digits, which go one by one.
@@ -369,17 +375,47 @@ Part part_of(const Tensor& tensor) {
 struct Work {
   SortedRows rows;
   Sort sort;
+  int64_t together;  // rows that one thread sorts before another may come for more
   Part source, target;
 
   FailurePointer run() const {
+    Tiles tiles{*this};
+    const int64_t count = rows.before * rows.after;
+    Engine::get().parallel((count + together - 1) / together, &sort_tile, &tiles);
+    if (!tiles.full) return nullptr;
+    return std::make_shared<const Failure>("MemoryError", "sort: out of memory");
+  }
+
+ private:
+  struct Tiles {
+    const Work& work;
+    std::atomic<bool> full{false};
+  };
+
+  static void sort_tile(void* context, int64_t tile) {
+    auto* tiles = static_cast<Tiles*>(context);
+    const Work& work = tiles->work;
+    const int64_t begin = tile * work.together;
+    const int64_t end = std::min(begin + work.together, work.rows.before * work.rows.after);
     try {
-      sort(rows, source.data(), target.data());
+      work.sort(work.rows, {begin, end}, work.source.data(), work.target.data());
     } catch (const std::bad_alloc&) {
-      return std::make_shared<const Failure>("MemoryError", "sort: out of memory");
+      tiles->full = true;
     }
-    return nullptr;
   }
 };
+
+// What it takes, in nanoseconds on one core.
+double cost_of(const SortedRows& rows, int dtype, int64_t elements) {
+  const auto bytes = static_cast<size_t>(item_size(dtype));
+  const double passes = takes_few(rows, bytes) ? 1.0 : static_cast<double>(bytes + 1);
+  return kEach * static_cast<double>(elements) * passes;
+}
+
+int64_t rows_together(const SortedRows& rows, int dtype) {
+  const double row = std::max(1.0, cost_of(rows, dtype, rows.length));
+  return std::max<int64_t>(1, static_cast<int64_t>(kTile / row));
+}
 
 class SortOperation final : public Operation {
  public:
@@ -404,9 +440,7 @@ class SortLaunch final : public Launch {
     reads = &storages_[0];
     writes = &storages_[1];
     read_count = write_count = 1;
-    const bool once = takes_few(work.rows, static_cast<size_t>(item_size(source.dtype)));
-    const auto passes = once ? 1.0 : static_cast<double>(item_size(source.dtype) + 1);
-    microseconds = kEach * static_cast<double>(source.size) * passes / 1e3;
+    microseconds = cost_of(work.rows, source.dtype, source.size) / 1e3;
     device = source.device();
   }
   FailurePointer run(PartialFailures&) override { return work_.run(); }
@@ -424,7 +458,8 @@ class SortLaunch final : public Launch {
 
 void launch_sort(const SortedRows& rows, const Tensor& source, const Tensor& target, Front& front) {
   if ((source.size == 0 || target.size == 0) && source.settled()) return;
-  const Work work{rows, sort_of(source.dtype, rows), part_of(source), part_of(target)};
+  const Work work{rows, sort_of(source.dtype, rows), rows_together(rows, source.dtype),
+                  part_of(source), part_of(target)};
   SortLaunch launched(work, source);
   launch(launched, front);
 }

@@ -140,7 +140,8 @@ PyObject* call_site(PyObject* self, PyObject* const* values, size_t flags, PyObj
   const bool plain = !flags_now.recording && flags_now.tracing == 0 && names == nullptr &&
                      !site->known.empty() && std::all_of(numbers, end, is_number);
   PyObject* result =
-      plain ? run_known(site, flags_now.training, values, numbers - values, end - numbers) : nullptr;
+      plain ? run_known(site, flags_now.training, values, numbers - values, end - numbers)
+            : nullptr;
   if (result != nullptr) return result;
   Reference fallback = borrowed(site->fallback);
   return into_python([&] { return PyObject_Vectorcall(fallback.get(), values, flags, names); });
@@ -162,8 +163,9 @@ PyObject* add(PyObject* self, PyObject* arguments) {
       checked_tensor(PyTuple_GET_ITEM(tuple, i), "CallSite.add");
     }
   }
-  Known known{training != 0,    static_cast<size_t>(PyTuple_GET_SIZE(arrays)), numbers,
-              program_of(plan), borrowed(parameters), borrowed(form)};
+  const auto count = static_cast<size_t>(PyTuple_GET_SIZE(arrays));
+  Known known{training != 0,        count,         numbers, program_of(plan),
+              borrowed(parameters), borrowed(form)};
   if (known.program->inputs.size() != known.arguments + PyTuple_GET_SIZE(parameters) ||
       static_cast<size_t>(known.program->scalars) != known.numbers) {
     throw Error("ValueError", "CallSite.add: the plan takes another number of arguments");
@@ -221,8 +223,9 @@ void free_site(PyObject* self) {
 PyMethodDef methods[] = {{"add", method<add>(), METH_VARARGS,
                           "add(generation, training, arguments, numbers, plan, parameters, form): "
                           "run the plan for arrays it fits, so many floats after them, and the "
-                          "parameters, unless the generation is over. Its only array is the result where form is None; "
-                          "else form(arrays) is, which tuple needs no call for."},
+                          "parameters, unless the generation is over. Its only array is the "
+                          "result where form is None; else form(arrays) is, which tuple needs no "
+                          "call for."},
                          {"clear", method<clear>(), METH_NOARGS, "Forget every plan."},
                          {nullptr, nullptr, 0, nullptr}};
 
