@@ -36,6 +36,7 @@ from gemel.codegen.program import FUNCTIONS
 from gemel.codegen.target import TARGETS
 from gemel.compiled import Compiled
 from gemel.errors import TraceError
+from gemel.runtime.reading import as_c
 
 COMPILER = shutil.which("cc")
 OPTIONS = ("-std=c11", "-O1", "-ffp-contract=off", "-shared", "-fPIC")
@@ -110,6 +111,22 @@ def dense() -> Any:
     return net
 
 
+def rounds(x: Any, state: Any) -> Any:
+    return npx.foreach(lambda each, s: (s[0] + each, [np.tanh(s[0] * each)]), x, [state])
+
+
+def until(x: Any) -> Any:
+    return npx.while_loop(lambda v: v.sum() < 9, lambda v: (v, [np.sinh(v) + 1]), [x], 5)
+
+
+def apart(x: Any, state: Any) -> Any:
+    def step(each: Any, states: list[Any]) -> Any:
+        first, second = states
+        return each, [np.tanh(first @ each), np.exp(second @ each)]
+
+    return npx.foreach(step, x, [state, state + 1])
+
+
 #: A function or net, its arguments, and what the text of its steps tells.
 READ: dict[str, tuple[Callable[[], Any], tuple[Any, ...], str]] = {
     "one kernel": (lambda: gemel.compile(lambda x: x * 2), (np.ones(3),), "kernel: multiply"),
@@ -123,6 +140,22 @@ READ: dict[str, tuple[Callable[[], Any], tuple[Any, ...], str]] = {
         lambda: gemel.compile(lambda x: npx.cond(x.sum() > 0, lambda: x + 1, lambda: x * 2)),
         (np.ones(3),),
         "else",
+    ),
+    "a loop": (
+        lambda: gemel.compile(rounds),
+        (np.ones((50, 2)), np.ones(2)),
+        "    kernel2: multiply tanh",
+    ),
+    "a loop's rounds": (lambda: gemel.compile(rounds), (np.ones((50, 2)), np.ones(2)), "50 times"),
+    "until it holds no more": (
+        lambda: gemel.compile(until),
+        (np.ones(2),),
+        "5 times (loop",
+    ),
+    "side by side": (
+        lambda: gemel.compile(apart),
+        (np.ones((50, 256, 256)), np.ones((256, 256))),
+        "beside that",
     ),
     "nothing to do": (lambda: gemel.compile(lambda x: x), (np.ones(3),), "for the sizes seen"),
     "two bytes": (
@@ -147,6 +180,22 @@ def test_source(name: str, tmp_path: Path) -> None:
     (tmp_path / "read.c").write_text(text)
     command = [str(COMPILER), *OPTIONS, str(tmp_path / "read.c"), "-o", str(tmp_path / "read.so")]
     subprocess.run([*command, "-lm"], check=True)
+
+
+def test_what_is_no_item_is_refused() -> None:
+    with pytest.raises(TypeError, match="'unknown' is no item of a plan that can be read"):
+        as_c("f", ["unknown"])
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "count"),
+    [(rounds, [(50, 2), (2,)], 4), (until, [(2,)], 8), (apart, [(50, 256, 256), (256, 256)], 10)],
+)
+def test_summaries_count_what_is_inside(
+    function: Callable[..., Any], shapes: list[tuple[int, ...]], count: int
+) -> None:
+    summary = gemel.compile(function).plan_summary(*map(np.ones, shapes))
+    assert summary.split(": ")[1].startswith(f"{count} kernels")
 
 
 @pytest.mark.parametrize("documented", [Compiled.source, gluon.HybridBlock.source])

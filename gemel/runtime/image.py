@@ -115,6 +115,21 @@ class Result(NamedTuple):
 Item = Step | Branching | Together | Loop | Kept | Result
 
 
+def _steps(item: Item) -> int:
+    """How many steps an item is, where nothing has to be made of what is kept."""
+    if isinstance(item, Step):
+        return 1
+    if isinstance(item, Branching):
+        inside = [*item.then, *item.otherwise]
+    elif isinstance(item, Together):
+        inside = [each for part in item.parts for each in part]
+    elif isinstance(item, Loop):
+        inside = [*item.items, *item.after]
+    else:
+        inside = []
+    return sum(map(_steps, inside))
+
+
 class Image:
     """A plan being written: lists to be filled, with numbers or `Dim`s for all that are sizes."""
 
@@ -148,10 +163,8 @@ class Image:
         return self.keys[key]
 
     def count(self) -> int:
-        """How many steps, choices and loops it has, but for those in choices and loops, or kept."""
-        items = [item for item in self.items if not isinstance(item, (Kept, Result))]
-        groups = [i.parts if isinstance(i, Together) else [[i]] for i in items]
-        return sum(len(part) for parts in groups for part in parts)
+        """How many steps it has, also in choices and loops, but none that make what is kept."""
+        return sum(map(_steps, self.items))
 
     def write(self, embed: bool = False) -> bytes:
         """The bytes. `embed`: with the kernels' objects and the captured arrays in them."""

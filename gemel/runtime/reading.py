@@ -9,14 +9,16 @@ from typing import Any
 from gemel.codegen.print_c import source
 from gemel.extent import seen
 from gemel.ir.graph import Node
-from gemel.runtime.beside import Branch, Launch
+from gemel.runtime.beside import Beside, Branch, Launch
+from gemel.runtime.rounds import Repeat
 from gemel.runtime.sites import operations_of
 
 
 def as_c(name: str, items: Iterable[Any]) -> str:
     """The steps of a plan as a comment, and the kernels they call.
 
-    `items` are launches, branches, lists of them, and calls of what has no kernel, in order.
+    `items` are launches, choices, loops, what runs side by side, lists of them, and calls of what
+    has no kernel, in order.
     """
     programs: dict[str, Any] = {}
     lines = list(_steps(items, programs, 1))
@@ -38,13 +40,32 @@ def _steps(items: Iterable[Any], programs: dict[str, Any], depth: int) -> Iterat
             programs.setdefault(program.text, program)
             number, extent = list(programs).index(program.text), seen(item.kernel.extent)
             yield f"{blank}kernel{number}: {_told(item.node)}, from 0 to {extent}"
-        elif isinstance(item, Branch):
-            yield f"{blank}if ({_told(item.node)})"
-            yield from _steps(item.then, programs, depth + 1)
-            yield f"{blank}else"
-            yield from _steps(item.otherwise, programs, depth + 1)
         elif isinstance(item, partial):
             yield f"{blank}{item.args[0].name}, which has no kernel"
+        else:
+            for head, inside in _lists(item):
+                yield f"{blank}{head}"
+                yield from _steps(inside, programs, depth + 1)
+
+
+def _lists(item: Any) -> Iterator[tuple[str, list[Any]]]:
+    """The lists of items inside of one, each with what is said of when they are done."""
+    if isinstance(item, Branch):
+        yield f"if ({_told(item.node)})", item.then
+        yield "else", item.otherwise
+    elif isinstance(item, Repeat):
+        rounds = f"{seen(item.length)} times ({_told(item.node)})"
+        yield (
+            rounds if item.condition is None else f"{rounds}, while its condition holds",
+            item.items,
+        )
+        if item.after:
+            yield "and at the end", item.after
+    elif isinstance(item, Beside):
+        for number, part in enumerate(item.parts):
+            yield "beside that" if number else "side by side", part
+    else:
+        raise TypeError(f"source: {item!r} is no item of a plan that can be read")
 
 
 def _told(node: Node) -> str:
