@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 
 import gemel
 from gemel import np, npx
+from gemel.codegen.target import _NEEDED, TARGETS, _flags, host
+from gemel.errors import DeviceError
 
 PACKAGE = Path(gemel.__file__).parent
 LIBRARY = PACKAGE / "lib"
@@ -79,3 +82,61 @@ def test_an_image_runs_from_c(
         expected = compiled(x).asnumpy()
         assert result == list(expected.shape)
         assert float(total) == pytest.approx(float(expected.sum(dtype="float64")), rel=1e-5)
+
+
+def retold(image: bytes, target: str) -> bytes:
+    """An image that says its kernels were made for another target."""
+    words = list(struct.unpack_from(f"<{struct.unpack_from('<q', image, 16)[0]}q", image))
+    content = image[8 * len(words) :] + target.encode()
+    words[3], words[6], words[7] = len(content), words[3], len(target)
+    return struct.pack(f"<{len(words)}q", *words) + content
+
+
+def told(image: bytes) -> str:
+    """For what target an image says its kernels were made."""
+    words, _, _, _, begin, length = struct.unpack_from("<6q", image, 16)
+    return image[8 * words + begin :][:length].decode()
+
+
+@pytest.mark.parametrize(
+    ("change", "missing"),
+    [
+        (lambda target: target + ",+amx-fp64", "amx-fp64"),
+        (lambda target: target.replace(target.split("-")[0], "mips64", 1), "mips64"),
+        (lambda target: "x86_64-a-b-c cpu level -mmx,+avx9 rest", "avx9"),
+    ],
+)
+def test_an_image_for_another_processor_is_refused(
+    program: Path, tmp_path: Path, change: Any, missing: str
+) -> None:
+    if os.uname().machine != "x86_64":
+        pytest.skip("the texts are those of x86-64")
+    image = gemel.compile(lambda x: x + 1).image(np.ones((8, 4)))
+    assert told(image) == host().text
+    other = retold(image, change(host().text))
+    path = tmp_path / "other.plan"
+    path.write_bytes(other)
+    run = subprocess.run([program, path, "4", "8"], capture_output=True, text=True)
+    assert run.returncode > 0 and f"no {missing}:" in run.stderr and "DeviceError" in run.stderr
+    with pytest.raises(DeviceError, match=f"made for .*this machine has no {missing}"):
+        gemel._core.Plan(other)
+    for empty in (retold(image, ""), retold(image, host().text)):
+        assert gemel._core.Plan(empty)(np.ones((8, 4)))[0].tolist() == [[2.0] * 4] * 8
+
+
+def test_the_machine_s_flags_and_the_reader_s_are_the_same() -> None:
+    """What runs nothing is asked of each level, and of the instruction that multiplies in fours."""
+    image = gemel.compile(lambda x: x + 1).image(np.ones((8, 4)))
+    if os.uname().machine != "x86_64":
+        pytest.skip("the levels are those of x86-64")
+    known = _flags()
+    levels = {name: needed <= known for name, needed in _NEEDED.items()}
+    wanted = {TARGETS[name].text: there for name, there in levels.items()}
+    wanted[TARGETS["avx512"].with_fours().text] = levels["avx512"] and "avx512_vnni" in known
+    for text, there in wanted.items():
+        try:
+            gemel._core.Plan(retold(image, text))
+        except DeviceError:
+            assert not there, text
+        else:
+            assert there, text

@@ -16,6 +16,7 @@ from gemel.codegen.program import CONTIGUOUS, INPUT, OUTPUT, Instruction, Operan
 from gemel.codegen.schedules import compile_program
 from gemel.dtype import DType, float32, int8, int32, uint8
 from gemel.errors import CompileError
+from gemel.runtime.backend import Backend
 
 SIGNS = [(int8, int8), (uint8, int8), (int8, uint8), (uint8, uint8)]
 
@@ -121,6 +122,8 @@ def test_the_instruction_is_used_where_there_is_one(monkeypatch: pytest.MonkeyPa
             *_, step = contract.steps(program, integers, ("k", "n"), target)
             used = there and int8 in kept
             assert step.program.schedule.endswith("vnni") == used
+            needed = Backend(target, compile_program, bytes).needs(step.program)
+            assert needed == (target.with_fours() if used else target)
             code = compile_program(step.program, target)
             assert code[:4] == b"\x7fELF"
     assert targets.has_fours(targets.TARGETS["generic"]) is False

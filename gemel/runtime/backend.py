@@ -57,6 +57,11 @@ class Backend:
         by_recipe = not program.in_tiles and " " in program.schedule
         return self if by_recipe else self.plain
 
+    def needs(self, program: Program) -> Target:
+        """What a machine must be to run the program's kernel."""
+        fours = program.in_tiles and "vnni" in program.schedule.split()
+        return self.target.with_fours() if fours else self.target
+
     def scheduled(self, program: Program) -> Program:
         """The program by the first recipe that suits, or as it is."""
         ways = (recipe.chosen(program) for recipe in self.recipes)

@@ -69,6 +69,9 @@ class Items:
         number = self._kernels.get(program.text)
         if number is None:
             meant = self.backend.scheduled(program), self.backend
+            needed = self.backend.needs(program)
+            if needed is not self.backend.target:  # the same and more
+                self.image.target = needed.text
             known = kernel_name(*meant), None, partial(object_for, *meant)
             number = self._kernels[program.text] = self.image.kernel(*known)
             if number == len(self._loads):

@@ -417,7 +417,7 @@ class Lowering:
 
     def image(self) -> Image:
         """The finished plan, whose bytes are written while its kernels are compiled."""
-        image = Image(self.graph.name, self.backend.text)
+        image = Image(self.graph.name, self.backend.target.text)
         image.guards = [*free_sizes(given.shape for given in self.inputs), *self.guards]
         image.inputs = self._inputs()
         image.outputs = [Output(e.dtype.code, e.shape) for e in self.graph.outputs]

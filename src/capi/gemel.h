@@ -68,7 +68,8 @@ GEMEL_API void gemel_array_release(gemel_array* array) GEMEL_NOEXCEPT; /* null i
 
 /* --- plans --- */
 
-/* An image with its kernels and arrays in it; the bytes are copied. */
+/* An image with its kernels and arrays in it; the bytes are copied. Kernels for another kind of
+ * processor, or with instructions this one lacks, are a "DeviceError: ...". */
 GEMEL_API gemel_status gemel_plan_load(const void* image, size_t bytes,
                                        gemel_plan** plan) GEMEL_NOEXCEPT;
 GEMEL_API const char* gemel_plan_name(const gemel_plan* plan) GEMEL_NOEXCEPT;

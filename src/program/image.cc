@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "program/error.h"
 #include "program/program.h"
+#include "program/target.h"
 
 namespace gemel {
 namespace {
@@ -190,6 +192,16 @@ class Reader {
     program_.captured.push_back({std::move(storage), 0});
   }
 
+  // Code for other processors would not be refused by this one: it would end the process.
+  void check_target() {
+    if (std::exchange(checked_, true)) return;
+    const std::string missing = lacking(program_.target);
+    if (missing.empty()) return;
+    throw Error("DeviceError", program_.name + ": the image's kernels were made for \"" +
+                                   program_.target + "\"; this machine has no " + missing +
+                                   ": make the image with GEMEL_TARGET=avx2 or generic");
+  }
+
   void read_kernel() {
     keys_.push_back(text());
     const Blob code = blob();
@@ -198,6 +210,7 @@ class Reader {
       program_.kernels.push_back(std::move(given_kernels_[next_kernel_++]));
       return;
     }
+    check_target();
     try {
       std::shared_ptr<Object> object = Object::load(code.data, static_cast<size_t>(code.length));
       program_.kernels.push_back({object, object->kernel()});
@@ -410,6 +423,7 @@ class Reader {
   int64_t bytes_ = 0;
   int64_t at_ = 0;
   size_t slots_ = 0;
+  bool checked_ = false;    // whether this machine is one the kernels in the image are for
   int inside_ = 0;          // choices and loops the item being read is in
   std::vector<bool> open_;  // windows: whether what is being read is in their loop
 };
