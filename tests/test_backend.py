@@ -108,4 +108,15 @@ def test_the_backend_of_values_is_their_device_s() -> None:
     x = np.ones(2)
     assert backend_for((1, x)) is backend_of(x.device)
     assert backend_for(()) is backend_of(gemel.cpu())
-    assert backend_of(x.device).text == host().text
+    assert backend_of(x.device).target is host()
+
+
+def test_the_text_says_whether_there_is_the_instruction_for_fours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """How products of bytes are planned depends on it, and a plan is kept by the text."""
+    texts = []
+    for there in (True, False):
+        monkeypatch.setattr(backend_module, "has_fours", lambda target, there=there: there)
+        texts.append(Backend(TARGETS["avx512"], native_code, _core.load_object).text)
+    assert texts[0] != texts[1] == TARGETS["avx512"].text

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from programs import finish, run, start
 
-from gemel.runtime.files import sealed
+import gemel
+from gemel.codegen import schedules
+from gemel.runtime import cache
+from gemel.runtime.files import _sources, fingerprint, sealed
+
+PACKAGE = Path(gemel.__file__).parent
 
 #: A first inference of a hybridized network, with weights that need no random numbers.
 INFERENCE = """
@@ -313,6 +320,55 @@ def test_the_cache_is_bounded(tmp_path: Path) -> None:
             os.environ["GEMEL_CACHE"] = chosen
     left = [path.parent.name for path in kernels(tmp_path)]
     assert left == ["10", "50"], "what was used last stays"
+
+
+def imported(path: Path) -> Iterator[Path]:
+    """The files of gemel that one imports while it runs."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):  # what only type checkers read
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            node.body.clear()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("gemel"):
+            continue
+        *_, names = (node.module or "").partition("gemel.")
+        for name in node.names:
+            one, whole = (PACKAGE.joinpath(*names.split("."), each) for each in (name.name, ""))
+            found = [p.with_suffix(".py") for p in (one, whole) if p.with_suffix(".py").exists()]
+            yield from found or [p / "__init__.py" for p in (one, whole) if p.is_dir()][:1]
+
+
+def test_a_kernel_s_name_holds_all_sources_its_code_depends_on() -> None:
+    names = [f"{module.rpartition('.')[2]}.py" for module in schedules.EMITTERS.values()]
+    left = [PACKAGE / "codegen" / name for name in ("schedules.py", *names)]
+    reached = {*left}
+    while left:
+        new = {*imported(left.pop())} - reached
+        reached |= new
+        left += new
+    assert len(reached) > 30
+    files = {Path(path) for place in cache.SOURCES for path in _sources(place)}
+    assert reached <= files
+    assert {p for p in files if p.parent.name != "codegen"} <= reached
+
+
+def test_a_fingerprint_tells_versions_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where an installer has given all files the same time, and they are as long as before."""
+    monkeypatch.setattr("gemel.runtime.files.PACKAGE", str(tmp_path))
+    (tmp_path / "ops").mkdir()
+    for name in ("ops/some.py", "one.py"):
+        (tmp_path / name).write_text("1")
+        os.utime(tmp_path / name, (0, 0))
+    found = []
+    for version, text in (("0.1.0", "1"), ("0.1.1", "1"), ("0.1.1", "12")):
+        monkeypatch.setattr(gemel, "__version__", version)
+        (tmp_path / "one.py").write_text(text)
+        os.utime(tmp_path / "one.py", (0, 0))
+        monkeypatch.setattr("gemel.runtime.files._fingerprints", {})
+        found.append(fingerprint("ops", "one.py"))
+    assert len({*found}) == 3
 
 
 def test_the_name_holds_the_target_and_the_program() -> None:

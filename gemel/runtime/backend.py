@@ -13,7 +13,7 @@ from typing import Any
 from gemel import _core
 from gemel.codegen.program import Program
 from gemel.codegen.schedules import Recipe, compile_program
-from gemel.codegen.target import Target, host
+from gemel.codegen.target import Target, has_fours, host
 from gemel.device import Device, current_device
 
 #: From a program to the code of its kernel.
@@ -39,7 +39,8 @@ class Backend:
         self.plain = self
         #: Whether kernels and plans made for it are kept on disk: all that decides them is known.
         self.on_disk = True
-        self.text = target.text
+        # The level does not say whether there is this instruction, which products are planned for.
+        self.text = f"{target.text} fours" if has_fours(target) else target.text
 
     def extended(self, recipes: Sequence[Recipe]) -> Backend:
         """The same with other ways to do loops, the first that suits before the others."""

@@ -17,13 +17,15 @@ from gemel.runtime.backend import Backend
 _kernels: dict[str, Any] = {}
 #: How many kernels were compiled, read from disk and found in memory: what counter tests look at.
 counters = {"compiled": 0, "loaded": 0, "found": 0}
+#: The sources that decide what code a program becomes: what emitters import, and what that imports.
+SOURCES = ("codegen", "dtype.py", "errors.py", "extent.py", "forms.py", "ir/philox.py")
 _counting = threading.Lock()  # of what several threads compile
 
 
 def kernel_name(program: Program, backend: Backend) -> str:
     """The name a program's kernel is known by."""
     backend = backend.serving(program)
-    return files.name_of(program.text, backend.text, files.fingerprint("codegen"))
+    return files.name_of(program.text, backend.text, files.fingerprint(*SOURCES))
 
 
 def known_kernel(name: str, backend: Backend) -> Any:

@@ -61,15 +61,27 @@ PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _fingerprints: dict[tuple[str, ...], str] = {}
 
 
-def fingerprint(*folders: str) -> str:
-    """What stands for the sources in these folders of gemel, its core and LLVM, none imported."""
-    if folders not in _fingerprints:
-        places = [os.path.join(PACKAGE, name) for name in folders]
-        sources = [e for place in places for e in os.scandir(place) if e.name.endswith(".py")]
-        stamps = [_stamp(entry.path) for entry in sorted(sources, key=lambda e: e.path)]
+def fingerprint(*places: str) -> str:
+    """What stands for gemel's version, these sources of it, its core and LLVM, none imported.
+
+    A place is a file or a folder, whose own files count. Times alone do not tell versions apart:
+    there are installers that give all files the same.
+    """
+    if places not in _fingerprints:
+        stamps = [_stamp(path) for place in places for path in _sources(place)]
         core = sys.modules["gemel._core"].__file__ or ""
-        _fingerprints[folders] = name_of(f"{stamps} {_stamp(core)} {_stamp(_compiler_file())}")
-    return _fingerprints[folders]
+        version = getattr(sys.modules["gemel"], "__version__", "")
+        text = f"{version} {stamps} {_stamp(core)} {_stamp(_compiler_file())}"
+        _fingerprints[places] = name_of(text)
+    return _fingerprints[places]
+
+
+def _sources(place: str) -> list[str]:
+    """The paths of a place's files, in order."""
+    path = os.path.join(PACKAGE, place)
+    if place.endswith(".py"):
+        return [path]
+    return sorted(entry.path for entry in os.scandir(path) if entry.name.endswith(".py"))
 
 
 def _stamp(path: str) -> str:
