@@ -17,7 +17,7 @@ from programs import finish, run, start
 import gemel
 from gemel.codegen import schedules
 from gemel.runtime import cache
-from gemel.runtime.files import _sources, fingerprint, sealed
+from gemel.runtime.files import _sources, fingerprint, load, sealed, store
 
 PACKAGE = Path(gemel.__file__).parent
 
@@ -320,6 +320,46 @@ def test_the_cache_is_bounded(tmp_path: Path) -> None:
             os.environ["GEMEL_CACHE"] = chosen
     left = [path.parent.name for path in kernels(tmp_path)]
     assert left == ["10", "50"], "what was used last stays"
+
+
+def test_what_a_killed_process_has_left_is_in_nobody_s_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container each start may have the same number."""
+    monkeypatch.setenv("GEMEL_CACHE", str(tmp_path))
+    opened: list[str] = []
+    open_ = os.open
+
+    def noted(path: str, *others: Any) -> int:
+        opened.append(path)
+        return open_(path, *others)
+
+    def killed(*paths: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", noted)
+        patched.setattr(os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            store("ab" * 32, "kernel", b"code")
+    assert not others(tmp_path)
+    Path(opened[0]).write_bytes(b"part")
+    store("ab" * 32, "kernel", b"code")
+    assert load("ab" * 32, "kernel", bytes) == b"code"
+
+
+def test_a_full_disk_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here: a limit on the size of files."""
+    import resource
+
+    monkeypatch.setenv("GEMEL_CACHE", str(tmp_path))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, before[1]))
+    try:
+        store("ab" * 32, "kernel", b"code" * 10_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def imported(path: Path) -> Iterator[Path]:

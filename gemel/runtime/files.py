@@ -171,17 +171,33 @@ LEAST = 4096
 def store(name: str, kind: str, content: bytes) -> None:
     """Keep a file; a folder that cannot be written only costs speed."""
     path = _path(name, kind)
-    temporary = f"{path}.{os.getpid()}"
+    # Not the process's number: in a container that may be the same in each start, and so would be
+    # that of a file a killed one has left.
+    temporary = f"{path}.{os.urandom(8).hex()}"
+    kept = False
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(sealed(name, content))
         os.replace(temporary, path)
+        kept = True
     except OSError:
         return
+    finally:
+        if not kept:
+            _remove(temporary)
     if name.startswith("00"):  # one in 256, whatever process writes it
         evict(CACHE_BYTES.read())
+
+
+def _remove(path: str) -> bool:
+    """Whether a file was there and is no more."""
+    try:
+        os.unlink(path)
+    except OSError:
+        return False
+    return True
 
 
 def evict(limit: int) -> None:
@@ -201,11 +217,8 @@ def evict(limit: int) -> None:
     for _, size, path in sorted(files):
         if total <= limit:
             return
-        try:
-            os.unlink(path)
-        except OSError:
-            continue
-        total -= size
+        if _remove(path):
+            total -= size
 
 
 __all__ = ["digest", "evict", "fingerprint", "folder", "load", "name_of", "store"]
