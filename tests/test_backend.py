@@ -11,6 +11,7 @@ import pytest
 import gemel
 from gemel import _core, autograd, np
 from gemel.codegen.target import TARGETS, host
+from gemel.errors import UnknownNameError
 from gemel.ir.graph import Graph, placeholder
 from gemel.ir.trace import Trace
 from gemel.runtime import backend as backend_module
@@ -109,6 +110,13 @@ def test_the_backend_of_values_is_their_device_s() -> None:
     assert backend_for((1, x)) is backend_of(x.device)
     assert backend_for(()) is backend_of(gemel.cpu())
     assert backend_of(x.device).target is host()
+
+
+def test_a_level_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMEL_TARGET", "sse")
+    monkeypatch.setattr("gemel.codegen.target._found", [])
+    with pytest.raises(UnknownNameError, match="'sse': must be one of avx512, avx2, generic"):
+        host()
 
 
 def test_the_text_says_whether_there_is_the_instruction_for_fours(

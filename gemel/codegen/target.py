@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from gemel.config import TARGET
+
 MACHINE = os.uname().machine if hasattr(os, "uname") else "x86_64"
 
 
@@ -121,13 +123,10 @@ def _flags() -> set[str]:
 def host() -> Target:
     """The best level of this machine, or the one the variable GEMEL_TARGET names.
 
-    Raises `ValueError` for a name which is not a level. Found once per process.
+    Raises `UnknownNameError` for a name which is not a level. Found once per process.
     """
     if not _found:
-        name = os.environ.get("GEMEL_TARGET", "")
-        if name and name not in TARGETS:
-            raise ValueError(f"GEMEL_TARGET={name!r} is no target; there are {', '.join(TARGETS)}")
-        _found.append(TARGETS[name or _best(_flags())])
+        _found.append(TARGETS[TARGET.read() or _best(_flags())])
     return _found[0]
 
 

@@ -185,20 +185,20 @@ class Stacked:
     """A value that goes from round to round and is stacked: a round finds it where the one before
     has put it."""
 
-    def __init__(self, lowering: Lowering, first: Place, place: Place) -> None:
-        self.lowering, self.place = lowering, place
+    def __init__(self, lowering: Lowering, first: Place, place: Place, reverse: bool) -> None:
+        self.lowering, self.place, self.reverse = lowering, place, reverse
         self.first = lowering.contiguous(first)
 
-    def after(self, rounds: int, reverse: bool) -> Place:
+    def after(self, rounds: int) -> Place:
         """Where it is after so many rounds, of which there is one."""
-        return _element(self.place, 0 if reverse else rounds - 1)
+        return _element(self.place, 0 if self.reverse else rounds - 1)
 
-    def found(self, loop: Rounds, rounds: int, reverse: bool) -> Place:
+    def found(self, loop: Rounds, rounds: int) -> Place:
         """Where a round finds it."""
         offset = self.first.layout.offset * self.first.dtype.itemsize
         begin = loop.window(self.first.buffer, offset, 0)
         self.lowering._touch(begin, self.lowering.time)
-        found = loop.along(self.place, rounds, reverse)
+        found = loop.along(self.place, rounds, self.reverse)
         found.buffer.start = begin
         return found
 
@@ -216,9 +216,9 @@ class State:
         self.dtype, self.shape = first.dtype, first.shape
         self.apart = -(-product(first.shape) // APART) * APART
         self.buffer = lowering._scratch(2 * self.apart * first.dtype.itemsize)
-        lowering.copy(first, self.after(0, False))
+        lowering.copy(first, self.after(0))
 
-    def after(self, rounds: int, reverse: bool) -> Place:
+    def after(self, rounds: int) -> Place:
         """Where it is after so many rounds."""
         layout = dense(self.shape)
         offset = (rounds % 2) * self.apart
@@ -251,8 +251,10 @@ def lower_rounds(
     carried: list[State | Stacked] = []
     for place, after in zip(inputs[data:], graph.outputs[count:], strict=False):
         there = stacked.get(after)
-        each = State(lowering, place) if there is None else Stacked(lowering, place, outputs[there])
-        carried.append(each)
+        if there is None:
+            carried.append(State(lowering, place))
+        else:
+            carried.append(Stacked(lowering, place, outputs[there], reverse))
     if condition >= 0:
         for place in outputs[:count]:
             lowering.fill(place, 0)
@@ -260,7 +262,7 @@ def lower_rounds(
     elements = [loop.along(place, length, reverse) for place in inputs[:data]]
     targets = [loop.along(place, length, reverse) for place in outputs[:count]]
     pairs = [
-        (state.found(loop, length, reverse), targets[stacked[after]])
+        (state.found(loop, length), targets[stacked[after]])
         if isinstance(state, Stacked)
         else state.windows(loop)
         for state, after in zip(carried, graph.outputs[count:], strict=True)
@@ -275,7 +277,7 @@ def lower_rounds(
     if condition < 0:
         loop.finish(length, node, None)
     for state, (found, _), place in zip(carried, pairs, outputs[count:], strict=True):
-        lowering.copy(state.after(length, reverse) if condition < 0 else found, place)
+        lowering.copy(state.after(length) if condition < 0 else found, place)
     if condition >= 0:
         loop.finish(length, node, lowering.where[graph.inputs[condition]])
 
