@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -216,12 +217,27 @@ using InterruptedFunction = bool (*)();
 // issues needs no room in the queue, because others may wait for what it does.
 class InsideOperation {
  public:
-  InsideOperation() noexcept;
+  InsideOperation() noexcept : InsideOperation({}, "") {}
+  // One of this name that has acquired these reads inline; both outlive this.
+  InsideOperation(StorageList reads, const char* name) noexcept;
   ~InsideOperation();
   InsideOperation(const InsideOperation&) = delete;
   InsideOperation& operator=(const InsideOperation&) = delete;
+
+ private:
+  friend struct EngineState;
+  const StorageList reads_;
+  const char* const name_;
+  const InsideOperation* const outer_;
 };
 bool inside_operation() noexcept;
+
+// What wait() and wait_idle() throw instead of waiting for ever: this thread is inside of an
+// operation that has to end first.
+class WaitForItself : public std::runtime_error {
+ public:
+  explicit WaitForItself(const std::string& operation);
+};
 
 // Failures nobody has seen, in order of issue. There may be `more` than are remembered.
 struct Unseen {
@@ -271,7 +287,7 @@ class Engine {
   void complete_at(Time time, Completion done);
 
   // Until the last writer issued before this call has finished. Works meanwhile. `interrupted` is
-  // polled about every 50 ms (Ctrl-C); returns false when it said stop.
+  // polled about every 50 ms (Ctrl-C); returns false when it said stop. Throws WaitForItself.
   bool wait(Storage* storage, InterruptedFunction interrupted = nullptr);
   // Until nothing at all is pending on it: before content is changed or shared behind the engine's
   // back.

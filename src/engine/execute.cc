@@ -14,8 +14,16 @@ constinit thread_local Operation* current_operation = nullptr;
 constinit thread_local bool inside_tile = false;
 constinit thread_local const TileJob* current_branches = nullptr;
 
-InsideOperation::InsideOperation() noexcept { ++operation_depth; }
-InsideOperation::~InsideOperation() { --operation_depth; }
+constinit thread_local const InsideOperation* inside_inline = nullptr;
+
+InsideOperation::InsideOperation(StorageList reads, const char* name) noexcept
+    : reads_(reads), name_(name), outer_(std::exchange(inside_inline, this)) {
+  ++operation_depth;
+}
+InsideOperation::~InsideOperation() {
+  inside_inline = outer_;
+  --operation_depth;
+}
 bool inside_operation() noexcept { return operation_depth > 0; }
 
 void Completion::operator()(FailurePointer failure) noexcept {

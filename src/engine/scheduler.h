@@ -133,6 +133,12 @@ struct Work {
   TileJob* job = nullptr;
 };
 
+// What a thread is inside of: an operation, or work it does inline; or nothing.
+struct Around {
+  const Operation* operation = nullptr;
+  const InsideOperation* here = nullptr;
+};
+
 struct EngineState {
   // Queues (scheduler.cc); the lock is held.
   void link(Operation* operation);
@@ -160,6 +166,7 @@ struct EngineState {
   void want(const Storage* storage, bool idle);
   void want(Operation* operation);
   bool needs(const Condition& condition, const Operation* operation) const;
+  Around own_obstacle(const Condition& condition) const;
 
   // Who sleeps (waking.cc); the lock is held.
   void restore(Wakes& wakes);
@@ -236,6 +243,7 @@ struct EngineState {
     return pending_in[0].load() + pending_in[1].load();
   }
   bool done(const Condition& condition) const noexcept;
+  void check_wait(const Condition& condition) const;
   bool epoch_over(uint64_t which, int64_t own) const noexcept;
   bool begin_epoch(InterruptedFunction interrupted, Condition& over);
 
@@ -311,6 +319,7 @@ void add(std::atomic<Integer>& counter, Integer amount) noexcept {
 extern constinit thread_local int operation_depth;
 extern constinit thread_local int operations_in[2];
 extern constinit thread_local Operation* current_operation;
+extern constinit thread_local const InsideOperation* inside_inline;
 extern constinit thread_local bool inside_tile;
 // The call whose branch this thread is in.
 extern constinit thread_local const TileJob* current_branches;

@@ -132,9 +132,28 @@ bool Taker::due() const noexcept {
          std::chrono::steady_clock::now() - polled >= std::chrono::milliseconds(kPollMilliseconds);
 }
 
+WaitForItself::WaitForItself(const std::string& operation)
+    : std::runtime_error(
+          operation +
+          ": waits inside of it for an array that is not there before it has ended: its result, "
+          "what is computed from that, or what is written to an array it reads; compute with the "
+          "arrays it is given, and wait for others where it has been issued") {}
+
+void EngineState::check_wait(const Condition& condition) const {
+  if (operation_depth == 0 || condition.storage == nullptr) return;
+  Around own;
+  {
+    Guard guard(lock);
+    own = own_obstacle(condition);
+  }
+  if (own.operation != nullptr) throw WaitForItself(own.operation->name());
+  if (own.here != nullptr) throw WaitForItself(own.here->name_);
+}
+
 // Works, spins, then sleeps, until the condition holds. False when `interrupted` said stop.
 bool EngineState::help_until(const Condition& condition, InterruptedFunction interrupted) {
   if (done(condition)) return true;
+  check_wait(condition);
   if (!serial.load(std::memory_order_relaxed) && !started.load()) start_workers();
   Taker taker{.condition = &condition, .interrupted = interrupted, .nested = operation_depth > 0};
   taker.polled = std::chrono::steady_clock::now();

@@ -78,4 +78,41 @@ bool EngineState::needs(const Condition& condition, const Operation* sought) con
   return sought->visit_ == visits;
 }
 
+// What this thread is inside of and has to end before the condition on a storage can hold. What
+// other threads wait for is not looked at.
+Around EngineState::own_obstacle(const Condition& condition) const {
+  const auto reads = [](const InsideOperation* here, const Storage* storage) {
+    return std::find(here->reads_.begin(), here->reads_.end(), storage) != here->reads_.end();
+  };
+  const auto inline_reader = [&](const Storage* storage) {
+    const InsideOperation* here = inside_inline;
+    while (here != nullptr && !reads(here, storage)) here = here->outer_;
+    return here;
+  };
+  const bool idle = condition.kind == Condition::Kind::kIdle;
+  Around found;
+  if (idle) found.here = inline_reader(condition.storage);
+  ++visits;
+  // Who reads inline has no request: it holds up writers that have not got their turn.
+  const auto enter = [&](Operation* operation) {
+    if (std::exchange(operation->visit_, visits) == visits) return false;
+    for (const Request& request : operation->requests()) {
+      const bool held_up = request.write && !request.granted && found.here == nullptr;
+      if (held_up) found.here = inline_reader(request.storage);
+    }
+    return true;
+  };
+  const Request* last = condition.storage->last_;
+  if (!idle) {  // others may have issued writes behind those that are waited for
+    uint64_t behind = condition.storage->writes_issued_ - condition.writes;
+    for (; behind > 0 && last != nullptr; last = last->previous) behind -= last->write ? 1 : 0;
+  }
+  enter_ahead(last, idle, enter);
+  enter_rest(enter);
+  const Operation* operation = current_operation;
+  while (operation != nullptr && operation->visit_ != visits) operation = operation->outer_;
+  found.operation = operation;
+  return found;
+}
+
 }  // namespace gemel

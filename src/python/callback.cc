@@ -122,7 +122,7 @@ class CallbackLaunch final : public Launch {
   }
 
   FailurePointer run(PartialFailures&) override {
-    const InsideOperation inside;
+    const InsideOperation inside({reads_.data(), reads_.size()}, callback_.name.c_str());
     return call(callback_.function, callback_.name, inputs_, outputs_);
   }
 
