@@ -19,9 +19,12 @@ from gemel.codegen.program import Program
 from gemel.codegen.schedules import Recipe, compile_program
 from gemel.codegen.target import TARGETS, Target
 from gemel.errors import GemelError, UnknownNameError
-from gemel.ir.declare import op
-from gemel.ir.graph import Entry, Graph, Node, rewrite
+from gemel.ir.declare import elementwise, op
+from gemel.ir.graph import Entry, Graph, Node, placeholder, rewrite
+from gemel.ir.layout import Layout
+from gemel.ir.trace import Trace
 from gemel.ops.elementwise import exp, log
+from gemel.passes import optimize
 from gemel.spec import Spec
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples" / "extending").glob("*.py"))
@@ -248,3 +251,95 @@ def test_a_schedule_nobody_prints_is_an_error() -> None:
     program = Program(1, 0, "outer wide", (), (), 0, ())
     with pytest.raises(UnknownNameError, match="wide"):
         compile_program(program, TARGETS["generic"])
+
+
+# --- what passes know of operations -----------------------------------------------------------
+
+
+def optimized(function: Any, *shapes: tuple[int, ...]) -> Graph:
+    """What the passes make of a function."""
+    with Trace():
+        inputs = [placeholder(Spec(shape, "float32")) for shape in shapes]
+        return optimize(Graph(inputs, [function(*inputs)]))
+
+
+@elementwise(unchanged=lambda x, y: y.node.is_number and y.node.value == 0)
+def raised(xp: Any, x: Any, y: Any) -> Any:
+    """A sum."""
+    return x + y
+
+
+@elementwise(dtype=lambda op, specs, given: ((), gemel.dtype.float32), positional=True)
+def column(xp: Any, *, shape: Any) -> Any:
+    """In which column an element is."""
+    return xp.index(len(shape) - 1)
+
+
+@column.spec
+def _(*, shape: Any) -> Spec:
+    return Spec(shape, "float32")
+
+
+@op()
+def rolled_axes(x: Any, *, by: int) -> Any:
+    """The axes, turned round by so many places."""
+    return numpy.transpose(x, [(i + by) % x.ndim for i in range(x.ndim)])
+
+
+@rolled_axes.spec
+def _(x: Spec, *, by: int) -> Spec:
+    return Spec([x.shape[(i + by) % x.ndim] for i in range(x.ndim)], x.dtype)
+
+
+@rolled_axes.view
+def _(layout: Layout, result: Spec, *, by: int) -> Layout:
+    axes = [(i + by) % len(layout.shape) for i in range(len(layout.shape))]
+    return Layout(result.shape, [layout.strides[axis] for axis in axes], layout.offset)
+
+
+@op(alignment="repeat")
+def rows_of(x: Any, *, count: int) -> Any:
+    """A row, so many times."""
+    return numpy.broadcast_to(x, (count, *x.shape))
+
+
+@rows_of.spec
+def _(x: Spec, *, count: int) -> Spec:
+    return Spec((count, *x.shape), x.dtype)
+
+
+@rows_of.view
+def _(layout: Layout, result: Spec, *, count: int) -> Layout:
+    return Layout(result.shape, (0, *layout.strides), layout.offset)
+
+
+@pytest.mark.parametrize(
+    ("function", "dropped"),
+    [
+        (lambda x: raised(x, 0), True),
+        (lambda x: raised(x, 1), False),
+        (lambda x: rolled_axes(x, by=2), True),
+        (lambda x: rolled_axes(x, by=1), False),
+    ],
+)
+def test_what_changes_nothing_is_dropped(function: Any, dropped: bool) -> None:
+    graph = optimized(function, (4, 4))
+    assert (graph.outputs[0] is graph.inputs[0]) == dropped
+
+
+def test_alignments_fuse() -> None:
+    """As a broadcast array does."""
+    x, y = np.ones((3, 4)), np.arange(4) / 4
+    program = gemel.compile(lambda x, y: np.exp(rows_of(y, count=3)) + x)
+    assert "1 kernels" in program.plan_summary(x, y)
+    wanted = numpy.exp(numpy.arange(4, dtype="float32") / 4) + numpy.ones((3, 1))
+    numpy.testing.assert_allclose(program(x, y).asnumpy(), wanted, rtol=1e-6)
+
+
+def test_what_depends_on_places_is_no_part_of_a_product() -> None:
+    a, b = np.ones((64, 32)), np.ones((32, 48))
+    program = gemel.compile(lambda a, b: np.dot(a, b) + column(shape=(64, 48)))
+    wanted = numpy.full((64, 48), 32.0) + numpy.arange(48)
+    assert (program(a, b).asnumpy() == wanted).all()
+    graph = optimized(lambda a, b: np.dot(a, b) * 2 + column(shape=(64, 48)), (64, 32), (32, 48))
+    assert len([node for node in graph.walk() if node.op is not None]) > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -111,3 +112,30 @@ def test_no_file_is_long(folder: str) -> None:
     lengths = {str(p.relative_to(ROOT)): p.read_text().count("\n") for p in paths}
     assert lengths
     assert not {name: length for name, length in lengths.items() if length > LONGEST}
+
+
+def asks_for_names(path: Path) -> list[int]:
+    """The lines that compare the name of an operation, or look something up by it."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Compare):
+            asked = [node.left, *node.comparators]
+        elif isinstance(node, ast.Subscript):
+            asked = [node.slice]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            asked = node.args if node.func.attr in ("get", "startswith", "endswith") else []
+            asked = [*asked, node.func.value] if asked else []
+        else:
+            continue
+        if any(re.search(r"\bop\.name$", ast.unparse(each)) for each in asked):
+            found.append(node.lineno)
+    return found
+
+
+@pytest.mark.parametrize("folder", ["passes", "runtime"])
+def test_no_pass_asks_what_an_operation_is_called(folder: str, tmp_path: Path) -> None:
+    paths = sorted((ROOT / "gemel" / folder).glob("*.py"))
+    assert paths and not {path.name: lines for path in paths if (lines := asks_for_names(path))}
+    asking = tmp_path / "asking.py"
+    asking.write_text('node.op.name == "add"\nKNOWN[op.name]\nKNOWN.get(a.op.name)\nf"{op.name}"\n')
+    assert asks_for_names(asking) == [1, 2, 3]

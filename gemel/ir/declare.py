@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gemel.extent import Dim
+from gemel.ir.graph import Entry
 from gemel.ir.op import Op
 from gemel.ir.op_kinds import Composite, Contraction, Elementwise, Reduction
 
@@ -34,4 +36,15 @@ def composite(**options: Any) -> Callable[[Callable[..., Any]], Composite]:
     return lambda function: Composite(function, **options)
 
 
-__all__ = ["composite", "contraction", "elementwise", "op", "reduction"]
+def always(*inputs: Entry) -> bool:
+    """What leaves its first input as it is whenever the specs are the same (`unchanged=`)."""
+    return True
+
+
+def by_one(a: Entry, b: Entry) -> bool:
+    """What does so where the second input is the number 1."""
+    node = b.node
+    return bool(node.is_number and not isinstance(node.value, Dim) and node.value == 1)
+
+
+__all__ = ["always", "by_one", "composite", "contraction", "elementwise", "op", "reduction"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.extent import seen
+from gemel.extent import same_for_all, seen
 from gemel.spec import product, same_shape
 
 
@@ -32,6 +32,12 @@ class Layout:
         self.shape: tuple[int, ...] = tuple(shape)
         self.strides: tuple[Any, ...] = tuple(strides)
         self.offset = offset
+
+    def is_same_for_all(self, other: Layout) -> bool:
+        """Whether one of the same shape has its elements where they are here, for all sizes."""
+        pairs = zip(self.shape, self.strides, other.strides, strict=True)
+        where = all(same_for_all(n, 1) or same_for_all(a, b) for n, a, b in pairs)
+        return where and same_for_all(self.offset, other.offset)
 
     def in_runs(self, least: int) -> bool:
         """Whether so many elements at least lie side by side everywhere, for the sizes seen."""

@@ -20,14 +20,14 @@ from gemel.ir.known import of_known, of_numbers
 from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY, call
 from gemel.ir.public import FILLING, filling, make_method, make_operator, publish
+from gemel.ir.signature import VARIADIC, signature_of
 from gemel.ir.trace import current_trace, shows_another
 from gemel.spec import Spec
 
 #: What NumPy and MXNet call the first two arrays a function takes.
 OPERANDS = (("a", "x", "x1", "data", "lhs", "array", "m"), ("b", "x2", "rhs"))
 
-#: The arity of an operation on any number of arrays, and the flag Python marks its function with.
-VARIADIC = -1
+#: The flag Python marks a function of any number of arrays with.
 CO_VARARGS = 0x04
 
 #: The types of the inputs of a call on nothing but symbols, and of whole numbers.
@@ -63,12 +63,18 @@ class Op(_core.OpBase):
     numbers of any dtype. `complex` says that it computes with complex numbers, too, and that its
     gradient is right for them. Kernels only move those; the rest is NumPy's. `common` are the
     keywords all of its kind take (`ir.keywords`).
+
+    `alignment` says of a view that loops over its result are loops over its input, where axes of
+    length 1 come and go ("reshape": the same elements in the same order, in another shape), or
+    where it is repeated along such axes and new ones before them ("repeat").
     """
 
     elementwise = False
     random = False
     dynamic = False
     is_holomorphic = False
+    #: Whether its elements depend on where they are, not on those of its inputs alone.
+    positional = False
     #: Whether it becomes machine code; NumPy does the others, in the Python lane.
     has_kernel = False
     #: How it combines elements, if it does: the name of an instruction.
@@ -94,6 +100,7 @@ class Op(_core.OpBase):
         moves: int = 0,
         complex: bool = False,
         recorded: bool = True,
+        alignment: str = "",
         **names: str,
     ) -> None:
         code = function.__code__
@@ -122,6 +129,7 @@ class Op(_core.OpBase):
         self.moves = moves
         self.complex = complex
         self.recorded = recorded
+        self.alignment = alignment
         self.names = names
         if common is not None:
             self.common = common
@@ -242,34 +250,7 @@ class Op(_core.OpBase):
     @property
     def __signature__(self) -> Any:
         """How it is called, for `inspect.signature`: arrays first, then its parameters."""
-        from inspect import Parameter, Signature, signature
-
-        common = [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation="Any")
-            for name, default in self.common.items()
-        ]
-        if "extended" in self.rules:
-            found = signature(self.rules["extended"])
-            return found.replace(parameters=[*found.parameters.values(), *common])
-        lead = 1 if self.elementwise else 0
-        code, notes = self.function.__code__, self.function.__annotations__
-        names = code.co_varnames[lead : code.co_argcount]
-        spare = (Parameter.empty,) * self.required + (None,) * (len(names) - self.required)
-        listed = [
-            Parameter(name, Parameter.POSITIONAL_ONLY, default=default, annotation="Any")
-            for name, default in zip(names, spare, strict=True)
-        ]
-        many = self.arity == VARIADIC
-        if many:
-            arrays = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
-            listed.append(Parameter(arrays, Parameter.VAR_POSITIONAL, annotation="Any"))
-        kind = Parameter.KEYWORD_ONLY if many else Parameter.POSITIONAL_OR_KEYWORD
-        for name in self.parameters:
-            default = self.defaults.get(name, Parameter.empty)
-            note = notes.get(name, "Any")
-            listed.append(Parameter(name, kind, default=default, annotation=note))
-        result = "Array" if self.outputs == 1 else "tuple[Array, ...]"
-        return Signature([*listed, *common], return_annotation=result)
+        return signature_of(self)
 
     @property
     def differentiable(self) -> bool:

@@ -44,6 +44,9 @@ class Elementwise(Op):
 
     `natural`: which input must not be below 0 where integers are computed, and what the
     `ValueError` says otherwise: at the call of a number, at the wait of an array's elements.
+
+    `unchanged(*input entries)` says when the result is the first input, where their specs are the
+    same: x * 1. `positional`: elements depend on where they are, too.
     """
 
     elementwise = True
@@ -55,9 +58,12 @@ class Elementwise(Op):
         *,
         dtype: Any = "same",
         natural: tuple[int, str] | None = None,
+        unchanged: Callable[..., bool] | None = None,
+        positional: bool = False,
         **names: Any,
     ) -> None:
         super().__init__(body, **names)
+        self.unchanged, self.positional = unchanged, positional
         self.natural = natural
         self.failure = ("ValueError", f"{self.name}: {natural[1]}") if natural else None
         if self.public and not {"dtype", "shape"} & set(self.parameters):

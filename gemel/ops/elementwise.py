@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel.dtype import DType, as_dtype, bool_, int64, uint64
 from gemel.errors import DTypeError, ShapeError
-from gemel.ir.declare import elementwise
+from gemel.ir.declare import always, by_one, elementwise
 from gemel.ir.methods import call
 from gemel.ir.op import Op
 from gemel.spec import Spec, broadcast, extents, normalize_axis, promote_specs, same_shape
@@ -36,7 +36,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g, -g
 
 
-@elementwise(public="np", operator="mul", onnx="Mul", mxnet="_npi_multiply")
+@elementwise(public="np", operator="mul", onnx="Mul", mxnet="_npi_multiply", unchanged=by_one)
 def multiply(xp: Any, a: Any, b: Any) -> Any:
     """Product."""
     return a * b
@@ -54,6 +54,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     operator="truediv",
     onnx="Div",
     mxnet="_npi_true_divide",
+    unchanged=by_one,
 )
 def divide(xp: Any, a: Any, b: Any) -> Any:
     """Quotient; integers become float32."""
@@ -415,7 +416,7 @@ def _cast_types(
     return (specs[0].dtype,), dtype
 
 
-@elementwise(dtype=_cast_types, onnx="Cast", mxnet="_npi_cast")
+@elementwise(dtype=_cast_types, onnx="Cast", mxnet="_npi_cast", unchanged=always)
 def cast(xp: Any, x: Any, *, dtype: Any) -> Any:
     """The elements in another dtype; floating to integer truncates."""
     return x
@@ -442,7 +443,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (g,)
 
 
-@elementwise(public="npx", mxnet="BlockGrad", moves=1)
+@elementwise(public="npx", mxnet="BlockGrad", moves=1, unchanged=always)
 def stop_gradient(xp: Any, x: Any) -> Any:
     """The same elements; gradients do not pass."""
     return x
@@ -481,7 +482,7 @@ def _(g: Any, y: Any, value: Any, *, shape: Any, dtype: Any) -> Any:
     return (g,)
 
 
-@elementwise(dtype=_dtype_parameter)
+@elementwise(dtype=_dtype_parameter, positional=True)
 def iota(xp: Any, *, shape: Any, axis: int, dtype: Any) -> Any:
     """Each element's position along an axis."""
     return xp.index(axis)

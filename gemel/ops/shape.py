@@ -76,7 +76,7 @@ def target_shape(x: Spec, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(shape)
 
 
-@op(public="np", onnx="Reshape", mxnet="_npx_reshape")
+@op(public="np", onnx="Reshape", mxnet="_npx_reshape", alignment="reshape")
 def reshape(x: Any, *, shape: Any) -> Any:
     """The same elements in another shape; one extent may be -1."""
     return numpy().reshape(x, shape)
@@ -265,7 +265,7 @@ def squeeze(a: Any, axis: Any = None) -> Array:
     return reshape(a, shape=tuple(n for i, n in enumerate(shape) if i not in axes))
 
 
-@op(public="np", method=True, onnx="Expand", mxnet="_npi_broadcast_to")
+@op(public="np", method=True, onnx="Expand", mxnet="_npi_broadcast_to", alignment="repeat")
 def broadcast_to(x: Any, *, shape: Any) -> Any:
     """Repeated along new axes and axes of length 1, until it has the given shape."""
     return numpy().broadcast_to(x, shape)

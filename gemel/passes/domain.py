@@ -48,10 +48,8 @@ class Domain:
     @staticmethod
     def is_alignment(node: Node) -> bool:
         """Whether a view only adds or removes axes of length 1, or repeats along axes."""
-        if node.op is None or node.op.name not in ("reshape", "broadcast_to"):
-            return False
-        if node.op.name == "broadcast_to":
-            return True
+        if node.op is None or node.op.alignment != "reshape":
+            return node.op is not None and node.op.alignment == "repeat"
         before = [n for n in node.inputs[0].shape if not _is_one(n)]
         after = [n for n in node.specs[0].shape if not _is_one(n)]
         return same_shape(tuple(before), tuple(after))
@@ -62,10 +60,9 @@ class Domain:
             return self._add_elementwise(node)
         if isinstance(node.op, Reduction):
             return self._add_reduction(node)
-        if node.op is not None and node.op.name == "reshape" and self.is_alignment(node):
-            return self._add_reshape(node)
-        if node.op is not None and node.op.name == "broadcast_to":
-            return self._add_elementwise(node)
+        if node.op is not None and self.is_alignment(node):
+            reshapes = node.op.alignment == "reshape"
+            return self._add_reshape(node) if reshapes else self._add_elementwise(node)
         if is_mover(node) and not is_view(node):
             return self._keep(node.entries[0], [None] * node.specs[0].ndim, self.reduced)
         return False
@@ -233,7 +230,7 @@ def seen_by(entry: Entry) -> Entry:
 def is_mover(node: Node) -> bool:
     """Whether an operation reads elements from elsewhere than where its own are."""
     if is_view(node):
-        return node.op.name != "reshape" and not Domain.is_alignment(node)  # type: ignore[union-attr]
+        return not node.op.alignment  # type: ignore[union-attr]
     return in_pieces(node) or (node.op is not None and "element" in node.op.rules)
 
 

@@ -122,7 +122,7 @@ def can_fail(node: Node) -> bool:
 
 def positional(op: Op) -> bool:
     """Whether an operation's elements depend on where they are."""
-    return op.random or op.name == "iota"
+    return op.random or op.positional
 
 
 def cheap(node: Node) -> bool:

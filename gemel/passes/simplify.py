@@ -6,11 +6,14 @@ from typing import Any
 
 from gemel.extent import Dim
 from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, inline, rewrite
+from gemel.ir.layout import Layout, dense
 from gemel.ir.numbers import computed
-from gemel.ir.op_kinds import Composite
+from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.ir.trace import Trace
 from gemel.ops import linalg, shape
 from gemel.ops.shape import axis_order
+from gemel.passes.domain import is_view
+from gemel.spec import Spec, same_shape_for_all
 
 # --- expand ---------------------------------------------------------------------------------
 
@@ -121,38 +124,23 @@ def drop(graph: Graph) -> Graph:
 
 
 def _dropped(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+    op = node.op
+    if isinstance(op, Elementwise):
+        unchanged = op.unchanged is not None and op.unchanged(*inputs)
+        return (inputs[0],) if unchanged and inputs[0].spec == node.specs[0] else None
+    return (inputs[0],) if is_view(node) and _sees_all(node, inputs[0].spec) else None
+
+
+def _sees_all(node: Node, spec: Spec) -> bool:
+    """Whether a view sees all elements of an array where they are, whatever the sizes."""
     assert node.op is not None
-    check = UNCHANGED.get(node.op.name)
-    if check is None or not check(node, inputs):
-        return None
-    return (inputs[0],) if inputs[0].spec == node.specs[0] else None
-
-
-def _is_one(node: Node, inputs: tuple[Entry, ...]) -> bool:
-    second = inputs[1].node
-    return second.is_number and not isinstance(second.value, Dim) and second.value == 1
-
-
-def _always(node: Node, inputs: tuple[Entry, ...]) -> bool:
-    return True
-
-
-def _identity_order(node: Node, inputs: tuple[Entry, ...]) -> bool:
-    ndim = inputs[0].ndim
-    return axis_order(ndim, node.params["axes"]) == tuple(range(ndim))
-
-
-#: Operations that may leave their first input as it is; equal specs are checked besides.
-UNCHANGED = {
-    "multiply": _is_one,
-    "divide": _is_one,
-    "cast": _always,
-    "reshape": _always,
-    "broadcast_to": _always,
-    "stop_gradient": _always,
-    "detached": _always,
-    "transpose": _identity_order,
-}
+    (seen, *others) = node.specs
+    same = seen.dtype is spec.dtype and same_shape_for_all(seen.shape, spec.shape)
+    if others or not same:
+        return False
+    whole = dense(spec.shape)
+    found = node.op.rules["view"](whole, seen, **node.params)
+    return isinstance(found, Layout) and found.is_same_for_all(whole)
 
 
 # --- turn -----------------------------------------------------------------------------------
@@ -218,7 +206,7 @@ def merge(graph: Graph) -> Graph:
         if node.op.random or node.op.updates:
             return None
         inputs = tuple([shared(entry) for entry in inputs])
-        key = node.op.name, inputs, frozen(node.params)
+        key = node.op, inputs, frozen(node.params)
         if key not in found:
             changed = any(a is not b for a, b in zip(inputs, node.inputs, strict=True))
             found[key] = copy_node(node, inputs).entries if changed else node.entries

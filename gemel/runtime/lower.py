@@ -138,7 +138,7 @@ class Lowering:
 
     def _root(self, entry: Entry) -> Entry:
         """What an entry is a reshaping of."""
-        while entry.node.op is not None and entry.node.op.name == "reshape":
+        while entry.node.op is not None and entry.node.op.alignment == "reshape":
             entry = entry.node.inputs[0]
         return entry
 

@@ -1,0 +1,46 @@
+"""How operations are called, as `inspect.signature` tells it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gemel.ir.op import Op
+
+#: The arity of an operation on any number of arrays.
+VARIADIC = -1
+
+
+def signature_of(op: Op) -> Any:
+    """Arrays first, then the parameters."""
+    from inspect import Parameter, Signature, signature
+
+    common = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation="Any")
+        for name, default in op.common.items()
+    ]
+    if "extended" in op.rules:
+        found = signature(op.rules["extended"])
+        return found.replace(parameters=[*found.parameters.values(), *common])
+    lead = 1 if op.elementwise else 0
+    code, notes = op.function.__code__, op.function.__annotations__
+    names = code.co_varnames[lead : code.co_argcount]
+    spare = (Parameter.empty,) * op.required + (None,) * (len(names) - op.required)
+    listed = [
+        Parameter(name, Parameter.POSITIONAL_ONLY, default=default, annotation="Any")
+        for name, default in zip(names, spare, strict=True)
+    ]
+    many = op.arity == VARIADIC
+    if many:
+        arrays = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
+        listed.append(Parameter(arrays, Parameter.VAR_POSITIONAL, annotation="Any"))
+    kind = Parameter.KEYWORD_ONLY if many else Parameter.POSITIONAL_OR_KEYWORD
+    for name in op.parameters:
+        default = op.defaults.get(name, Parameter.empty)
+        note = notes.get(name, "Any")
+        listed.append(Parameter(name, kind, default=default, annotation=note))
+    result = "Array" if op.outputs == 1 else "tuple[Array, ...]"
+    return Signature([*listed, *common], return_annotation=result)
+
+
+__all__ = ["VARIADIC", "signature_of"]
