@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import gemel
 from gemel import autograd, np, npx
 from gemel.errors import TraceError
 from gemel.extent import Dim, Guard, Sizes, concrete, name_of, seen
+from gemel.ir.free import trial
 
 #: Functions of an array that ask for a number in every way there is.
 FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -305,3 +307,18 @@ def test_an_extent_left_over_is_a_number(use: Callable[[Any], Any]) -> None:
 def test_a_symbol_left_over_has_no_value(use: Callable[[Left], Any]) -> None:
     with pytest.raises(TraceError, match=r"<_Symbol \w+> .* stands for a value in one trace"):
         use(left_over())
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_is_asked_on_trial_is_taken_back(fails: bool) -> None:
+    guards: list[Guard] = []
+    rows, columns = Dim(6, "n", guards), Dim(3, "m", guards)
+    assert rows > 4
+    with contextlib.suppress(ZeroDivisionError), trial([rows, columns, 2]) as asked:
+        assert rows * 2 == 12 and columns < 5
+        assert len(guards) == 3 and not asked
+        1 / (not fails)
+    assert len(asked) == 2 and len(guards) == 1
+    with trial([rows, columns]) as asked:
+        assert rows > 4  # as is known
+    assert not asked

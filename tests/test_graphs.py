@@ -445,3 +445,14 @@ def test_dims_of_two_names_are_equal_by_guard() -> None:
     assert n == m
     assert guards[0].holds({"n": 3, "m": 3})
     assert not guards[0].holds({"n": 3, "m": 4})
+
+
+def test_who_reads_what() -> None:
+    x, y = placeholder(Spec((3,), "float32")), placeholder(Spec((3,), "float32"))
+    with Trace():
+        square = x * x
+        total = square + y
+        graph = Graph((x, y), (total, square), [(1, total)])
+    assert graph.readers() == {x: [square.node] * 2, square: [total.node], y: [total.node]}
+    assert graph.uses() == {x: 2, square: 2, y: 1, total: 2}
+    assert Graph((x,), (x,)).readers() == {}

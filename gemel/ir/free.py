@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from gemel.extent import Dim
+from gemel.extent import Dim, Guard
 from gemel.ir.graph import Graph, Node
 
 
@@ -43,4 +45,21 @@ def held(value: Any) -> Any:
     return value
 
 
-__all__ = ["held", "is_free", "nodes_of"]
+@contextmanager
+def trial(extents: Iterable[int]) -> Iterator[list[Guard]]:
+    """A block that may ask of free extents what does not bind the trace they belong to.
+
+    What it has asked is taken back at its end, and is in the list then.
+    """
+    asked: list[Guard] = []
+    guards = {id(n.guards): n.guards for n in extents if isinstance(n, Dim)}
+    counts = {key: len(each) for key, each in guards.items()}
+    try:
+        yield asked
+    finally:
+        for key, each in guards.items():
+            asked += each[counts[key] :]
+            del each[counts[key] :]
+
+
+__all__ = ["held", "is_free", "nodes_of", "trial"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -326,7 +327,7 @@ class Graph:
     It can be a part of another one: what its inputs are computed from is not its own then.
     """
 
-    __slots__ = ("_order", "inputs", "name", "outputs", "updates")
+    __slots__ = ("_order", "_readers", "inputs", "name", "outputs", "updates")
 
     def __init__(
         self,
@@ -340,6 +341,7 @@ class Graph:
         self.updates = tuple(updates)
         self.name = name
         self._order: tuple[Node, ...] = ()
+        self._readers: dict[Entry, list[Node]] = {}
 
     @property
     def results(self) -> tuple[Entry, ...]:
@@ -351,6 +353,20 @@ class Graph:
         # Found once: a graph is looked through some twenty times, and no node of it changes.
         self._order = self._order or tuple(walk(self.results, self.inputs))
         return self._order
+
+    def readers(self) -> dict[Entry, list[Node]]:
+        """The nodes that read each entry that is read, in order, each as often as it does."""
+        if not self._readers:
+            for node in self.walk():
+                for entry in node.inputs:
+                    self._readers.setdefault(entry, []).append(node)
+        return self._readers
+
+    def uses(self) -> Counter[Entry]:
+        """How often each entry is read, or is a result."""
+        found = Counter({entry: len(nodes) for entry, nodes in self.readers().items()})
+        found.update(self.results)
+        return found
 
     def strangers(self) -> list[Node]:
         """What is used and comes from outside, but is no input."""

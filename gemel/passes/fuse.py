@@ -199,10 +199,7 @@ class _Fusion:
         #: What every kernel that needs it computes.
         self.copied = {n for n in self.nodes if cheap(n) and n not in self.results}
         self.fusible = set(filter(fusible, self.nodes))
-        self.users: dict[Node, list[Node]] = {}
-        for node in self.nodes:
-            for entry in node.inputs:
-                self.users.setdefault(entry.node, []).append(node)
+        self.readers = graph.readers()
 
     def run(self) -> Graph:
         for node in self.nodes:
@@ -278,7 +275,7 @@ class _Fusion:
         members = {*helper.nodes, node}
         if any(not _epilogue(n, product) or n in self.results for n in helper.nodes):
             return False
-        return all(user in members for n in helper.nodes for user in self.users.get(n, ()))
+        return all(user in members for n in helper.nodes for user in self._users(n))
 
     def _merge(self, first: Group, second: Group) -> None:
         """Make one group of two, where shapes and dependencies allow it."""
@@ -334,7 +331,7 @@ class _Fusion:
         found: list[Node] = []
         node = entry.node
         while is_view(node) and is_mover(node):
-            if node in self.results or len(self.users[node]) != 1:
+            if node in self.results or len(self._users(node)) != 1:
                 return []
             found.append(node)
             node = node.inputs[0].node
@@ -351,8 +348,11 @@ class _Fusion:
 
     def _is_kept(self, node: Node, members: set[Node]) -> bool:
         """Whether a node's results are wanted by others than these nodes."""
-        users = self.users.get(node, ())
-        return node in self.results or any(user not in members for user in users)
+        return node in self.results or any(user not in members for user in self._users(node))
+
+    def _users(self, node: Node) -> list[Node]:
+        """Who reads a node's results, each as often as it does."""
+        return [user for entry in node.entries for user in self.readers.get(entry, ())]
 
     def _only_for(self, group: Group, reader: Node) -> bool:
         """Whether nobody but `reader` wants what a group computes."""
@@ -390,7 +390,7 @@ class _Fusion:
 
     def _rebuild(self) -> Graph:
         replaced: dict[Entry, Entry] = {}
-        users = self._users()
+        users = self._units()
         arrays = {e.node for n in self.nodes if self._reads_arrays(n) for e in n.inputs}
         units = [self.order.unit[n] for n in self.nodes if n in arrays or n not in self.copied]
         for unit in sorted(dict.fromkeys(units), key=lambda unit: unit.level):
@@ -403,12 +403,12 @@ class _Fusion:
             return isinstance(node.op, Contraction)
         return node not in self.copied
 
-    def _users(self) -> dict[Entry, set[Unit | None]]:
+    def _units(self) -> dict[Entry, set[Unit | None]]:
         """Which units (None: the outside) use each entry."""
-        users: dict[Entry, set[Unit | None]] = {}
-        for node in self.nodes:
-            for entry in node.inputs:
-                users.setdefault(entry, set()).add(self.order.unit[node])
+        unit = self.order.unit
+        users: dict[Entry, set[Unit | None]] = {
+            entry: {unit[node] for node in nodes} for entry, nodes in self.readers.items()
+        }
         for entry in self.graph.results:
             users.setdefault(entry, set()).add(None)
         return users

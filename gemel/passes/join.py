@@ -6,7 +6,6 @@ each step of a recurrent network gives a product, added to those of the other st
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from gemel.extent import same_for_all, seen
@@ -34,16 +33,14 @@ class Span:
 def unite(graph: Graph) -> Graph:
     """Values written side by side all along an axis are joined: nothing lies below or between."""
     builds = (elementwise.add, indexing.assign)
-    users: dict[Node, list[Node]] = {}
-    for node in graph.walk():
-        for entry in node.inputs:
-            users.setdefault(entry.node, []).append(node)
+    readers = graph.readers()
 
     def united(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
         if node.op is shape.reshape and inputs[0].node.op is shape.reshape:
             source = inputs[0].node.inputs[0]
             return (source,) if source.spec == node.specs[0] else None
-        inner = node in users and all(user.op in builds for user in users[node])
+        read = [reader for entry in node.entries for reader in readers.get(entry, ())]
+        inner = bool(read) and all(reader.op in builds for reader in read)
         if node.op not in builds or inner:
             return None
         spans = _spans(node.op, inputs, node.params, node.specs[0].shape)
@@ -133,9 +130,7 @@ def add_up(graph: Graph) -> Graph:
 
     The terms are added in another order then (see `docs/internals/numbers.md`).
     """
-    users = Counter(entry for node in graph.walk() for entry in node.inputs)
-    users.update(graph.results)
-    sums = _sums(graph, users)
+    sums = _sums(graph)
     factors: dict[Node, tuple[Entry, ...]] = {}
 
     def added(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
@@ -153,8 +148,9 @@ def add_up(graph: Graph) -> Graph:
     return rewrite(graph, added)
 
 
-def _sums(graph: Graph, users: Counter[Entry]) -> dict[Node, tuple[Node, ...]]:
+def _sums(graph: Graph) -> dict[Node, tuple[Node, ...]]:
     """The sums of nothing but products that nobody else wants, and these; no part of another."""
+    uses = graph.uses()
     found: dict[Node, list[Node]] = {}
     for node in graph.walk():
         if node.op is not elementwise.add:
@@ -163,7 +159,7 @@ def _sums(graph: Graph, users: Counter[Entry]) -> dict[Node, tuple[Node, ...]]:
         for entry in node.inputs:
             # Of two bytes each term is rounded, which one sum would not be.
             product = entry.node.op is linalg.matmul and entry.dtype.compute is entry.dtype
-            alone = users[entry] == 1 and entry.spec == node.specs[0]
+            alone = uses[entry] == 1 and entry.spec == node.specs[0]
             parts.append([entry.node] if product else found.get(entry.node) if alone else None)
             if product and not alone:
                 parts[-1] = None

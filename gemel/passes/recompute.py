@@ -9,7 +9,8 @@ from collections.abc import Container, Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
-from gemel.extent import Dim, seen
+from gemel.extent import seen
+from gemel.ir.free import trial
 from gemel.ir.graph import Entry, Graph, Node, copy_node, inline, placeholder, substitute_results
 from gemel.ir.op_kinds import Elementwise, Reduction
 from gemel.passes.domain import Domain, is_product, is_view
@@ -17,9 +18,10 @@ from gemel.passes.fuse import LARGEST_BODY, can_fail, fused
 from gemel.passes.risk import exposures
 from gemel.spec import product, same_shape_for_all
 
-#: Who computes an array again does no more steps than this for it.
+#: An array is computed again in no more steps than this.
 MOST_STEPS = 8
-#: An array so many times smaller than another is no reason to keep the other.
+#: Arrays that are this many times smaller than another one count as its rows: they may stay in
+#: memory where the larger one is computed again.
 SMALL = 16
 
 
@@ -27,9 +29,9 @@ def recompute(graph: Graph) -> Graph:
     """Arrays that one kernel leaves for others are computed again where that moves fewer bytes.
 
     So the standardized values of a layer normalization are not written for the gradient of its
-    scale: that reads the input, and two numbers a row. A store takes twice what a load does: its
-    line of memory comes before it goes. Nobody computes again what can fail, what he reads at other
-    places than his own, or what is drawn.
+    scale: the kernel of that gradient reads the input and two numbers for each row instead. A store
+    counts as two loads: the memory it writes to is read into the cache first. What can fail, what
+    is read at other places than where it is used, and random numbers are never computed again.
     """
     return _Recomputing(graph).run()
 
@@ -61,14 +63,9 @@ def _steps(node: Node) -> list[Node]:
 
 def _domain(nodes: list[Node]) -> Domain | None:
     """The loops of a body; None where there are none, or not for all sizes."""
-    extents = [n for node in nodes for spec in node.specs for n in spec.shape]
-    guards = {id(n.guards): n.guards for n in extents if isinstance(n, Dim)}
-    asked = {key: len(each) for key, each in guards.items()}
-    domain = Domain.of_all(nodes)
-    for key, each in guards.items():
-        domain = domain if len(each) == asked[key] else None
-        del each[asked[key] :]
-    return domain
+    with trial(n for node in nodes for spec in node.specs for n in spec.shape) as asked:
+        domain = Domain.of_all(nodes)
+    return domain if not asked else None
 
 
 def _counts(shape: Sequence[int]) -> int:
@@ -140,7 +137,7 @@ class _Recomputing:
         self.graph = graph
         self.nodes = [node for node in graph.walk() if node.op is not None]
         self.results = set(graph.results)
-        self.users = _users(self.nodes)
+        self.users = {e: list(dict.fromkeys(n)) for e, n in graph.readers().items()}
         self.lengths = {node: len(_steps(node)) for node in self.nodes if _is_plain(node)}
         #: How each dropped array is computed; those that others are computed of stay.
         self.dropped: dict[Entry, _Recipe] = {}
@@ -216,15 +213,6 @@ class _Recomputing:
         return substitute_results(self.graph, replaced)
 
 
-def _users(nodes: Iterable[Node]) -> dict[Entry, list[Node]]:
-    """The nodes that read each entry."""
-    found: dict[Entry, list[Node]] = {}
-    for node in nodes:
-        for entry in dict.fromkeys(node.inputs):
-            found.setdefault(entry, []).append(node)
-    return found
-
-
 def _kernel(body: Graph, inputs: Sequence[Entry]) -> Node:
     """A fused node of this body."""
     specs = tuple(entry.spec for entry in body.outputs)
@@ -266,7 +254,7 @@ def beside(graph: Graph) -> Graph:
     sums = [node for node in nodes if _sums(node) and _is_plain(node)]
     if len(sums) < 2:
         return graph
-    turns = _turns(nodes)
+    turns = _turns(graph, nodes)
     groups = _groups(sums, turns, exposures(graph, can_fail))
     firsts = {group.nodes[0]: group for group in groups if len(group.nodes) > 1}
     if not firsts:
@@ -290,20 +278,20 @@ class _Together(NamedTuple):
     kernel: Node
 
 
-def _turns(nodes: Sequence[Node]) -> dict[Node, float]:
+def _turns(graph: Graph, nodes: Sequence[Node]) -> dict[Node, float]:
     """How many nodes each waits for, one after the other; of `_ends` more than of any."""
     found: dict[Node, float] = {}
     for node in nodes:
         found[node] = 1 + max((found.get(entry.node, 0) for entry in node.inputs), default=0)
-    return found | dict.fromkeys(_ends(nodes), inf)
+    return found | dict.fromkeys(_ends(graph, nodes), inf)
 
 
-def _ends(nodes: Sequence[Node]) -> set[Node]:
+def _ends(graph: Graph, nodes: Sequence[Node]) -> set[Node]:
     """The nodes of which nothing is made but views."""
-    users = _users(nodes)
+    readers = graph.readers()
     found: set[Node] = set()
     for node in reversed(nodes):
-        read = [user for entry in node.entries for user in users.get(entry, ())]
+        read = [user for entry in node.entries for user in readers.get(entry, ())]
         if all(is_view(user) and user in found for user in read):
             found.add(node)
     return found

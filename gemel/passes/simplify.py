@@ -151,18 +151,13 @@ def turn(graph: Graph) -> Graph:
 
     So the gradient of a weight used as `x @ weight.T` is computed where the weight's layout is.
     """
-    users: dict[Entry, int] = {}
-    for node in graph.walk():
-        for entry in node.inputs:
-            users[entry] = users.get(entry, 0) + 1
-    wanted = set(graph.results)
+    uses = graph.uses()
 
     def turned(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
         if node.op is not shape.transpose or not _swaps_last_two(node):
             return None
         product, original = inputs[0].node, node.inputs[0]
-        alone = users[original] == 1 and original not in wanted
-        if product.op is not linalg.matmul or not alone:
+        if product.op is not linalg.matmul or uses[original] > 1:
             return None
         a, b = product.inputs
         if a.ndim < 2 or b.ndim < 2:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from gemel.ir.graph import Entry, Graph, placeholder
 from gemel.ir.trace import Trace
@@ -12,14 +12,7 @@ from gemel.passes.rows import bounds_of, in_rows
 from gemel.passes.split import Piece, split
 from gemel.runtime.backend import Backend
 from gemel.runtime.plans import plan_of
-
-
-class Stage(NamedTuple):
-    """A plan, and from and to which slots its arguments and results go."""
-
-    plan: Any
-    arguments: list[int]
-    results: list[int]
+from gemel.runtime.slots import Slots, Stage, arrays_first
 
 
 class Chain:
@@ -37,20 +30,19 @@ class Chain:
         self.keeps = keeps
         counts = {index: count for index, count in enumerate(blocks) if count > 1}
         whole, pieces = split(graph, counts)
-        self.slots = {entry: slot for slot, entry in enumerate(whole.inputs)}
-        self._slots = len(self.slots)
+        self.slots = Slots(whole.inputs)
+        self.stages = self.slots.stages
         self.updates: dict[Entry, list[Entry]] = {}
         for index, entry in whole.updates:
             self.updates.setdefault(entry, []).append(whole.inputs[index])
         self.targets = sorted({index for index, _ in whole.updates})
         #: What is needed beside where it is written: a gradient another one is computed from.
         self.read = {*whole.outputs, *(entry for piece in pieces for entry in piece.inputs)}
-        self.stages: list[Stage] = []
         self.early: list[tuple[int, int]] = []
         outputs: list[int] = []
         for piece in pieces:
             outputs += self._in_blocks(piece, counts) or self._as_one(piece)
-        self.outputs = [*(self.slots[entry] for entry in whole.outputs), *outputs]
+        self.outputs = [*self.slots.all_of(whole.outputs), *outputs]
 
     def _as_one(self, piece: Piece) -> list[int]:
         self.stages.append(self._stage(piece))
@@ -63,7 +55,7 @@ class Chain:
             return []
         (entry,) = updated
         (target,) = self.updates[entry]
-        count = counts.get(self.slots[target], 1)  # the inputs have the first slots
+        count = counts.get(self.slots.of(target), 1)  # the inputs have the first slots
         if count == 1 or not entry.ndim:
             return []
         results = dict(zip(piece.outputs, piece.graph.outputs, strict=True))
@@ -72,21 +64,21 @@ class Chain:
         cut = in_rows(whole, bounds_of(entry.shape[0], count))
         if cut is None:
             return []
-        for other in results:
-            self.slots[other] = self._new_slot()
-        blocks = [self._new_slot() for _ in cut.outputs[len(results) :]]
-        self._add_blocks(piece, cut, [*(self.slots[other] for other in results), *blocks], blocks)
+        made = self.slots.all_of(results)
+        blocks = [self.slots.new() for _ in cut.outputs[len(results) :]]
+        self._add_blocks(piece, cut, [*made, *blocks], blocks)
         self._add_join(target, cut.outputs[len(results) :], blocks)
-        self.early.append((self.slots[target], len(blocks)))
+        self.early.append((self.slots.of(target), len(blocks)))
         return blocks
 
     def _add_blocks(self, piece: Piece, cut: Graph, slots: list[int], blocks: list[int]) -> None:
         """What makes the blocks, one after another."""
-        given = sorted(range(len(piece.inputs)), key=lambda i: piece.inputs[i].spec.weak)
-        graph = Graph((cut.inputs[i] for i in given), cut.outputs, (), "backward")
+        inner = dict(zip(piece.inputs, cut.inputs, strict=True))
+        given = arrays_first(inner)
+        graph = Graph((inner[entry] for entry in given), cut.outputs, (), "backward")
         early = range(len(slots) - len(blocks), len(slots))
         plan = plan_of(graph, self.backend, self.keeps, early=early)
-        self.stages.append(Stage(plan, [self.slots[piece.inputs[i]] for i in given], slots))
+        self.stages.append(Stage(plan, self.slots.all_of(given), slots))
 
     def _add_join(self, target: Entry, parts: Sequence[Entry], blocks: list[int]) -> None:
         """What writes them to where the whole is wanted."""
@@ -95,11 +87,7 @@ class Chain:
             whole = concatenate(*given, axis=0)
         graph = Graph((placeholder(target.spec), *given), (), [(0, whole)], "gradient")
         plan = plan_of(graph, self.backend, self.keeps)
-        self.stages.append(Stage(plan, [self.slots[target], *blocks], []))
-
-    def _new_slot(self) -> int:
-        self._slots += 1
-        return self._slots - 1
+        self.stages.append(Stage(plan, [self.slots.of(target), *blocks], []))
 
     def _stage(self, piece: Piece) -> Stage:
         inner = dict(zip(piece.inputs, piece.graph.inputs, strict=True))
@@ -111,7 +99,7 @@ class Chain:
             if entry not in self.updates or entry in self.read:
                 made.append(entry)
                 results.append(result)
-        given = sorted(inner, key=lambda entry: entry.spec.weak)
+        given = arrays_first(inner)
         places = {entry: position for position, entry in enumerate(given)}
         graph = Graph(
             (inner[entry] for entry in given),
@@ -119,14 +107,8 @@ class Chain:
             ((places[target], result) for target, result in updates),
             "backward",
         )
-        arguments = [self.slots[entry] for entry in given]
-        for entry in made:
-            self.slots[entry] = self._new_slot()
-        return Stage(
-            plan_of(graph, self.backend, self.keeps),
-            arguments,
-            [self.slots[entry] for entry in made],
-        )
+        plan = plan_of(graph, self.backend, self.keeps)
+        return Stage(plan, self.slots.all_of(given), self.slots.all_of(made))
 
     def _apart(self, values: tuple[Any, ...]) -> list[Any]:
         """The arguments, copied where they share memory with what an early piece overwrites."""
@@ -140,11 +122,7 @@ class Chain:
 
     def __call__(self, *values: Any) -> list[Any]:
         """Issue all of them; the results of the whole graph."""
-        known = [*self._apart(values), *[None] * (self._slots - len(values))]
-        for plan, arguments, slots in self.stages:
-            found = plan(*[known[slot] for slot in arguments])
-            for slot, value in zip(slots, found, strict=True):
-                known[slot] = value
+        known = self.slots.run(self._apart(values))
         return [known[slot] for slot in self.outputs]
 
 

@@ -88,7 +88,7 @@ class Lowering:
         self.scalars = 0
         #: What products have as second operands, how many each; their panels that are made already.
         self.factors = Counter(factor(node) for node in graph.walk())
-        self.users = self._users()
+        self.users = graph.readers()
         self.results = set(graph.results)
         self.packed: dict[str, tuple[Any, int]] = {}
         self.kernels, self.inner_graphs = Kernels(), Optimized()  # for what is alike
@@ -120,7 +120,7 @@ class Lowering:
             if self._computed(root) and root not in self.claimed and root.dtype is entry.dtype:
                 self.claimed[root] = Place(buffer, root.dtype, dense(root.shape))
         read = {*self.users, *self.results}
-        reading = Reading(self.graph, self.users)
+        reading = Reading(self.graph)
         for index, entry in self.graph.updates:
             old, root = self.graph.inputs[index], self._root(entry)
             if self.keeps and root.node.op is fused and can_fail(root.node):
@@ -141,13 +141,6 @@ class Lowering:
         while entry.node.op is not None and entry.node.op.alignment == "reshape":
             entry = entry.node.inputs[0]
         return entry
-
-    def _users(self) -> dict[Entry, list[Node]]:
-        users: dict[Entry, list[Node]] = {}
-        for node in self.graph.walk():
-            for entry in node.inputs:
-                users.setdefault(entry, []).append(node)
-        return users
 
     # --- nodes ------------------------------------------------------------------------------
 
@@ -206,8 +199,7 @@ class Lowering:
         """Let what is gathered or joined be computed where it is to lie: the entries this is said
         of."""
         found: list[Entry] = []
-        reads = Counter(entry for node in graph.walk() for entry in node.inputs)
-        reads.update(graph.results)
+        uses = graph.uses()
         for node in graph.walk():
             joined = joins(node)
             (whole, *_) = node.entries
@@ -221,7 +213,7 @@ class Lowering:
             places = self._parts(node, self.claimed[whole])
             for part, there in zip(node.inputs, places, strict=True):
                 fits = self._made(part) and part.dtype is whole.dtype
-                fits = fits and not (joined and (reads[part] > 1 or not there.layout.in_runs(RUN)))
+                fits = fits and not (joined and (uses[part] > 1 or not there.layout.in_runs(RUN)))
                 if fits:
                     self.claimed[part] = there
                     found.append(part)

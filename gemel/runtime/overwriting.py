@@ -12,8 +12,8 @@ from gemel.passes.fuse import fused
 class Reading:
     """Who reads the inputs of a graph whose nodes run in their order."""
 
-    def __init__(self, graph: Graph, users: dict[Entry, list[Node]]) -> None:
-        self.users = users
+    def __init__(self, graph: Graph) -> None:
+        self.users = graph.readers()
         self.results = set(graph.results)
         self.turns = {node: turn for turn, node in enumerate(graph.walk())}
 

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from gemel.ir.graph import Entry, Graph, Node, placeholder
+from gemel.ir.graph import Graph, Node, placeholder
 from gemel.ir.interpret import reference
 from gemel.ir.op import Op
 from gemel.passes.split import Piece, cut
 from gemel.runtime import callback
+from gemel.runtime.slots import Slots, Stage, arrays_first
 from gemel.spec import Spec
 
 #: Makes the plan of a graph whose operations all have kernels.
@@ -60,35 +61,26 @@ class Relay:
         self.name = graph.name
         self.plan = plan
         self.shapes = [entry.shape for entry in inputs if not entry.spec.weak]
-        self.slots = {entry: slot for slot, entry in enumerate(inputs)}
-        self.constants: list[Any] = []
-        self.stages = [self._stage(part) for part in parts]
-        self.outputs = [self._slot(entry) for entry in whole.outputs]
+        self.slots = Slots(inputs)
+        self.stages = self.slots.stages
+        self.stages += map(self._stage, parts)
+        self.outputs = self.slots.all_of(whole.outputs)
         if whole.updates:
             self.stages.append(self._writing(whole))
 
-    def _slot(self, entry: Entry) -> int:
-        """Where an entry's value stands during a call."""
-        if entry not in self.slots:
-            self.slots[entry] = len(self.slots)
-            if entry.node.is_constant:
-                self.constants.append((self.slots[entry], entry.node.value))
-        return self.slots[entry]
-
-    def _stage(self, part: Piece | Node) -> tuple[Callable[..., Any], list[int], list[int]]:
-        """What is called, and from and to which slots its arguments and results go."""
+    def _stage(self, part: Piece | Node) -> Stage:
+        """One part: an operation that NumPy does, or a plan."""
         if isinstance(part, Node):
             assert part.op is not None
-            call: Callable[..., Any] = partial(by_numpy, part.op, part.params, part.specs)
-            arguments = [self._slot(entry) for entry in part.inputs]
-            return call, arguments, [self._slot(entry) for entry in part.entries]
+            call = partial(by_numpy, part.op, part.params, part.specs)
+            return Stage(call, self.slots.all_of(part.inputs), self.slots.all_of(part.entries))
         inner = dict(zip(part.inputs, part.graph.inputs, strict=True))
         given = arrays_first(inner)
         graph = Graph((inner[entry] for entry in given), part.graph.outputs, (), self.name)
-        arguments = [self._slot(entry) for entry in given]
-        return self.plan(graph), arguments, [self._slot(entry) for entry in part.outputs]
+        plan = self.plan(graph)
+        return Stage(plan, self.slots.all_of(given), self.slots.all_of(part.outputs))
 
-    def _writing(self, whole: Graph) -> tuple[Callable[..., Any], list[int], list[int]]:
+    def _writing(self, whole: Graph) -> Stage:
         """The plan that writes the updates."""
         targets = [whole.inputs[index] for index, _ in whole.updates]
         given = arrays_first(dict.fromkeys((*targets, *(entry for _, entry in whole.updates))))
@@ -99,7 +91,7 @@ class Relay:
             for target, (_, entry) in zip(targets, whole.updates, strict=True)
         ]
         graph = Graph((inner[entry] for entry in given), (), updates, self.name)
-        return self.plan(graph), [self._slot(entry) for entry in given], []
+        return Stage(self.plan(graph), self.slots.all_of(given), [])
 
     def bound(self, *arrays: Any) -> tuple[float, int]:
         """What a plan tells of a call, as far as it is known. `TypeError` for other shapes."""
@@ -109,19 +101,8 @@ class Relay:
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:
         """Issue all parts; the results."""
-        known = [*values, *[None] * (len(self.slots) - len(values))]
-        for slot, value in self.constants:
-            known[slot] = value
-        for call, arguments, slots in self.stages:
-            found = call(*[known[slot] for slot in arguments])
-            for slot, value in zip(slots, found, strict=True):
-                known[slot] = value
+        known = self.slots.run(values)
         return tuple(known[slot] for slot in self.outputs)
-
-
-def arrays_first(entries: Any) -> list[Entry]:
-    """Entries in the order in which plans take them: arrays, then numbers."""
-    return sorted(entries, key=lambda entry: entry.spec.weak)
 
 
 __all__ = ["Relay", "by_numpy", "core_step"]
