@@ -2,7 +2,7 @@
 
 llvmlite's own Python takes longer to import than a small network to compile, and lets one thread
 compile at a time. Its functions may change with its version, so this is for those in `KNOWN`; for
-any other `gemel.codegen.llvm` goes through llvmlite's Python.
+any other `gemel.codegen.llvm` goes through llvmlite's Python, and a warning says so, once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
@@ -158,6 +159,13 @@ def _found() -> Library | None:
     from llvmlite.utils import get_library_name
 
     if not llvmlite.__version__.startswith(KNOWN):
+        known = " or ".join(f"{version}*" for version in KNOWN)
+        warnings.warn(
+            f"llvmlite {llvmlite.__version__} is not one whose library gemel knows ({known}): "
+            "kernels are compiled by one thread at a time, which takes longer",
+            RuntimeWarning,
+            stacklevel=2,
+        )
         return None
     folder = os.path.dirname(llvmlite.__file__)
     path = os.path.join(folder, "binding", get_library_name())
