@@ -18,7 +18,10 @@ _kernels: dict[str, Any] = {}
 #: How many kernels were compiled, read from disk and found in memory: what counter tests look at.
 counters = {"compiled": 0, "loaded": 0, "found": 0}
 #: The sources that decide what code a program becomes: what emitters import, and what that imports.
-SOURCES = ("codegen", "dtype.py", "errors.py", "extent.py", "forms.py", "ir/philox.py")
+SOURCES = (
+    *("codegen", "config.py", "dtype.py", "errors.py", "extent.py", "forms.py"),
+    "ir/philox.py",
+)
 _counting = threading.Lock()  # of what several threads compile
 
 
