@@ -154,6 +154,46 @@ def test_a_factor_that_is_read_again_after_the_product() -> None:
     numpy.testing.assert_array_equal(gemel.compile(function)(a, b, m).asnumpy(), wanted)
 
 
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("shape", [(), (20,), (20, 1), (1, 20), (3, 20, 1), (3, 1, 1)], ids=str)
+def test_a_repeated_factor_stands_beside_its_product(shape: tuple[int, ...], which: int) -> None:
+    """Its strides along rows and columns may then be those it has as a factor; forward, recorded,
+    and the gradient."""
+    source = numpy.random.default_rng(8)
+    whole = (*shape[:-2], 20, 20)
+    given = [source.integers(-3, 4, each).astype("float32") for each in ((20, 20), shape)]
+
+    def loss(w: Any, s: Any) -> Any:
+        some = np if type(w) is not numpy.ndarray else numpy
+        repeated = some.broadcast_to(s, whole)
+        product = some.matmul(*((repeated, w), (w, repeated))[which])
+        return product * repeated + repeated
+
+    arrays = [np.array(each) for each in given]
+    wanted = loss(*given)
+    compiled = gemel.compile(loss)
+    for function in (loss, compiled):
+        for each in arrays:
+            each.attach_grad()
+        numpy.testing.assert_array_equal(function(*arrays).asnumpy(), wanted)
+        with autograd.record():
+            found = function(*arrays)
+        found.backward()
+        numpy.testing.assert_array_equal(found.asnumpy(), wanted)
+        w, s = given[0], numpy.broadcast_to(given[1], whole)
+        turned, right = (w.T, s.swapaxes(-1, -2)), (s @ w, w @ s)[which]
+        # d(sum of P * s + s): by way of P the head is s.
+        through = (s @ turned[0], turned[0] @ s)[which] + right + 1
+        own = (turned[1] @ s, s @ turned[1])[which]
+        own = own.sum(tuple(range(own.ndim - 2)))
+        lead = tuple(range(through.ndim - len(shape)))
+        through = through.sum(lead)
+        ones = tuple(i for i, n in enumerate(shape) if n == 1)
+        through = through.sum(ones, keepdims=True)
+        numpy.testing.assert_array_equal(arrays[0].grad.asnumpy(), own)
+        numpy.testing.assert_array_equal(arrays[1].grad.asnumpy(), through)
+
+
 @pytest.mark.parametrize("shape", [(2, 1, 4, 1, 64), (1, 3, 1, 1, 64), (1, 3, 1, 1, 1)])
 def test_attention_with_a_mask_of_some_batch_axes(shape: tuple[int, ...]) -> None:
     source = numpy.random.default_rng(0)

@@ -154,6 +154,9 @@ class Nest:
         self.reduced = reduced
         self.recorder = Recorder()
         self.operands: list[tuple[Place | None, str, DType, Strides]] = []
+        #: Operands that no later read of the same element is one with: a product's factors, which
+        #: are walked along k and may be read from panels.
+        self.apart: set[int] = set()
         self.numbers: list[Number] = []
         self.extras: list[int] = []
         #: Class and message of what a failing check raises, and a size the message tells as `{}`.
@@ -167,10 +170,18 @@ class Nest:
         own, dtype = (place.strides, place.dtype) if place else ((), int64)
         made = (place, role, dtype, tuple(own if strides is None else strides))
         for number, known in enumerate(self.operands):
-            if role != OUTPUT and known[0] is place and known[1:] == made[1:]:
+            alike = known[0] is place and known[1:] == made[1:]
+            if role != OUTPUT and alike and number not in self.apart:
                 return number
         self.operands.append(made)
         return len(self.operands) - 1
+
+    def factor(self, place: Place, strides: Strides) -> Any:
+        """The element of a place at the loop position, by an operand that stays `apart`."""
+        number = len(self.operands)
+        self.apart.add(number)
+        self.operands.append((place, INPUT, place.dtype, strides))
+        return self.recorder.load(number, place.dtype)
 
     def load(self, place: Place, strides: Strides | None = None) -> Any:
         """The element of a place at the loop position."""

@@ -10,7 +10,7 @@ from gemel.codegen.contract import Several, StepPlan, steps
 from gemel.codegen.contract_plan import SCRATCH
 from gemel.codegen.elements import ElementWriter
 from gemel.codegen.nest import Kernel, Nest, Place, stride_class
-from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT, ROWS, Operand, Program
+from gemel.codegen.program import CONTIGUOUS, OUTER, OUTPUT, ROWS, Operand, Program
 from gemel.codegen.target import Target
 from gemel.dtype import promote
 from gemel.ir import layout as layouts
@@ -273,9 +273,7 @@ def _total(nest: Nest, factors: list[Place], batch: int) -> Any:
         row, column = place.strides[-2:]
         matrix = (row, 0, column) if number == 0 else (0, column, row)
         strides = (*own, *matrix)
-        # Neither is one with what is read beside it: it may come to lie elsewhere.
-        nest.operands.append((place, INPUT, place.dtype, strides))
-        values.append(nest.recorder.load(number, place.dtype).cast(wide))
+        values.append(nest.factor(place, strides).cast(wide))
     return nest.recorder.reduce("sum", values[0] * values[1])
 
 
