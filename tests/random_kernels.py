@@ -36,7 +36,9 @@ from gemel.codegen.program import (
     OUTPUT,
     PAIRED,
     REVERSED,
+    ROWS,
     STRIDED,
+    TILES,
     WOVEN,
     Operand,
     Program,
@@ -665,6 +667,26 @@ class Product:
             cut = self.draw.randint(0, step.extent)
             calls.append(Call(step.program, places, integers, [0, cut, step.extent]))
         return Case(calls, [*memory.buffers, *rooms], [*memory.kinds, *[None] * len(rooms)])
+
+    def in_part(self, target: Target) -> Case:
+        """As `planned`, but the product's tiles are as small as can be, of which only some are
+        done: one after the other along the rows, or down the columns."""
+        case = self.planned(target)
+        words = case.calls[-1].program.schedule.split() if case.calls else []
+        if words[:1] != ["gemm"]:
+            return case
+        program, places, integers, _ = case.calls[-1]
+        at, integers = program.extras[-len(TILES)], [*integers]
+        columns = math.prod(integers[ROWS + 1 : program.outer])
+        sizes = [int(size) for size in words[1].split("x")]
+        counts = [-(-n // size) for n, size in zip((integers[ROWS], columns), sizes, strict=True)]
+        integers[at : at + 4] = *sizes, *counts
+        if self.draw.random() < 0.5:
+            program = program._replace(schedule=f"{program.schedule} by-rows")
+        begin, end = sorted(self.draw.choices(range(math.prod((*counts, *self.batch)) + 1), k=2))
+        return case._replace(
+            calls=[*case.calls[:-1], Call(program, places, integers, [begin, end])]
+        )
 
 
 def products(functions: Sequence[str] = ()) -> st.SearchStrategy[Product]:

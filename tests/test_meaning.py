@@ -80,6 +80,17 @@ def test_products(target: str, product: Product) -> None:
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
+@examples(10)
+@given(product=products())
+def test_parts_of_products(target: str, product: Product) -> None:
+    """A range of tiles is the same rows and columns for all, in whatever order they follow."""
+    case = product.in_part(TARGETS[target])
+    _, told = outcome(case, meant)
+    _, got = outcome(case, partial(compiled, target))
+    same_bytes(case, got, told)
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
 def test_what_a_walk_leaves_for_the_next_is_not_left_in_outputs_that_take_turns(
     target: str,
 ) -> None:

@@ -95,6 +95,7 @@ def test_functions_have_the_bits_of_the_machine_code(built: Any, cases: list[Cas
 def test_products(built: Any, several: list[Product]) -> None:
     cases = [product.plain() for product in several]
     cases += [product.planned(TARGETS[RUNNABLE[0]]) for product in several]
+    cases += [product.in_part(TARGETS[RUNNABLE[0]]) for product in several]
     kernels = iter(built([call.program for case in cases for call in case.calls]))
     for case in cases:
         agree(case, [next(kernels) for _ in case.calls], meant)

@@ -60,8 +60,8 @@ class Elements:
 
 
 class Tiled(Frame, Elements):
-    """A kernel done in tiles, under construction: batch after batch, and in each down the rows,
-    then along the columns. As `Elements` it is about what it computes in."""
+    """A kernel done in tiles, under construction, one after the other in the program's
+    `tile_order`. As `Elements` it is about what it computes in."""
 
     def __init__(self, program: Program, target: Target, dtype: DType) -> None:
         """`dtype`: what is computed in. Raises `CompileError`."""
@@ -81,10 +81,9 @@ class Tiled(Frame, Elements):
 
     def emit(self) -> Module:
         """The kernel."""
-        counts = {"rows": self.values["m_tiles"], "columns": self.values["n_tiles"]}
-        counts |= {"inner": self.extents[1], "outer": self.extents[0]}
-        if "by-rows" in self.program.schedule.split():
-            counts["rows"] = counts.pop("rows")  # what changes last comes last
+        found = {"rows": self.values["m_tiles"], "columns": self.values["n_tiles"]}
+        found |= {"inner": self.extents[1], "outer": self.extents[0]}
+        counts = {name: found[name] for name in self.program.tile_order}
         first, rest = [], self.begin
         for count in counts.values():
             rest, digit = self.divide(rest, count)

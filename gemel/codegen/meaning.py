@@ -57,14 +57,17 @@ def run(
 def _tile(program: Program, integers: Sequence[int], tile: int) -> list[Axis]:
     """The positions of one tile."""
     tiles = dict(zip(TILES, integers[program.extras[-len(TILES)] : program.integers], strict=True))
-    batch, part = divmod(tile, tiles["m_tiles"] * tiles["n_tiles"])
-    right, down = divmod(part, tiles["m_tiles"])
-    outer, inner = divmod(batch, integers[1])
+    counts = {"rows": tiles["m_tiles"], "columns": tiles["n_tiles"]}
+    counts |= {"inner": integers[1], "outer": integers[0]}
+    at = {}
+    for name in program.tile_order:
+        tile, at[name] = divmod(tile, counts[name])
     lengths = list(integers[ROWS + 1 : program.outer])
-    rows = _block(down, tiles["m_block"], integers[ROWS])
-    columns = numpy.unravel_index(_block(right, tiles["n_block"], math.prod(lengths)), lengths)
-    whole = dict(enumerate(columns, start=ROWS + 1))
-    return [{0: numpy.array([outer])}, {1: numpy.array([inner])}, {ROWS: rows}, whole]
+    rows = _block(at["rows"], tiles["m_block"], integers[ROWS])
+    block = _block(at["columns"], tiles["n_block"], math.prod(lengths))
+    whole = dict(enumerate(numpy.unravel_index(block, lengths), start=ROWS + 1))
+    batch = [{d: numpy.array([at[name]])} for d, name in enumerate(("outer", "inner"))]
+    return [*batch, {ROWS: rows}, whole]
 
 
 def _block(number: int, size: int, extent: int) -> Array:

@@ -126,16 +126,20 @@ class _Kernel:
             for name, place in zip(TILES[:4], self.program.extras[-len(TILES) :], strict=False)
         )
         self._for("tile", "begin", "end")
-        self.add(
-            f"const int64_t part = tile % ({down} * {right}), batch = tile / ({down} * {right});",
-            f"const int64_t i0 = batch / {self._extent(1)}, i1 = batch % {self._extent(1)};",
-        )
-        self._block(f"i{ROWS}", f"part % {down}", rows, self._extent(ROWS))
+        counts = {"rows": down, "columns": right}
+        counts |= {"inner": self._extent(1), "outer": self._extent(0)}
+        called = {"rows": "down", "columns": "right", "inner": "i1", "outer": "i0"}
+        rest, places = "tile", []
+        for name in self.program.tile_order:
+            places.append(f"{called[name]} = {rest} % {counts[name]}")
+            rest += f" / {counts[name]}"
+        self.add(f"const int64_t {', '.join(places)};")
+        self._block(f"i{ROWS}", "down", rows, self._extent(ROWS))
         dimensions = range(ROWS + 1, self.program.outer)
         if len(dimensions) == 1:
-            self._block(f"i{ROWS + 1}", f"part / {down}", columns, self._extent(ROWS + 1))
+            self._block(f"i{ROWS + 1}", "right", columns, self._extent(ROWS + 1))
             return
-        self._block("j", f"part / {down}", columns, " * ".join(map(self._extent, dimensions)))
+        self._block("j", "right", columns, " * ".join(map(self._extent, dimensions)))
         rest = "j"
         for dimension in reversed(dimensions):
             first = dimension == dimensions[0]

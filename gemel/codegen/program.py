@@ -38,6 +38,11 @@ OUTER, INNER = "outer", "inner"
 WOVEN = "outer-woven"
 #: Rows and columns of one tile, how many tiles there are of each, and how much of k is one block.
 TILES = ("m_block", "n_block", "m_tiles", "n_tiles", "k_block")
+#: What says where a tile is: its block of rows, that of columns, and the place in the batch. What
+#: comes first changes first from one tile to the next; and so it is where a schedule says
+#: ``by-rows``.
+TILE_ORDER = ("rows", "columns", "inner", "outer")
+TILE_ORDER_BY_ROWS = ("columns", "inner", "outer", "rows")
 #: Instructions that write.
 WRITES = frozenset(("store", "scatter_add"))
 #: Where the rows are among the dimensions of what is done in tiles; columns follow.
@@ -233,3 +238,8 @@ class Program(_Program):
     def in_tiles(self) -> bool:
         """Whether a call does a range of tiles, and not one of the first outer dimension."""
         return not self.schedule.startswith((OUTER, INNER))
+
+    @property
+    def tile_order(self) -> tuple[str, ...]:
+        """What changes from tile to tile, the first before the others."""
+        return TILE_ORDER_BY_ROWS if "by-rows" in self.schedule.split() else TILE_ORDER
