@@ -116,6 +116,25 @@ def test_memory_is_read_each_time() -> None:
     assert len(lines_of(module, " = load ")) == 2
 
 
+def test_room_is_made_where_the_function_begins() -> None:
+    """Also where it is asked for in a loop, and between lines that take turns."""
+    module, builder = begun()
+    inside, after = builder.append_basic_block(), builder.append_basic_block()
+    builder.branch(inside)
+    builder.position_at_end(inside)
+    with builder.taking_turns() as part:
+        for place in (BEGIN, END):
+            part()
+            builder.store(place, builder.alloca(I64), 8)
+    builder.cbranch(builder.icmp_signed("<", BEGIN, END), inside, after)
+    builder.position_at_end(after)
+    builder.ret(Constant(I32, 0))
+    first = module.body.partition("br ")[0]
+    assert first.startswith("entry:") and first.count("alloca") == 2
+    assert module.body.count("alloca") == 2
+    assert llvm.emit_object(str(module), host())
+
+
 def test_whole_numbers_that_change_nothing() -> None:
     _, builder = begun()
     assert builder.add(BEGIN, i64(0)) is BEGIN and builder.add(i64(0), BEGIN) is BEGIN

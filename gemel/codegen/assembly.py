@@ -119,6 +119,8 @@ class Module:
     def __init__(self, triple: str) -> None:
         self.triple = triple
         self.lines: list[str | Phi] = []
+        #: Lines of the first block, wherever they were asked for.
+        self.rooms: list[str] = []
         self.declared: dict[str, str] = {}
         #: Functions of the module's own, by name.
         self.functions: dict[str, str] = {}
@@ -126,7 +128,8 @@ class Module:
     @property
     def body(self) -> str:
         """The function's lines."""
-        return "\n".join(line if isinstance(line, str) else line.line() for line in self.lines)
+        lines = ["entry:", *self.rooms, *self.lines]
+        return "\n".join(line if isinstance(line, str) else line.line() for line in lines)
 
     def __str__(self) -> str:
         return "\n".join(
@@ -192,7 +195,6 @@ class Builder:
         self._known: dict[str, Value] = {}
         #: The same at the end of the block in which a block was named.
         self._above: list[dict[str, Value]] = []
-        self._lines.append("entry:")
 
     def _new(self, kind: Type, text: str) -> Value:
         """The value of an instruction that is done here."""
@@ -359,8 +361,13 @@ class Builder:
     # -- memory -----------------------------------------------------------------------------
 
     def alloca(self, kind: Type, count: int = 1, align: int = 8) -> Value:
-        """Room for so many of a type, for as long as the call takes."""
-        return self._new(POINTER, f"alloca [{count} x {kind}], align {align}")
+        """Room for so many of a type, for as long as the call takes. It is made where the function
+        begins: anywhere else LLVM takes it for room of unknown size, made anew in each turn of a
+        loop, and moves the stack at run time."""
+        name = f"%v{self._values}"
+        self._values += 1
+        self.module.rooms.append(f"{name} = alloca [{count} x {kind}], align {align}")
+        return Value(POINTER, name)
 
     def gep(self, pointer: Value, offset: Value, kind: Type) -> Value:
         """The address so many of a type after `pointer`."""
