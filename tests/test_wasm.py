@@ -48,6 +48,23 @@ def test_functions_from_elsewhere_are_refused() -> None:
         emit_object(text, generic("wasm32"))
 
 
+@pytest.mark.parametrize(
+    ("constants", "says"), [("constant [2 x i32] [i32 4, i32 5]", "data"), ("", "linker")]
+)
+def test_what_only_a_linker_puts_in_place_is_refused(constants: str, says: str) -> None:
+    """A table of numbers, and a variable of somebody else's: both were read from address 0."""
+    table = f"@table = internal {constants}" if constants else "@table = external global [2 x i32]"
+    text = f"""
+    {table}
+    define i32 @kernel(ptr %a, ptr %b, i64 %c, i64 %d) {{
+      %at = getelementptr [2 x i32], ptr @table, i64 0, i64 %c
+      %x = load i32, ptr %at
+      ret i32 %x
+    }}"""
+    with pytest.raises(CompileError, match=says):
+        emit_object(text, generic("wasm32"))
+
+
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
 def test_node_runs_it(tmp_path: Path) -> None:
     memory = Memory(tmp_path / "memory", 1 << 16)

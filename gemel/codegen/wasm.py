@@ -3,7 +3,8 @@
 LLVM's object is a module already but for what a linker adds. A kernel needs no linker: its function
 gets exported, and it may import a memory and where the stack is in it, but no function.
 
-WebAssembly Core Specification 2.0, section 5 (binary format).
+WebAssembly Core Specification 2.0, section 5 (binary format); relocations by the tool conventions'
+"WebAssembly Object File Linking".
 """
 
 from __future__ import annotations
@@ -14,20 +15,29 @@ from gemel.errors import CompileError
 
 MAGIC = b"\0asm\1\0\0\0"
 #: Sections by number, as far as they are looked at; an export is placed before what follows it.
-CUSTOM, IMPORTS, EXPORTS = 0, 2, 7
+CUSTOM, IMPORTS, EXPORTS, DATA = 0, 2, 7, 11
 #: What an import or export is.
 FUNCTION = 0
+#: Relocations of what is in place already, since the object is the only one: the numbers of
+#: functions, types and globals. All others say where a linker puts data or a table.
+IN_PLACE = frozenset((0, 6, 7))
 
 
 def module_of(code: bytes) -> bytes:
     """The module of an object whose first function is a kernel, exported as ``kernel``.
 
     It imports ``env.__linear_memory`` and, where it needs room of its own, ``env.__stack_pointer``.
-    Raises `CompileError` for one that imports a function.
+    Raises `CompileError` for one that imports a function, has data of its own, or says where
+    something lies that only a linker would put there.
     """
     wanted = functions_imported(code)
     if wanted:
         raise CompileError(f"the code for wasm calls {', '.join(wanted)}, which no kernel may")
+    if any(number == DATA for number, _ in _sections(code)):
+        raise CompileError("the code for wasm has data of its own, which no kernel may")
+    moved = {kind for kind in _relocations(code) if kind not in IN_PLACE}
+    if moved:
+        raise CompileError(f"the code for wasm needs a linker (relocations {sorted(moved)})")
     export = b"\1" + _named(b"kernel") + bytes((FUNCTION, 0))
     sections = [each for each in _sections(code) if each[0] != CUSTOM]  # what a linker would need
     before = [each for each in sections if each[0] < EXPORTS]
@@ -47,6 +57,24 @@ def _sections(code: bytes) -> Iterator[tuple[int, bytes]]:
         size, start = _number(code, place + 1)
         yield code[place], code[start : start + size]
         place = start + size
+
+
+def _relocations(code: bytes) -> Iterator[int]:
+    """The first kind of relocation in each list of them that is not `IN_PLACE`; the rest of such a
+    list is not read, as entries of other kinds are longer."""
+    for number, body in _sections(code):
+        size, start = _number(body, 0)
+        if number != CUSTOM or not body[start : start + size].startswith(b"reloc."):
+            continue
+        _, place = _number(body, start + size)  # which section it is about
+        count, place = _number(body, place)
+        for _ in range(count):
+            kind, place = _number(body, place)
+            if kind not in IN_PLACE:
+                yield kind
+                break
+            for _ in ("where", "of what"):
+                _, place = _number(body, place)
 
 
 def _imports(body: bytes) -> Iterator[tuple[str, int]]:
