@@ -291,3 +291,38 @@ def test_lists_and_numpy_arrays_are_keys() -> None:
     x[[0, 1], 3] = [70, 80]
     base[2, 1], base[0, 3], base[1, 3] = -5, 70, 80
     same(x, base)
+
+
+UNSIGNED = numpy.array([0, 1, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1], "uint64")
+
+
+@pytest.mark.parametrize("run", [lambda f: f, gemel.compile], ids=["called", "compiled"])
+@pytest.mark.parametrize("mode", ["clip", "wrap"])
+def test_unsigned_positions_that_int64_cannot_hold(mode: str, run: Any) -> None:
+    """They are beyond the end: the nearest element is the last, not the first."""
+    x = numpy.arange(18, dtype="float32").reshape(6, 3)
+    places = numpy.minimum(UNSIGNED, 2) if mode == "clip" else UNSIGNED % numpy.uint64(3)
+    index, places = np.array(UNSIGNED), places.astype("int64")
+    taken = run(lambda x, i: np.take(x, i, axis=1, mode=mode))
+    picked = run(lambda x, i: npx.pick(x, i, axis=1, mode=mode))
+    given = np.array(x)
+    given.attach_grad()
+    with autograd.record():
+        found = taken(given, index)
+    found.backward()
+    numpy.testing.assert_array_equal(found.asnumpy(), x[:, places])
+    wanted = numpy.broadcast_to(numpy.bincount(places, minlength=3), x.shape)
+    numpy.testing.assert_array_equal(given.grad.asnumpy(), wanted)
+    with autograd.record():
+        found = picked(given, index)
+    found.backward()
+    numpy.testing.assert_array_equal(found.asnumpy(), x[range(6), places])
+    numpy.testing.assert_array_equal(given.grad.asnumpy(), numpy.eye(3)[places])
+
+
+@pytest.mark.parametrize("run", [lambda f: f, gemel.compile], ids=["called", "compiled"])
+def test_unsigned_positions_are_not_counted_from_the_end(run: Any) -> None:
+    x, index = np.arange(9.0).reshape(3, 3), np.array(UNSIGNED[-1:])
+    for function in (lambda x, i: x[i, i], lambda x, i: npx.gather_nd(x, i.reshape(1, 1))):
+        with pytest.raises(IndexError):
+            run(function)(x, index).asnumpy()

@@ -28,7 +28,7 @@ from gemel.codegen.program import (
     Operand,
     Program,
 )
-from gemel.dtype import DType, bool_, float64, int64
+from gemel.dtype import DType, bool_, float64, int64, uint64
 from gemel.extent import Dim, maximum, minimum, same_for_all
 from gemel.ir.layout import Layout
 from gemel.ir.position import At
@@ -245,9 +245,12 @@ class Nest:
         return value.cast(dtype)
 
     def limited(self, position: Any, extent: int) -> Any:
-        """A position clipped to 0 <= position < extent."""
+        """A position clipped to 0 <= position < extent, in int64. Of unsigned ones, those that
+        int64 cannot hold are the last."""
         xp = Lane(self.recorder)
-        return xp.minimum(xp.maximum(position, 0), self.constant(extent - 1))
+        if position.dtype is uint64:
+            position = xp.minimum(position, 2**63 - 1)
+        return xp.minimum(xp.maximum(position.cast(int64), 0), self.constant(extent - 1))
 
     def checked(self, position: Any, extent: int) -> Any:
         """A position, negative ones counted from the end; out of range fails the kernel.

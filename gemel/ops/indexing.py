@@ -17,7 +17,7 @@ from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ir.trace import current_trace
 from gemel.lists import leaves
-from gemel.ops.elementwise import cast, full, iota, limit, where
+from gemel.ops.elementwise import cast, full, iota, limit, minimum, where
 from gemel.ops.elementwise import copy as materialized
 from gemel.ops.keys import (
     adjacent,
@@ -35,6 +35,9 @@ from gemel.ops.keys import (
 )
 from gemel.ops.shape import check_axis, expand_dims, operand, reshape, transpose
 from gemel.spec import Spec, broadcast, extents, normalize_axis, same_shape, same_shape_for_all
+
+#: The last position that int64 holds.
+_LARGEST = 2**63 - 1
 
 # --- basic keys -----------------------------------------------------------------------------
 
@@ -264,18 +267,33 @@ def _taken(x: Any, indices: Any, axis: Any, mode: str) -> Any:
 
 
 def _within(indices: Any, extent: int, mode: str) -> Any:
-    indices = cast(indices, dtype="int64")  # the extent may be more than their dtype holds
     if mode == "clip":
-        return limit(indices, 0, extent - 1)
+        return limit(signed(indices), 0, extent - 1)
     if mode == "wrap":
-        return indices % extent
+        return wrapped(indices, extent)
     raise unknown_name("mode", mode, ("raise", "clip", "wrap"))
+
+
+def signed(indices: Any) -> Any:
+    """Positions in int64, as the extent may be more than their own dtype holds. Unsigned ones which
+    int64 cannot hold, and which are beyond any array, are the largest that it can."""
+    if indices.dtype == "uint64":
+        indices = minimum(indices, _LARGEST)
+    return cast(indices, dtype="int64")
+
+
+def wrapped(indices: Any, extent: int) -> Any:
+    """Positions in int64, counted on from the other end where they are out of range."""
+    if indices.dtype == "uint64":  # what int64 cannot hold would be another number there
+        return cast(indices % extent, dtype="int64")
+    return cast(indices, dtype="int64") % extent
 
 
 @op(public="npx", mxnet="_npx_pick", moves=1)
 def pick(x: Any, index: Any, *, axis: int = -1, keepdims: bool = False) -> Any:
     """From each row along an axis, the element at that row's index (clipped to the range)."""
     np = numpy()
+    index = np.minimum(index, np.uint64(_LARGEST)) if index.dtype == "uint64" else index
     place = np.clip(np.expand_dims(index.astype("int64"), axis), 0, x.shape[axis] - 1)
     found = np.take_along_axis(x, place, axis)
     return found if keepdims else np.squeeze(found, axis)
@@ -296,7 +314,7 @@ def _(data: Any, index: Any, axis: int = -1, mode: str = "clip", keepdims: bool 
     if len(index.shape) == len(data.shape) and index.shape[place] == 1:
         index = reshape(index, shape=(*index.shape[:place], *index.shape[place + 1 :]))
     if mode == "wrap":
-        index = cast(index, dtype="int64") % data.shape[place]
+        index = wrapped(index, data.shape[place])
     chosen = pick_inside if mode == "raise" else pick
     return chosen(data, index, axis=axis, keepdims=keepdims)
 
@@ -330,7 +348,7 @@ def _(x: Spec, index: Spec, *, axis: int, keepdims: bool) -> Spec:
 def _(g: Any, y: Any, x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
     place = normalize_axis("pick", axis, x.ndim)
     extent = x.shape[place]
-    chosen = expand_dims(limit(cast(index, dtype="int64"), 0, extent - 1), place)
+    chosen = expand_dims(limit(signed(index), 0, extent - 1), place)
     lanes = iota(shape=(extent, *[1] * (x.ndim - place - 1)), axis=0, dtype="int64")
     return where(chosen == lanes, g if keepdims else expand_dims(g, place), 0), None
 
@@ -339,7 +357,7 @@ def _(g: Any, y: Any, x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
 def _(loop: Any, at: Any, x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
     place = axis % len(x.shape)
     rows = (*at[:place], *at[place + keepdims :])
-    position = loop.limited(loop.cast(index.at(*rows), int64), x.shape[place])
+    position = loop.limited(index.at(*rows), x.shape[place])
     return x.at(*rows[:place], position, *rows[place:])
 
 
@@ -477,6 +495,6 @@ def _several(x: Any, arrays: list[Any], axes: list[int], lead: int) -> Any:
 
 def checked_position(index: Any, extent: int) -> Any:
     """A position counted from the front; one out of range becomes one out of every range."""
-    index = cast(index, dtype="int64")
+    index = signed(index)
     index = where(index < 0, index + extent, index)
     return where((index < 0) | (index >= extent), -(2**40), index)
