@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import math
 import re
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from random_kernels import (
     same_bytes,
 )
 
+from gemel.codegen import meaning
 from gemel.codegen.program import (
     CONTIGUOUS,
     INNER,
@@ -160,3 +162,27 @@ def test_the_page_shows_what_is_compiled(tmp_path: Path) -> None:
     header = re.search(r"header of (\d+) bytes", text)
     assert header and kernel.read_bytes()[int(header[1]) :].startswith(b"\x7fELF")
     assert f"tail -c +{int(header[1]) + 1} " in text
+
+
+def test_a_sum_of_a_product_is_rounded_once() -> None:
+    """Cases that float64 would round to a tie, or beyond the largest, or below the smallest."""
+    tiny, most = 2.0**-149, float(numpy.finfo("float32").max)
+    cases = [
+        (1 + 2.0**-12, 1 + 2.0**-12, 2.0**-60, 1 + 2.0**-11 + 2.0**-23),  # a tie, and a little
+        (1 + 2.0**-12, 1 + 2.0**-12, -(2.0**-60), 1 + 2.0**-11),
+        (1 + 2.0**-12, 1 + 2.0**-12, 0.0, 1 + 2.0**-11),  # the tie: to even
+        (most, 1.0, 2.0**102, most),
+        (most, 1.0, 2.0**103, math.inf),
+        (tiny, 0.5, 0.0, 0.0),
+        (tiny, -0.5, 0.0, -0.0),
+        (tiny, 0.75, 0.0, tiny),
+        (2.0, 3.0, -6.0, 0.0),
+        (-0.0, 3.0, -0.0, -0.0),
+        (math.inf, 0.0, 1.0, math.nan),
+        (math.inf, 1.0, -math.inf, math.nan),
+    ]
+    a, b, c, wanted = numpy.array(cases, "float32").T
+    with numpy.errstate(all="ignore"):
+        found = meaning.computed("multiply_add", a, b, c)
+    numpy.testing.assert_array_equal(found, wanted)
+    numpy.testing.assert_array_equal(numpy.signbit(found[:-2]), numpy.signbit(wanted[:-2]))

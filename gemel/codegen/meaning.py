@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import string
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy
@@ -302,13 +303,26 @@ def _quotient(a: Array, b: Array) -> Array:
 
 
 def _multiply_add(a: Array, b: Array, c: Array) -> Array:
-    """Rounded once: what the float64 sum has lost sets its last bit (rounding to odd)."""
-    product, c = a.astype("float64") * b.astype("float64"), c.astype("float64")
-    total = product + c
-    part = total - product
-    lost = (product - (total - part)) + (c - part)
-    odd = (total.view("int64") - ((lost < 0) != (total < 0))) | 1
-    return numpy.where((lost < 0) | (lost > 0), odd.view("float64"), total).astype("float32")
+    """Rounded once, as fractions have it: `rounding.multiply_add` goes another way."""
+    a, b, c = numpy.broadcast_arrays(a, b, c)
+    # Where it is no fraction, and which of two zeros a zero is, the parts say.
+    found = (a.astype("float64") * b + c).astype("float32")
+    finite = numpy.isfinite(a) & numpy.isfinite(b) & numpy.isfinite(c)
+    for place in zip(*numpy.nonzero(finite), strict=True):
+        total = Fraction(float(a[place])) * Fraction(float(b[place])) + Fraction(float(c[place]))
+        if total:
+            found[place] = _nearest_float32(total)
+    return found
+
+
+def _nearest_float32(value: Fraction) -> float:
+    """The float32 nearest to a number that is not 0, ties to even."""
+    size = abs(value)
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    exponent -= size < Fraction(2) ** exponent
+    unit = Fraction(2) ** (max(exponent, -126) - 23)
+    near = round(size / unit) * unit
+    return math.copysign(math.inf if near >= 2**128 else float(near), value)
 
 
 def _extreme(compare: Any) -> Callable[[Array, Array], Array]:
