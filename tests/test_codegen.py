@@ -426,6 +426,20 @@ def test_power(kind: Any, target: str) -> None:
     numpy.testing.assert_array_equal(numpy.signbit(got[real]), numpy.signbit(expected[real]))
 
 
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("name", ["exp2", "log2", "log10"])
+def test_functions_to_other_bases_are_numpys(name: str, dtype: Any) -> None:
+    """Also in a formula from outside: whole powers are exact, as those of `np` are."""
+    most = {"exp2": 60, "log2": 60, "log10": 20}[name]
+    whole = numpy.arange(-most, most + 1, dtype=dtype.name)
+    given = whole if name == "exp2" else ({"log2": 2.0, "log10": 10.0}[name] ** whole)
+    wanted = numpy.exp2(given) if name == "exp2" else whole
+    given = given.astype(dtype.name)
+    for target in RUNNABLE:
+        found = apply(lambda xp, x: getattr(xp, name)(x), target, given)
+        numpy.testing.assert_array_equal(found, wanted.astype(dtype.name))
+
+
 @pytest.mark.parametrize("target", RUNNABLE)
 def test_multiply_add_rounds_once(target: str) -> None:
     source = numpy.random.default_rng(4)

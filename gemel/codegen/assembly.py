@@ -60,7 +60,7 @@ def widened(scalar: Type, lanes: int) -> Type:
     return found
 
 
-I1, I8, I16, I32, I64, I128 = map(integer, (1, 8, 16, 32, 64, 128))
+I1, I8, I16, I32, I64 = map(integer, (1, 8, 16, 32, 64))
 HALF, F32, F64 = Type("half", "f16"), Type("float", "f32"), Type("double", "f64")
 POINTER, VOID = Type("ptr", "p0"), Type("void", "")
 

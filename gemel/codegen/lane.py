@@ -15,6 +15,7 @@ from gemel.codegen.program import FUNCTIONS
 from gemel.codegen.values import Recorded, Recorder, common
 from gemel.dtype import DType
 from gemel.ir.philox import FIRST, GOLDEN, MULTIPLIER, ROUNDS, SECOND, WEYL
+from gemel.ops import exponents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -185,13 +186,16 @@ class Lane:
     # -- functions made of others ---------------------------------------------------------------
 
     def exp2(self, x: Recorded) -> Recorded:
-        return self.power(self.full_like(x.floating(), 2), x.floating())
+        """As `np.exp2`; gemel's own bodies are made of its parts."""
+        return self.value(exponents.exp2.body(self, x.floating()))
 
     def log2(self, x: Recorded) -> Recorded:
-        return self.log(x) * 1.4426950408889634
+        """As `np.log2`: exact for powers of 2."""
+        return self.value(exponents.log2.body(self, x.floating()))
 
     def log10(self, x: Recorded) -> Recorded:
-        return self.log(x) * 0.4342944819032518
+        """As `np.log10`: exact for powers of 10."""
+        return self.value(exponents.log10.body(self, x.floating()))
 
     def tan(self, x: Recorded) -> Recorded:
         return self.sin(x) / self.cos(x)
