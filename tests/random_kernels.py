@@ -39,7 +39,6 @@ from gemel.codegen.program import (
     ROWS,
     STRIDED,
     TILES,
-    WOVEN,
     Operand,
     Program,
 )
@@ -405,9 +404,7 @@ class _Drawing:
         self._outputs()
         code = tuple(self.recorder.code)
         operands, extra = tuple(self.operands), len(self.extras)
-        woven = self.lanes == OUTER and self.draw.random() < 0.5
-        schedule = WOVEN if woven else self.lanes
-        program = Program(self.outer, self.inner, schedule, operands, tuple(scalars), extra, code)
+        program = Program(self.outer, self.inner, self.lanes, operands, tuple(scalars), extra, code)
         numbers = [n for strides in self.strides for n in strides]
         integers = [*self.extents, *numbers, *self.extras, *bits_of(draw, scalars)]
         inside = sorted(draw.randint(0, self.extents[0]) for _ in range(draw.randint(0, 2)))

@@ -36,8 +36,8 @@ from gemel.codegen.program import (
     INNER,
     INPUT,
     INTERLEAVED,
+    OUTER,
     OUTPUT,
-    WOVEN,
     Operand,
     Program,
 )
@@ -125,7 +125,7 @@ def test_few_columns_are_woven(target: str, passes: int) -> None:
         record.store(number, value)
     operands = [Operand(float32, INPUT, CONTIGUOUS, True)]
     operands += [Operand(float32, OUTPUT, CONTIGUOUS) for _ in found]
-    program = Program(2, 1, WOVEN, tuple(operands), (), 0, tuple(record.code))
+    program = Program(2, 1, OUTER, tuple(operands), (), 0, tuple(record.code))
     kernel = compiled(target, program)
     for columns, rows, gap in pairs((0, 1, 2, 3, 5, 7, 8, 9, 16, 17), (0, 1, 12, 40, 300), (0, 2)):
         stride = columns + gap

@@ -53,7 +53,7 @@ class Course(NamedTuple):
 
 
 def emit(program: Program, target: Target) -> Module:
-    """The kernel of the schedules ``outer`` and (of long rows, `turned`) ``inner``."""
+    """The kernel of the schedules ``outer`` and ``inner``, without what `either` adds."""
     return Loops(program, target).build()
 
 

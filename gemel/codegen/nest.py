@@ -24,7 +24,6 @@ from gemel.codegen.program import (
     PAIRED,
     REVERSED,
     STRIDED,
-    WOVEN,
     Operand,
     Program,
 )
@@ -309,9 +308,7 @@ class Nest:
             operands.append(Operand(dtype, role, stride, varies, beside=beside))
         scalars = tuple(number.passed for number in self.numbers)
         code = tuple(self.recorder.code)
-        # An axis between others is often reduced before a short one; this asks nothing of sizes.
-        between = len(rows) > 1 and len(columns) == 1 and self._has("reduce")
-        lanes = INNER if along_inner else WOVEN if between else OUTER
+        lanes = INNER if along_inner else OUTER
         loop_counts, extra = (len(rows), len(columns)), len(self.extras)
         program = Program(*loop_counts, lanes, tuple(operands), scalars, extra, code)
         integers = [extent for extent, _ in loops]

@@ -15,10 +15,10 @@ Run-time integers are laid out as::
 
 Index operands have strides (their value is the sum of position x stride) and no buffer.
 
-Schedules are in docs/internals/kernels.md: OUTER, INNER and WOVEN are loops as they stand, with
-vectors along the last outer or inner dimension, and a call does a range of the first outer one;
-short rows of INNER are turned (`turned`), few columns of WOVEN lie side by side (`woven`). A word
-behind these is a recipe from elsewhere (`schedules`).
+Schedules are in docs/internals/kernels.md: OUTER and INNER are loops as they stand, with vectors
+along the last outer or inner dimension, and a call does a range of the first outer one; short rows
+of INNER are turned (`turned`), few columns of OUTER woven (`woven`). A word behind these is a
+recipe from elsewhere (`schedules`).
 
 All others do a range of tiles. Their outer dimensions are two of a batch, rows, and one or
 three that columns run along; the integers called `TILES` come last of the `extra` ones.
@@ -34,8 +34,6 @@ from gemel.dtype import DType
 INPUT, OUTPUT, INDEX = "input", "output", "index"
 #: Schedules in loops: the vector runs along the last outer dimension, or along the last inner one.
 OUTER, INNER = "outer", "inner"
-#: As `OUTER`, for columns that are reduced and may be few.
-WOVEN = "outer-woven"
 #: Rows and columns of one tile, how many tiles there are of each, and how much of k is one block.
 TILES = ("m_block", "n_block", "m_tiles", "n_tiles", "k_block")
 #: What says where a tile is: its block of rows, that of columns, and the place in the batch. What

@@ -15,9 +15,8 @@ from gemel.errors import unknown_name
 
 #: The modules that have `emit(program, target)`, imported when something is compiled.
 EMITTERS = {
-    "outer": "gemel.codegen.loops",
-    "inner": "gemel.codegen.turned",
-    "outer-woven": "gemel.codegen.woven",
+    "outer": "gemel.codegen.either",
+    "inner": "gemel.codegen.either",
     "gemm": "gemel.codegen.contract_gemm",
     "dot": "gemel.codegen.contract_dot",
     "pack": "gemel.codegen.contract_pack",

@@ -1,7 +1,4 @@
-"""Short rows that are reduced: lanes along the rows, many of them side by side.
-
-A kernel has both loops, those along its rows and these, and chooses by its extents.
-"""
+"""Short rows that are reduced: lanes across the rows, many of which lie side by side (`either`)."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import Any
 from gemel.codegen import memory
 from gemel.codegen.access import Access, Bases, Site, Values
 from gemel.codegen.analysis import Analysis
-from gemel.codegen.assembly import Module, Value
+from gemel.codegen.assembly import Value
 from gemel.codegen.frame import i64
 from gemel.codegen.loops import Loops
 from gemel.codegen.program import (
@@ -26,31 +23,10 @@ from gemel.codegen.program import (
 )
 from gemel.codegen.registers import shuffle_mask
 from gemel.codegen.squares import transposed
-from gemel.codegen.target import Target
 from gemel.dtype import DType
 
 #: The longest row that is turned: of one that is walked along once, or several times.
 SHORT = (48, 96)
-
-
-def emit(program: Program, target: Target) -> Module:
-    """The kernel of the schedule ``inner``."""
-    return Either(program, target).build()
-
-
-class Either(Loops):
-    """Loops with lanes along the rows or across them: whichever pays for the extents given."""
-
-    def run(self, bases: Bases) -> None:
-        turned = Turned.of(self)
-        if turned is None:
-            super().run(bases)
-            return
-        with self.builder.if_else(turned.pays()) as (short, long):
-            with short:
-                turned.run_rows(bases, turned._row)
-            with long:
-                super().run(bases)
 
 
 class Turned(Loops):
@@ -116,6 +92,10 @@ class Turned(Loops):
         builder, (*_, rows, extent) = self.builder, self.extents
         short = builder.icmp_signed("<=", extent, i64(self.longest))
         return builder.and_(short, builder.icmp_signed(">=", rows, i64(self.lanes // 2)))
+
+    def walk(self, bases: Bases) -> None:
+        """All loops."""
+        self.run_rows(bases, self._row)
 
     def _copies_outer(self) -> int:
         return 2

@@ -1,8 +1,8 @@
 """Few columns that are reduced: several rows in one vector.
 
 Rows that follow one another fill a vector together: its lanes are the same columns again and again.
-What each lane has come to is joined by column in the end, in the order of the lanes, and put into
-all of them for the next pass.
+It is one of two ways that a kernel has (`either`). What each lane has come to is joined by column
+in the end, in the order of the lanes, and put into all of them for the next pass.
 """
 
 from __future__ import annotations
@@ -10,37 +10,16 @@ from __future__ import annotations
 from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site, Values
 from gemel.codegen.analysis import Pass
-from gemel.codegen.assembly import Builder, Module, Value
+from gemel.codegen.assembly import Builder, Value
 from gemel.codegen.frame import i64
 from gemel.codegen.loops import Course, Held, Loops
-from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT, Program
+from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT
 from gemel.codegen.reductions import Accumulator, State, flatten, joined, unflatten
-from gemel.codegen.target import Target
 
 #: Vectors at a time, at most.
 COPIES = 2
 #: Rows that are worth what is done at the end of a pass: of the only one, and of several.
 WORTH = (12, 40)
-
-
-def emit(program: Program, target: Target) -> Module:
-    """The kernel of the schedule ``outer-woven``."""
-    return Either(program, target).build()
-
-
-class Either(Loops):
-    """Columns woven, or as they stand: by the extents given."""
-
-    def run(self, bases: Bases) -> None:
-        if not Woven.suits(self):
-            super().run(bases)
-            return
-        woven = Woven(self)
-        with self.builder.if_else(woven.pays()) as (few, others):
-            with few:
-                self.run_rows(bases, woven.run)
-            with others:
-                super().run(bases)
 
 
 class Woven:
@@ -60,12 +39,20 @@ class Woven:
             for kind in nest.reductions.values()
         }
 
+    @classmethod
+    def of(cls, nest: Loops) -> Woven | None:
+        """Such loops of the program of `nest`, whose beginning is written; None where nothing can
+        be woven."""
+        return cls(nest) if cls.suits(nest) else None
+
     @staticmethod
     def suits(nest: Loops) -> bool:
         """Whether all that a kernel reads lies along its columns, and what it writes is reduced."""
         program, analysis = nest.program, nest.analysis
         names = {program.code[p].name for p in analysis.live}
-        if program.lanes != OUTER or program.inner != 1 or "reduce" not in names or not nest.masks:
+        # An axis between others, so that rows follow one another.
+        between = program.lanes == OUTER and program.outer > 1 and program.inner == 1
+        if not between or "reduce" not in names or not nest.masks:
             return False
         if names & {"scan", "gather", "scatter_add", "check"} or nest.lanes < 4:
             return False
@@ -84,13 +71,10 @@ class Woven:
         return self.builder.icmp_unsigned("<", fewer, i64(self.lanes))
 
     def pays(self) -> Value:
-        """Whether all of few columns are asked for, of many rows that follow one another."""
+        """Whether there are few columns, of many rows that follow one another."""
         builder, nest = self.builder, self.nest
         least = i64(WORTH[nest.analysis.last > 0])
         found = builder.and_(self._few(), builder.icmp_signed(">=", self.rows, least))
-        if nest.program.outer == 1:
-            asked = builder.sub(nest.end, nest.begin)
-            found = builder.and_(found, builder.icmp_signed("==", asked, self.columns))
         for number, operand in enumerate(nest.program.operands):
             stride = nest.access.strides.get((number, nest.program.outer))
             if operand.varies and stride is not None:
@@ -98,7 +82,11 @@ class Woven:
                 found = builder.and_(found, dense)
         return found
 
-    def run(self, _start: Value, _stop: Value, bases: Bases) -> None:
+    def walk(self, bases: Bases) -> None:
+        """All loops."""
+        self.nest.run_rows(bases, self._columns)
+
+    def _columns(self, _start: Value, _stop: Value, bases: Bases) -> None:
         """All columns, at one position of the other outer dimensions."""
         nest, builder, analysis = self.nest, self.builder, self.nest.analysis
         given = nest.access.print(analysis.row(), Site(nest.access, bases), nest.fixed)
