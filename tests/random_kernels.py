@@ -669,17 +669,16 @@ class Product:
         """As `planned`, but the product's tiles are as small as can be, of which only some are
         done: one after the other along the rows, or down the columns."""
         case = self.planned(target)
-        words = case.calls[-1].program.schedule.split() if case.calls else []
-        if words[:1] != ["gemm"]:
+        if not case.calls or case.calls[-1].program.way.kind != "gemm":
             return case
         program, places, integers, _ = case.calls[-1]
         at, integers = program.extras[-len(TILES)], [*integers]
         columns = math.prod(integers[ROWS + 1 : program.outer])
-        sizes = [int(size) for size in words[1].split("x")]
+        sizes = program.way.rows, program.way.columns
         counts = [-(-n // size) for n, size in zip((integers[ROWS], columns), sizes, strict=True)]
         integers[at : at + 4] = *sizes, *counts
-        if self.draw.random() < 0.5:
-            program = program._replace(schedule=f"{program.schedule} by-rows")
+        way = program.way._replace(by_rows=self.draw.random() < 0.5)
+        program = program._replace(schedule=way.text)
         begin, end = sorted(self.draw.choices(range(math.prod((*counts, *self.batch)) + 1), k=2))
         return case._replace(
             calls=[*case.calls[:-1], Call(program, places, integers, [begin, end])]

@@ -26,6 +26,7 @@ from gemel.codegen.program import (
     Instruction,
     Operand,
     Program,
+    Schedule,
 )
 from gemel.codegen.schedules import compile_program
 from gemel.dtype import DType, bfloat16, bool_, float16, float32, float64, int32, int64
@@ -519,6 +520,39 @@ def test_unknown_schedules_are_refused() -> None:
         with pytest.raises(GemelError, match=told):
             bad = product._replace(schedule=schedule, extra=5)
             compile_program(bad, targets.TARGETS["generic"])
+
+
+@pytest.mark.parametrize(
+    ("schedule", "told"),
+    [
+        ("gemm 4x16 a:k b:n acros", "acros.*across"),
+        ("gemm 4x16 a:kk b:n", "kk"),
+        ("gemm 4x16 a:k b:row-1-1", "row"),
+        ("dot 2x4x1 near", "near"),
+        ("pack 16 turned", "turned.*turn"),
+        ("gemm 4x16 a:k", "gemm 4x16 a:k"),
+        ("gemm 4 a:k b:n", "gemm 4 a:k b:n"),
+        ("gemm 4x16 a:k b:n far split", "far split"),  # in no order but one: texts are keys
+        ("pack wide copy", "pack wide copy"),
+        ("outer this that", "outer this that"),
+    ],
+)
+def test_a_misspelt_schedule_is_refused(schedule: str, told: str) -> None:
+    with pytest.raises(GemelError, match=told):
+        Schedule.parse(schedule)
+
+
+def test_schedules_are_read_as_they_are_written() -> None:
+    for text in (
+        "outer",
+        "inner other",
+        "gemm 6x32 a:packed b:rows-2-1 split across by-rows keeps",
+        "gemm 4x16 a:m b:n direct vnni far narrow",
+        "dot 4x4x1 far",
+        "pack any turn",
+        "pack 32 copy",
+    ):
+        assert Schedule.parse(text).text == text
 
 
 def test_cost_grows_with_work() -> None:

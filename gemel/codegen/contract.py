@@ -27,6 +27,7 @@ from gemel.codegen.program import (
     Instruction,
     Operand,
     Program,
+    Schedule,
 )
 from gemel.codegen.target import Target, has_fours
 from gemel.dtype import DType, int8, uint8
@@ -197,5 +198,5 @@ def _copies(source: DType, dtype: DType, width: int, turn: bool, together: int) 
     if source is not dtype:
         code += (Instruction("cast", dtype, (0,)),)
     code += (Instruction("store", dtype, (len(code) - 1,), 1),)
-    schedule = f"pack {width or 'any'} {'turn' if turn else 'copy'}"
-    return Program(ROWS + 2, 0, schedule, operands, (), len(TILES), code)
+    schedule = Schedule("pack", width=width, turn=turn)
+    return Program(ROWS + 2, 0, schedule.text, operands, (), len(TILES), code)

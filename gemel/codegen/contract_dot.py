@@ -34,11 +34,10 @@ def emit(program: Program, target: Target) -> Module:
 
 class _Dot(Tile):
     def __init__(self, program: Program, target: Target) -> None:
-        _, shape, *words = program.schedule.split()
-        rows, columns, self.unroll = (int(word) for word in shape.split("x"))
-        self.far = "far" in words
-        super().__init__(program, target, rows, columns)
-        self.stack = self.reserve(rows * columns)
+        way = program.way
+        self.unroll, self.far = way.unroll, way.far
+        super().__init__(program, target, way.rows, way.columns)
+        self.stack = self.reserve(way.rows * way.columns)
         # What a vector has behind the last k is zero.
         if not self.sum.is_of_products or self.sum.dtype.kind != "f":
             raise CompileError(f"dot products are floating\n{program.text}")
@@ -46,7 +45,7 @@ class _Dot(Tile):
         self.windows: Windows | None = None
         if program.inner > 1:
             reader = Reader(self, 1, self.sum.factors[1])
-            self.windows = Windows(self, reader, "turned", columns)
+            self.windows = Windows(self, reader, "turned", way.columns)
         #: How many k are neighbours in both, and which of the last vector's lanes are among them.
         self.length = self.windows.values["k2"] if self.windows else self.depth
         self.whole = self.builder.and_(self.length, i64(-self.lanes))

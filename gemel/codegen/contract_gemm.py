@@ -45,15 +45,14 @@ def emit(program: Program, target: Target) -> Module:
 
 class _Gemm(Tile):
     def __init__(self, program: Program, target: Target) -> None:
-        words = program.schedule.split()
-        rows, columns = (int(word) for word in words[1].split("x"))
+        way = program.way
+        rows, columns = way.rows, way.columns
         size = columns * program.code[sum_position(program)].dtype.itemsize
         # Of few columns all are one vector, a narrower one.
         super().__init__(program, target.narrowed(size), rows, columns)
-        self.a_form, self.b_form = words[2][2:], words[3][2:]
-        self.split, self.across, self.far, self.narrow = (
-            word in words for word in ("split", "across", "far", "narrow")
-        )
+        self.a_form, self.b_form = way.a_form, way.b_form
+        self.split, self.across = way.split, way.across
+        self.far, self.narrow = way.far, way.narrow
         self.vectors = columns // self.lanes
         self.unroll = 2 if rows * self.vectors > 12 else 4
         k = program.rank - 1
@@ -63,7 +62,7 @@ class _Gemm(Tile):
         #: Where sums are kept: for all tiles, or for one of them.
         buffers = sum(operand.role != INDEX for operand in program.operands)
         self.scratch = self.buffer(buffers) if self.split else self.reserve(rows * columns)
-        self.keeps = "keeps" in words
+        self.keeps = way.keeps
         #: What reads b that is windows; and where panels of b are made here, if they are.
         self.windows: Windows | None = None
         self.panels: Panels | None = None
@@ -71,7 +70,7 @@ class _Gemm(Tile):
             reader = Reader(self, 1, self.sum.factors[1])
             self.windows = Windows(self, reader, self.b_form, columns)
             self.b_form = "walk"
-            if "direct" not in words:
+            if not way.direct:
                 least = max(1, WIDE * self.lanes // columns)
                 self.panels = Panels(self, columns, DEPTH, least)
         elif self.keeps:  # only where k is short there are wider ones

@@ -49,9 +49,7 @@ class _Lanes(Elements):
 
 class _Pack(Tiled):
     def __init__(self, program: Program, target: Target) -> None:
-        _, width, way = program.schedule.split()
-        self.width = ANY if width == "any" else int(width)
-        self.turn = way == "turn"
+        self.width, self.turn = program.way.width, program.way.turn
         made = program.operands[1]
         super().__init__(program, target, made.dtype)
         store = next(step for step in program.code if step.name == "store")

@@ -10,13 +10,14 @@ from gemel.codegen.contract_task import (
     DEPTH,
     EXACT,
     NEAR_BYTES,
+    Form,
     Several,
     Task,
     bucket,
     rounded,
     spacing,
 )
-from gemel.codegen.program import Program
+from gemel.codegen.program import FLAGS, Program, Schedule
 from gemel.extent import Dim, hold, seen
 
 #: Lengths of one block of k, in elements of four bytes: long, since every further block stores and
@@ -131,11 +132,11 @@ class Choice:
     @property
     def schedule(self) -> str:
         """The main kernel's: `Program.schedule`."""
-        if self.kind == "dot":
-            return f"dot {self.rows}x{self.columns}x{self.unroll}{' far' * self.far}"
-        words = ("split", "direct", "across", "vnni", "by_rows", "far", "keeps", "narrow")
-        end = "".join(f" {word}" for word in words if getattr(self, word)).replace("_", "-")
-        return f"gemm {self.rows}x{self.columns} a:{self.a_form} b:{self.b_form}{end}"
+        forms = (self.a_form, self.b_form) if self.kind == "gemm" else ("", "")
+        made = Schedule(self.kind, "", self.rows, self.columns, self.unroll)
+        made = made._replace(a_form=forms[0], b_form=forms[1])
+        flags = FLAGS if self.kind == "gemm" else ("far",)
+        return made._replace(**{word: getattr(self, word) for word in flags}).text
 
 
 def decided(task: Task) -> Choice:
@@ -166,7 +167,7 @@ def for_several(task: Task, several: Several, masked: bool) -> Choice:
         return choice
     choice = _gemm(task, lanes, False, BESIDE_SQUARES)
     choice.b_form = several.form if masked else "gathered"
-    if choice.b_form.startswith("rows"):
+    if Form.parse(choice.b_form).way == "rows":
         _by_runs(choice, task)
     if not choice.direct:
         most = DEPTH // several.inner
@@ -180,7 +181,7 @@ def for_several(task: Task, several: Several, masked: bool) -> Choice:
 
 def _by_runs(choice: Choice, task: Task) -> None:
     """How windows are read whose vectors are put together of runs of neighbours."""
-    runs, step = map(int, choice.b_form.split("-")[1:])
+    _, runs, step = Form.parse(choice.b_form)
     masked = task.target.small_masks
     # Every other element is put together of twice as many parts, each behind a mask.
     many = runs * step > 2 and masked
@@ -263,7 +264,8 @@ def _adds_along_k(task: Task, several: Several) -> bool:
     """Whether windows are read along k: short runs fill few of a vector's lanes, but panels take as
     long to make as some rows to multiply."""
     length, stride = several.k[2]
-    near = several.form.startswith(("rows-1", "rows-2"))
+    form = Form.parse(several.form)
+    near = form.way == "rows" and form.runs <= 2
     if near or task.lasts[0] != "k" or not stride == 1 or task.dtype.kind != "f":
         return False
     whole = -(-length // task.lanes) * task.lanes

@@ -82,7 +82,7 @@ class Fours(Sum):
         if not self.is_of_products or any(kind not in (int8, uint8) for kind in kinds):
             raise CompileError(f"only bytes lie in groups of four\n{kernel.program.text}")
         self.signed = [kind is int8 for kind in kinds]
-        self.is_native = "vnni" in kernel.program.schedule.split()
+        self.is_native = kernel.program.way.vnni
         # Two signed bytes: those of rows are made unsigned, and what that adds is taken off.
         if self.is_native and all(self.signed):
             self.more = [self._splat(SIGNS)]

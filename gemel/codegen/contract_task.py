@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from gemel.codegen.target import Target
 from gemel.dtype import DType
+from gemel.errors import unknown_name
 from gemel.extent import hold, maximum, seen
 
 #: Estimated multiply-adds per nanosecond and byte of vector width, for one core.
@@ -23,6 +24,28 @@ MOST_RUNS = 4
 TURNED = 3
 #: So much of k is in the panels that kernels make of windows.
 DEPTH = 576
+
+
+class Form(NamedTuple):
+    """How panels of windows are made, see `contract_windows`: a vector of ``rows`` is put together
+    of so many runs of neighbours, whose elements are `step` apart."""
+
+    way: str
+    runs: int = 0
+    step: int = 1
+
+    @property
+    def text(self) -> str:
+        """As a schedule has it."""
+        return f"{self.way}-{self.runs}-{self.step}" if self.way == "rows" else self.way
+
+    @staticmethod
+    def parse(text: str) -> Form:
+        """Raises `UnknownNameError`."""
+        way, *numbers = text.split("-")
+        if len(numbers) != 2 * (way == "rows") or not all(map(str.isdigit, numbers)):
+            raise unknown_name("form of windows", text, ("rows-1-1", "turned", "gathered"))
+        return Form(way, *map(int, numbers))
 
 
 class Several(NamedTuple):
@@ -61,7 +84,7 @@ def _form(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> str
     if stride in (1, 2):
         runs = 1 if len(n) == 1 else 2 if length >= lanes else (lanes - 2) // int(length) + 2
         if runs <= MOST_RUNS:
-            return f"rows-{runs}-{stride}"
+            return Form("rows", runs, stride).text
     beside = k and k[-1][1] == 1 and k[-1][0] >= min(TURNED, lanes // 2)
     return "turned" if beside else "gathered"
 

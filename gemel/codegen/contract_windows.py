@@ -16,6 +16,7 @@ from typing import Any
 from gemel.codegen.assembly import I32, I64, Constant, Value, widened
 from gemel.codegen.contract_emit import Range, Reader, Tiled
 from gemel.codegen.contract_plan import NEAR_PLACES
+from gemel.codegen.contract_task import Form
 from gemel.codegen.frame import i64
 from gemel.codegen.program import ROWS
 from gemel.codegen.squares import transposed
@@ -59,11 +60,10 @@ class Windows:
     """Where the elements of b lie, and how a panel of it is made."""
 
     def __init__(self, kernel: Tiled, reader: Reader, form: str, columns: int) -> None:
-        way, *numbers = form.split("-")
+        way, self.runs, self.step = Form.parse(form)
         ways = {"rows": self._rows, "turned": self._turned, "gathered": self._gathered}
         self.kernel, self.reader = kernel, reader
         self.columns = columns
-        self.runs, self.step = map(int, numbers or (0, 1))
         #: Extents of the axes of k and n, and b's strides along them.
         self.values = {}
         for name, first in (("n", ROWS + 1), ("k", kernel.program.outer)):

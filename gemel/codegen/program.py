@@ -26,10 +26,12 @@ three that columns run along; the integers called `TILES` come last of the `extr
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from gemel.dtype import DType
+from gemel.errors import CompileError, UnknownNameError, unknown_name
 
 INPUT, OUTPUT, INDEX = "input", "output", "index"
 #: Schedules in loops: the vector runs along the last outer dimension, or along the last inner one.
@@ -53,6 +55,114 @@ ANY = 0
 #: Of `count` outputs that take turns in memory, the class of the one `number`th in turn is
 #: INTERLEAVED * count + number: together they fill whole vectors.
 INTERLEAVED = 16
+#: What the schedule of a sum in tiles may say besides; see docs/internals/kernels.md.
+FLAGS = ("split", "direct", "across", "vnni", "by_rows", "far", "keeps", "narrow")
+#: How the factors of such a sum lie; of windows it is the way they are read (`contract_task.Form`).
+A_FORMS, B_FORMS = ("k", "m", "packed"), ("n", "packed", "turned", "gathered", "rows")
+
+
+class Schedule(NamedTuple):
+    """How a program is done: what `Program.schedule` says, in parts.
+
+    `kind` is `OUTER` or `INNER`, with the name of a `recipe` or without; ``gemm`` or ``dot``, whose
+    micro-tile is `rows` x `columns`, by `unroll` vectors along k; or ``pack``, into panels of
+    `width` lines, which it may `turn`. What a gemm's forms and flags mean is at
+    `contract_plan.Choice`.
+    """
+
+    kind: str
+    recipe: str = ""
+    rows: int = 0
+    columns: int = 0
+    unroll: int = 1
+    width: int = ANY
+    turn: bool = False
+    a_form: str = ""
+    b_form: str = ""
+    split: bool = False
+    direct: bool = False
+    across: bool = False
+    vnni: bool = False
+    by_rows: bool = False
+    far: bool = False
+    keeps: bool = False
+    narrow: bool = False
+
+    @property
+    def text(self) -> str:
+        """All of it in words, which `parse` takes."""
+        flags = [word.replace("_", "-") for word in FLAGS if getattr(self, word)]
+        if self.kind == "gemm":
+            forms = f"a:{self.a_form}", f"b:{self.b_form}"
+            words = [f"{self.rows}x{self.columns}", *forms, *flags]
+        elif self.kind == "dot":
+            words = [f"{self.rows}x{self.columns}x{self.unroll}", *flags]
+        elif self.kind == "pack":
+            words = [str(self.width or "any"), "turn" if self.turn else "copy"]
+        else:
+            words = [self.recipe] if self.recipe else []
+        return " ".join((self.kind, *words))
+
+    @staticmethod
+    def parse(text: str) -> Schedule:
+        """Raises `UnknownNameError` for a word that no schedule has, `CompileError` for one that is
+        missing."""
+        kind, *words = text.split()
+        reader = _READERS.get(kind)
+        if reader is None:
+            raise unknown_name("schedule", kind, _READERS)
+        try:
+            found = reader(kind, *words)
+        except UnknownNameError:
+            raise
+        except (TypeError, ValueError):  # too few words, or no numbers
+            found = None
+        if found is None or found.text != text:
+            raise CompileError(f"no schedule is written like {text!r}")
+        return found
+
+
+def _in_loops(kind: str, recipe: str = "") -> Schedule:
+    return Schedule(kind, recipe)
+
+
+def _gemm(kind: str, shape: str, a: str, b: str, *flags: str) -> Schedule:
+    rows, columns = map(int, shape.split("x"))
+    _known("form of a", a[2:], A_FORMS)
+    _known("form of b", b[2:].split("-")[0], B_FORMS)
+    made = Schedule(kind, rows=rows, columns=columns, a_form=a[2:], b_form=b[2:])
+    return made._replace(**_flags(flags))
+
+
+def _dot(kind: str, shape: str, *flags: str) -> Schedule:
+    rows, columns, unroll = map(int, shape.split("x"))
+    return Schedule(kind, rows=rows, columns=columns, unroll=unroll)._replace(**_flags(flags))
+
+
+def _pack(kind: str, width: str, way: str) -> Schedule:
+    _known("way to pack", way, ("turn", "copy"))
+    return Schedule(kind, width=ANY if width == "any" else int(width), turn=way == "turn")
+
+
+def _flags(words: Iterable[str]) -> dict[str, Any]:
+    known = {word.replace("_", "-"): word for word in FLAGS}
+    for word in words:
+        _known("word of a schedule", word, known)
+    return {known[word]: True for word in words}
+
+
+def _known(what: str, word: str, words: Iterable[str]) -> None:
+    if word not in words:
+        raise unknown_name(what, word, words)
+
+
+_READERS: dict[str, Callable[..., Schedule]] = {
+    OUTER: _in_loops,
+    INNER: _in_loops,
+    "gemm": _gemm,
+    "dot": _dot,
+    "pack": _pack,
+}
 
 
 class Operand(NamedTuple):
@@ -181,6 +291,11 @@ class Program(_Program):
         code = "\n".join(f"  %{i} = {step!r}" for i, step in enumerate(self.code))
         return f"{head}\n{operands}\n  scalars ({scalars})\n{code}\n"
 
+    @cached_property
+    def way(self) -> Schedule:
+        """Its schedule in parts. Raises what `Schedule.parse` raises."""
+        return Schedule.parse(self.schedule)
+
     @property
     def integers(self) -> int:
         """How many run-time integers precede the scalars."""
@@ -230,14 +345,14 @@ class Program(_Program):
     @property
     def lanes(self) -> str:
         """Along which dimensions' last one that is: `OUTER` or `INNER`."""
-        return INNER if self.schedule.startswith(INNER) else OUTER
+        return INNER if self.way.kind == INNER else OUTER
 
     @property
     def in_tiles(self) -> bool:
         """Whether a call does a range of tiles, and not one of the first outer dimension."""
-        return not self.schedule.startswith((OUTER, INNER))
+        return self.way.kind not in (OUTER, INNER)
 
     @property
     def tile_order(self) -> tuple[str, ...]:
         """What changes from tile to tile, the first before the others."""
-        return TILE_ORDER_BY_ROWS if "by-rows" in self.schedule.split() else TILE_ORDER
+        return TILE_ORDER_BY_ROWS if self.way.by_rows else TILE_ORDER

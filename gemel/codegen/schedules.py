@@ -67,17 +67,15 @@ def compile_program(program: Program, target: Target, recipes: Sequence[Recipe] 
     """
     from gemel.codegen.llvm import emit_object
 
-    first, *others = program.schedule.split()
+    way = program.way
     named = {recipe.name: recipe.emit for recipe in recipes}
-    if others and not program.in_tiles:
-        if others[-1] not in named:
-            raise unknown_name("schedule", others[-1], named)
-        emit = named[others[-1]]
-    elif first in EMITTERS:
-        emit = import_module(EMITTERS[first]).emit
-        target = target.with_fours() if "vnni" in others else target
+    if way.recipe:
+        if way.recipe not in named:
+            raise unknown_name("schedule", way.recipe, named)
+        emit = named[way.recipe]
     else:
-        raise unknown_name("schedule", first, EMITTERS)
+        emit = import_module(EMITTERS[way.kind]).emit
+        target = target.with_fours() if way.vnni else target
     return emit_object(str(emit(program, target)), target, program.text)
 
 
