@@ -28,10 +28,10 @@ from gemel.codegen.program import (
     ACROSS,
     BROADCAST,
     CONTIGUOUS,
+    IN_TURNS,
     INDEX,
     INNER,
     INPUT,
-    INTERLEAVED,
     OUTER,
     OUTPUT,
     PAIRED,
@@ -492,15 +492,15 @@ class _Drawing:
         strides = dense(self.extents, order, count)
         for turn in range(count):
             value = make.cast(make.result(dtype), dtype)
-            kind = INTERLEAVED * count + turn
-            self._store(value, Operand(dtype, OUTPUT, kind, varies), strides, turn)
+            operand = Operand(dtype, OUTPUT, IN_TURNS, varies, interleaved=(turn, count))
+            self._store(value, operand, strides, turn)
 
     def _store(self, value: Any, operand: Operand, strides: Sequence[int], turn: int = 0) -> None:
         same = [
             i
             for i, (other, known) in enumerate(zip(self.operands, self.strides, strict=True))
             if other.role == INPUT and other.dtype is operand.dtype and known == list(strides)
-            if other.varies == operand.varies and other.stride == operand.stride
+            if other.varies == operand.varies and other.stride_class == operand.stride_class
         ]
         if turn:
             number, start = self.memory.starts[-1]

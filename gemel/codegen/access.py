@@ -13,8 +13,8 @@ from gemel.codegen.program import (
     ACROSS,
     BROADCAST,
     CONTIGUOUS,
+    IN_TURNS,
     INDEX,
-    INTERLEAVED,
     PAIRED,
     REVERSED,
     Program,
@@ -107,7 +107,7 @@ class Site:
 
     def _still(self, number: int) -> bool:
         """Whether an operand is at one element for all lanes."""
-        return self.index is None or self.operands[number].stride == BROADCAST
+        return self.index is None or self.operands[number].stride_class == BROADCAST
 
     def _offsets(self, number: int) -> Value:
         """How far along the vector each lane of an operand is, in elements."""
@@ -134,7 +134,7 @@ class Site:
     def _needed(self, number: int) -> Value | None:
         """The mask of neighbours: a panel has whole vectors, and what a mask is on is not read
         again before it is in the cache."""
-        return None if self.operands[number].stride == ACROSS else self.mask
+        return None if self.operands[number].stride_class == ACROSS else self.mask
 
     def _scattered(self, number: int, offsets: Value) -> memory.Scattered:
         """An operand's elements anywhere."""
@@ -152,13 +152,13 @@ class Site:
             return builder.add(self._splat(first), self._offsets(number))
         if self._still(number):
             return memory.load(builder, base, operand.dtype, 1)
-        if operand.stride in (CONTIGUOUS, ACROSS):
+        if operand.stride_class in (CONTIGUOUS, ACROSS):
             pointer = self._element(number, self.index)
             return memory.load(builder, pointer, operand.dtype, lanes, self._needed(number))
-        if operand.stride == PAIRED and lanes > 1:
+        if operand.stride_class == PAIRED and lanes > 1:
             pointer = self._element(number, builder.mul(self.index, Constant(I64, 2)))
             return memory.load_every_other(builder, pointer, operand.dtype, lanes, mask)
-        if operand.stride == REVERSED and lanes > 1:
+        if operand.stride_class == REVERSED and lanes > 1:
             return memory.load_backwards(builder, self._last(number), operand.dtype, lanes, mask)
         return self._scattered(number, self._offsets(number)).load()
 
@@ -171,13 +171,13 @@ class Site:
             if lanes > 1:
                 value = builder.extract_element(value, Constant(I64, 0))
             memory.store(builder, value, base, operand.dtype, 1)
-        elif operand.stride in (CONTIGUOUS, ACROSS):
+        elif operand.stride_class in (CONTIGUOUS, ACROSS):
             pointer = self._element(number, self.index)
             memory.store(builder, value, pointer, operand.dtype, lanes, self._needed(number))
-        elif operand.stride == REVERSED and lanes > 1:
+        elif operand.stride_class == REVERSED and lanes > 1:
             pointer = self._last(number)
             memory.store_backwards(builder, value, pointer, operand.dtype, lanes, self.mask)
-        elif operand.stride >= INTERLEAVED and lanes > 1:
+        elif operand.stride_class == IN_TURNS and lanes > 1:
             self._store_in_turn(number, value)
         else:
             self._scattered(number, self._offsets(number)).store(value)
@@ -186,7 +186,7 @@ class Site:
         """Keep a vector until there is one of each output, then write all as whole vectors."""
         turns = self.access.turns
         turns[number] = value
-        count = self.operands[number].stride // INTERLEAVED
+        _, count = self.operands[number].interleaved or (0, 1)
         if len(turns) < count:
             return
         first = min(turns)
@@ -214,7 +214,7 @@ class Site:
         """The chosen elements of an operand."""
         number, extra = chosen
         dtype, builder = self.operands[number].dtype, self.builder
-        together = self.operands[number].stride == CONTIGUOUS and self.index is not None
+        together = self.operands[number].stride_class == CONTIGUOUS and self.index is not None
         if together and index.type.lanes == 1:
             # One index for all lanes: what they read lies side by side.
             offset = builder.add(builder.mul(index, self.access.extra[extra]), self.index)

@@ -14,9 +14,9 @@ from gemel.codegen import mathlib
 from gemel.codegen.program import (
     BROADCAST,
     CONTIGUOUS,
+    IN_TURNS,
     INDEX,
     INNER,
-    INTERLEAVED,
     OUTER,
     WRITES,
     Program,
@@ -76,7 +76,7 @@ class Analysis:
         """Whether an operand changes along the vector, and along the inner dimensions."""
         operand = self.program.operands[number]
         inner = operand.varies and self.program.inner > 0
-        moves = operand.stride != BROADCAST
+        moves = operand.stride_class != BROADCAST
         return (moves if self.program.lanes == OUTER else moves and inner), inner
 
     def _place(self, position: int) -> None:
@@ -164,7 +164,7 @@ class Analysis:
             number = self.program.code[store].operand
             assert number is not None
             operand = self.program.operands[number]
-            if operand.stride == BROADCAST or operand.stride >= INTERLEAVED:
+            if operand.stride_class in (BROADCAST, IN_TURNS):
                 continue  # outputs that take turns are only written together
             # What a value is computed from varies no further than it: there is a place for each.
             made = self.closure(list(self.program.code[store].arguments), inner_only=True)
@@ -257,9 +257,9 @@ class Analysis:
         names = {step.name for step in program.code}
         if "scatter_add" in names:
             return 1
-        if "scan" in names and any(o.stride != CONTIGUOUS for o in program.operands):
+        if "scan" in names and any(o.stride_class != CONTIGUOUS for o in program.operands):
             return 1  # one position after another is as fast as it gets
-        moving = (o for o in program.operands if o.role != INDEX and o.stride != BROADCAST)
+        moving = (o for o in program.operands if o.role != INDEX and o.stride_class != BROADCAST)
         sizes = [o.dtype.itemsize for o in moving]
         for position in self.live:
             step = program.code[position]

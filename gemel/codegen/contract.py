@@ -161,7 +161,7 @@ class _Planner:
         others[number] = panel
         self.strides[number] = [*apart, *others, *along]
         self.buffers[number] = panels_of, 0
-        kind, panel_of = self.operands[number].stride, (ROWS + number, width)
+        kind, panel_of = self.operands[number].stride_class, (ROWS + number, width)
         self.operands[number] = Operand(made, INPUT, kind, True, panel_of, self.together)
         # Converting what has been converted before changes nothing.
         load = Instruction("load", made, (), number)

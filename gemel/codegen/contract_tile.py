@@ -84,7 +84,7 @@ class Epilogue:
         code = kernel.program.code
         read = {code[p].attribute for p in self.steps if code[p].name == "load"}
         for n, operand in enumerate(kernel.program.operands):
-            if n not in read or (operand.role, operand.stride) != (INPUT, CONTIGUOUS):
+            if n not in read or (operand.role, operand.stride_class) != (INPUT, CONTIGUOUS):
                 continue
             for i in range(rows):
                 base = self._bases(builder.add(where[0], i64(i)))[n]

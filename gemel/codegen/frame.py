@@ -43,7 +43,7 @@ class Frame:
         #: Whether LLVM is not to know by how much indices grow. It would look for the best way to
         #: move every address along, which is a third of its time. That wins something in loops
         #: over few reduced positions and where elements are read one by one, nothing elsewhere.
-        strides = [operand.stride for operand in program.operands]
+        strides = [operand.stride_class for operand in program.operands]
         reduces_vectors = program.inner > 0 and program.lanes == OUTER
         is_scattered = not target.small_masks and STRIDED in strides
         self.hides_steps = program.in_tiles or not (reduces_vectors or is_scattered)

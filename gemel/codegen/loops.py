@@ -94,7 +94,7 @@ class Loops(Frame):
             kept = [(p, program.code[p].dtype) for p in known]
             self._rooms = {p: (memory.room(self.builder, d, IN_TURN), d) for p, d in kept}
             self.run_rows(bases, self._rows_inner)
-        elif any(operand.stride == ACROSS for operand in program.operands):
+        elif any(operand.stride_class == ACROSS for operand in program.operands):
             Squares(self).run(self.begin, self.end, bases)
         else:
             self.run_rows(bases, self._row)
@@ -289,7 +289,7 @@ class Loops(Frame):
         code, operands = self.program.code, self.program.operands
         read: set[Any] = {code[p].attribute for p in work.varying if code[p].name == "load"}
         found = ((n, operands[n]) for n in sorted(read) if operands[n].varies)
-        return [(n, o) for n, o in found if (o.role, o.stride) == (INPUT, CONTIGUOUS)]
+        return [(n, o) for n, o in found if (o.role, o.stride_class) == (INPUT, CONTIGUOUS)]
 
     def _shared(self, given: list[Values]) -> Values:
         """What scalars know: values that are the same in all lanes."""

@@ -15,10 +15,10 @@ from gemel.codegen.program import (
     BROADCAST,
     CONTIGUOUS,
     FUNCTIONS,
+    IN_TURNS,
     INDEX,
     INNER,
     INPUT,
-    INTERLEAVED,
     OUTER,
     OUTPUT,
     PAIRED,
@@ -304,8 +304,10 @@ class Nest:
             found = place_class(place, role, i, loops[vector], above)
             varies = any(strides[i] for _, strides in columns)
             beside = stride_class(rows[-1][1][i]) if flat else BROADCAST
-            stride = interleaved.get(i, found)
-            operands.append(Operand(dtype, role, stride, varies, beside=beside))
+            made = Operand(dtype, role, found, varies, beside=beside)
+            if i in interleaved:
+                made = made._replace(stride_class=IN_TURNS, interleaved=interleaved[i])
+            operands.append(made)
         scalars = tuple(number.passed for number in self.numbers)
         code = tuple(self.recorder.code)
         lanes = INNER if along_inner else OUTER
@@ -317,8 +319,8 @@ class Nest:
         integers += self.extras
         return self._kernel(program, rows, columns, integers)
 
-    def _interleaved(self, strides: list[int]) -> dict[int, int]:
-        """The classes of all outputs, if they take turns in memory along the vector."""
+    def _interleaved(self, strides: list[int]) -> dict[int, tuple[int, int]]:
+        """The turns of all outputs, if they take turns in memory along the vector."""
         outputs = {i: p for i, (p, role, _, _) in enumerate(self.operands) if p and role == OUTPUT}
         count, places = len(outputs), list(outputs.values())
         # What rows give is written after what comes before their end.
@@ -329,7 +331,7 @@ class Nest:
         steps = {strides[i] if type(strides[i]) is int else 0 for i in outputs}
         if len(alike) > 1 or turns != [*range(count)] or steps != {count}:
             return {}
-        return {i: INTERLEAVED * count + turn for turn, i in enumerate(outputs)}
+        return {i: (turn, count) for turn, i in enumerate(outputs)}
 
     def _kernel(
         self, program: Program, rows: list[Any], columns: list[Any], integers: list[int]
@@ -354,7 +356,7 @@ class Nest:
         cuts = 1
         if program.outer == 1 and program.lanes == OUTER:
             cuts = TILE_MULTIPLE
-        elif any(operand.stride == ACROSS for operand in program.operands):
+        elif any(operand.stride_class == ACROSS for operand in program.operands):
             cuts = TURNED_ROWS
         work = maximum(work, 1)
         chunk, share = maximum(1, TILE // work), SHARE * 1000 // picoseconds(program)
@@ -429,5 +431,5 @@ def picoseconds(program: Program) -> int:
     """What an element takes."""
     heavy = sum(1 for step in program.code if step.name in HEAVY)
     moved = sum(o.dtype.itemsize for o in program.operands if o.role != INDEX)
-    strided = sum(1 for o in program.operands if o.stride == STRIDED and o.role != INDEX)
+    strided = sum(1 for o in program.operands if o.stride_class == STRIDED and o.role != INDEX)
     return 8 * moved + 8 * len(program.code) + 250 * heavy + 400 * strided

@@ -47,14 +47,12 @@ TILE_ORDER_BY_ROWS = ("columns", "inner", "outer", "rows")
 WRITES = frozenset(("store", "scatter_add"))
 #: Where the rows are among the dimensions of what is done in tiles; columns follow.
 ROWS = 2
-#: Stride classes along the vector dimension; what lies across has stride 1 along the one before,
-#: of pairs only the first elements are read, and what is reversed has stride -1.
-BROADCAST, CONTIGUOUS, STRIDED, ACROSS, PAIRED, REVERSED = 0, 1, 2, 3, 4, 5
+#: Stride classes along the vector dimension; what lies across has stride 1 along the one before, of
+#: pairs only the first elements are read, what is reversed has stride -1, and outputs in turns fill
+#: whole vectors together.
+BROADCAST, CONTIGUOUS, STRIDED, ACROSS, PAIRED, REVERSED, IN_TURNS = 0, 1, 2, 3, 4, 5, 6
 #: The width of panels that is known when a kernel is called.
 ANY = 0
-#: Of `count` outputs that take turns in memory, the class of the one `number`th in turn is
-#: INTERLEAVED * count + number: together they fill whole vectors.
-INTERLEAVED = 16
 #: What the schedule of a sum in tiles may say besides; see docs/internals/kernels.md.
 FLAGS = ("split", "direct", "across", "vnni", "by_rows", "far", "keeps", "narrow")
 #: How the factors of such a sum lie; of windows it is the way they are read (`contract_task.Form`).
@@ -168,8 +166,9 @@ _READERS: dict[str, Callable[..., Schedule]] = {
 class Operand(NamedTuple):
     """One array the program reads or writes, or one running index.
 
-    `stride` is its class along the vector dimension; `varies` says whether it changes along any
-    inner dimension at all (a reduced output does not). One in panels has its lines, those along
+    `stride_class` is that along the vector dimension; `varies` says whether it changes along any
+    inner dimension at all (a reduced output does not). Of outputs `IN_TURNS` `interleaved` says the
+    how manieth in memory one is of how many. One in panels has its lines, those along
     dimension `panel[0]`, in groups of `panel[1]`: within one they lie side by side, and the stride
     is that from group to group. `ANY` of them are as many as the last dimension's stride says. Of
     each line `together` elements along the last dimension lie side by side, whose stride is that
@@ -180,18 +179,21 @@ class Operand(NamedTuple):
 
     dtype: DType
     role: str
-    stride: int
+    stride_class: int
     varies: bool = False
     panel: tuple[int, int] | None = None
     together: int = 1
     beside: int = BROADCAST
+    interleaved: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
         dimension, width = self.panel or (0, 0)
         panel = f" in panels {width or 'of any width'} along {dimension}" if self.panel else ""
         panel += f" by {self.together}" if self.together > 1 else ""
         panel += f" beside {self.beside}" if self.beside else ""
-        return f"{self.role}:{self.dtype}:{self.stride}{'v' if self.varies else ''}{panel}"
+        if self.interleaved:
+            panel += " turn {} of {}".format(*self.interleaved)
+        return f"{self.role}:{self.dtype}:{self.stride_class}{'v' if self.varies else ''}{panel}"
 
 
 #: Functions of one number that are instructions of a program, each written out in `mathlib`.
@@ -328,9 +330,9 @@ class Program(_Program):
         if dimension >= self.outer and not operand.varies:
             return 0
         if dimension == self.vector and operand.panel is None:
-            if operand.stride == CONTIGUOUS and operand.role != INDEX:
+            if operand.stride_class == CONTIGUOUS and operand.role != INDEX:
                 return 1
-            return 0 if operand.stride == BROADCAST else None
+            return 0 if operand.stride_class == BROADCAST else None
         return None
 
     def groups(self, number: int, dimension: int) -> tuple[int, int]:

@@ -32,7 +32,7 @@ class Squares:
         self.builder = nest.builder
         self.dimension = nest.program.outer - 2
         operands = nest.program.operands
-        numbers = [n for n in sorted(nest._used()) if operands[n].stride == ACROSS]
+        numbers = [n for n in sorted(nest._used()) if operands[n].stride_class == ACROSS]
         #: Rows of a strip, which are the sides of the squares, too.
         self.rows = 16
         if numbers:

@@ -55,9 +55,9 @@ class Turned(Loops):
         for n, operand in enumerate(program.operands):
             strides = {d: nest.access.strides.get((n, d)) for d in range(program.rank)}
             if operand.varies:
-                plain = nest.program.operands[n].stride  # one that needs no run-time integer
+                plain = nest.program.operands[n].stride_class  # one that needs no run-time integer
                 strides[along] = strides[along] or i64(int(plain == CONTIGUOUS))
-            if operand.stride == ACROSS and n in nest._used():
+            if operand.stride_class == ACROSS and n in nest._used():
                 strides[along] = i64(self.width)
                 others = spare.setdefault(operand.dtype, [])
                 if operand.role == OUTPUT and others:
@@ -79,9 +79,10 @@ class Turned(Loops):
             return None
         gathered = {s.attribute[0] for s in program.code if s.name == "gather"}  # type: ignore[index]
         operands = tuple(
-            o._replace(stride=_crosswise(o, n in gathered)) for n, o in enumerate(program.operands)
+            o._replace(stride_class=_crosswise(o, n in gathered), interleaved=None)
+            for n, o in enumerate(program.operands)
         )
-        if all(operand.stride != ACROSS for operand in operands):
+        if all(operand.stride_class != ACROSS for operand in operands):
             return None
         turned = program._replace(schedule=OUTER, operands=operands)
         lanes = Analysis(turned).lanes(nest.target.width)
@@ -239,4 +240,5 @@ def _crosswise(operand: Operand, gathered: bool) -> int:
     """The class of an operand along the rows' own loop."""
     if operand.beside != STRIDED or operand.role == INDEX:
         return operand.beside
-    return ACROSS if operand.stride == CONTIGUOUS and operand.varies and not gathered else STRIDED
+    turned = operand.stride_class == CONTIGUOUS and operand.varies and not gathered
+    return ACROSS if turned else STRIDED

@@ -59,8 +59,8 @@ class Woven:
         if any(kind.positions for kind in nest.reductions.values()):
             return False
         read = all(
-            (o.role, o.stride, o.varies) == (INPUT, CONTIGUOUS, True)
-            or (o.role, o.stride, o.varies) == (OUTPUT, CONTIGUOUS, False)
+            (o.role, o.stride_class, o.varies) == (INPUT, CONTIGUOUS, True)
+            or (o.role, o.stride_class, o.varies) == (OUTPUT, CONTIGUOUS, False)
             for o in program.operands
         )
         return read and not any(work.uniform for work in analysis.passes)

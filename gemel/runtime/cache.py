@@ -120,7 +120,7 @@ def work(program: Program) -> int:
     length = 8 * len(program.code)
     if program.in_tiles:
         return length + (100 if program.schedule.endswith("copy") else 500)
-    turned = any(operand.stride == ACROSS for operand in program.operands)
+    turned = any(operand.stride_class == ACROSS for operand in program.operands)
     return length + 300 * (turned or program.lanes == INNER)
 
 
