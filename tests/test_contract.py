@@ -197,7 +197,7 @@ def test_first_rows_leave_panels_for_the_others(b_kept: DType, a_last: str, name
         check_product(dtype, name, (m, n, k), (a_last, "n"), seed=m, kept=(dtype, b_kept))
         task = Task(dtype, (a_last, "n"), targets.TARGETS[name], m, n, k)
         choice = contract_plan.variants(task)
-        assert choice.keeps and "keeps" in choice.schedule.split() and choice.b_form == "n"
+        assert choice.packs_b and "packs-b" in choice.schedule.split() and choice.b_form == "n"
         assert contract_plan.variants(task._replace(often=True)).b_form == "packed"
         # Panels have room for all k of a tile.
         assert choice.columns <= 3 * task.lanes or k <= contract_plan.SHALLOW
@@ -546,7 +546,7 @@ def test_schedules_are_read_as_they_are_written() -> None:
     for text in (
         "outer",
         "inner other",
-        "gemm 6x32 a:packed b:rows-2-1 split across by-rows keeps",
+        "gemm 6x32 a:packed b:rows-2-1 split across by-rows packs-b",
         "gemm 4x16 a:m b:n direct vnni far narrow",
         "dot 4x4x1 far",
         "pack any turn",

@@ -230,7 +230,8 @@ class Analysis:
         for stage, work in enumerate(self.passes):
             points = self.point(stage, False)
             made.append({*points, *work.reductions}.union(*made[-1:]))
-            points += self.point(stage + 1, False) * (stage == self.last)
+            if stage == self.last:
+                points += self.point(stage + 1, False)
             users = [*points, *work.uniform, *work.varying, *work.reductions]
             asked.append({a for user in users for a in code[user].arguments})
         return [found & set().union(*asked[i + 1 :]) for i, found in enumerate(made)]

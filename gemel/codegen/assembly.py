@@ -239,7 +239,8 @@ class Builder:
     # -- blocks -----------------------------------------------------------------------------
 
     def append_basic_block(self) -> str:
-        """The name of a block to come, which nothing leads to but through this one."""
+        """The name of a block to come. This block must dominate it: every way to it leads through
+        here, so that what is computed by now is known there, too."""
         self._above.append(self._known)
         return f"b{len(self._above) - 1}"
 

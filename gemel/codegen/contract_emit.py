@@ -76,6 +76,8 @@ class Tiled(Frame, Elements):
         extents, outer = self.extents, program.outer
         self.m = extents[ROWS]
         self.n = reduce(self.builder.mul, extents[ROWS + 1 : outer])
+        # A copy into panels reduces nothing: its loops are lines and k, so k is where the columns
+        # of a result would be.
         self.k = reduce(self.builder.mul, extents[outer:]) if program.inner else self.n
         self.values = self.tiles()
 

@@ -14,7 +14,7 @@ from gemel.codegen import memory
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Constant, Module, Value
 from gemel.codegen.contract_emit import Elements, Range, Reader, sum_position
-from gemel.codegen.contract_plan import KEPT, SHALLOW, WIDE
+from gemel.codegen.contract_plan import PANEL_DEPTH, SHALLOW, WIDE
 from gemel.codegen.contract_task import DEPTH
 from gemel.codegen.contract_tile import Tile
 from gemel.codegen.contract_windows import Panels, Windows
@@ -39,7 +39,7 @@ UNDERWAY = 160
 
 def emit(program: Program, target: Target) -> Module:
     """The kernel of the schedule ``gemm ROWSxCOLUMNS a:FORM b:FORM``, with ``split``, ``direct``,
-    ``across``, ``vnni``, ``by-rows``, ``far``, ``keeps`` or ``narrow`` behind that."""
+    ``across``, ``vnni``, ``by-rows``, ``far``, ``packs-b`` or ``narrow`` behind that."""
     return _Gemm(program, target).emit()
 
 
@@ -62,7 +62,7 @@ class _Gemm(Tile):
         #: Where sums are kept: for all tiles, or for one of them.
         buffers = sum(operand.role != INDEX for operand in program.operands)
         self.scratch = self.buffer(buffers) if self.split else self.reserve(rows * columns)
-        self.keeps = way.keeps
+        self.packs_b = way.packs_b
         #: What reads b that is windows; and where panels of b are made here, if they are.
         self.windows: Windows | None = None
         self.panels: Panels | None = None
@@ -73,8 +73,8 @@ class _Gemm(Tile):
             if not way.direct:
                 least = max(1, WIDE * self.lanes // columns)
                 self.panels = Panels(self, columns, DEPTH, least)
-        elif self.keeps:  # only where k is short there are wider ones
-            self.panels = Panels(self, columns, KEPT if self.vectors <= 3 else SHALLOW)
+        elif self.packs_b:  # only where k is short there are wider ones
+            self.panels = Panels(self, columns, PANEL_DEPTH if self.vectors <= 3 else SHALLOW)
 
     def fill_columns(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
         builder, values = self.builder, self.values
@@ -133,7 +133,7 @@ class _Gemm(Tile):
         """Some panels of b are made at a time, so that each row of a is read once for all, and
         results are written in long runs.
 
-        Where it `keeps` what it reads the first rows make them: what is written beside
+        Where it `packs_b` what it reads the first rows make them: what is written beside
         multiply-adds takes no time of its own.
         """
         builder = self.builder
@@ -144,7 +144,7 @@ class _Gemm(Tile):
 
             def make(w: Value) -> None:
                 panel = panels.at(w, depth)
-                if self.keeps:
+                if self.packs_b:
                     micro(i64(0), builder.add(j, w), bases[1], self.b_form, panel)
                 elif self.windows:
                     place = builder.add(builder.add(columns[0], j), w)
@@ -157,7 +157,7 @@ class _Gemm(Tile):
                 self.each(0, count, self.columns, lambda w: beside(i, w))
 
             self.each(0, count, self.columns, make)
-            self.each(self.rows if self.keeps else 0, rows, self.rows, row)
+            self.each(self.rows if self.packs_b else 0, rows, self.rows, row)
 
         self.each(0, columns[1], together, group)
 

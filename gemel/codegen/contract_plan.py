@@ -71,7 +71,7 @@ FEW, FEW_OF_PARTS = 16, 10
 #: So many vectors wide are tiles for whose panels each row of a is read once.
 WIDE = 8
 #: So much of k is in the panels that first rows leave.
-KEPT = K_BLOCK * 3 // 2
+PANEL_DEPTH = K_BLOCK * 3 // 2
 #: So many elements of panels stay in the first cache, with results that are written beside.
 NEAR_PLACES = 6144
 
@@ -105,7 +105,7 @@ class Choice:
     made. `across`: micro-tiles follow each other along the rows, not down the columns. `vnni`: by
     the instruction of this name. `by_rows`: tiles of the same rows follow each other, in all of a
     batch; else those of the same columns, in one product after the other. `far`: b is asked for
-    early, since it comes from beyond the second cache and few rows use each part of it. `keeps`:
+    early, since it comes from beyond the second cache and few rows use each part of it. `packs_b`:
     the first rows of a tile leave what they read of b in panels for the others. `narrow`: the last
     columns may be one vector.
     """
@@ -126,7 +126,7 @@ class Choice:
     vnni: bool = False
     by_rows: bool = False
     far: bool = False
-    keeps: bool = False
+    packs_b: bool = False
     narrow: bool = False
 
     @property
@@ -186,9 +186,9 @@ def _by_runs(choice: Choice, task: Task) -> None:
     # Every other element is put together of twice as many parts, each behind a mask.
     many = runs * step > 2 and masked
     choice.a_form, choice.direct = "packed", task.m <= (FEW_OF_PARTS if many else FEW)
-    choice.keeps = (masked or step == 1) and not choice.direct
+    choice.packs_b = (masked or step == 1) and not choice.direct
     # Without panels each block of rows puts vectors together anew: that takes longer.
-    room = BESIDE_PARTS if choice.keeps and runs * step > 2 else ALL
+    room = BESIDE_PARTS if choice.packs_b and runs * step > 2 else ALL
     choice.rows, vectors = _micro_tile(task, min(2, -(-task.n // task.lanes)), room)
     choice.columns = vectors * task.lanes
 
@@ -217,9 +217,9 @@ def variants(task: Task) -> Choice:
     else:
         # Half a vector where that is enough.
         half = task.target.width == 64 and n <= task.lanes // 2
-        choice = _gemm(task, task.lanes // 2 if half else task.lanes, _keeps(task), ALL)
+        choice = _gemm(task, task.lanes // 2 if half else task.lanes, _may_pack_b(task), ALL)
         in_turn = n > choice.columns and k * n * task.dtype.itemsize <= RESIDENT
-        choice.across = k <= SHALLOW and in_turn and not choice.keeps
+        choice.across = k <= SHALLOW and in_turn and not choice.packs_b
     _cut_k(choice, task)
     choice.far = _is_far(choice, task)
     if choice.b_form == "packed" and task.cost > LARGE * 1000:
@@ -272,8 +272,8 @@ def _adds_along_k(task: Task, several: Several) -> bool:
     return bool((task.m * 21 + 40) * whole < (task.m + MADE) * 20 * length)
 
 
-def _gemm(task: Task, lanes: int, keeps: bool, room: Room) -> Choice:
-    """The micro-tiles of a sum held in registers; `keeps`: panels of b may be made by the way.
+def _gemm(task: Task, lanes: int, packs_b: bool, room: Room) -> Choice:
+    """The micro-tiles of a sum held in registers; `packs_b`: panels of b may be made by the way.
 
     An a along k is packed where micro-tiles of more rows make up for that.
     """
@@ -285,11 +285,11 @@ def _gemm(task: Task, lanes: int, keeps: bool, room: Room) -> Choice:
     if along_k and near:
         forms.append("packed")
     direct = m <= DIRECT_ROWS or k * n <= 1 << 13
-    reads = direct or keeps
+    reads = direct or packs_b
     found: list[tuple[float, Choice]] = []
     for form in forms:
         choice = Choice("gemm", 0, 0, form, "n" if b_last == "n" and reads else "packed")
-        choice.keeps = choice.b_form == "n" and not direct
+        choice.packs_b = choice.b_form == "n" and not direct
         cycles = _shape(choice, task, lanes, _left(room, choice, task))
         extra = PACKING + m * k * PACKED if found else cycles * APART
         found.append((cycles + extra, choice))
@@ -306,7 +306,7 @@ def _shape(choice: Choice, task: Task, lanes: int, room: Room) -> float:
     return -(-vectors // wide) * k * _cycles(choice.rows, wide, m, k)
 
 
-def _keeps(task: Task) -> bool:
+def _may_pack_b(task: Task) -> bool:
     """Whether panels of b are made by the way: not where they are wanted again, or where a, which
     meets each of them as a whole, does not stay near."""
     return not task.often and task.m * task.k * task.dtype.itemsize <= RESIDENT
@@ -317,7 +317,7 @@ def _left(room: Room, choice: Choice, task: Task) -> Room:
     registers for those."""
     if choice.a_form == "packed":
         return room
-    rows = 12 if choice.a_form == "k" and not choice.keeps else 8
+    rows = 12 if choice.a_form == "k" and not choice.packs_b else 8
     along_m = choice.a_form == "m" and task.target.width == 64
     sums = min(room.sums, ALONG_M) if along_m else room.sums
     return Room(min(room.rows, rows), room.vectors, sums)
@@ -328,7 +328,7 @@ def _spread_out(choice: Choice, task: Task, vectors: int, room: Room) -> float:
     n, k, lanes, size = task.n, task.k, task.lanes, task.dtype.itemsize
     depth = 1 << (k - 1).bit_length()  # so that few choices are made for a free k
     further = SECOND if k * n * size > FIRST_BYTES else 0.0
-    reads = 2 if choice.b_form == "n" and not choice.keeps else 1
+    reads = 2 if choice.b_form == "n" and not choice.packs_b else 1
     cycles, choice.rows, wide = min(
         (_shallow_cost((rows, wide), task.m, vectors, depth, reads, further), rows, wide)
         for wide in range(1, room.vectors + 1)
@@ -360,15 +360,20 @@ def _shallow_cost(
 def _micro_tile(task: Task, vectors: int, room: Room) -> tuple[int, int]:
     """Rows and vectors of a micro-tile: as square as the registers allow, little waste in m."""
     m, k = task.m, max(task.k, 1)
+    # Vectors of columns, and for how many rows of them registers have room: there are 32, or 16.
+    # What comes first is taken if it fits. 8 and 4 are for results of so few rows that one
+    # micro-tile has them all: with fewer sums than these, one addition would wait for another.
     if task.target.width == 64:
-        limits = {8: 2, 3: 9, 4: 6, 2: 14, 1: 14}
+        limits = [(8, 2), (3, 9), (4, 6), (2, 14), (1, 14)]
     elif task.target.fma:
-        limits = {8: 1, 3: 4, 4: 2, 2: 6, 1: 8}
-    else:
-        limits = {8: 1, 4: 2, 2: 4, 1: 8}
-    fitting = [count for count in limits if _fits(count, vectors) and count <= room.vectors]
-    wide = next(count for count in fitting if m <= limits[count] or count <= 3)
-    most = min(room.rows, limits[wide], room.sums // wide)
+        limits = [(8, 1), (3, 4), (4, 2), (2, 6), (1, 8)]
+    else:  # a product takes a register more before it is added
+        limits = [(8, 1), (4, 2), (2, 4), (1, 8)]
+    fitting = [
+        (count, rows) for count, rows in limits if _fits(count, vectors) and count <= room.vectors
+    ]
+    wide, limit = next((count, rows) for count, rows in fitting if m <= rows or count <= 3)
+    most = min(room.rows, limit, room.sums // wide)
     heights = (count for count in HEIGHTS if count <= most)
     return min(heights, key=lambda rows: _cycles(rows, wide, m, k)), wide
 
@@ -390,7 +395,7 @@ def _fits(count: int, vectors: int) -> bool:
 def _cut_k(choice: Choice, task: Task) -> None:
     """Blocks of k of about equal length, where packed panels would outgrow the first cache."""
     most = K_BLOCK * 4 // task.dtype.itemsize
-    panels = choice.b_form == "packed" or choice.keeps
+    panels = choice.b_form == "packed" or choice.packs_b
     if choice.kind == "gemm" and panels and task.k > most * 3 // 2:
         choice.k_block = -(-task.k // -(-task.k // most))
         choice.split = True
@@ -410,19 +415,21 @@ def _tile(choice: Choice, task: Task, wide: int = 0) -> None:
     if microseconds > ALONE:
         wanted = max(4 if microseconds < 100 else 8, int(microseconds / LONGEST) + 1)
     m_parts = n_parts = 1
-    kept = task.often and batch * n * task.k * task.dtype.itemsize <= NEAR_BYTES
-    kept = kept and choice.kind == "gemm" and not wide
+    stays_cached = task.often and batch * n * task.k * task.dtype.itemsize <= NEAR_BYTES
+    stays_cached = stays_cached and choice.kind == "gemm" and not wide
     while batch * m_parts * n_parts < wanted:
         square = choice.n_block <= (wide or choice.m_block * 4)
-        least = 2 if kept else 8  # micro-tiles that share a panel of b
-        tall = choice.m_block > least * choice.rows and (kept or square) and not choice.keeps
+        # So many micro-tiles at least share a panel of b, which comes from far away for the first.
+        least = 2 if stays_cached else 8
+        tall = choice.m_block > least * choice.rows and (stays_cached or square)
+        tall = tall and not choice.packs_b  # as many rows as can be use the panels the first leave
         if choice.m_block > choice.rows and (tall or choice.n_block <= choice.columns):
             choice.m_block, m_parts = _cut(m, choice.m_block, choice.rows)
         elif choice.n_block > choice.columns:
             choice.n_block, n_parts = _cut(n, choice.n_block, choice.columns)
         else:
             break
-    choice.by_rows = kept and m_parts > 1 and batch * n_parts > 1
+    choice.by_rows = stays_cached and m_parts > 1 and batch * n_parts > 1
     choice.chunk = max(1, batch * m_parts * n_parts // wanted)
 
 

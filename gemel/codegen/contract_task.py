@@ -13,8 +13,8 @@ from gemel.extent import hold, maximum, seen
 RATE = 1
 #: Up to here every size has kernels and tiles of its own.
 EXACT = 64
-#: Bytes a nanosecond read from the second cache, and what that holds; from beyond it come 20 a
-#: nanosecond: what is added there takes one for as many bytes.
+#: Bytes read in a nanosecond from the second cache, and how many it holds. From beyond it come 20
+#: in a nanosecond: a byte takes 1/20 = 1/90 + 1/26, so those beyond add one for every 26.
 NEAR, NEAR_BYTES, FURTHER = 90, 1 << 20, 26
 #: What has no length and no stride of its own.
 ONE = (1, 0)

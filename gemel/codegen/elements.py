@@ -81,6 +81,9 @@ class ElementWriter:
         return self._along(place.strides, self.placed(place.shape, placement)).steps
 
     def _found(self, entry: Entry, position: Position, moved: bool) -> Any:
+        """The recorded value of an entry at a position. `moved`: that is where another value reads
+        it, not where the loops are when they come to the entry itself; it is then written for that
+        position, though the domain has a placement for the entry."""
         if entry in self.ready:
             return self.ready[entry]
         if not moved and entry in self.domain.placements:

@@ -28,8 +28,8 @@ from gemel.dtype import DType
 
 #: So many rows ahead are lines of memory asked for, where columns are reduced.
 AHEAD = 16
-#: So many rows are walked along before the next pass over them, if these are so many places at
-#: most: of rows that come from far away, and of others.
+#: Each pass goes over so many rows before the next pass does, if all of these are at most so many
+#: places: the first number is for arrays of `FAR` places and more, the second for smaller ones.
 IN_TURN, PLACES = 8, (1536, 8192)
 #: Places of all arrays that leave the second cache (lines of later rows are then asked for early),
 #: and of all rows the third.
@@ -434,7 +434,9 @@ class Loops(Frame):
         kinds = [self.reductions[p] for p in work.reductions]
         states = [kind.identity(self.lanes) for _ in range(copies) for kind in kinds]
         tail = not self.masks and self.lanes > 1  # of elements one by one
-        course = Course(work, states + [kind.identity(1) for kind in kinds] * tail)
+        if tail:
+            states = states + [kind.identity(1) for kind in kinds]
+        course = Course(work, states)
 
         def body(inside: Bases, flat: Value, held: list[State]) -> list[State]:
             return self._line(course, copies, inside, flat, held, given)

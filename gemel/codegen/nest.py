@@ -36,8 +36,9 @@ from gemel.spec import product
 
 #: Elements of work in one tile at most: some tens of microseconds of simple arithmetic.
 TILE = 1 << 16
-#: Nanoseconds of work that are worth a tile where somebody looks for work, and how many tiles are
-#: made for his sake: nobody is woken for so few (kFewTiles in src/engine/scheduler.h).
+#: A worker that looks for work anyway takes a tile of so many nanoseconds. For such workers a
+#: kernel has up to so many tiles: for no more the engine wakes none that sleeps (kFewTiles in
+#: src/engine/scheduler.h).
 SHARE, SHARES = 3000, 4
 #: Tiles along the vectorised dimension end at multiples of this, so that vectors stay whole.
 TILE_MULTIPLE = 64
@@ -118,7 +119,7 @@ class Number(NamedTuple):
 
 
 class Kernel:
-    """One kernel launch: the program, and everything it is given.
+    """What a step of a plan runs: a program, and everything its kernel is given there.
 
     `places` are (Place or buffer, offset in bytes) for each buffer of the kernel, `written` says
     which of these it writes; `scalars` are (position among the integers, what goes there); `cost`
@@ -287,7 +288,9 @@ class Nest:
         inner = [d for d, n in enumerate(self.shape) if d in self.reduced and n != 1]
         once = [(1, [0] * len(self.operands))]
         rows = self._merged(outer) or once
-        columns = self._merged(inner) or once * self._has("reduce", "scan")
+        columns = self._merged(inner)
+        if not columns and self._has("reduce", "scan"):
+            columns = once
         along_inner = (
             not self._has("scan")
             and bool(inner)

@@ -25,8 +25,8 @@ HEAD = """\
 #include <stdint.h>
 #include <string.h>
 """
-#: What is only kept, and computed in float.
-KEPT = ("float16", "bfloat16")
+#: What memory holds, and is computed in float.
+STORED_ONLY = ("float16", "bfloat16")
 #: What puts two values of a reduction together, and how the position of an extreme is found.
 JOINED = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 JOINED |= {"any": "bit_or", "all": "bit_and"}
@@ -46,8 +46,9 @@ def source(programs: Sequence[Program], name: str = "kernel") -> str:
     for number, program in enumerate(programs):
         texts.append(_Kernel(unit, program, f"{name}{number if several else ''}").text())
     text = "\n".join((*unit.functions.values(), *texts))
-    kept = "".join(f"typedef uint16_t {n};\n" for n in KEPT if re.search(rf"\b{n}\b", text))
-    return "\n".join((HEAD + kept, text))
+    named = (name for name in STORED_ONLY if re.search(rf"\b{name}\b", text))
+    types = "".join(f"typedef uint16_t {name};\n" for name in named)
+    return "\n".join((HEAD + types, text))
 
 
 class _Kernel:

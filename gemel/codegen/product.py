@@ -312,19 +312,19 @@ def _program(nest: Nest, axes: Axes, several: Several | None) -> Program:
 
 def _placed(planned: list[StepPlan], places: dict[int, Any], means: Means) -> list[StepPlan]:
     """The steps but those that make panels which are there already; `places` gets the scratch."""
-    kept = []
+    needed = []
     for step in planned:
         panels = _panels(step, places)
         if panels in means.packed:
             places[step.buffers[1][0]] = means.packed[panels]
             continue
-        kept.append(step)
+        needed.append(step)
         for whose, _ in step.buffers:
             if whose <= SCRATCH and whose not in places:
                 places[whose] = means.reserve(step.scratch[SCRATCH - whose])
         if panels:
             means.packed[panels] = places[step.buffers[1][0]]
-    return kept
+    return needed
 
 
 def _panels(step: StepPlan, places: dict[int, Any]) -> str:

@@ -54,7 +54,7 @@ BROADCAST, CONTIGUOUS, STRIDED, ACROSS, PAIRED, REVERSED, IN_TURNS = 0, 1, 2, 3,
 #: The width of panels that is known when a kernel is called.
 ANY = 0
 #: What the schedule of a sum in tiles may say besides; see docs/internals/kernels.md.
-FLAGS = ("split", "direct", "across", "vnni", "by_rows", "far", "keeps", "narrow")
+FLAGS = ("split", "direct", "across", "vnni", "by_rows", "far", "packs_b", "narrow")
 #: How the factors of such a sum lie; of windows it is the way they are read (`contract_task.Form`).
 A_FORMS, B_FORMS = ("k", "m", "packed"), ("n", "packed", "turned", "gathered", "rows")
 
@@ -83,7 +83,7 @@ class Schedule(NamedTuple):
     vnni: bool = False
     by_rows: bool = False
     far: bool = False
-    keeps: bool = False
+    packs_b: bool = False
     narrow: bool = False
 
     @property
