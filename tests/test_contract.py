@@ -200,8 +200,18 @@ def test_first_rows_leave_panels_for_the_others(b_kept: DType, a_last: str, name
         assert choice.packs_b and "packs-b" in choice.schedule.split() and choice.b_form == "n"
         assert contract_plan.variants(task._replace(often=True)).b_form == "packed"
         # Panels have room for all k of a tile.
-        assert choice.columns <= 3 * task.lanes or k <= contract_plan.SHALLOW
-        assert (choice.k_block or k) <= contract_plan.KEPT
+        room = contract_plan.panel_depth(choice.columns // task.lanes)
+        assert (choice.k_block or k) <= room
+        assert room == (1536 if choice.columns <= 3 * task.lanes else contract_plan.SHALLOW)
+
+
+def test_what_leaves_more_of_k_than_there_is_room_for_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = Task(float32, ("k", "n"), targets.TARGETS["avx512"], 40, 131, 700)
+    monkeypatch.setattr(contract_plan, "PANEL_DEPTH", 600)
+    with pytest.raises(CompileError, match="room"):
+        contract_plan.variants(task)
 
 
 KEPT = [(float16, float16), (bfloat16, bfloat16), (float16, float32), (float32, bfloat16)]

@@ -8,13 +8,14 @@ Panels are either packed beforehand (`contract_pack`) or read where they lie.
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum, auto
 from itertools import chain
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Constant, Module, Value
 from gemel.codegen.contract_emit import Elements, Range, Reader, sum_position
-from gemel.codegen.contract_plan import PANEL_DEPTH, SHALLOW, WIDE
+from gemel.codegen.contract_plan import WIDE, panel_depth
 from gemel.codegen.contract_task import DEPTH
 from gemel.codegen.contract_tile import Tile
 from gemel.codegen.contract_windows import Panels, Windows
@@ -24,9 +25,26 @@ from gemel.codegen.target import Target
 
 #: Which lanes of each vector of a line are read; None for all of them.
 Masks = list[Value | None] | None
-#: Computes a micro-tile: its first row and column, where its columns of b are and in which form,
+
+
+class Lines(Enum):
+    """In what a micro-tile finds its line of b for each k; all but the first have a whole number of
+    vectors for each micro-tile, so nothing past the end is read."""
+
+    #: Where b lies along its columns: masks keep it from what is past the last of them.
+    LYING = auto()
+    #: In panels that a step before has made, of what b is kept as.
+    PACKED = auto()
+    #: In panels that this kernel has made on its stack, of factors: they need no cast, and are
+    #: near, so that nobody asks for them early.
+    MADE = auto()
+    #: Windows, put together of where they lie, for each k anew.
+    WALKED = auto()
+
+
+#: Computes a micro-tile: its first row and column, where its columns of b are and in which lines,
 #: and where what is read of them is to be left.
-Multiply = Callable[[Value, Value, Value, str, Value | None], None]
+Multiply = Callable[[Value, Value, Value, Lines, Value | None], None]
 
 #: How many steps of k ahead packed panels are asked for: of a into the first cache, of a b that is
 #: `far` into the second.
@@ -50,7 +68,8 @@ class _Gemm(Tile):
         size = columns * program.code[sum_position(program)].dtype.itemsize
         # Of few columns all are one vector, a narrower one.
         super().__init__(program, target.narrowed(size), rows, columns)
-        self.a_form, self.b_form = way.a_form, way.b_form
+        self.a_form = way.a_form
+        self.b_lines = {"n": Lines.LYING, "packed": Lines.PACKED}.get(way.b_form, Lines.WALKED)
         self.split, self.across = way.split, way.across
         self.far, self.narrow = way.far, way.narrow
         self.vectors = columns // self.lanes
@@ -58,7 +77,7 @@ class _Gemm(Tile):
         k = program.rank - 1
         #: From line to line, or from panel to panel; and along the other axis.
         self.a_stride = self.stride(0, k if self.a_form == "m" else ROWS)
-        self.b_stride = self.stride(1, k if self.b_form == "n" else ROWS + 1)
+        self.b_stride = self.stride(1, k if self.b_lines is Lines.LYING else ROWS + 1)
         #: Where sums are kept: for all tiles, or for one of them.
         buffers = sum(operand.role != INDEX for operand in program.operands)
         self.scratch = self.buffer(buffers) if self.split else self.reserve(rows * columns)
@@ -66,15 +85,14 @@ class _Gemm(Tile):
         #: What reads b that is windows; and where panels of b are made here, if they are.
         self.windows: Windows | None = None
         self.panels: Panels | None = None
-        if self.b_form not in ("n", "packed"):
+        if self.b_lines is Lines.WALKED:
             reader = Reader(self, 1, self.sum.factors[1])
-            self.windows = Windows(self, reader, self.b_form, columns)
-            self.b_form = "walk"
+            self.windows = Windows(self, reader, way.b_form, columns)
             if not way.direct:
                 least = max(1, WIDE * self.lanes // columns)
                 self.panels = Panels(self, columns, DEPTH, least)
-        elif self.packs_b:  # only where k is short there are wider ones
-            self.panels = Panels(self, columns, PANEL_DEPTH if self.vectors <= 3 else SHALLOW)
+        elif self.packs_b:
+            self.panels = Panels(self, columns, panel_depth(self.vectors))
 
     def fill_columns(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
         builder, values = self.builder, self.values
@@ -84,24 +102,24 @@ class _Gemm(Tile):
         def block(start: Value) -> None:
             depth = start, self.remaining(self.depth, start, values["k_block"])
 
-            def micro(i: Value, j: Value, b: Value, form: str, keep: Value | None) -> None:
+            def micro(i: Value, j: Value, b: Value, lines: Lines, keep: Value | None) -> None:
                 place = builder.add(
                     builder.mul(j, values["m_block"]), builder.mul(i, i64(self.columns))
                 )
                 sums = self.at(home, place) if self.split else home
                 where = builder.add(rows[0], i), builder.add(columns[0], j)
-                made = _Micro(self, sums, where, depth, form, keep)
-                if not self.narrow or form == "walk":
+                made = _Micro(self, sums, where, depth, lines, keep)
+                if not self.narrow or lines is Lines.WALKED:
                     return made.emit(bases[0], b)
                 few = builder.icmp_signed("<=", made.columns, i64(self.lanes))
                 with builder.if_else(few) as (one, all_of_them):
                     with one:
-                        _Micro(self, sums, where, depth, form, keep, 1).emit(bases[0], b)
+                        _Micro(self, sums, where, depth, lines, keep, 1).emit(bases[0], b)
                     with all_of_them:
                         made.emit(bases[0], b)
 
             def plain(i: Value, j: Value) -> None:
-                micro(i, j, bases[1], self.b_form, None)
+                micro(i, j, bases[1], self.b_lines, None)
 
             def panel(j: Value) -> None:
                 self.each(0, rows[1], self.rows, lambda i: plain(i, j))
@@ -145,13 +163,13 @@ class _Gemm(Tile):
             def make(w: Value) -> None:
                 panel = panels.at(w, depth)
                 if self.packs_b:
-                    micro(i64(0), builder.add(j, w), bases[1], self.b_form, panel)
+                    micro(i64(0), builder.add(j, w), bases[1], self.b_lines, panel)
                 elif self.windows:
                     place = builder.add(builder.add(columns[0], j), w)
                     self.windows.fill(bases[1], place, panel, depth)
 
             def beside(i: Value, w: Value) -> None:
-                micro(i, builder.add(j, w), panels.at(w, depth), "made", None)
+                micro(i, builder.add(j, w), panels.at(w, depth), Lines.MADE, None)
 
             def row(i: Value) -> None:
                 self.each(0, count, self.columns, lambda w: beside(i, w))
@@ -184,11 +202,11 @@ class _Gemm(Tile):
         further = (builder.minimum(builder.add(row, i64(i)), last) for i in range(1, self.rows))
         return [self.left.at(base, index) for index in (row, *further)]
 
-    def panel_pointer(self, b: Value, column: Value, start: Value, form: str) -> Value:
+    def panel_pointer(self, b: Value, column: Value, start: Value, lines: Lines) -> Value:
         """Where the micro-tile's columns of b start."""
-        if form in ("made", "walk"):
+        if lines in (Lines.MADE, Lines.WALKED):
             return b
-        if form == "packed":
+        if lines is Lines.PACKED:
             return self._panel(1, b, column, start)
         builder = self.builder
         return self.right.at(b, builder.add(builder.mul(start, self.b_stride), column))
@@ -215,7 +233,7 @@ class _Gemm(Tile):
 
 class _Micro:
     """One micro-tile over one block of k: where it is, how much of `depth`, rows and columns there
-    is, and where its sums are kept; in which form it reads b, and where it leaves what it reads.
+    is, and where its sums are kept; in which lines it reads b, and where it leaves what it reads.
 
     Of its columns only the first `vectors` are there, if that is said."""
 
@@ -225,24 +243,24 @@ class _Micro:
         sums: Value,
         where: tuple[Value, Value],
         depth: Range,
-        form: str,
+        read: Lines,
         keep: Value | None,
         vectors: int = 0,
     ) -> None:
         self.kernel, self.builder = kernel, kernel.builder
         self.vectors = vectors or kernel.vectors
         self.where, self.depth, self.sums = where, depth, sums
-        self.form, self.keep = form, keep
+        self.read, self.keep = read, keep
         #: What was left in panels here are the factors.
-        self.right: Elements = kernel if form == "made" else kernel.right
+        self.right: Elements = kernel if read is Lines.MADE else kernel.right
         #: Whether the columns past the end must not be read where b lies.
-        self.guarded = form == "n"
+        self.guarded = read is Lines.LYING
         # What is asked for, or left, stands between one step's lines and the next one's: of two
         # steps LLVM reads both lines before the first is used, and has too few registers.
         many = kernel.rows * kernel.vectors > TWO_LINES
-        self.unroll = 1 if form == "n" and (kernel.far and many or keep) else kernel.unroll
+        self.unroll = 1 if self.guarded and (kernel.far and many or keep) else kernel.unroll
         #: Whether b is asked for: what was left in panels here is near.
-        self.far = kernel.far and form != "made"
+        self.far = kernel.far and read is not Lines.MADE
         self.rows = kernel.remaining(kernel.m, where[0], kernel.rows)
         self.columns = kernel.remaining(kernel.n, where[1], kernel.columns)
 
@@ -251,8 +269,8 @@ class _Micro:
         kernel, start = self.kernel, self.depth[0]
         kernel.epilogue.ask(self.where, kernel.rows, self.vectors)
         self.lines = kernel.row_pointers(a, self.where[0], start)
-        self.panel = kernel.panel_pointer(b, self.where[1], start, self.form)
-        if self.far and self.form == "n":
+        self.panel = kernel.panel_pointer(b, self.where[1], start, self.read)
+        if self.far and self.guarded:
             self.below = self._below()
         elif self.far:
             self.next = self._next_panel(b, start)
@@ -280,7 +298,7 @@ class _Micro:
         are read."""
         kernel = self.kernel
         start = self._initial()
-        if kernel.windows and self.form == "walk":
+        if kernel.windows and self.read is Lines.WALKED:
             return kernel.windows.walk(self.panel, self.where[1], self.depth, start, self._step)
         masks = kernel.masks(self.columns, self.vectors, kernel.lanes) if guarded else None
 
@@ -310,7 +328,7 @@ class _Micro:
     def _steps(self, k: Value, count: int, total: list[Value], masks: Masks) -> list[Value]:
         """`count` lines of b, each times one column of a."""
         kernel, right = self.kernel, self.right
-        packed = self.form != "n"
+        packed = not self.guarded
         stride = i64(kernel.columns) if packed else kernel.b_stride
         line = right.at(self.panel, self.builder.mul(k, stride))
         left, total = kernel.elements(self.lines, k), list(total)
@@ -363,7 +381,7 @@ class _Micro:
         other ones than the rows before, so that all are there when the panel's turn comes."""
         kernel, builder = self.kernel, self.builder
         column = builder.add(self.where[1], i64(kernel.columns))
-        panel = kernel.panel_pointer(b, column, start, self.form)
+        panel = kernel.panel_pointer(b, column, start, self.read)
         turns = 1 << (2 * kernel.vectors - 1).bit_length()
         turn = builder.and_(builder.udiv(self.where[0], i64(kernel.rows)), i64(turns - 1))
         first = builder.mul(turn, builder.udiv(self.depth[1], i64(2)))

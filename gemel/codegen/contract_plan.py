@@ -18,6 +18,7 @@ from gemel.codegen.contract_task import (
     spacing,
 )
 from gemel.codegen.program import FLAGS, Program, Schedule
+from gemel.errors import CompileError
 from gemel.extent import Dim, hold, seen
 
 #: Lengths of one block of k, in elements of four bytes: long, since every further block stores and
@@ -70,10 +71,16 @@ SCRATCH = -1
 FEW, FEW_OF_PARTS = 16, 10
 #: So many vectors wide are tiles for whose panels each row of a is read once.
 WIDE = 8
-#: So much of k is in the panels that first rows leave.
+#: So much of k is in the panels that first rows leave, see `panel_depth`.
 PANEL_DEPTH = K_BLOCK * 3 // 2
 #: So many elements of panels stay in the first cache, with results that are written beside.
 NEAR_PLACES = 6144
+
+
+def panel_depth(vectors: int) -> int:
+    """How much of k is in the panels that first rows leave: kernels have room for no more. Micro-
+    tiles of more than three vectors are for a short k only."""
+    return PANEL_DEPTH if vectors <= 3 else SHALLOW
 
 
 class Room(NamedTuple):
@@ -227,6 +234,8 @@ def variants(task: Task) -> Choice:
     else:
         _tile(choice, task)
     choice.narrow = _is_narrow(choice, task)
+    if choice.packs_b and (choice.k_block or k) > panel_depth(choice.columns // task.lanes):
+        raise CompileError(f"{choice} leaves more of k than there is room for: {task}")
     return choice
 
 
