@@ -11,6 +11,7 @@ target, so the result has the same bits however the tiles are spread over cores.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from gemel.codegen import contract_plan
 from gemel.codegen.contract_plan import SCRATCH, Choice, StepPlan
@@ -63,6 +64,28 @@ def steps(
     if 0 in integers[: program.outer]:
         return []
     return _Planner(program, integers, lasts, target).steps(often, several)
+
+
+class _Panels(NamedTuple):
+    """Panels of an operand: `number` of them for each of a batch, each `size` elements for `width`
+    lines; from one of the batch to the next they are `apart`."""
+
+    batch: list[int]
+    apart: list[int]
+    lines: int
+    width: int
+    number: int
+    size: int
+
+    @property
+    def all_of_them(self) -> int:
+        """Elements of those for one of the batch."""
+        return self.number * self.size
+
+
+def _tiles(**integers: int) -> list[int]:
+    """The integers called `TILES`, in their order."""
+    return [integers[name] for name in TILES]
 
 
 class _Planner:
@@ -126,41 +149,63 @@ class _Planner:
 
     def _pack(self, number: int, width: int) -> None:
         """Puts an operand into panels of so many lines, where it is read from then."""
-        strides, k = self.strides[number], self.program.outer
-        kept, turn = self.operands[number].dtype, self.lasts[number] == "k"
-        made = self.dtype if self.together == 1 else kept  # bytes stay bytes
-        depth = -(-self.k // self.together) * self.together
-        lines, line = self.extents[ROWS + number], strides[ROWS + number]
+        panels = self._panels(number, width)
+        room = self._reserve(product(panels.batch) * panels.all_of_them)
+        if self.k:
+            self.found.append(self._copy(number, panels, room))
+        self._read_from(number, panels, room)
+
+    def _panels(self, number: int, width: int) -> _Panels:
+        """How an operand lies in panels of so many lines."""
+        strides = self.strides[number]
         # An axis the operand broadcasts over is packed once.
         batch = [n if stride else 1 for n, stride in zip(self.batch, strides, strict=False)]
-        panels = -(-lines // width)
-        panel = width * depth
-        size = panels * panel
-        apart = [batch[1] * size if strides[0] else 0, size if strides[1] else 0]
-        panels_of = self._reserve(product(batch) * size)
-        together = maximum(1, PACKED_TILE // maximum(1, panel * self.dtype.itemsize))
-        if self.lasts[number] != "k":
-            together = maximum(together, minimum(SIDE_BY_SIDE, panels // SIDE_BY_SIDE))
-        tiles = -(-panels // together)
-        integers = [*batch, lines, self.k, *strides[:ROWS], line, strides[-1]]
-        integers += [*apart, panel, width * self.together]
-        integers += [together * width, self.k, tiles, 1, 1]
-        extent = product(batch) * tiles
-        whole = extent * minimum(panels, together) * panel * self.dtype.itemsize
+        lines = self.extents[ROWS + number]
+        depth = -(-self.k // self.together) * self.together
+        count, size = -(-lines // width), width * depth
+        whole = count * size
+        apart = [batch[1] * whole if strides[0] else 0, whole if strides[1] else 0]
+        return _Panels(batch, apart, lines, width, count, size)
+
+    def _copy(self, number: int, panels: _Panels, room: int) -> StepPlan:
+        """The step that makes them."""
+        strides, turn = self.strides[number], self.lasts[number] == "k"
+        stored, made = self.operands[number].dtype, self._in_panels(number)
+        bytes_of_one = panels.size * self.dtype.itemsize
+        at_once = maximum(1, PACKED_TILE // maximum(1, bytes_of_one))
+        if not turn:
+            at_once = maximum(at_once, minimum(SIDE_BY_SIDE, panels.number // SIDE_BY_SIDE))
+        tiles = -(-panels.number // at_once)
+        line = strides[ROWS + number]
+        integers = [*panels.batch, panels.lines, self.k, *strides[:ROWS], line, strides[-1]]
+        integers += [*panels.apart, panels.size, panels.width * self.together]
+        # All k of some lines are one tile: the copy has k where a result has its columns.
+        integers += _tiles(
+            m_block=at_once * panels.width, n_block=self.k, m_tiles=tiles, n_tiles=1, k_block=1
+        )
+        extent = product(panels.batch) * tiles
+        whole = extent * minimum(panels.number, at_once) * panels.size * self.dtype.itemsize
         chunk = maximum(1, extent * PACKED_TILE // maximum(whole, 1))
-        if self.k:
-            # Where there are masks one kernel turns lines for panels of all widths.
-            every = turn and self.together == 1 and self.target.small_masks
-            copies = _copies(kept, made, ANY if every else width, turn, self.together)
-            step = StepPlan(copies, [(number, 0), (panels_of, 0)], integers, extent, chunk)
-            step = step._replace(packs=number, scratch=self.scratch, cost=100 + whole // 10)
-            self.found.append(step)
+        # Where there are masks one kernel turns lines for panels of all widths.
+        every = turn and self.together == 1 and self.target.small_masks
+        copies = _copies(stored, made, ANY if every else panels.width, turn, self.together)
+        step = StepPlan(copies, [(number, 0), (room, 0)], integers, extent, chunk)
+        # The list of scratch grows while further steps are planned; all of them have it whole.
+        return step._replace(packs=number, scratch=self.scratch, cost=100 + whole // 10)
+
+    def _in_panels(self, number: int) -> DType:
+        """What an operand is in panels: what is computed in, but bytes stay bytes."""
+        return self.dtype if self.together == 1 else self.operands[number].dtype
+
+    def _read_from(self, number: int, panels: _Panels, room: int) -> None:
+        """Has the product read an operand from its panels."""
+        k, width, made = self.program.outer, panels.width, self._in_panels(number)
         inner = self.extents[k:]
         along = [width * self.together * product(inner[i + 1 :]) for i in range(len(inner))]
         others = [0] * (k - ROWS)
-        others[number] = panel
-        self.strides[number] = [*apart, *others, *along]
-        self.buffers[number] = panels_of, 0
+        others[number] = panels.size
+        self.strides[number] = [*panels.apart, *others, *along]
+        self.buffers[number] = room, 0
         kind, panel_of = self.operands[number].stride_class, (ROWS + number, width)
         self.operands[number] = Operand(made, INPUT, kind, True, panel_of, self.together)
         # Converting what has been converted before changes nothing.
@@ -175,7 +220,14 @@ class _Planner:
         extent = product(self.batch) * m_tiles * n_tiles
         integers = [*self.extents, *(each for strides in self.strides for each in strides)]
         k_block = choice.k_block or maximum(self.k, 1)
-        integers += [*self.extras, choice.m_block, choice.n_block, m_tiles, n_tiles, k_block]
+        integers += self.extras
+        integers += _tiles(
+            m_block=choice.m_block,
+            n_block=choice.n_block,
+            m_tiles=m_tiles,
+            n_tiles=n_tiles,
+            k_block=k_block,
+        )
         if choice.split:
             partial = extent * choice.m_block * choice.n_block
             self.buffers.append((self._reserve(partial), 0))
