@@ -4,7 +4,7 @@ A `Program` is a nest of loops around one list of scalar instructions. Its `oute
 independent; its `inner` dimensions are reduced over. A matrix product is one like any other: a sum
 of products over k, and what follows on it. The schedule says how this becomes machine code, and
 changes nothing but the order of sums. The text of a program is its key: it names no extent, no
-stride but the class of the last one, and no scalar value, so a new shape needs no new kernel.
+stride but the classes of some, and no scalar value, so a new shape needs no new kernel.
 
 Run-time integers are laid out as::
 
@@ -229,6 +229,7 @@ class Instruction(NamedTuple):
     bit_not                  integer or bool
     shift_left shift_right   integers (logical for unsigned)
     multiply_high            two uint32 -> high half
+    reinterpret              value                         (the same bits as another dtype, as wide)
     select                   bool, value, value
     gather                   index (int64)                 (operand, extra): element at the loop
                                                            position + index * integer `extra`
@@ -242,6 +243,11 @@ class Instruction(NamedTuple):
     scatter_add              index (int64), value          (operand, extra): adds into the element;
                                                            such programs run one lane at a time
     ======================== ============================= =========================================
+
+    Where the table of `spelling` or `mathlib` writes instructions out, it uses these besides, which
+    no program has: `argument` (a value the function is given), `quotient` (of integers towards 0,
+    never by 0), `shift_left_within` and `shift_right_within` (by less than the bits there are),
+    `scaled` (by a power of two) and `seldom` (what another function gives where a condition holds).
 
     A value computed from a `reduce` (and nothing that varies) is itself per outer position, and may
     be used by later varying instructions: softmax is one program with two reductions.
