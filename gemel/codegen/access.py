@@ -7,7 +7,7 @@ from typing import Any
 
 from gemel.codegen import memory
 from gemel.codegen.analysis import Pass
-from gemel.codegen.assembly import I32, I64, Builder, Constant, Value, integer
+from gemel.codegen.assembly import I32, I64, Builder, Constant, Value
 from gemel.codegen.expression import Printer, Values
 from gemel.codegen.program import (
     ACROSS,
@@ -238,7 +238,6 @@ class Site:
         if self.mask is not None:
             bad = builder.and_(bad, self.mask)
         if lanes > 1:
-            bits = integer(lanes)
-            bad = builder.icmp_unsigned("!=", builder.bitcast(bad, bits), Constant(bits, 0))
+            bad = builder.any(bad)
         status = builder.load(place, I32, 4)
         builder.store(builder.or_(status, builder.zext(bad, I32)), place, 4)

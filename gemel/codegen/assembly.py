@@ -348,6 +348,24 @@ class Builder:
 
     # -- lanes ------------------------------------------------------------------------------
 
+    def any(self, condition: Value) -> Value:
+        """Whether a condition holds in some lane."""
+        bits = integer(condition.type.lanes)
+        return self.icmp_unsigned("!=", self.bitcast(condition, bits), Constant(bits, 0))
+
+    def where_any(
+        self, condition: Value, usual: Sequence[Value], compute: Callable[[], Sequence[Value]]
+    ) -> list[Value]:
+        """What `compute` gives if the condition holds in some lane, which is seldom; else `usual`:
+        vectors alone would compute both."""
+        some, before = self.any(condition), self.block
+        with self.if_then(some, likely=False):
+            found, inside = compute(), self.block
+        return [
+            self.phi(old.type, (old, before), (new, inside))
+            for old, new in zip(usual, found, strict=True)
+        ]
+
     def extract_element(self, vector: Value, lane: Value) -> Value:
         return self._value(vector.type.element, f"extractelement {vector}, {lane}")
 

@@ -211,7 +211,7 @@ class _Planner:
         # Converting what has been converted before changes nothing.
         load = Instruction("load", made, (), number)
         loads = "load", number
-        self.code = tuple(load if (s.name, s.attribute) == loads else s for s in self.code)
+        self.code = tuple(load if (s.name, s.operand) == loads else s for s in self.code)
 
     def _product(self, choice: Choice, estimate: int) -> None:
         """The main step."""

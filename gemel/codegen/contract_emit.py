@@ -208,7 +208,7 @@ class Reader(Elements):
         self.dtype = kernel.program.operands[number].dtype
         self.made = made
         self.read = next(
-            p for p, step in enumerate(code) if step.name == "load" and step.attribute == number
+            p for p, step in enumerate(code) if step.name == "load" and step.operand == number
         )
         self.steps = sorted(kernel.analysis.closure([made], known=self.read))
 

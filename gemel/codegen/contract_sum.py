@@ -154,8 +154,8 @@ def sum_of(kernel: Tiled) -> Sum:
     for position in inside:
         step = program.code[position]
         reads[position] = set().union(*(reads[a] for a in step.arguments))
-        if step.name == "load":
-            reads[position].add(int(str(step.attribute)))
+        if step.name == "load" and step.operand is not None:
+            reads[position].add(step.operand)
     terms = [p for p in inside if len(reads[p]) > 1]
     used = {a for p in terms for a in program.code[p].arguments if len(reads[a]) == 1}
     factors = sorted(used, key=lambda p: sorted(reads[p]))

@@ -82,7 +82,7 @@ class Epilogue:
         """Asks early for what a micro-tile reads at its end."""
         kernel, builder = self.kernel, self.kernel.builder
         code = kernel.program.code
-        read = {code[p].attribute for p in self.steps if code[p].name == "load"}
+        read = {code[p].operand for p in self.steps if code[p].name == "load"}
         for n, operand in enumerate(kernel.program.operands):
             if n not in read or (operand.role, operand.stride_class) != (INPUT, CONTIGUOUS):
                 continue

@@ -5,7 +5,7 @@ A dtype computed in another one is only loaded, selected, gathered, cast and sto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gemel import dtype as dtypes
@@ -20,7 +20,6 @@ from gemel.codegen.assembly import (
     Builder,
     Constant,
     Value,
-    integer,
     widened,
 )
 from gemel.codegen.program import WRITES, Instruction
@@ -150,16 +149,7 @@ class Printer:
                 found = builder.select(short, self._function(name, step.dtype, a, b), found)
             return found
 
-        return self._if_any(unusual, compute, common)
-
-    def _if_any(self, condition: Value, compute: Callable[[], Value], usual: Value) -> Value:
-        """What `compute` gives if the condition holds in some lane, else `usual`."""
-        builder, bits = self.builder, integer(self.lanes)
-        some = builder.icmp_unsigned("!=", builder.bitcast(condition, bits), Constant(bits, 0))
-        before = builder.block
-        with builder.if_then(some, likely=False):
-            found, inside = compute(), builder.block
-        return builder.phi(usual.type, (usual, before), (found, inside))
+        return builder.where_any(unusual, [common], lambda: [compute()])[0]
 
     def _seldom(self, step: Instruction, condition: Value, usual: Value, *given: Value) -> Value:
         """The attribute's function of what is given where the condition holds, else `usual`.
@@ -181,7 +171,7 @@ class Printer:
             found = self.builder.call(name, given, each if self.lanes > 1 else one)
             return self.builder.select(condition, found, usual)
 
-        return self._if_any(condition, compute, usual)
+        return self.builder.where_any(condition, [usual], lambda: [compute()])[0]
 
     def _power_to_one(self, step: Instruction, a: Value, b: Value, exponent: Value) -> Value:
         """The same where all lanes have one exponent: nothing is computed but what it asks for,

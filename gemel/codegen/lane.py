@@ -75,10 +75,14 @@ class Lane:
             found: Callable[..., Recorded] = getattr(operator, OPERATORS[name])
             return found
         if name in _UNARY:
-            return lambda x: self.value(x).unary(_UNARY[name])
+            return lambda x: self._rounded(_UNARY[name], self.value(x))
         if name in _BINARY:
             return lambda a, b: common(self.recorder, a, b)[0].binary(name, b)
         raise AttributeError(f"a lane has no {name!r}")
+
+    def _rounded(self, name: str, x: Recorded) -> Recorded:
+        """What is no floating value is whole already."""
+        return x.unary(name) if x.dtype.kind == "f" else x
 
     # -- making values --------------------------------------------------------------------------
 

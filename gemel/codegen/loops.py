@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site, Values
@@ -287,8 +287,8 @@ class Loops(Frame):
     def _running(self, work: Pass) -> list[tuple[int, Operand]]:
         """The inputs whose neighbours a pass reads."""
         code, operands = self.program.code, self.program.operands
-        read: set[Any] = {code[p].attribute for p in work.varying if code[p].name == "load"}
-        found = ((n, operands[n]) for n in sorted(read) if operands[n].varies)
+        read = {code[p].operand for p in work.varying if code[p].name == "load"}
+        found = ((n, o) for n, o in enumerate(operands) if n in read and o.varies)
         return [(n, o) for n, o in found if (o.role, o.stride_class) == (INPUT, CONTIGUOUS)]
 
     def _shared(self, given: list[Values]) -> Values:

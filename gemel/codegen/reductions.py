@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from gemel import dtype as dtypes
-from gemel.codegen.assembly import I8, I64, Builder, Constant, Value, integer, widened
+from gemel.codegen.assembly import I8, I64, Builder, Constant, Value, widened
 from gemel.codegen.expression import extreme
 from gemel.codegen.memory import numbered
 from gemel.codegen.registers import constant, shuffle_mask, splat
@@ -118,16 +118,9 @@ class Accumulator:
         if better.type.lanes == 1:
             return self._replaced(builder, better, state, value)
         # Seldom is anything better: positions are then looked at, which takes most of the time.
-        before = builder.block
-        lanes = integer(better.type.lanes)
-        some = builder.icmp_unsigned("!=", builder.bitcast(better, lanes), Constant(lanes, 0))
-        with builder.if_then(some, likely=False):
-            replaced = self._replaced(builder, better, state, value)
-            inside = builder.block
-        return [
-            builder.phi(old.type, (old, before), (new, inside))
-            for old, new in zip(state, replaced, strict=True)
-        ]
+        return builder.where_any(
+            better, state, lambda: self._replaced(builder, better, state, value)
+        )
 
     def _replaced(self, builder: Builder, better: Value, state: State, value: State) -> State:
         """The state with what is better in place of what was there; but a NaN stays."""
@@ -177,9 +170,8 @@ class Accumulator:
         def join(builder: Builder, a: State, b: State) -> State:
             return [builder.select(builder.fcmp_ordered(sign, a[0], b[0]), a[0], b[0])]
 
-        sign, lanes = ">" if self.kind == "max" else "<", value.type.lanes
-        bits = builder.bitcast(builder.fcmp_unordered("uno", value, value), integer(lanes))
-        some = builder.icmp_unsigned("!=", bits, Constant(integer(lanes), 0))
+        sign = ">" if self.kind == "max" else "<"
+        some = builder.any(builder.fcmp_unordered("uno", value, value))
         found = self._by_halves(builder, [value], join)[0]
         return builder.select(some, constant(self.dtype, float("nan"), 1), found)
 

@@ -60,10 +60,7 @@ def _extreme(sign: str, boolean: str, logical: str) -> dict[str, Spelling]:
 
 
 def _rounding(name: str, llvm: str) -> dict[str, Spelling]:
-    return {
-        "f": Spelling(f"llvm.{llvm}", f"{name}{{f}}({{a}})", name, needs="rounds"),
-        "iub": Spelling(c="{a}", numpy="asarray"),
-    }
+    return {"f": Spelling(f"llvm.{llvm}", f"{name}{{f}}({{a}})", name, needs="rounds")}
 
 
 _WRAPPED_NEGATIVE = "({T})(0 - ({U}){a})"

@@ -77,7 +77,7 @@ class Turned(Loops):
         names = {step.name for step in program.code}
         if program.lanes == OUTER or program.inner > 1 or names & {"scan", "scatter_add"}:
             return None
-        gathered = {s.attribute[0] for s in program.code if s.name == "gather"}  # type: ignore[index]
+        gathered = {step.operand for step in program.code if step.name == "gather"}
         operands = tuple(
             o._replace(stride_class=_crosswise(o, n in gathered), interleaved=None)
             for n, o in enumerate(program.operands)

@@ -11,11 +11,6 @@ from gemel import dtype as dtypes
 from gemel.codegen.lane import Lane, Recorded
 
 
-def _itself(xp: Lane, x: Recorded) -> Recorded:
-    """A whole number is rounded already."""
-    return x
-
-
 def isnan(xp: Lane, x: Recorded) -> Recorded:
     """Never."""
     return xp.constant(False, dtypes.bool_)
@@ -98,6 +93,5 @@ def floor_divide(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
 
 _ALL = (isnan, negative, absolute, bit_not, multiply_high, divide, shift_left, shift_right)
 FUNCTIONS: dict[str, Callable[..., Recorded]] = {
-    **dict.fromkeys(("floor", "ceil", "rint", "trunc"), _itself),
-    **{each.__name__: each for each in (*_ALL, remainder, floor_divide)},
+    each.__name__: each for each in (*_ALL, remainder, floor_divide)
 }
