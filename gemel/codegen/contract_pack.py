@@ -245,9 +245,7 @@ class _Pack(Tiled):
         """The first `count` lanes, in pieces no wider than what is left."""
         written, lanes = self.written, self.read.lanes
         if count < lanes and self.has_masks:
-            bits = ", ".join(f"i1 {int(i < count)}" for i in range(lanes))
-            mask = Constant(widened(I1, lanes), f"<{bits}>")
-            written.store(value, place, mask)
+            written.store(value, place, _first(count, lanes))
             return
         for at, few in _pieces(count, lanes):
             part = self.shuffle(value, value, range(at, at + few))
@@ -352,9 +350,14 @@ def _masked(width: int, lanes: int) -> list[tuple[int, Value | None]]:
     pieces: list[tuple[int, Value | None]] = [(at, None) for at in range(0, width, lanes)]
     rest = width % lanes
     if rest:
-        bits = ", ".join(f"i1 {int(i < rest)}" for i in range(lanes))
-        pieces[-1] = width - rest, Constant(widened(I1, lanes), f"<{bits}>")
+        pieces[-1] = width - rest, _first(rest, lanes)
     return pieces
+
+
+def _first(count: int, lanes: int) -> Constant:
+    """The mask of so many lanes."""
+    bits = ", ".join(f"i1 {int(i < count)}" for i in range(lanes))
+    return Constant(widened(I1, lanes), f"<{bits}>")
 
 
 def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:
