@@ -112,7 +112,7 @@ class ElementWriter:
         if is_mover(node):
             places = seen_through(node, entry.index, position, self.nowhere)
             return self.moved(source, places)
-        if node.op.name == "reshape":  # an alignment: axes of length 1 come and go
+        if node.op.alignment == "reshape":  # axes of length 1 come and go
             return self._found(source, self._regrouped(position, node.specs[0], source), moved)
         return self._found(source, self.aligned(position, source), moved)
 
