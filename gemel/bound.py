@@ -73,7 +73,9 @@ class Bound:
     def summary(self, leaves: list[Any]) -> str:
         """What the plan consists of, and its memory besides the results."""
         _, workspace = self.inference(leaves).bound(*leaves, *self.parameter_arrays(leaves))
-        return f"{self.image(leaves).count()} kernels, {workspace} bytes of workspace"
+        count = self.image(leaves).count()
+        several = "" if count == 1 else "s"
+        return f"{count} kernel{several}, {workspace} bytes of workspace"
 
     def run(self, given: Arguments, own: tuple[Any, ...]) -> Any:
         """The function's results on these arguments and the program's own arrays."""

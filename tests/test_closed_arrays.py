@@ -395,7 +395,7 @@ def test_an_image_holds_them() -> None:
     function = gemel.compile(lambda x: x + np.exp(w))
     function(x)
     assert function.image(x)
-    assert "1 kernels" in function.plan_summary(x)
+    assert "1 kernel" in function.plan_summary(x)
 
     def forward(x: Any) -> Any:
         w.__iadd__(x)

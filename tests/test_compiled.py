@@ -647,7 +647,7 @@ def test_calls_inside_calls_become_one_program() -> None:
     x = normal(3, 4)
     close(outer(x), npx.softmax(x * 2) + 1)
     assert inner.traces == 0
-    assert "1 kernels, 0 bytes" in outer.plan_summary(x)
+    assert "1 kernel, 0 bytes" in outer.plan_summary(x)
 
 
 def test_gradients_agree_with_imperative_ones() -> None:

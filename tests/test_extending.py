@@ -30,7 +30,7 @@ from gemel.spec import Spec
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples" / "extending").glob("*.py"))
 #: What each says, under GEMEL_DEBUG=2, of what was compiled.
 SAID = {
-    "elementwise": "1 kernels, 0 bytes",
+    "elementwise": "1 kernel, 0 bytes",
     "index_formula": "= gather.float32",
     "schedule": ": outer wide\n",
     "compiler_pass": "with it          [  3.   5. 401.]",
@@ -331,7 +331,7 @@ def test_alignments_fuse() -> None:
     """As a broadcast array does."""
     x, y = np.ones((3, 4)), np.arange(4) / 4
     program = gemel.compile(lambda x, y: np.exp(rows_of(y, count=3)) + x)
-    assert "1 kernels" in program.plan_summary(x, y)
+    assert "1 kernel" in program.plan_summary(x, y)
     wanted = numpy.exp(numpy.arange(4, dtype="float32") / 4) + numpy.ones((3, 1))
     numpy.testing.assert_allclose(program(x, y).asnumpy(), wanted, rtol=1e-6)
 

@@ -112,4 +112,4 @@ def test_it_is_one_kernel_that_reads_halves() -> None:
     function = gemel.compile(dense)
     given = drawn("float16", (64, 128), (256, 128), (256,))
     function(*given)
-    assert "1 kernels, 0 bytes" in function.plan_summary(*given)
+    assert "1 kernel, 0 bytes" in function.plan_summary(*given)

@@ -53,7 +53,7 @@ def test_pooling_is_one_kernel() -> None:
     x = np.array(numpy.random.default_rng(0).random((2, 8, 8, 5)), dtype="float32")
     program = gemel.compile(lambda x: npx.pooling(x, kernel=(2, 2), stride=(2, 2), layout="NHWC"))
     close(program(x).asnumpy(), x.asnumpy().reshape(2, 4, 2, 4, 2, 5).max((2, 4)))
-    assert program.plan_summary(x).endswith(": 1 kernels, 0 bytes of workspace")
+    assert program.plan_summary(x).endswith(": 1 kernel, 0 bytes of workspace")
 
 
 def block(layout: str) -> Any:

@@ -59,7 +59,7 @@ def test_arrays_are_inputs_and_need_no_buffers() -> None:
     assert len(graph.inputs) == 4
     assert graph.count("constant") == 0
     assert graph.count("add") == 3
-    assert "1 kernels, 0 bytes" in function.plan_summary(*arrays())
+    assert "1 kernel, 0 bytes" in function.plan_summary(*arrays())
 
 
 @pytest.mark.parametrize("fold", [True, False])
@@ -79,7 +79,7 @@ def test_results(fold: bool) -> None:
 @pytest.mark.parametrize("fold", [True, False])
 def test_a_plan_of_numbers_needs_no_buffers(fold: bool) -> None:
     function = gemel.compile(fancy_func, fold=fold)
-    assert "1 kernels, 0 bytes" in function.plan_summary(1, 2, 3, 4)
+    assert "1 kernel, 0 bytes" in function.plan_summary(1, 2, 3, 4)
 
 
 def test_numbers_of_another_kind_are_another_program() -> None:
