@@ -244,6 +244,94 @@ def test_frozen_parameters_and_those_without_a_part() -> None:
         step(*batch(1))
 
 
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+@pytest.mark.parametrize("requests", [["write", "null", "null", "write"], ["null", "write"]])
+def test_what_is_frozen_between_steps_stays(requests: list[str], name: str) -> None:
+    ways = []
+    for way in ("calls", "program"):
+        net = begun(dense)
+        trainer = gluon.Trainer(net.collect_params(), name, {"learning_rate": 0.05})
+        step = trainer.compile(lambda x, y, net=net: LOSS(net(x), y))
+        for number, request in enumerate(requests):
+            net[0].weight.grad_req = net[1].bias.grad_req = request
+            x, y = batch(number)
+            if way == "program":
+                step(x, y)
+                continue
+            with autograd.record():
+                loss = LOSS(net(x), y)
+            loss.backward()
+            trainer.step(ROWS)
+        ways.append([p.data().asnumpy() for p in net.collect_params().values()])
+    same(*ways)
+
+
+def test_frozen_parameters_on_another_device_are_trained_again() -> None:
+    parameters = [gluon.Parameter(f"p{i}", shape=(2,), init="ones") for i in range(2)]
+    for number, parameter in enumerate(parameters):
+        parameter.initialize(device=gemel.cpu(number))
+    trainer = gluon.Trainer(parameters, "sgd", {"learning_rate": 0.5})
+    parameters[1].grad_req = "null"
+    for request in ("null", "write"):
+        parameters[1].grad_req = request
+        with autograd.record():
+            losses = [p.data() * 1 for p in parameters if p.grad_req != "null"]
+        autograd.backward(losses)
+        trainer.step(1)
+    assert (parameters[1].data().asnumpy() == 0.5).all()
+
+
+def test_the_array_of_a_parameter_is_the_parameter() -> None:
+    ways = []
+    for way in ("calls", "program"):
+        net = begun(dense)
+        weight = net[0].weight.data()
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+
+        def forward(x: Any, y: Any, net: Any = net, weight: Any = weight) -> Any:
+            return LOSS(net(x), y) + (weight**2).sum()
+
+        step = trainer.compile(forward)
+        for number in range(3):
+            if way == "program":
+                step(*batch(number))
+                continue
+            with autograd.record():
+                loss = forward(*batch(number))
+            loss.backward()
+            trainer.step(ROWS)
+        ways.append([p.data().asnumpy() for p in net.collect_params().values()])
+    same(*ways)
+
+
+def test_arrays_that_show_parameters_are_refused() -> None:
+    net = begun(dense)
+    weight = net[0].weight.data()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"momentum": 0.9})
+    step = trainer.compile(lambda x, y, others: LOSS(net(x), y) + others[0].sum())
+    for shown in (weight, weight[:1], weight.reshape(-1)):
+        with pytest.raises(ArgumentError, match="argument 2 shows a parameter"):
+            step(*batch(1), [shown])
+    part = weight[:1]
+    step = trainer.compile(lambda x, y: LOSS(net(x), y) + part.sum())
+    with pytest.raises(ArgumentError, match="reads a view of a parameter"):
+        step(*batch(1))
+
+
+def test_what_is_no_loss_is_said() -> None:
+    net = begun(dense)
+    trainer = gluon.Trainer(net.collect_params(), "sgd")
+    for wrong in (lambda x: {"loss": net(x)}, lambda x: 1.0, lambda x: None, lambda x: ()):
+        with pytest.raises(ArgumentError, match="the function gives the loss, an array"):
+            trainer.compile(wrong)(batch(1)[0])
+    step = trainer.compile(lambda x, y: LOSS(net(x), y))
+    with pytest.raises(GemelError, match="call it outside of compiled ones"):
+        gemel.compile(lambda x, y: step(x, y))(*batch(1))
+    net.setattr("grad_req", "null")
+    with pytest.raises(GemelError, match="no parameter of the trainer is trained"):
+        step(*batch(1))
+
+
 class ByHand(optimizer.Optimizer):
     """As MXNet's users write them."""
 

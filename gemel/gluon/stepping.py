@@ -7,10 +7,12 @@ from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gemel import autograd, compiled
+from gemel._core import Array
 from gemel.errors import ArgumentError, GemelError, GradientError
 from gemel.gluon.parameter import Parameter
-from gemel.ir.graph import walk
+from gemel.ir.graph import Entry, walk
 from gemel.ir.trace import Trace, current_trace
+from gemel.nested import flatten
 from gemel.optimizer.base import by_hand
 from gemel.optimizer.fused import Kept
 
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from gemel.gluon.trainer import Trainer
     from gemel.optimizer import Updater
     from gemel.optimizer.fused import Asked
+
+
+#: How many programs a step keeps, the newest last: some settings may be others in each step.
+PROGRAMS = 16
 
 
 class CompiledStep:
@@ -41,6 +47,8 @@ class CompiledStep:
         Raises `GradientError` for a parameter that has no part in the loss, and `GemelError` where
         the trainer's parameters live on several devices or meet those of other workers.
         """
+        if current_trace() is not None:
+            raise GemelError("step: it is a program of its own; call it outside of compiled ones")
         if batch_size is None:
             batch_size = _length(arguments)
         trainer, updated = self._trainer, self._updated(arguments)
@@ -50,6 +58,7 @@ class CompiledStep:
         with rule._counting(updated.indices):
             asked = rule._fused.asked(updated.indices, updated.kept)
             program = self._program(asked, updated.parameters)
+            program.check_apart(arguments)
             with autograd._Mode(False, True):
                 return program.run(*arguments, *asked.scalars)
 
@@ -76,6 +85,8 @@ class CompiledStep:
         trainer._look()
         if trainer._together or trainer._on_store:
             raise _refused("its gradients meet those of other workers, or in a store")
+        if all(parameter.grad_req == "null" for parameter in trainer._params):
+            raise GemelError("step: no parameter of the trainer is trained (grad_req 'null')")
         numbered = enumerate(trainer._params)
         indices = [i for i, p in numbered if p._arrays and p.grad_req != "null"]
         parameters = [trainer._params[i] for i in indices]
@@ -101,7 +112,12 @@ class CompiledStep:
         known = self._programs.get(asked.key)
         if known is None or not known.keeps(parameters, asked.kept):
             update = self._trainer.optimizer._fused.function(asked)
-            known = self._programs[asked.key] = _Program(self._function, update, parameters, asked)
+            known = _Program(self._function, update, parameters, asked)
+            self._programs.pop(asked.key, None)
+            # Another thread may be at it, too.
+            for old in list(self._programs)[: len(self._programs) + 1 - PROGRAMS]:
+                self._programs.pop(old, None)
+            self._programs[asked.key] = known
         return known
 
 
@@ -135,23 +151,57 @@ class _Program:
         self.function = function
         self.update = update
         self.parameters = parameters
+        self.arrays = [parameter._arrays[0] for parameter in parameters]
         self.kept = [_Held(array) for array in asked.kept]
         self.scalars = len(asked.scalars)
+        #: Where lies what it overwrites.
+        self.storages = frozenset(array._storage for array in (*self.arrays, *asked.kept))
         self.run = compiled.Compiled(self._step, name=getattr(function, "__name__", "step"))
 
     def keeps(self, parameters: list[Parameter], kept: list[Any]) -> bool:
-        """Whether it updates these parameters, and these arrays."""
+        """Whether it updates these parameters, where they are now, and these arrays."""
         held = (each.value for each in self.kept)
-        return all(map(is_, self.parameters, parameters)) and all(map(is_, held, kept))
+        now = (parameter._arrays[0] for parameter in parameters)
+        return (
+            all(map(is_, self.parameters, parameters))
+            and all(map(is_, self.arrays, now))
+            and all(map(is_, held, kept))
+        )
+
+    def check_apart(self, arguments: Sequence[Any]) -> None:
+        """Raises `ArgumentError` for an argument that is, or shows, what the program overwrites.
+
+        Gradients would not pass through it, and it might be read before or after.
+        """
+        for position, argument in enumerate(arguments):
+            arrays = [argument]
+            if isinstance(argument, (list, tuple, dict)):
+                flatten(argument, arrays, [])
+            for array in arrays:
+                if isinstance(array, Array) and array._storage in self.storages:
+                    raise ArgumentError(
+                        f"step: argument {position} shows a parameter or a state of the optimizer, "
+                        "which the step overwrites; let the function read the parameter itself "
+                        "(data()), or give a copy"
+                    )
 
     def _step(self, *values: Any) -> Any:
         """The step as it is traced: arguments, then numbers."""
         trace = current_trace()
         assert trace is not None
         arguments, scalars = values[: -self.scalars], list(values[-self.scalars :])
+        assert trace.closed is not None
+        for parameter, array in zip(self.parameters, self.arrays, strict=True):
+            # The function may have asked for its array before: gradients are those of both.
+            trace.closed.is_parameter(array, trace.parameter(parameter))
         with autograd.record():
             found = self.function(*arguments)
-        loss = found[0] if isinstance(found, (tuple, list)) else found
+        loss = found[0] if isinstance(found, (tuple, list)) and found else found
+        if not isinstance(loss, (Entry, Array)):
+            raise ArgumentError(
+                "step: the function gives the loss, an array, or a tuple that begins with it; it "
+                f"gave {type(found).__name__}"
+            )
         weights = [parameter.data() for parameter in self.parameters]
         self._check(loss, trace)
         gradients = autograd.grad(loss, weights)
@@ -163,6 +213,12 @@ class _Program:
         return found
 
     def _check(self, loss: Any, trace: Trace) -> None:
+        for closed in trace.closed.inputs.values() if trace.closed is not None else ():
+            if closed.array._storage in self.storages:
+                raise ArgumentError(
+                    "step: the function reads a view of a parameter, or a state of the optimizer, "
+                    "that was made outside of it; take views of data() inside"
+                )
         read = set(walk([loss]))
         for parameter in self.parameters:
             _, entry = trace.parameters.get(id(parameter), (None, None))

@@ -88,8 +88,8 @@ class Trainer:
         self._groups: list[Group] = []
         #: By device; None: of parameters that do not live anywhere yet.
         self._updaters: dict[Device | None, Any] = {None: optimizers.get_updater(self._optimizer)}
-        #: The parameters' arrays when their devices were last looked at.
-        self._seen: list[tuple[Any, ...]] = []
+        #: The parameters' arrays when their devices were last looked at; None: frozen then.
+        self._seen: list[tuple[Any, ...] | None] = []
         #: Versions of the first replicas when the store last gave them its values.
         self._pulled: dict[int, int] = {}
         if self._together:
@@ -329,7 +329,9 @@ class Trainer:
 
     def _look(self) -> None:
         """Find the devices the parameters live on. Raises `DeviceError` where they disagree."""
-        now = [parameter._arrays for parameter in self._params]
+        # Who is frozen or trained again is in another group; servers are told of groups once.
+        left_out = "" if self._together else "null"
+        now = [None if p._grad_req == left_out else p._arrays for p in self._params]
         if len(now) == len(self._seen) and all(map(is_, now, self._seen)):
             return
         groups: list[Group] = []

@@ -73,6 +73,10 @@ class ClosedOver:
         """An array that was made while tracing: every call has it as it is now."""
         self._made[id(array)] = array
 
+    def is_parameter(self, array: Any, entry: Entry) -> None:
+        """An array is a parameter's: the function reads that where it reads the array."""
+        self._entries[id(array), False] = array, entry
+
     def entry_of(self, array: Any, moves: bool = False) -> Entry:
         """What stands for an array. Raises `DeviceError` for one on another device."""
         found = self._entries.get((id(array), moves))
