@@ -227,17 +227,22 @@ class Program:
             outputs, contents = self.graph.outputs[:count], self.graph.outputs[count:]
             updates = [*self.graph.updates, *zip(self.written, contents, strict=True)]
             graph = Graph(self.graph.inputs, outputs, updates, self.graph.name)
-            self._in_place = self._planned(graph, self._still())
+            # As where they are copied: what cannot be computed fails, and is not what it was.
+            self._in_place = self._planned(graph, self._still(), keeps=False)
         return self._in_place
 
     @property
     def _may_write(self) -> bool:
-        """Whether what is written is of the arguments' own specs, and nothing can fail."""
+        """Whether what is written is of the arguments' own specs, and nothing can fail.
+
+        Parameters are none of it: they stay as they were where arguments have failed.
+        """
         contents = self.graph.outputs[len(self.graph.outputs) - len(self.written) :]
         pairs = zip(self.written, contents, strict=True)
         fits = all(self.graph.inputs[position].spec == entry.spec for position, entry in pairs)
         own = all(position < self.given for position in self.written)
-        return fits and own and not any(node.fails for node in self.graph.walk())
+        alone = own and not self.graph.updates
+        return fits and alone and not any(node.fails for node in self.graph.walk())
 
     def embedded(self) -> Plans:
         """Plans that hold the arrays it closes over as they are now. Raises `TraceError`."""
@@ -258,9 +263,9 @@ class Program:
         still = range(self.given, self.given + len(self.parameters))
         return self._planned(graph, still)
 
-    def _planned(self, graph: Graph, still: Sequence[int] | None) -> Plans:
+    def _planned(self, graph: Graph, still: Sequence[int] | None, keeps: bool = True) -> Plans:
         calls = self.trace.random_calls
-        return Plans(graph, self.passes, self.guards, self.recipes, still, calls)
+        return Plans(graph, self.passes, self.guards, self.recipes, still, calls, keeps)
 
     # --- training ---------------------------------------------------------------------------
 
@@ -338,7 +343,7 @@ class Plans:
     """The plans of a graph with free extents: usually one, another where its guards do not hold.
 
     `still` are the positions of inputs that rarely change, `random` is how many call numbers a run
-    takes, see `Lowering`.
+    takes, see `Lowering`, also for `keeps`.
     """
 
     def __init__(
@@ -349,9 +354,10 @@ class Plans:
         recipes: tuple[Recipe, ...] = (),
         still: Sequence[int] | None = None,
         random: int = 0,
+        keeps: bool = True,
     ) -> None:
         self.graph = graph
-        self.random = random
+        self.random, self.keeps = random, keeps
         self.still = still
         self.keeper = _core.Keeper()
         self.passes = passes
@@ -378,7 +384,8 @@ class Plans:
                 self._text(values), backend, lambda: self.image(values, backend), self.keeper
             )
         except NoKernelError:
-            planned = partial(plan_of, backend=backend, passes=self._others())
+            others, keeps = self._others(), self.keeps
+            planned = partial(plan_of, backend=backend, keeps=keeps, passes=others)
             made = Relay(concrete_graph(self.graph, values), planned)
         self._made = [(backend, made), *self._made[: PLANS - 1]]
         return made
@@ -401,7 +408,7 @@ class Plans:
             return None
         text = signature(self.graph)
         passes = [] if self.passes is PIPELINE else [step.__name__ for step in self.passes]
-        kept = self.still, config.KEEP_BYTES.read(), self.random
+        kept = self.still, config.KEEP_BYTES.read(), self.random, self.keeps
         return text and f"{text}{passes} {values} {self.guards} {kept}"
 
     def image(self, values: dict[str, int], backend: Backend) -> Image:
@@ -419,7 +426,8 @@ class Plans:
         guards = list(self.guards)
         free = {name: Dim(value, name, guards) for name, value in values.items()}
         graph = concrete_graph(optimized, free)
-        return Lowering(graph, backend, guards=guards, still=self.still, random=self.random)
+        still, random, keeps = self.still, self.random, self.keeps
+        return Lowering(graph, backend, guards=guards, still=still, random=random, keeps=keeps)
 
     def source(self, values: dict[str, int], backend: Backend) -> str:
         """The kernels of the plan for these extents as C text. Raises `Unfit`."""

@@ -378,6 +378,8 @@ def test_arguments_that_share_memory_are_refused_in_every_call() -> None:
         (whole[:4], whole[:4], numbers(4, 3)),
         (whole[:4], numbers(4, 2), whole[1:5]),
         (whole[:4], whole[2:6], numbers(4, 3)),
+        (whole[:4], whole[::2], numbers(4, 3)),  # of which the program takes a copy
+        (whole[:4], numbers(4, 2), whole[6::-2]),
     ):
         with pytest.raises(TraceError, match="shares memory"):
             compiled(a, b, x)
@@ -411,6 +413,21 @@ def test_an_argument_stays_when_something_fails() -> None:
         assert function(a, np.array([1])).tolist() == [3 + step]
     with pytest.raises(IndexError, match="out of bounds"):
         function(a, np.array([5])).wait_to_read()
+
+
+@pytest.mark.parametrize("gives", [True, False])
+def test_what_is_made_of_a_failed_argument_fails(gives: bool) -> None:
+    def function(a: Any, b: Any) -> Any:
+        a += b
+        return a * 1 if gives else None
+
+    compiled = gemel.compile(function)
+    for each in (function, compiled, compiled, compiled):
+        a, failed = np.array([1.0]), np.arange(5.0)[np.array([9])]
+        each(np.array([1.0]), np.array([2.0]))
+        each(a, failed)
+        with pytest.raises(IndexError, match="out of bounds"):
+            a.wait_to_read()
 
 
 def test_threads_overwrite_arguments_one_after_the_other() -> None:

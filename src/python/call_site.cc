@@ -79,14 +79,15 @@ bool on_one_device(PyObject* const* values, size_t count) {
 }
 
 // Whether what the program overwrites among the arguments are dense arrays that share memory with
-// no other one.
+// no other one: as they were given, for a dense copy of a view shares none.
 bool writes_apart(const Program& program, PyObject* const* given, size_t count, Values& values) {
   for (size_t i = 0; i < count; ++i) {
     if (!program.inputs[i].written) continue;
     const Tensor& target = tensor_of(given[i]);
     if (!target.contiguous) return false;
     for (size_t j = 0; j < program.inputs.size(); ++j) {
-      if (j != i && tensor_of(values.all[j]).storage == target.storage) return false;
+      const Tensor& other = tensor_of(j < count ? given[j] : values.all[j]);
+      if (j != i && other.storage == target.storage) return false;
     }
   }
   return true;
