@@ -14,8 +14,8 @@ from gemel import dtype as dtypes
 from gemel.codegen.program import FUNCTIONS
 from gemel.codegen.values import Recorded, Recorder, common
 from gemel.dtype import DType
+from gemel.ir import bases
 from gemel.ir.philox import FIRST, GOLDEN, MULTIPLIER, ROUNDS, SECOND, WEYL
-from gemel.ops import exponents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -191,15 +191,15 @@ class Lane:
 
     def exp2(self, x: Recorded) -> Recorded:
         """As `np.exp2`; gemel's own bodies are made of its parts."""
-        return self.value(exponents.exp2.body(self, x.floating()))
+        return self.value(bases.exp2(self, x.floating()))
 
     def log2(self, x: Recorded) -> Recorded:
         """As `np.log2`: exact for powers of 2."""
-        return self.value(exponents.log2.body(self, x.floating()))
+        return self.value(bases.log2(self, x.floating()))
 
     def log10(self, x: Recorded) -> Recorded:
         """As `np.log10`: exact for powers of 10."""
-        return self.value(exponents.log10.body(self, x.floating()))
+        return self.value(bases.log10(self, x.floating()))
 
     def tan(self, x: Recorded) -> Recorded:
         return self.sin(x) / self.cos(x)

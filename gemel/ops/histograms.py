@@ -24,7 +24,7 @@ def bincount(x: Any, weights: Any = None, *, minlength: int = 0) -> Any:
 
 
 @bincount.facade
-def _(x: Any, weights: Any = None, /, minlength: int = 0) -> Array:
+def _(x: Any, /, weights: Any = None, minlength: int = 0) -> Array:
     """How often each number from 0 on occurs, or the sum of its weights. Waits for them.
 
     >>> np.bincount(np.array([0, 2, 2], "int64"))

@@ -7,13 +7,13 @@ from typing import Any
 
 from gemel.dtype import DType, int32
 from gemel.errors import DTypeError
+from gemel.ir.bases import power_of_two
 from gemel.ir.declare import elementwise, op
 from gemel.ir.interpret import spec_of
 from gemel.ir.keywords import UFUNC, into
 from gemel.ir.op import Op, numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import multiply, negative, where
-from gemel.ops.exponents import power_of_two
 from gemel.spec import Spec, broadcast, promote_specs, whole
 
 LN2 = math.log(2)

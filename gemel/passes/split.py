@@ -7,7 +7,7 @@ others compute. And what NumPy does lies between plans.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, walk
@@ -32,7 +32,8 @@ def split(graph: Graph, alone: Collection[int] = ()) -> tuple[Graph, list[Piece]
     whole = drop(expand(graph))
     nodes = [node for node in whole.walk() if node.op is not None]
     groups = _groups(whole, nodes, {entry for index, entry in whole.updates if index in alone})
-    made = _made(groups)
+    numbers = _numbers(nodes)
+    made = {node: position for node, position in _made(groups).items() if node not in numbers}
     wanted: list[dict[Entry, None]] = [dict.fromkeys(group) for group in groups]
     for node in nodes:
         for entry in node.inputs:
@@ -42,7 +43,8 @@ def split(graph: Graph, alone: Collection[int] = ()) -> tuple[Graph, list[Piece]
     steps: list[list[Node]] = [[] for _ in groups]
     for node, position in made.items():
         steps[position].append(node)
-    return whole, [_piece(steps[i], wanted[i], made, i) for i in range(len(groups))]
+    given = [_with_numbers(steps[i], wanted[i], numbers) for i in range(len(groups))]
+    return whole, [_piece(given[i], wanted[i], made, i) for i in range(len(groups))]
 
 
 def cut(graph: Graph) -> tuple[Graph, list[Piece | Node]]:
@@ -55,7 +57,10 @@ def cut(graph: Graph) -> tuple[Graph, list[Piece | Node]]:
     homes: dict[Node, int] = {}  # even: a piece, odd: nodes without kernels
     steps: dict[int, list[Node]] = {}
     wanted: dict[int, dict[Entry, None]] = {}
+    numbers = _numbers(nodes)
     for node in nodes:
+        if node in numbers:
+            continue
         first = max((homes[e.node] for e in node.inputs if e.node in homes), default=0)
         homes[node] = first + first % 2 if node.has_kernel else first + 1 - first % 2
         steps.setdefault(homes[node], []).append(node)
@@ -71,8 +76,22 @@ def cut(graph: Graph) -> tuple[Graph, list[Piece | Node]]:
         if place % 2:
             parts += steps[place]
         elif place in wanted:
-            parts.append(_piece(steps.get(place, []), wanted[place], homes, place))
+            given = _with_numbers(steps.get(place, []), wanted[place], numbers)
+            parts.append(_piece(given, wanted[place], homes, place))
     return whole, parts
+
+
+def _numbers(nodes: list[Node]) -> set[Node]:
+    """What is computed of numbers: each piece does that for itself, since no plan gives one."""
+    read = {entry.node for node in nodes if not node.has_kernel for entry in node.inputs}
+    return {n for n in nodes if n.has_kernel and n.specs[0].weak and n not in read}
+
+
+def _with_numbers(steps: list[Node], wanted: Iterable[Entry], numbers: set[Node]) -> list[Node]:
+    """The steps of a piece behind the numbers they read."""
+    roots = [*(entry for node in steps for entry in node.inputs), *wanted]
+    before = [node for node in walk(e for e in roots if e.node in numbers) if node in numbers]
+    return [*before, *steps]
 
 
 def _groups(graph: Graph, nodes: list[Node], alone: set[Entry]) -> list[list[Entry]]:

@@ -20,7 +20,7 @@ counters = {"compiled": 0, "loaded": 0, "found": 0}
 #: The sources that decide what code a program becomes: what emitters import, and what that imports.
 SOURCES = (
     *("codegen", "config.py", "dtype.py", "errors.py", "extent.py", "forms.py"),
-    "ir/philox.py",
+    *("ir/bases.py", "ir/philox.py"),
 )
 _counting = threading.Lock()  # of what several threads compile
 
