@@ -142,9 +142,6 @@ class OperationKind(Kind):
         call: Any = SimpleNamespace(
             op=self.op, inputs=inputs, entries=outputs, params=self.parameters
         )
-        if isinstance(self.op, Composite) and "gradient" in self.op.rules and gs[0] is not None:
-            # What a call keeps is what its rule reads, which is about the first result.
-            gs = (gs[0], *[None] * (len(gs) - 1))
         if "backward" in self.op.rules:
             # What such a rule reads depends on what arrives; of a call is kept what all may need.
             gs = tuple(map(self._filled, gs, outputs))

@@ -288,7 +288,8 @@ class Composite(Op):
     One with `kernel=False` is written over some that NumPy does: a call makes them one by one.
     What it is written in is its meaning, which gradients and exports go by; a `planned` rule may
     say what plans do instead. `combine` says how it combines elements, where it does so as a
-    reduction does.
+    reduction does. Its gradient rule is about all its results, or the first `ruled` ones: others
+    are there for the rule to read, and where a gradient arrives at these it is written out.
     """
 
     def __init__(
@@ -297,10 +298,12 @@ class Composite(Op):
         *,
         kernel: bool = True,
         combine: str = "",
+        ruled: int | None = None,
         **options: Any,
     ) -> None:
         super().__init__(function, **options)
         self.has_kernel = kernel
+        self.ruled = self.outputs if ruled is None else ruled
         self.combine = combine
         self.common = REDUCTIONS.get(combine, self.common)
 

@@ -14,7 +14,7 @@ from gemel.ops.shape import operand, reshape
 from gemel.spec import Spec, normalize_axis, same_shape
 
 
-@composite(outputs=3)
+@composite(outputs=3, ruled=1)
 def standardized(x: Any, *, axes: Any, eps: float) -> Any:
     """(x - mean) / sqrt(variance + eps), of the elements along these axes.
 

@@ -182,12 +182,8 @@ def rule(
 
 
 def _is_beyond(op: Op, gs: tuple[Entry | None, ...]) -> bool:
-    """Whether something arrived at a composite's other results, of which its rule says nothing.
-
-    They are there for the rule to read: a gradient arrives at them where it is differentiated.
-    """
-    composed = isinstance(op, Composite) and not (op.random or op.updates)
-    return composed and any(g is not None for g in gs[1:])
+    """Whether something arrived at results of a composite that its rule says nothing of."""
+    return isinstance(op, Composite) and any(g is not None for g in gs[op.ruled :])
 
 
 def accumulate(arrived: dict[Entry, Entry], entry: Entry, g: Entry) -> None:
