@@ -500,7 +500,7 @@ def bartlett(M: Any, dtype: Any = None) -> ndarray:
 
 bfloat16: DType
 
-def bincount(x: Any, weights: Any = None, /, minlength: int = 0) -> ndarray:
+def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> ndarray:
     """How often each number from 0 on occurs, or the sum of its weights. Waits for them."""
 
 def bitwise_and(
