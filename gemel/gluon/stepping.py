@@ -11,7 +11,7 @@ from gemel._core import Array
 from gemel.errors import ArgumentError, GemelError, GradientError
 from gemel.gluon.parameter import Parameter
 from gemel.ir.graph import Entry, walk
-from gemel.ir.trace import Trace, current_trace
+from gemel.ir.trace import Held, Trace, current_trace
 from gemel.nested import flatten
 from gemel.optimizer.base import by_hand
 from gemel.optimizer.fused import Kept
@@ -152,7 +152,7 @@ class _Program:
         self.update = update
         self.parameters = parameters
         self.arrays = [parameter._arrays[0] for parameter in parameters]
-        self.kept = [_Held(array) for array in asked.kept]
+        self.kept = [Held("state", array) for array in asked.kept]
         self.scalars = len(asked.scalars)
         #: Where lies what it overwrites.
         self.storages = frozenset(array._storage for array in (*self.arrays, *asked.kept))
@@ -227,21 +227,6 @@ class _Program:
                     f"step: parameter {parameter.name} has no part in the loss; if that is meant, "
                     "set its grad_req to 'null'"
                 )
-
-
-class _Held:
-    """An array of an optimizer's state, which the program reads and overwrites."""
-
-    name = "state"
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def array(self, device: Any = None) -> Any:
-        """The array, where it is."""
-        return self.value
-
-    data = array
 
 
 def _length(arguments: Sequence[Any]) -> int:

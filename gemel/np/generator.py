@@ -13,7 +13,7 @@ from gemel.errors import ArgumentError
 from gemel.extent import WHOLE
 from gemel.ir.philox import words
 from gemel.ir.public import NAMESPACES, function
-from gemel.ir.trace import current_trace
+from gemel.ir.trace import Held, current_trace
 from gemel.ndarray import array_like
 from gemel.ops import choices
 from gemel.ops.elementwise import add, copy
@@ -25,25 +25,12 @@ from gemel.spec import whole
 SPAWNED = 0x0C41_1D5E_0C41_1D5E
 
 
-class _Held:
-    """An int64 that a traced program reads, and overwrites, as it does with parameters."""
-
-    def __init__(self, name: str, value: int) -> None:
-        self.name = name
-        self.value = array_like(value, int64)
-
-    def array(self, device: Any = None) -> Any:
-        """The number, which is where it was made whatever device asks."""
-        return self.value
-
-    data = array
-
-
 class BitGenerator:
     """Where a generator stands: `state` can be read, kept and set."""
 
     def __init__(self, seed: int, number: int = 0, children: int = 0) -> None:
-        self._seed, self._number = _Held("seed", seed), _Held("number", number)
+        self._seed = Held("seed", array_like(seed, int64))
+        self._number = Held("number", array_like(number, int64))
         self._children = children
         self._lock = threading.Lock()
 

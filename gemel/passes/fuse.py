@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.extent import seen
 from gemel.ir.declare import op
 from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, substitute_results
 from gemel.ir.interpret import interpret
@@ -26,7 +25,8 @@ from gemel.passes.domain import (
 )
 from gemel.passes.order import Order, Unit
 from gemel.passes.risk import exposures
-from gemel.spec import Spec, product, same_shape
+from gemel.passes.sizes import elements_of
+from gemel.spec import Spec, same_shape
 
 
 @op(complex=True)
@@ -150,7 +150,7 @@ def _longer(node: Node, entry: Entry, group: Group) -> bool:
     Each would be computed again and again.
     """
     shapes = (node.specs[0].shape, entry.shape, group.nodes[-1].specs[0].shape)
-    result, read, made = (product(map(seen, shape)) for shape in shapes)
+    result, read, made = map(elements_of, shapes)
     return max(result, read) > 2 * made
 
 

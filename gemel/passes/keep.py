@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from gemel.extent import seen
 from gemel.ir.graph import Entry, Node, copy_node, walk
 from gemel.ir.op_kinds import Elementwise, Reduction
 from gemel.passes.domain import is_mover, is_view, seen_by
 from gemel.passes.fuse import cheap
-from gemel.spec import product
+from gemel.passes.sizes import bytes_of, elements_of
 
 #: Picoseconds to read a byte from a cache, and for an element of a light operation.
 READ, STEP = 8, 8
@@ -108,7 +107,7 @@ class _Cut:
         if _is_free(entry):
             return inf
         there = entry.node.op is None or entry in self.there
-        return _bytes(entry) * (READ if there else STORED)
+        return bytes_of(entry) * (READ if there else STORED)
 
     def _again(self, entry: Entry) -> float:
         """What it takes to compute an entry where it is read."""
@@ -123,7 +122,7 @@ class _Cut:
         if node not in self.forward:  # that is the first time
             return 0
         light = isinstance(node.op, Elementwise) and node.op.is_light
-        return _count(entry) * STEP if light else inf
+        return elements_of(entry.shape) * STEP if light else inf
 
     def _leading_to(self, end: int) -> dict[int, int]:
         """The places from which more could flow to this one, and where it would go from each.
@@ -167,15 +166,6 @@ def _is_free(entry: Entry) -> bool:
 def _is_loop(node: Node) -> bool:
     """Whether a step can be done in the loops of others, which read no arrays then."""
     return isinstance(node.op, (Elementwise, Reduction)) or (is_view(node) and not is_mover(node))
-
-
-def _count(entry: Entry) -> int:
-    """Elements, of the sizes it was traced with."""
-    return int(product(map(seen, entry.shape)))
-
-
-def _bytes(entry: Entry) -> int:
-    return _count(entry) * int(entry.dtype.itemsize)
 
 
 def replaced(results: Sequence[Entry], stands: dict[Entry, Entry]) -> list[Entry]:

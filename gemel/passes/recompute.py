@@ -9,14 +9,14 @@ from collections.abc import Container, Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
-from gemel.extent import seen
 from gemel.ir.free import trial
 from gemel.ir.graph import Entry, Graph, Node, copy_node, inline, placeholder, substitute_results
 from gemel.ir.op_kinds import Elementwise, Reduction
 from gemel.passes.domain import Domain, is_product, is_view
 from gemel.passes.fuse import LARGEST_BODY, can_fail, fused
 from gemel.passes.risk import exposures
-from gemel.spec import product, same_shape_for_all
+from gemel.passes.sizes import bytes_of, elements_of
+from gemel.spec import same_shape_for_all
 
 #: An array is computed again in no more steps than this.
 MOST_STEPS = 8
@@ -68,16 +68,6 @@ def _domain(nodes: list[Node]) -> Domain | None:
     return domain if not asked else None
 
 
-def _counts(shape: Sequence[int]) -> int:
-    """Elements, of the sizes it was traced with."""
-    return int(product(map(seen, shape)))
-
-
-def _size(entry: Entry) -> int:
-    """Bytes, of the sizes it was traced with."""
-    return _counts(entry.shape) * int(entry.dtype.itemsize)
-
-
 class _Recipe:
     """How an output of a fused node is computed of its inputs, its other outputs and what it knows
     of whole rows; of these without a `domain`, as products have none.
@@ -95,7 +85,7 @@ class _Recipe:
         self.outside = dict(zip(body.inputs, node.inputs, strict=True))
         pairs = zip(body.outputs, node.entries, strict=True)
         self.outside |= {each: e for each, e in pairs if each is not output and e not in dropped}
-        self._least = _size(output)
+        self._least = bytes_of(output)
         self._visit(output, set())
 
     def _visit(self, entry: Entry, done: set[Entry]) -> None:
@@ -118,7 +108,7 @@ class _Recipe:
 
     def _is_of_rows(self, entry: Entry) -> bool:
         """Whether it is one of few numbers that a kernel can write: one for each row."""
-        few = _size(entry) * SMALL < self._least and not entry.spec.weak
+        few = bytes_of(entry) * SMALL < self._least and not entry.spec.weak
         return few and self.domain is not None and self.domain.writes_once(entry.node)
 
     def written_in(self, known: dict[Entry, Entry]) -> Entry:
@@ -172,12 +162,14 @@ class _Recomputing:
     def _pays(self, entry: Entry, recipe: _Recipe, users: Sequence[Node]) -> bool:
         """Whether all who read an array can compute it, and move fewer bytes then."""
         read = [recipe.outside[each] for each in recipe.read]
-        more = sum(_size(e) for user in users for e in read if e not in set(user.inputs))
-        if entry in self.needed or more >= (2 + len(users)) * _size(entry):
+        more = sum(bytes_of(e) for user in users for e in read if e not in set(user.inputs))
+        if entry in self.needed or more >= (2 + len(users)) * bytes_of(entry):
             return False
         # Where it is repeated it would be computed again and again.
         if any(
-            _counts(e.shape) > _counts(entry.shape) for u in users for e in u.inputs + u.entries
+            elements_of(e.shape) > elements_of(entry.shape)
+            for u in users
+            for e in u.inputs + u.entries
         ):
             return False
         count = len(recipe.steps)
@@ -304,8 +296,8 @@ def _groups(
     found: dict[Node, _Together] = {}  # by the first of each
     firsts: dict[tuple[Entry, float, int], Node] = {}
     for node in sums:
-        most = max(_counts(entry.shape) for entry in node.inputs)
-        large = [entry for entry in node.inputs if _counts(entry.shape) == most]
+        most = max(elements_of(entry.shape) for entry in node.inputs)
+        large = [entry for entry in node.inputs if elements_of(entry.shape) == most]
         keys = [(entry, turns[node], risks[node]) for entry in large]
         first = next((firsts[key] for key in keys if key in firsts), None)
         others = [] if first is None else found[first].nodes
@@ -321,8 +313,8 @@ def _sums(node: Node) -> bool:
     """Whether a kernel gives much less than it reads."""
     if node.op is not fused or not node.inputs:
         return False
-    most = max(map(_size, node.inputs))
-    return all(_size(entry) * SMALL <= most for entry in node.entries)
+    most = max(map(bytes_of, node.inputs))
+    return all(bytes_of(entry) * SMALL <= most for entry in node.entries)
 
 
 def _reduces(domain: Domain, body: Graph) -> bool:
