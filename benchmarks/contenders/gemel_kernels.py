@@ -90,37 +90,46 @@ class Layer(gluon.HybridBlock):
 
 
 def case(shape: Shape, threads: int) -> Single | None:
-    """The kind's function, compiled; in a block where it has parameters."""
+    """The kind's function, compiled; in a block where it has parameters. Its gradients: a compiled
+    function of the arrays and of the gradient that comes to the result, as JAX's is."""
     given, weights = shape.operands()
-    data = [np.array(each) for each in given]
     function = partial(globals()[shape.kind], **shape.settings)
+    if shape.gradients:
+        return Single(gradients_of(function, [*given, *weights], shape.head()), values)
+    data = [np.array(each) for each in given]
     if weights:
         call: Any = Layer(function, weights)
         call.hybridize()
-        learned = [parameter.data() for parameter in call.collect_params().values()]
     else:
-        call, learned = gemel.compile(function), []
+        call = gemel.compile(function)
 
-    def forward(_: Any = None) -> Any:
+    def forward(_: Any) -> list[Any]:
         result = call(*data)
         result.wait_to_read()
-        return result
+        return [result]
 
-    if not shape.gradients:
-        return Single(forward, lambda result: [result.asnumpy()])
-    head = np.array(shape.head())
-    for each in data:
-        each.attach_grad()
+    return Single(forward, values)
 
-    def before() -> Any:
+
+def gradients_of(function: Callable[..., Any], given: list[Any], head: Any) -> Callable[..., Any]:
+    """A call that computes the gradients of a function for these arrays, and waits for them."""
+    arrays = [np.array(each) for each in (*given, head)]
+
+    @gemel.compile
+    def gradients(*arrays: Any) -> Any:
+        *variables, head = arrays
         with autograd.record():
-            return forward()
+            result = function(*variables)
+        return autograd.grad(result, variables, head)
 
-    def backward(result: Any) -> Any:
-        result.backward(head)
-        gradients = [each.grad for each in (*data, *learned)]
-        for gradient in gradients:
-            gradient.wait_to_read()
-        return gradients
+    def call(_: Any) -> Any:
+        found = gradients(*arrays)
+        for each in found:
+            each.wait_to_read()
+        return found
 
-    return Single(backward, lambda found: [each.asnumpy() for each in found], before)
+    return call
+
+
+def values(found: list[Any]) -> list[Any]:
+    return [each.asnumpy() for each in found]
