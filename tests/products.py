@@ -7,7 +7,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 from gemel.codegen import contract
-from gemel.codegen.contract import Several, StepPlan
+from gemel.codegen.contract import StepPlan
+from gemel.codegen.contract_task import Several
 from gemel.codegen.nest import stride_class
 from gemel.codegen.program import INPUT, OUTER, Instruction, Operand, Program
 from gemel.codegen.target import Target

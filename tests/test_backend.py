@@ -119,12 +119,13 @@ def test_a_level_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
         host()
 
 
-def test_the_text_says_whether_there_is_the_instruction_for_fours(
+def test_the_text_says_which_instructions_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """How products of bytes are planned depends on it, and a plan is kept by the text."""
+    """How products are planned depends on them, and a plan is kept by the text."""
     texts = []
-    for there in (True, False):
-        monkeypatch.setattr(backend_module, "has_fours", lambda target, there=there: there)
+    for there in ((), ("vnni",), ("bf16",), ("vnni", "bf16")):
+        monkeypatch.setattr(backend_module, "has_instruction", lambda _, name, t=there: name in t)
         texts.append(Backend(TARGETS["avx512"], native_code, _core.load_object).text)
-    assert texts[0] != texts[1] == TARGETS["avx512"].text
+    assert texts[0] == TARGETS["avx512"].text
+    assert len(set(texts)) == 4

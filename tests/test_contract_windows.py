@@ -157,6 +157,7 @@ def test_the_way_is_chosen_by_what_lies_side_by_side() -> None:
         "turned",
         ((12, 14), (1, 0), (12, 1)),
         ((5, 196), (3, 14), (3, 1)),
+        1,
     )
     for way, (k, n, form) in WAYS.items():
         found = Several.of(k, n, 16)

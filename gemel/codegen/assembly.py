@@ -61,7 +61,8 @@ def widened(scalar: Type, lanes: int) -> Type:
 
 
 I1, I8, I16, I32, I64 = map(integer, (1, 8, 16, 32, 64))
-HALF, F32, F64 = Type("half", "f16"), Type("float", "f32"), Type("double", "f64")
+HALF, BF16 = Type("half", "f16"), Type("bfloat", "bf16")
+F32, F64 = Type("float", "f32"), Type("double", "f64")
 POINTER, VOID = Type("ptr", "p0"), Type("void", "")
 
 

@@ -4,8 +4,8 @@ A product is a program whose loops are two of a batch, the rows m, the columns n
 (n and k may be three loops each): the sum of the products of its first two operands, float32 or
 float64, and what follows. Operands that are only kept (float16, bfloat16) are read as float32,
 where they lie or while panels of them are made; of bytes that are added up in int32 four along k
-are one lane. Sums run along k in an order fixed by shape and
-target, so the result has the same bits however the tiles are spread over cores.
+are one lane, and two of bfloat16 where the machine multiplies these. Sums run along k in an order
+fixed by shape and target, so the result has the same bits however the tiles are spread over cores.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from gemel.codegen.program import (
     Program,
     Schedule,
 )
-from gemel.codegen.target import Target, has_fours
-from gemel.dtype import DType, int8, uint8
+from gemel.codegen.target import Target, has_instruction
+from gemel.dtype import DType, bfloat16, int8, uint8
 from gemel.extent import maximum, minimum
 from gemel.spec import product
 
@@ -42,8 +42,8 @@ PACKED_TILE = 1 << 18
 #: Panels that share lines of memory are made together: so many at least, where there are enough of
 #: them for so many tiles.
 SIDE_BY_SIDE = 4
-#: So many bytes along k are one lane of a product in int32.
-FOURS = 4
+#: So many bytes, or bfloat16, along k are one lane of a product in int32 or float32.
+FOURS, PAIRS = 4, 2
 
 
 def steps(
@@ -64,6 +64,11 @@ def steps(
     if 0 in integers[: program.outer]:
         return []
     return _Planner(program, integers, lasts, target).steps(often, several)
+
+
+def has_pairs(factors: Sequence[DType], target: Target) -> bool:
+    """Whether an instruction multiplies two of these at once."""
+    return set(factors) == {bfloat16} and has_instruction(target, "bf16")
 
 
 class _Panels(NamedTuple):
@@ -110,7 +115,7 @@ class _Planner:
         self.scratch: list[int] = []
         self.found: list[StepPlan] = []
         #: How many k of a line lie side by side in panels.
-        self.together = FOURS if self.dtype in (int8, uint8) else 1
+        self.together = 1
 
     def steps(self, often: bool, several: Several | None) -> list[StepPlan]:
         """All steps."""
@@ -129,12 +134,18 @@ class _Planner:
 
     def _choice(self, task: Task, several: Several | None) -> Choice:
         """The kernels, and their tiling."""
-        if self.together > 1:
+        kept = [operand.dtype for operand in self.program.operands[:2]]
+        if self.dtype in (int8, uint8):
+            self.together = FOURS
             # One of the two it multiplies must be signed.
-            signed = int8 in [operand.dtype for operand in self.program.operands[:2]]
-            return contract_plan.for_fours(task, has_fours(self.target) and signed)
+            native = int8 in kept and has_instruction(self.target, "vnni")
+            return contract_plan.for_fours(task, native)
         if several is None:
+            if has_pairs(kept, self.target) and contract_plan.pays_in_pairs(task):
+                self.together = PAIRS
+                return contract_plan.for_pairs(task)
             return contract_plan.decided(task)
+        self.together = several.together
         masked = self._is_plain(1) or self.target.small_masks
         return contract_plan.for_several(task, several, masked)
 
@@ -142,15 +153,15 @@ class _Planner:
         """Whether an operand is kept as what is computed in."""
         return self.program.operands[number].dtype is self.dtype
 
-    def _reserve(self, elements: int) -> int:
+    def _reserve(self, elements: int, dtype: DType) -> int:
         """Whose a new block of scratch is, of so many elements."""
-        self.scratch.append(elements * self.dtype.itemsize)
+        self.scratch.append(elements * dtype.itemsize)
         return SCRATCH - len(self.scratch) + 1
 
     def _pack(self, number: int, width: int) -> None:
         """Puts an operand into panels of so many lines, where it is read from then."""
         panels = self._panels(number, width)
-        room = self._reserve(product(panels.batch) * panels.all_of_them)
+        room = self._reserve(product(panels.batch) * panels.all_of_them, self._in_panels(number))
         if self.k:
             self.found.append(self._copy(number, panels, room))
         self._read_from(number, panels, room)
@@ -171,7 +182,7 @@ class _Planner:
         """The step that makes them."""
         strides, turn = self.strides[number], self.lasts[number] == "k"
         stored, made = self.operands[number].dtype, self._in_panels(number)
-        bytes_of_one = panels.size * self.dtype.itemsize
+        bytes_of_one = panels.size * made.itemsize
         at_once = maximum(1, PACKED_TILE // maximum(1, bytes_of_one))
         if not turn:
             at_once = maximum(at_once, minimum(SIDE_BY_SIDE, panels.number // SIDE_BY_SIDE))
@@ -184,7 +195,7 @@ class _Planner:
             m_block=at_once * panels.width, n_block=self.k, m_tiles=tiles, n_tiles=1, k_block=1
         )
         extent = product(panels.batch) * tiles
-        whole = extent * minimum(panels.number, at_once) * panels.size * self.dtype.itemsize
+        whole = extent * minimum(panels.number, at_once) * bytes_of_one
         chunk = maximum(1, extent * PACKED_TILE // maximum(whole, 1))
         # Where there are masks one kernel turns lines for panels of all widths.
         every = turn and self.together == 1 and self.target.small_masks
@@ -194,7 +205,7 @@ class _Planner:
         return step._replace(packs=number, scratch=self.scratch, cost=100 + whole // 10)
 
     def _in_panels(self, number: int) -> DType:
-        """What an operand is in panels: what is computed in, but bytes stay bytes."""
+        """What an operand is in panels: what is computed in, but groups stay as they are kept."""
         return self.dtype if self.together == 1 else self.operands[number].dtype
 
     def _read_from(self, number: int, panels: _Panels, room: int) -> None:
@@ -230,7 +241,7 @@ class _Planner:
         )
         if choice.split:
             partial = extent * choice.m_block * choice.n_block
-            self.buffers.append((self._reserve(partial), 0))
+            self.buffers.append((self._reserve(partial, self.dtype), 0))
         extra = self.program.extra + len(TILES)
         made = self.program._replace(operands=tuple(self.operands), extra=extra, code=self.code)
         made = made._replace(schedule=choice.schedule)

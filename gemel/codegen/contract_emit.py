@@ -199,18 +199,19 @@ class Tiled(Frame, Elements):
 
 
 class Reader(Elements):
-    """An operand where it lies; of each element that is read the value at `made` is computed."""
+    """An operand where it lies; of each element that is read the value at `made` is computed, if
+    that is any."""
 
-    def __init__(self, kernel: Tiled, number: int, made: int) -> None:
+    def __init__(self, kernel: Tiled, number: int, made: int | None) -> None:
         code = kernel.program.code
         self.kernel = kernel
         self.builder, self.lanes = kernel.builder, kernel.lanes
         self.dtype = kernel.program.operands[number].dtype
-        self.made = made
         self.read = next(
             p for p, step in enumerate(code) if step.name == "load" and step.operand == number
         )
-        self.steps = sorted(kernel.analysis.closure([made], known=self.read))
+        self.made = self.read if made is None else made
+        self.steps = sorted(kernel.analysis.closure([self.made], known=self.read))
 
     def gather(self, pointer: Value, offsets: Value) -> Value:
         """A vector of the elements so many elements after `pointer`, from anywhere."""

@@ -14,7 +14,7 @@ from itertools import chain
 from gemel.codegen import memory
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Constant, Module, Value
-from gemel.codegen.contract_emit import Elements, Range, Reader, sum_position
+from gemel.codegen.contract_emit import Elements, Range, sum_position
 from gemel.codegen.contract_plan import WIDE, panel_depth
 from gemel.codegen.contract_task import DEPTH
 from gemel.codegen.contract_tile import Tile
@@ -86,8 +86,8 @@ class _Gemm(Tile):
         self.windows: Windows | None = None
         self.panels: Panels | None = None
         if self.b_lines is Lines.WALKED:
-            reader = Reader(self, 1, self.sum.factors[1])
-            self.windows = Windows(self, reader, way.b_form, columns)
+            together = self.sum.together
+            self.windows = Windows(self, self.sum.lying(1), way.b_form, columns, together)
             if not way.direct:
                 least = max(1, WIDE * self.lanes // columns)
                 self.panels = Panels(self, columns, DEPTH, least)

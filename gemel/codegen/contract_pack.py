@@ -1,9 +1,9 @@
 """Packing: a matrix copied into panels as wide as a micro-tile, one line per k.
 
 A panel of width ``w`` holds lines ``p * w .. p * w + w - 1`` of the operand (rows of a, columns of
-b) as ``k`` rows of ``w`` elements; where four k of a line lie side by side, one lane of 32 bits, as
-``k / 4`` rows of these, zeros past the last k. Lines past the end repeat the last one or are zero;
-their products are never stored.
+b) as ``k`` rows of ``w`` elements; where four k of a line, or two, lie side by side, one lane of 32
+bits, as ``k / 4`` rows of these, zeros past the last k. Lines past the end repeat the last one or
+are zero; their products are never stored.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from gemel.codegen.program import ANY, ROWS, Program
 from gemel.codegen.registers import constant, register_type
 from gemel.codegen.squares import transposed
 from gemel.codegen.target import Target
-from gemel.dtype import int32
+from gemel.dtype import bfloat16, int16, int32
 
-#: So many bytes are put in turn at a time.
+#: What goes by in place of a dtype that nothing is computed in.
+BITS = {bfloat16: int16}
+#: So many of a line are put in turn at a time.
 WOVEN = 16
 #: So many k ahead of those that are copied lines are asked for.
 AHEAD = 8
@@ -51,7 +53,7 @@ class _Pack(Tiled):
     def __init__(self, program: Program, target: Target) -> None:
         self.width, self.turn = program.way.width, program.way.turn
         made = program.operands[1]
-        super().__init__(program, target, made.dtype)
+        super().__init__(program, target, BITS.get(made.dtype, made.dtype))
         store = next(step for step in program.code if step.name == "store")
         self.reader = Reader(self, 0, store.arguments[0])
         #: How many k of a line lie side by side, and how those are read and written at once.
@@ -124,7 +126,7 @@ class _Pack(Tiled):
 
     def _elements(self, steps: list[Value], places: Iterable[Value]) -> list[Value]:
         """What lies at `_bounded` ones, one element each, but zero past the last."""
-        builder, zero = self.builder, constant(self.reader.dtype, 0)
+        builder, zero = self.builder, constant(self.dtype, 0)
         values = [self.reader.load(place, 1) for place in places]
         inside = (builder.icmp_signed("<", step, self.k) for step in steps[1:])
         others = zip(inside, values[1:], strict=True)

@@ -67,6 +67,9 @@ FORESEEN, FEW_LINES = 1 << 10, 32
 #: Whose a buffer is that is no operand's: the first block of scratch, further ones lie below.
 SCRATCH = -1
 
+#: From so many rows and of so much k on, a product of bfloat16 is done by pairs; from fewer rows on
+#: where panels of b are there already.
+FEW_PAIRED, FEW_PAIRED_OFTEN, SHORT_PAIRED = 12, 4, 32
 #: Up to so many rows windows are read where they lie; where vectors of them are of several parts.
 FEW, FEW_OF_PARTS = 16, 10
 #: So many vectors wide are tiles for whose panels each row of a is read once.
@@ -109,11 +112,12 @@ class Choice:
     and `b_form` say whether the operand is read packed or where it lies (``"k"``, ``"m"``,
     ``"n"``); a tile is `m_block` x `n_block` of the result, `chunk` tiles are one call, k is cut
     every `k_block` (0: it is not cut). `direct`: windows are read where they lie, and no panels
-    made. `across`: micro-tiles follow each other along the rows, not down the columns. `vnni`: by
-    the instruction of this name. `by_rows`: tiles of the same rows follow each other, in all of a
-    batch; else those of the same columns, in one product after the other. `far`: b is asked for
-    early, since it comes from beyond the second cache and few rows use each part of it. `packs_b`:
-    the first rows of a tile leave what they read of b in panels for the others. `narrow`: the last
+    made. `across`: micro-tiles follow each other along the rows, not down the columns. `vnni`,
+    `bf16`: by the instruction of this name (`target.INSTRUCTIONS`), of panels in which four k, or
+    two, lie side by side. `by_rows`: tiles of the same rows follow each other, in all of a batch;
+    else those of the same columns, in one product after the other. `far`: b is asked for early,
+    since it comes from beyond the second cache and few rows use each part of it. `packs_b`: the
+    first rows of a tile leave what they read of b in panels for the others. `narrow`: the last
     columns may be one vector.
     """
 
@@ -131,6 +135,7 @@ class Choice:
     direct: bool = False
     across: bool = False
     vnni: bool = False
+    bf16: bool = False
     by_rows: bool = False
     far: bool = False
     packs_b: bool = False
@@ -168,6 +173,8 @@ def for_several(task: Task, several: Several, masked: bool) -> Choice:
     """The kernels and the tiling where b is `Several`; `masked`: parts of vectors can be read."""
     task = task.in_buckets()._replace(k=bucket(task.k))
     lanes = task.lanes
+    if several.together > 1:
+        return _pairs_of_windows(task, several)
     if _adds_along_k(task, several):
         choice = _dot(task)
         _tile(choice, task)
@@ -177,12 +184,27 @@ def for_several(task: Task, several: Several, masked: bool) -> Choice:
     if Form.parse(choice.b_form).way == "rows":
         _by_runs(choice, task)
     if not choice.direct:
-        most = DEPTH // several.inner
-        blocks = -(-several.k[0][0] // most)
-        choice.k_block = -(-several.k[0][0] // blocks) * several.inner
-        choice.split = task.k > DEPTH
+        _cut_windows(choice, several)
     _tile(choice, task, WIDE * lanes)
     choice.narrow = _is_narrow(choice, task)
+    return choice
+
+
+def _cut_windows(choice: Choice, several: Several) -> None:
+    """Blocks of k of whole windows, as deep as there is room for in panels."""
+    length = -(-several.k[0][0] // several.together)
+    blocks = -(-length // (DEPTH // several.inner))
+    choice.k_block = -(-length // blocks) * several.inner
+    choice.split = length * several.inner > DEPTH
+
+
+def _pairs_of_windows(task: Task, several: Several) -> Choice:
+    """The same for bfloat16 by pairs: panels of windows, two channels to a lane."""
+    steps = task._replace(k=-(-task.k // several.together))
+    choice = _grouped(steps, ALL)
+    choice.b_form, choice.bf16 = several.form, True
+    _cut_windows(choice, several)
+    _tile(choice, steps, WIDE * task.lanes)
     return choice
 
 
@@ -206,13 +228,46 @@ def for_fours(task: Task, native: bool) -> Choice:
     Else bytes are widened in registers, of which fewer are left for sums.
     """
     task = task.in_buckets()._replace(k=bucket(task.k))
-    lanes = task.target.width // 4
-    vectors = min(2 if task.target.width == 64 else 1, -(-task.n // lanes))
-    steps = task._replace(k=-(-task.k // 4))
-    rows, vectors = _micro_tile(steps, vectors, ALL._replace(rows=12 if native else 4))
-    choice = Choice("gemm", rows, vectors * lanes, "packed", "packed", vnni=native)
+    choice = _grouped(task._replace(k=-(-task.k // 4)), ALL._replace(rows=12 if native else 4))
+    choice.vnni = native
     _tile(choice, task)
     return choice
+
+
+def for_pairs(task: Task) -> Choice:
+    """The tiling of a product of bfloat16 by pairs, for the instruction that does two."""
+    task = task.in_buckets()._replace(k=bucket(task.k))
+    steps = task._replace(k=-(-task.k // 2))
+    choice = _grouped(steps, ALL)
+    choice.bf16 = True
+    _cut_k(choice, steps)
+    (_tile_large if steps.cost > LARGE * 1000 else _tile)(choice, steps)
+    choice.narrow = _is_narrow(choice, steps)
+    return choice
+
+
+def pays_in_pairs(task: Task) -> bool:
+    """Whether a product of bfloat16 is quicker by pairs: both factors have to be put in panels."""
+    task = task.in_buckets()
+    if task.n < task.lanes or task.m < (FEW_PAIRED_OFTEN if task.often else FEW_PAIRED):
+        return False
+    return bucket(task.k) >= SHORT_PAIRED
+
+
+def windows_pay_in_pairs(task: Task, several: Several) -> bool:
+    """Whether one of windows is: vectors of them must be rows, and k's first axis of pairs."""
+    length, _ = several.k[0]
+    if Form.parse(several.form).way != "rows" or not isinstance(length, int) or length % 2:
+        return False
+    return task.in_buckets().m > FEW
+
+
+def _grouped(steps: Task, room: Room) -> Choice:
+    """The micro-tile of a product whose steps along k are groups, in lanes of 32 bits."""
+    lanes = steps.target.width // 4
+    vectors = min(2 if steps.target.width == 64 else 1, -(-steps.n // lanes))
+    rows, vectors = _micro_tile(steps, vectors, room)
+    return Choice("gemm", rows, vectors * lanes, "packed", "packed")
 
 
 def variants(task: Task) -> Choice:

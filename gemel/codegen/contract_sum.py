@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gemel.codegen.assembly import I16, I32, Constant, Value, splat_constant, widened
+from gemel.codegen.assembly import BF16, I16, I32, Constant, Value, splat_constant, widened
 from gemel.codegen.contract_emit import Elements, Reader, Tiled, sum_position
 from gemel.codegen.frame import i64
-from gemel.dtype import DType, int8, uint8
+from gemel.dtype import DType, bfloat16, int8, uint8
 from gemel.errors import CompileError
 
 #: What multiplies pairs of 16 bits and adds them, by the vector's bytes.
@@ -26,6 +26,8 @@ class Sum:
 
     #: What a column's terms are computed with besides the rows of a tile.
     more: Sequence[Value] = ()
+    #: How many k of a line are one lane of a panel.
+    together = 1
 
     def __init__(self, kernel: Tiled, factors: tuple[int, int], terms: list[int]) -> None:
         self.kernel = kernel
@@ -40,7 +42,11 @@ class Sum:
         return [self.code[p].name for p in self.terms] == ["multiply"]
 
     def reader(self, number: int) -> Elements:
-        """What reads the factors of an operand."""
+        """What reads the factors of an operand, or groups of them."""
+        return self.lying(number)
+
+    def lying(self, number: int) -> Reader:
+        """What reads an operand where it lies: what panels are made of."""
         return Reader(self.kernel, number, self.factors[number])
 
     def depth(self, k: Value) -> Value:
@@ -66,8 +72,44 @@ class Sum:
         return totals
 
 
-class Fours(Sum):
-    """Products of bytes in int32: four k of a line lie side by side, one lane of 32 bits.
+class Grouped(Sum):
+    """A sum for which `together` k of a line lie side by side, one lane of 32 bits."""
+
+    def reader(self, number: int) -> Elements:
+        return self.kernel
+
+    def depth(self, k: Value) -> Value:
+        builder = self.kernel.builder
+        return builder.udiv(builder.add(k, i64(self.together - 1)), i64(self.together))
+
+
+class Pairs(Grouped):
+    """Products of bfloat16 in float32, two of which `vdpbf16ps` multiplies and adds to a lane.
+
+    It rounds after each of the two, and takes what is below float32's least normal number for 0.
+    """
+
+    together = 2
+
+    def __init__(self, kernel: Tiled, factors: tuple[int, int], terms: list[int]) -> None:
+        super().__init__(kernel, factors, terms)
+        kinds = [operand.dtype for operand in kernel.program.operands[:2]]
+        if not self.is_of_products or kinds != [bfloat16] * 2 or not kernel.program.way.bf16:
+            raise CompileError(f"only bfloat16 lies in pairs\n{kernel.program.text}")
+
+    def lying(self, number: int) -> Reader:
+        return Reader(self.kernel, number, None)
+
+    def added(self, total: Value, left: Value, right: Value) -> Value:
+        kernel = self.kernel
+        pairs = widened(BF16, 2 * kernel.lanes)
+        factors = (kernel.builder.bitcast(value, pairs) for value in (left, right))
+        name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * kernel.lanes}"
+        return kernel.builder.intrinsic(name, kernel.vector, [total, *factors])
+
+
+class Fours(Grouped):
+    """Products of bytes in int32.
 
     One instruction multiplies four pairs and adds them to a lane (`vpdpbusd` of AVX-512's VNNI,
     of unsigned by signed bytes); elsewhere bytes are widened to 16 bits and multiplied in pairs,
@@ -86,13 +128,6 @@ class Fours(Sum):
         # Two signed bytes: those of rows are made unsigned, and what that adds is taken off.
         if self.is_native and all(self.signed):
             self.more = [self._splat(SIGNS)]
-
-    def reader(self, number: int) -> Elements:
-        return self.kernel
-
-    def depth(self, k: Value) -> Value:
-        builder = self.kernel.builder
-        return builder.udiv(builder.add(k, i64(self.together - 1)), i64(self.together))
 
     def row(self, factor: Value) -> Value:
         if self.more:
@@ -145,6 +180,10 @@ class Fours(Sum):
         return total
 
 
+#: Sums by how many k lie side by side.
+KINDS: dict[int, type[Sum]] = {1: Sum, **{kind.together: kind for kind in (Pairs, Fours)}}
+
+
 def sum_of(kernel: Tiled) -> Sum:
     """What a kernel sums. Raises `CompileError` for what is no sum of terms of two factors."""
     program, analysis = kernel.program, kernel.analysis
@@ -161,5 +200,5 @@ def sum_of(kernel: Tiled) -> Sum:
     factors = sorted(used, key=lambda p: sorted(reads[p]))
     if [reads[p] for p in factors] != [{0}, {1}]:
         raise CompileError(f"no sum of terms of two factors is done in tiles\n{program.text}")
-    kind = Fours if program.operands[0].together == Fours.together else Sum
+    kind = KINDS[program.operands[0].together]
     return kind(kernel, (factors[0], factors[1]), terms)

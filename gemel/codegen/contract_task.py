@@ -52,12 +52,14 @@ class Several(NamedTuple):
     """A second operand whose k or lines run along several axes: windows over an image.
 
     `k` and `n` have (extent, stride) of three axes each, the outermost first; `form` says how
-    panels are made of them, as `contract_windows` has it.
+    panels are made of them, as `contract_windows` has it. In them `together` of k's first axis are
+    one lane.
     """
 
     form: str
     k: tuple[tuple[int, int], ...]
     n: tuple[tuple[int, int], ...]
+    together: int = 1
 
     @staticmethod
     def of(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> Several | None:
@@ -74,7 +76,7 @@ class Several(NamedTuple):
 
     @property
     def inner(self) -> int:
-        """What depth is a multiple of."""
+        """What depth is a multiple of: how much of k there is at one place of its first axis."""
         return self.k[1][0] * self.k[2][0]
 
 

@@ -3,7 +3,8 @@
 Such a panel is made where it is used, on the stack of the kernel, from wherever its elements lie:
 what the windows of a convolution hold several times is never written out. Three ways:
 
-``rows-R-S``  lines along the last axis lie S apart (1 or 2): a vector is made of up to R runs
+``rows-R-S``  lines along the last axis lie S apart (1 or 2): a vector is made of up to R runs; two
+              neighbours along k's first axis may be one lane
 ``turned``    k along its last axis does: squares are transposed in registers
 ``gathered``  anything
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gemel.codegen.assembly import I32, I64, Constant, Value, widened
+from gemel.codegen.assembly import I32, I64, Constant, Value, splat_constant, widened
 from gemel.codegen.contract_emit import Range, Reader, Tiled
 from gemel.codegen.contract_plan import NEAR_PLACES
 from gemel.codegen.contract_task import Form
@@ -59,9 +60,14 @@ class Panels:
 class Windows:
     """Where the elements of b lie, and how a panel of it is made."""
 
-    def __init__(self, kernel: Tiled, reader: Reader, form: str, columns: int) -> None:
+    def __init__(
+        self, kernel: Tiled, reader: Reader, form: str, columns: int, together: int = 1
+    ) -> None:
+        """`together`: how many of k's first axis are one lane, 1 or 2; all k and depths are counted
+        in these."""
         way, self.runs, self.step = Form.parse(form)
-        ways = {"rows": self._rows, "turned": self._turned, "gathered": self._gathered}
+        rows = self._rows if together == 1 else self._pairs
+        ways = {"rows": rows, "turned": self._turned, "gathered": self._gathered}
         self.kernel, self.reader = kernel, reader
         self.columns = columns
         #: Extents of the axes of k and n, and b's strides along them.
@@ -71,6 +77,7 @@ class Windows:
                 self.values[f"{name}{i}"] = kernel.extents[first + i]
                 self.values[f"{name}_stride{i}"] = kernel.stride(1, first + i)
         self.inner = kernel.builder.mul(self.values["k1"], self.values["k2"])
+        self.first_stride = kernel.builder.mul(self.values["k_stride0"], i64(together))
         self._fill = ways[way]
 
     def fill(self, b: Value, column: Value, panel: Value, depth: Range) -> None:
@@ -85,7 +92,7 @@ class Windows:
         """Where k from depth[0] on lie, and how many of its first axis depth[1] are."""
         builder = self.kernel.builder
         first = builder.udiv(depth[0], self.inner)
-        start = self.reader.at(b, builder.mul(first, self.values["k_stride0"]))
+        start = self.reader.at(b, builder.mul(first, self.first_stride))
         return start, builder.udiv(depth[1], self.inner)
 
     # -- walking along k ----------------------------------------------------------------------
@@ -98,7 +105,7 @@ class Windows:
         def outer(i: Value, held: Carried) -> Carried:
             def inner(j: Value, held: Carried) -> Carried:
                 away = builder.add(
-                    builder.mul(i, values["k_stride0"]), builder.mul(j, values["k_stride1"])
+                    builder.mul(i, self.first_stride), builder.mul(j, values["k_stride1"])
                 )
                 k = builder.mul(builder.add(builder.mul(i, values["k1"]), j), values["k2"])
                 return body(away, k, held)
@@ -136,17 +143,19 @@ class Windows:
         body: Callable[[Value, list[Value], Carried], Carried],
     ) -> Carried:
         """As `fill`, but `body` is given each k and its vectors, and nothing is written."""
-        builder, lanes = self.kernel.builder, self.kernel.lanes
         start, count = self._begin(b, depth)
-        vectors = [
-            self._found(start, builder.add(column, i64(first)))
-            for first in range(0, self.columns, lanes)
-        ]
+        vectors = self._vectors(start, column)
 
         def each(away: Value, k: Value, held: Carried) -> Carried:
             return body(k, [self._put_together(runs, away) for runs in vectors], held)
 
         return self._each(count, carried, each)
+
+    def _vectors(self, start: Value, column: Value) -> list[list[Run]]:
+        """The runs of each vector of a panel's line, from a column on."""
+        add = self.kernel.builder.add
+        firsts = range(0, self.columns, self.kernel.lanes)
+        return [self._found(start, add(column, i64(first))) for first in firsts]
 
     def _put_together(self, runs: list[Run], away: Value) -> Value:
         """One vector of its runs."""
@@ -171,6 +180,26 @@ class Windows:
             return []
 
         self.walk(b, column, depth, [], each)
+
+    def _pairs(self, b: Value, column: Value, depth: Range) -> None:
+        """Two of k's first axis side by side: of two bytes each, in lanes of four."""
+        kernel, builder, lanes = self.kernel, self.kernel.builder, self.kernel.lanes
+        start, count = self._begin(b, depth)
+        vectors = self._vectors(start, column)
+        whole, half = widened(I32, lanes), splat_constant(Constant(I32, 16), lanes)
+
+        def each(away: Value, k: Value, _: Carried) -> Carried:
+            line, beside = self._line(k), builder.add(away, self.values["k_stride0"])
+            for number, runs in enumerate(vectors):
+                low, high = (
+                    builder.zext(self._put_together(runs, place), whole) for place in (away, beside)
+                )
+                pair = builder.or_(low, builder.shl(high, half))
+                place = kernel.at(line, number * lanes)
+                kernel.store(builder.bitcast(pair, kernel.vector), place)
+            return []
+
+        self._each(count, [], each)
 
     def _found(self, start: Value, first: Value) -> list[Run]:
         """The runs that make a vector of lines from `first` on."""

@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from gemel.codegen.target import INSTRUCTIONS
 from gemel.dtype import DType
 from gemel.errors import CompileError, UnknownNameError, unknown_name
 
@@ -54,7 +55,7 @@ BROADCAST, CONTIGUOUS, STRIDED, ACROSS, PAIRED, REVERSED, IN_TURNS = 0, 1, 2, 3,
 #: The width of panels that is known when a kernel is called.
 ANY = 0
 #: What the schedule of a sum in tiles may say besides; see docs/internals/kernels.md.
-FLAGS = ("split", "direct", "across", "vnni", "by_rows", "far", "packs_b", "narrow")
+FLAGS = ("split", "direct", "across", "vnni", "bf16", "by_rows", "far", "packs_b", "narrow")
 #: How the factors of such a sum lie; of windows it is the way they are read (`contract_task.Form`).
 A_FORMS, B_FORMS = ("k", "m", "packed"), ("n", "packed", "turned", "gathered", "rows")
 
@@ -81,10 +82,16 @@ class Schedule(NamedTuple):
     direct: bool = False
     across: bool = False
     vnni: bool = False
+    bf16: bool = False
     by_rows: bool = False
     far: bool = False
     packs_b: bool = False
     narrow: bool = False
+
+    @property
+    def instruction(self) -> str:
+        """Which of `target.INSTRUCTIONS` it multiplies by; empty for none of them."""
+        return next((name for name in INSTRUCTIONS if getattr(self, name)), "")
 
     @property
     def text(self) -> str:
@@ -171,8 +178,8 @@ class Operand(NamedTuple):
     how manieth in memory one is of how many. One in panels has its lines, those along
     dimension `panel[0]`, in groups of `panel[1]`: within one they lie side by side, and the stride
     is that from group to group. `ANY` of them are as many as the last dimension's stride says. Of
-    each line `together` elements along the last dimension lie side by side, whose stride is that
-    to the next so many.
+    each line `together` elements along the first inner dimension (the last, where there is none)
+    lie side by side, whose stride is that to the next so many.
     `beside` is the class along the last outer dimension, where the vector runs along the only inner
     one: lanes may then lie along rows instead (`turned`).
     """
@@ -348,7 +355,7 @@ class Program(_Program):
         operand = self.operands[number]
         if operand.panel is not None and operand.panel[0] == dimension:
             return operand.panel[1], operand.together
-        return operand.together if dimension == self.rank - 1 else 1, 1
+        return operand.together if dimension == min(self.outer, self.rank - 1) else 1, 1
 
     @property
     def lanes(self) -> str:

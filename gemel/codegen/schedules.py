@@ -75,7 +75,7 @@ def compile_program(program: Program, target: Target, recipes: Sequence[Recipe] 
         emit = named[way.recipe]
     else:
         emit = import_module(EMITTERS[way.kind]).emit
-        target = target.with_fours() if way.vnni else target
+        target = target.with_instruction(way.instruction)
     return emit_object(str(emit(program, target)), target, program.text)
 
 

@@ -39,9 +39,11 @@ class Target(NamedTuple):
         """The same with vectors of at most so many bytes."""
         return self if width >= self.width else self._replace(width=width, scales=False)
 
-    def with_fours(self) -> Target:
-        """The same with the instructions that multiply bytes in fours."""
-        return self._replace(features=f"{self.features},+avx512vnni")
+    def with_instruction(self, name: str) -> Target:
+        """The same with one of `INSTRUCTIONS`, or as it is for an empty name."""
+        if not name:
+            return self
+        return self._replace(features=f"{self.features},+{INSTRUCTIONS[name].feature}")
 
     @property
     def text(self) -> str:
@@ -62,6 +64,20 @@ class Target(NamedTuple):
     def __repr__(self) -> str:
         return f"Target({self.name!r}, width={self.width})"
 
+
+class Instruction(NamedTuple):
+    """An instruction of AVX-512 that not every processor of that level has."""
+
+    flag: str  # what the system calls it
+    feature: str  # and LLVM
+
+
+#: Which there are, by the words schedules ask for them with: products of bytes, four added up in
+#: int32 at a time, and of bfloat16, two in float32.
+INSTRUCTIONS = {
+    "vnni": Instruction("avx512_vnni", "avx512vnni"),
+    "bf16": Instruction("avx512_bf16", "avx512bf16"),
+}
 
 _X86 = "x86_64-unknown-linux-gnu"
 _AVX2 = "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+movbe"
@@ -130,9 +146,9 @@ def host() -> Target:
     return _found[0]
 
 
-def has_fours(target: Target) -> bool:
-    """Whether this machine, of that level, multiplies bytes in fours (AVX-512's VNNI)."""
-    return target.name == "avx512" and "avx512_vnni" in _flags()
+def has_instruction(target: Target, name: str) -> bool:
+    """Whether this machine, of that level, has one of `INSTRUCTIONS`."""
+    return target.name == "avx512" and INSTRUCTIONS[name].flag in _flags()
 
 
 def _best(flags: set[str]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from gemel import _core
 from gemel.codegen.program import Program
 from gemel.codegen.schedules import Recipe, compile_program
-from gemel.codegen.target import Target, has_fours, host
+from gemel.codegen.target import INSTRUCTIONS, Target, has_instruction, host
 from gemel.device import Device, current_device
 
 #: From a program to the code of its kernel.
@@ -39,8 +39,9 @@ class Backend:
         self.plain = self
         #: Whether kernels and plans made for it are kept on disk: all that decides them is known.
         self.on_disk = True
-        # The level does not say whether there is this instruction, which products are planned for.
-        self.text = f"{target.text} fours" if has_fours(target) else target.text
+        # The level does not say whether there are these, which products are planned for.
+        there = (name for name in INSTRUCTIONS if has_instruction(target, name))
+        self.text = " ".join([target.text, *there])
 
     def extended(self, recipes: Sequence[Recipe]) -> Backend:
         """The same with other ways to do loops, the first that suits before the others."""
@@ -60,8 +61,7 @@ class Backend:
 
     def needs(self, program: Program) -> Target:
         """What a machine must be to run the program's kernel."""
-        fours = program.in_tiles and "vnni" in program.schedule.split()
-        return self.target.with_fours() if fours else self.target
+        return self.target.with_instruction(program.way.instruction)
 
     def scheduled(self, program: Program) -> Program:
         """The program by the first recipe that suits, or as it is."""

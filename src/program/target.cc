@@ -21,10 +21,10 @@ struct Registers {
   uint32_t a = 0, b = 0, c = 0, d = 0;
 };
 
-Registers told(uint32_t leaf) {
+Registers told(uint32_t leaf, uint32_t part = 0) {
   Registers found;
   // 0 of them where the processor does not know the leaf.
-  __get_cpuid_count(leaf, 0, &found.a, &found.b, &found.c, &found.d);
+  __get_cpuid_count(leaf, part, &found.a, &found.b, &found.c, &found.d);
   return found;
 }
 
@@ -42,6 +42,7 @@ struct Feature {
   uint32_t Registers::* part;
   int bit;
   uint32_t saved;
+  uint32_t subleaf = 0;
 };
 
 constexpr Feature kFeatures[] = {
@@ -52,13 +53,14 @@ constexpr Feature kFeatures[] = {
     {"avx512f", 7, &Registers::b, 16, kSaved64},  {"avx512dq", 7, &Registers::b, 17, kSaved64},
     {"avx512cd", 7, &Registers::b, 28, kSaved64}, {"avx512bw", 7, &Registers::b, 30, kSaved64},
     {"avx512vl", 7, &Registers::b, 31, kSaved64}, {"avx512vnni", 7, &Registers::c, 11, kSaved64},
+    {"avx512bf16", 7, &Registers::a, 5, kSaved64, 1},
     {"lzcnt", 0x80000001, &Registers::c, 5, 0},
 };
 
 bool has(std::string_view name) {
   for (const Feature& feature : kFeatures) {
     if (feature.name != name) continue;
-    const bool there = (told(feature.leaf).*feature.part >> feature.bit & 1) != 0;
+    const bool there = (told(feature.leaf, feature.subleaf).*feature.part >> feature.bit & 1) != 0;
     return there && (saved_by_system() & feature.saved) == feature.saved;
   }
   return false;

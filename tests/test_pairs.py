@@ -1,0 +1,234 @@
+"""Products of bfloat16 by pairs along k: every layout and rest, windows, meaning, and when."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy
+import pytest
+from products import in_loops
+from products import steps as planned
+from test_contract import LAYOUTS, check_product, filled, kept_as, native, plain, run  # noqa: F401
+from test_contract_windows import WAYS, Axes, at_the_end, by_places, laid_out
+
+import gemel
+from gemel import autograd, gluon, np, npx
+from gemel.codegen import contract, contract_plan, meaning, print_c, product
+from gemel.codegen import target as targets
+from gemel.codegen.contract_task import Several, Task
+from gemel.codegen.program import CONTIGUOUS, OUTPUT, Operand
+from gemel.codegen.schedules import compile_program
+from gemel.dtype import bfloat16, float16, float32
+from gemel.errors import CompileError
+from gemel.runtime.backend import Backend
+
+AVX512 = targets.TARGETS["avx512"]
+PAIR = bfloat16, bfloat16
+needs_instruction = pytest.mark.skipif(
+    not targets.has_instruction(AVX512, "bf16"), reason="this processor has no AVX-512 BF16"
+)
+
+
+@pytest.fixture
+def planned_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products are planned for the instruction, whether or not this processor has it."""
+    for module in (contract, product):
+        there = getattr(module, "has_instruction", None)
+        if there is not None:
+            monkeypatch.setattr(module, "has_instruction", lambda *_: True)
+
+
+def plan_of(m: int, n: int, k: int, **given: Any) -> list[contract.StepPlan]:
+    lasts = given.get("lasts", ("k", "n"))
+    kept = given.get("kept", PAIR)
+    described = plain(float32, *lasts)._replace(kept=kept)
+    rows = (k if lasts[0] == "k" else m, 0, 0), (n if lasts[1] == "n" else k, 0, 0)
+    program, integers = in_loops(described, (m, n, k), *rows, [(n, 1, 0, 0)])
+    return contract.steps(program, integers, lasts, AVX512, given.get("often", False))
+
+
+def words(plan: list[contract.StepPlan]) -> list[str]:
+    return plan[-1].program.schedule.split()
+
+
+@needs_instruction
+@pytest.mark.parametrize("lasts", LAYOUTS, ids="".join)
+def test_sizes(lasts: tuple[str, str]) -> None:
+    """All rests of rows, columns, and of k, which may be odd and is cut where it is long."""
+    draw = random.Random("".join(lasts))
+    sizes = [(draw.randint(12, 90), draw.randint(16, 90), draw.randint(32, 99)) for _ in range(12)]
+    for seed, (m, n, k) in enumerate([*sizes, (14, 32, 64), (29, 33, 4099), (300, 500, 700)]):
+        assert "bf16" in words(plan_of(m, n, k, lasts=lasts))
+        check_product(float32, "avx512", (m, n, k), lasts, seed, pad=seed % 3, kept=PAIR)
+
+
+@needs_instruction
+@pytest.mark.parametrize("way", [name for name, (*_, form) in WAYS.items() if "rows" in form])
+def test_windows(way: str) -> None:
+    """Two channels to a lane, of windows put together of any number of runs."""
+    k, n, _ = WAYS[way]
+    if any(stride < 0 for _, stride in k):
+        return
+    for channels in (2, 6, 300):
+        for m in (17, 40):
+            check_windows(m, [(channels, k[0][1]), *k[1:]], n)
+
+
+def check_windows(m: int, k: Axes, n: Axes, batch: int = 2) -> None:
+    several = Several.of(k, n, AVX512.width // 4)
+    assert several is not None
+    several = several._replace(together=contract.PAIRS)
+    generator = numpy.random.default_rng(m)
+    depth = int(numpy.prod([extent for extent, _ in k]))
+    columns = int(numpy.prod([extent for extent, _ in n]))
+    span = laid_out([*k, *n])
+    whole, kept = kept_as(filled(generator, (batch * span,), float32), bfloat16)
+    stored = at_the_end(batch * span, bfloat16)
+    stored[:] = kept
+    extents, strides = zip(*k, *n, strict=True)
+    seen = numpy.lib.stride_tricks.as_strided(
+        whole, (batch, *extents), (4 * span, *(4 * s for s in strides))
+    )
+    a, kept_a = kept_as(filled(generator, (m, depth), float32), bfloat16)
+    # As whoever plans it copies it: neighbours along k's first axis lie side by side.
+    beside = kept_a.reshape(m, k[0][0] // 2, 2, -1).swapaxes(-1, -2).copy()
+    out = numpy.full((batch, m, columns + 3), 7, "float32")
+    place = [(columns + 3, 1, 0, m * (columns + 3))]
+    plan = planned(
+        plain(float32)._replace(kept=PAIR), AVX512, m, columns, depth, (depth, 0, 0),
+        (0, 0, span), place, (1, batch), several=several,
+    )  # fmt: skip
+    assert "bf16" in words(plan) and ("split" in words(plan)) == (depth > 2 * 576)
+    arrays = {"a": beside, "b": stored, "operand 0": out}
+    run(plan, AVX512, arrays, seed=m)
+    wanted = a.astype("float64") @ seen.reshape(batch, depth, columns).astype("float64")
+    assert numpy.abs(out[..., :columns] - wanted).max() <= 2e-6 * (depth + 1)
+    assert (out[..., columns:] == 7).all(), "columns past the end were written"
+    if depth < 200:
+        said = numpy.full_like(out, 7)
+        interpreted(plan, {0: beside, 1: stored, 2: said})
+        assert numpy.abs(said - out).max() <= 2e-6 * (depth + 1)
+
+
+def interpreted(plan: list[contract.StepPlan], known: dict[int, Any]) -> None:
+    """The steps by what they mean."""
+    room = [numpy.zeros(size + 64, "uint8") for size in plan[0].scratch]
+    known = {**known, **{-1 - i: each for i, each in enumerate(room)}}
+    for step in plan:
+        places = [known[whose].ctypes.data + offset for whose, offset in step.buffers]
+        assert meaning.run(step.program, places, step.integers, 0, step.extent) == 0
+
+
+def test_what_it_means(planned_anywhere: None) -> None:
+    """The interpreter, and C, read the panels as the kernel does; on any processor."""
+    m, n, k = 13, 19, 35
+    source = numpy.random.default_rng(0)
+    (a, kept_a), (b, kept_b) = (
+        kept_as(filled(source, shape, float32), bfloat16) for shape in ((m, k), (k, n))
+    )
+    out = numpy.zeros((m, n), "float32")
+    plan = plan_of(m, n, k)
+    interpreted(plan, {0: kept_a, 1: kept_b, 2: out})
+    assert numpy.abs(out - a.astype("float64") @ b).max() < 1e-4
+    text = print_c.source([step.program for step in plan])
+    assert "% 2" in text and "/ 2" in text
+
+
+def test_when_pairs_are_chosen(planned_anywhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for m, n, k, often, chosen in (
+        (12, 16, 32, False, True), (11, 16, 32, False, False), (12, 15, 32, False, False),
+        (12, 16, 31, False, False), (4, 16, 32, True, True), (3, 16, 32, True, False),
+        (1, 4096, 4096, False, False), (2000, 3000, 1000, False, True),
+    ):  # fmt: skip
+        assert ("bf16" in words(plan_of(m, n, k, often=often))) == chosen, (m, n, k)
+    for kept in ((bfloat16, float32), (float32, bfloat16), (float16, float16)):
+        assert "bf16" not in words(plan_of(64, 64, 64, kept=kept))
+    step = plan_of(64, 64, 64)[-1]
+    needed = Backend(AVX512, compile_program, bytes).needs(step.program)
+    assert needed == AVX512.with_instruction("bf16") != AVX512
+    monkeypatch.setattr(contract, "has_instruction", lambda *_: False)
+    assert "bf16" not in words(plan_of(64, 64, 64))
+
+
+def test_which_windows_are_read_by_pairs() -> None:
+    (k, n, _), task = WAYS["one run"], Task(float32, ("k", "n"), AVX512, 64, 68, 0)
+    for channels, m, pays in ((4, 64, True), (5, 64, False), (4, 16, False)):
+        several = Several.of([(channels, k[0][1]), *k[1:]], n, 16)
+        assert several is not None
+        found = contract_plan.windows_pay_in_pairs(task._replace(m=m), several)
+        assert found == pays
+    turned = Several.of(*WAYS["turned"][:2], 16)
+    assert turned is not None and not contract_plan.windows_pay_in_pairs(task, turned)
+
+
+def test_what_is_no_bfloat16_is_refused(planned_anywhere: None) -> None:
+    program = plan_of(64, 64, 64)[-1].program
+    operands = tuple(
+        each._replace(dtype=float16) if each.panel else each for each in program.operands
+    )
+    with pytest.raises(CompileError, match="only bfloat16"):
+        compile_program(program._replace(operands=operands), AVX512)
+    assert operands[2] == Operand(float32, OUTPUT, CONTIGUOUS)
+
+
+# --- what users call ------------------------------------------------------------------------------
+
+
+def rounded(*shape: int, seed: int) -> tuple[Any, Any]:
+    """An array of bfloat16, and what is in it."""
+    x = np.array(numpy.random.default_rng(seed).standard_normal(shape).astype("float32"))
+    x = x.astype("bfloat16")
+    return x, x.astype("float32").asnumpy().astype("float64")
+
+
+def near(found: Any, wanted: Any) -> None:
+    """As near as results of bfloat16 can be."""
+    found = found.astype("float32").asnumpy()
+    assert numpy.abs(found - wanted).max() <= numpy.abs(wanted).max() / 128
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(("channels", "size", "stride"), [(4, 9, 1), (12, 20, 2), (6, 33, 1)])
+def test_convolutions(channels: int, size: int, stride: int, groups: int) -> None:
+    """Forward and both gradients; whether the machine has the instruction or not."""
+    pad, filters = 1, 40
+    x, x64 = rounded(2, channels, size, size, seed=1)
+    w, w64 = rounded(filters, channels // groups, 3, 3, seed=2)
+    how = {"kernel": (3, 3), "stride": (stride,) * 2, "pad": (pad, pad), "num_filter": filters}
+
+    @gemel.compile
+    def function(x: Any, w: Any, head: Any) -> Any:
+        with autograd.record():
+            y = npx.convolution(x, w, no_bias=True, num_group=groups, **how)
+        return y, *autograd.grad(y, [x, w], head)
+
+    places = (size + 2 * pad - 3) // stride + 1
+    head, head64 = rounded(2, filters, places, places, seed=3)
+    wanted = by_places(x64, w64, head64, (stride, pad, 1, groups))
+    for found, each in zip(function(x, w, head), wanted, strict=True):
+        near(found, each)
+
+
+def test_a_network_is_trained_in_bfloat16() -> None:
+    """Layers wide enough for pairs, forward and backward: near what float32 has."""
+    losses = {}
+    for dtype in ("float32", "bfloat16"):
+        gemel.random.seed(3)
+        net = gluon.nn.HybridSequential()
+        net.add(gluon.nn.Dense(64, "relu", in_units=48), gluon.nn.Dense(32, in_units=64))
+        net.initialize(gemel.init.Xavier())
+        net.cast(dtype)
+        net.hybridize()
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.05})
+        x, _ = rounded(40, 48, seed=5)
+        x, found = x.astype(dtype), []
+        for _ in range(10):
+            with autograd.record():
+                loss = ((net(x) - 1) ** 2).mean()
+            loss.backward()
+            trainer.step(1)
+            found.append(float(loss.astype("float32")))
+        losses[dtype] = found
+    assert losses["bfloat16"] == pytest.approx(losses["float32"], rel=0.05)
+    assert losses["bfloat16"][-1] < losses["bfloat16"][0]
