@@ -41,14 +41,19 @@ def rows_of(line: str) -> list[Row]:
     """The operations of a line of the list."""
     group, name, kind, sizes, given, batches, ways = (part.strip() for part in line.split("|"))
     settings = {key: value_of(value) for key, value in (pair.split("=") for pair in given.split())}
-    if kind == "conv":
+    if kind.startswith("conv"):
         settings.setdefault("groups", 1)
+    tolerance = 2e-2 if kind.endswith("bfloat16") else 2e-3
     found = []
     for gradients in {"forward": (False,), "gradients": (True,), "both": (False, True)}[ways]:
         for batch in batches.split() or [""]:
             arrays = [size.replace("N", batch).split("x") for size in sizes.split()]
             shape = Shape(
-                kind, tuple(tuple(map(int, size)) for size in arrays), settings, gradients
+                kind,
+                tuple(tuple(map(int, size)) for size in arrays),
+                settings,
+                gradients,
+                tolerance,
             )
             full = name + f", batch {batch}" * bool(batch)
             found.append(Row(group, full, shape))
@@ -108,6 +113,7 @@ GOALS = (
         ("numpy",),
         1.0,
     ),
+    Goal("bfloat16 x torch", lambda row: row.group == "bfloat16", ("torch",), None),
     Goal("attention x best peer", lambda row: row.shape.kind == "attention", LIBRARIES[1:], None),
     Goal(
         "encoder layer x best of OpenVINO, ONNX Runtime, JAX",

@@ -59,6 +59,8 @@ class Kind(NamedTuple):
     data: int = 1
     #: Whether the last array holds positions along the first axis of the first.
     positions: bool = False
+    #: What arrays and results are kept as.
+    dtype: str = "float32"
 
 
 KINDS = {
@@ -80,6 +82,10 @@ KINDS = {
 }
 
 
+#: The same of arrays of two bytes.
+KINDS |= {f"{name}_bfloat16": KINDS[name]._replace(dtype="bfloat16") for name in ("matmul", "conv")}
+
+
 class Shape(NamedTuple):
     """One operation on arrays of these sizes."""
 
@@ -89,6 +95,11 @@ class Shape(NamedTuple):
     #: Whether it is the gradients of all arrays that are measured, the forward pass being done.
     gradients: bool = False
     tolerance: float = 2e-3
+
+    @property
+    def dtype(self) -> str:
+        """What its arrays and results are kept as."""
+        return KINDS[self.kind].dtype
 
     @property
     def result(self) -> Sizes:
@@ -116,13 +127,15 @@ class Shape(NamedTuple):
             workload = WORKLOADS[self.kind]
             return lstm_floor(workload._replace(threads=threads), rate)
         flops = KINDS[self.kind].flops(*self.sizes, **self.settings)
+        size = {"float32": 4, "bfloat16": 2}[self.dtype]
+        rate *= 4 / size  # of bfloat16 one instruction does two
         elements = sum(map(prod, self.sizes)) + prod(self.result)
         if KINDS[self.kind].positions:  # only the rows that are read, and positions of 8 bytes
             elements = 2 * prod(self.result) + 2 * prod(self.sizes[-1])
         if self.gradients:  # as many products for each of two operands, which are written, too
             flops, elements = 2 * flops, elements + sum(map(prod, self.sizes))
-        bandwidth = machine.bytes_per_us(4 * elements, threads)
-        return max(flops / rate, 4 * elements / bandwidth)
+        bandwidth = machine.bytes_per_us(size * elements, threads)
+        return max(flops / rate, size * elements / bandwidth)
 
 
 def shape_from(fields: dict[str, Any]) -> Shape:

@@ -14,7 +14,7 @@ import pytest
 
 import gemel
 from gemel import np, npx
-from gemel.codegen.target import INSTRUCTIONS, _NEEDED, TARGETS, _flags, host
+from gemel.codegen.target import _NEEDED, INSTRUCTIONS, TARGETS, _flags, host
 from gemel.errors import DeviceError
 
 PACKAGE = Path(gemel.__file__).parent

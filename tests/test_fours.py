@@ -179,7 +179,7 @@ def test_what_is_no_byte_is_refused() -> None:
         described((int8, int8), ("k", "n")), (4, 4, 4), (4, 0, 0), (4, 0, 0), [(4, 1, 0, 0)]
     )
     operands = tuple(
-        Operand(float32, o.role, o.stride_class, o.varies, (2 + i, 4), 4)
+        Operand(float32, o.role, o.stride_class, o.varies, (2 + i, 4), (4, 4))
         for i, o in enumerate(program.operands)
     )
     bad = program._replace(schedule="gemm 4x16 a:packed b:packed", operands=operands, extra=5)

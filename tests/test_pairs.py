@@ -64,10 +64,10 @@ def test_sizes(lasts: tuple[str, str]) -> None:
 
 
 @needs_instruction
-@pytest.mark.parametrize("way", [name for name, (*_, form) in WAYS.items() if "rows" in form])
+@pytest.mark.parametrize("way", [name for name, (*_, form) in WAYS.items() if form != "gathered"])
 def test_windows(way: str) -> None:
-    """Two channels to a lane, of windows put together of any number of runs."""
-    k, n, _ = WAYS[way]
+    """Two channels to a lane, of windows put together of any number of runs; or two neighbours."""
+    k, n, form = WAYS[way]
     if any(stride < 0 for _, stride in k):
         return
     for channels in (2, 6, 300):
@@ -92,7 +92,9 @@ def check_windows(m: int, k: Axes, n: Axes, batch: int = 2) -> None:
     )
     a, kept_a = kept_as(filled(generator, (m, depth), float32), bfloat16)
     # As whoever plans it copies it: neighbours along k's first axis lie side by side.
-    beside = kept_a.reshape(m, k[0][0] // 2, 2, -1).swapaxes(-1, -2).copy()
+    beside = kept_a
+    if several.paired == 0:
+        beside = kept_a.reshape(m, k[0][0] // 2, 2, -1).swapaxes(-1, -2).copy()
     out = numpy.full((batch, m, columns + 3), 7, "float32")
     place = [(columns + 3, 1, 0, m * (columns + 3))]
     plan = planned(
@@ -158,8 +160,10 @@ def test_which_windows_are_read_by_pairs() -> None:
         assert several is not None
         found = contract_plan.windows_pay_in_pairs(task._replace(m=m), several)
         assert found == pays
-    turned = Several.of(*WAYS["turned"][:2], 16)
-    assert turned is not None and not contract_plan.windows_pay_in_pairs(task, turned)
+    for way, pays in (("turned", True), ("very short", False)):
+        several = Several.of(*WAYS[way][:2], 16)
+        assert several is not None
+        assert contract_plan.windows_pay_in_pairs(task, several) == pays
 
 
 def test_what_is_no_bfloat16_is_refused(planned_anywhere: None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import gemel
 from benchmarks.cases import Single
-from benchmarks.shapes import Shape
+from benchmarks.shapes import KINDS, Shape
 from gemel import autograd, gluon, np, npx
 
 
@@ -21,6 +21,9 @@ def conv(x: Any, w: Any, *, stride: int, pad: int, groups: int) -> Any:
 
 def matmul(a: Any, b: Any) -> Any:
     return np.matmul(a, b)
+
+
+conv_bfloat16, matmul_bfloat16 = conv, matmul
 
 
 def attention(q: Any, k: Any, v: Any) -> Any:
@@ -76,7 +79,7 @@ def reduce(x: Any, *, how: str, axis: int) -> Any:
 class Layer(gluon.HybridBlock):
     """A function of data and parameters."""
 
-    def __init__(self, function: Callable[..., Any], weights: list[Any]) -> None:
+    def __init__(self, function: Callable[..., Any], weights: list[Any], dtype: str) -> None:
         super().__init__()
         self.function = function
         for index, weight in enumerate(weights):
@@ -84,6 +87,7 @@ class Layer(gluon.HybridBlock):
             setattr(self, f"weight{index}", parameter)
             parameter.initialize()
             parameter.set_data(np.array(weight))
+            parameter.cast(dtype)
 
     def forward(self, *data: Any) -> Any:
         return self.function(*data, *(p.data() for p in self.collect_params().values()))
@@ -95,10 +99,12 @@ def case(shape: Shape, threads: int) -> Single | None:
     given, weights = shape.operands()
     function = partial(globals()[shape.kind], **shape.settings)
     if shape.gradients:
-        return Single(gradients_of(function, [*given, *weights], shape.head()), values)
-    data = [np.array(each) for each in given]
+        arrays = [np.array(each).astype(shape.dtype) for each in (*given, *weights, shape.head())]
+        return Single(gradients_of(function, arrays), values)
+    positions = KINDS[shape.kind].positions
+    data = [np.array(each) if positions else np.array(each).astype(shape.dtype) for each in given]
     if weights:
-        call: Any = Layer(function, weights)
+        call: Any = Layer(function, weights, shape.dtype)
         call.hybridize()
     else:
         call = gemel.compile(function)
@@ -111,9 +117,9 @@ def case(shape: Shape, threads: int) -> Single | None:
     return Single(forward, values)
 
 
-def gradients_of(function: Callable[..., Any], given: list[Any], head: Any) -> Callable[..., Any]:
-    """A call that computes the gradients of a function for these arrays, and waits for them."""
-    arrays = [np.array(each) for each in (*given, head)]
+def gradients_of(function: Callable[..., Any], arrays: list[Any]) -> Callable[..., Any]:
+    """A call that computes the gradients of a function for these arrays, of which the last is the
+    gradient that comes to the result, and waits for them."""
 
     @gemel.compile
     def gradients(*arrays: Any) -> Any:
@@ -132,4 +138,4 @@ def gradients_of(function: Callable[..., Any], given: list[Any], head: Any) -> C
 
 
 def values(found: list[Any]) -> list[Any]:
-    return [each.asnumpy() for each in found]
+    return [each.astype("float32").asnumpy() for each in found]

@@ -66,6 +66,8 @@ def reduce(x: Any, *, how: str, axis: int) -> Any:
 
 def case(shape: Shape, threads: int) -> Single | None:
     """The kind's function; of its gradients only what does not need the forward pass is timed."""
+    if shape.kind not in globals():
+        return None
     data, weights = shape.operands()
     arrays = [jnp.array(each) for each in (*data, *weights)]
     function = partial(globals()[shape.kind], **shape.settings)

@@ -23,6 +23,9 @@ def conv(x: Any, w: Any, *, stride: int, pad: int, groups: int) -> Any:
     return CONVOLUTIONS[x.ndim](x, w, None, stride, pad, 1, groups)
 
 
+conv_bfloat16, matmul_bfloat16 = conv, matmul
+
+
 def pool(x: Any) -> Any:
     return functional.max_pool2d(x, 2)
 
@@ -54,6 +57,8 @@ def case(shape: Shape, threads: int) -> Single | None:
     """The kind's function."""
     torch.set_num_threads(threads)
     data, weights = ([torch.from_numpy(each) for each in part] for part in shape.operands())
+    if shape.dtype == "bfloat16":
+        data, weights = ([each.bfloat16() for each in part] for part in (data, weights))
     if shape.kind == "encoder":
         layer, arrays = encoder(weights, **shape.settings), data
     else:
@@ -64,12 +69,12 @@ def case(shape: Shape, threads: int) -> Single | None:
             return layer(*arrays)
 
     if not shape.gradients:
-        return Single(forward, lambda result: [result.numpy()])
-    head = torch.from_numpy(shape.head())
+        return Single(forward, lambda result: [result.float().numpy()])
+    head = torch.from_numpy(shape.head()).to(data[0].dtype)
     for each in arrays:
         each.requires_grad_()
     return Single(
         lambda result: torch.autograd.grad(result, arrays, head),
-        lambda found: [each.numpy() for each in found],
+        lambda found: [each.float().numpy() for each in found],
         lambda: layer(*arrays),
     )

@@ -114,8 +114,8 @@ class _Planner:
         self.k = product(self.extents[program.outer :])
         self.scratch: list[int] = []
         self.found: list[StepPlan] = []
-        #: How many k of a line lie side by side in panels.
-        self.together = 1
+        #: How many k of a line lie side by side in panels, along which axis of k.
+        self.together, self.paired = 1, 0
 
     def steps(self, often: bool, several: Several | None) -> list[StepPlan]:
         """All steps."""
@@ -145,7 +145,7 @@ class _Planner:
                 self.together = PAIRS
                 return contract_plan.for_pairs(task)
             return contract_plan.decided(task)
-        self.together = several.together
+        self.together, self.paired = several.together, several.paired
         masked = self._is_plain(1) or self.target.small_masks
         return contract_plan.for_several(task, several, masked)
 
@@ -211,14 +211,16 @@ class _Planner:
     def _read_from(self, number: int, panels: _Panels, room: int) -> None:
         """Has the product read an operand from its panels."""
         k, width, made = self.program.outer, panels.width, self._in_panels(number)
-        inner = self.extents[k:]
-        along = [width * self.together * product(inner[i + 1 :]) for i in range(len(inner))]
+        lanes = list(self.extents[k:])
+        lanes[self.paired] = -(-lanes[self.paired] // self.together)
+        along = [width * self.together * product(lanes[i + 1 :]) for i in range(len(lanes))]
         others = [0] * (k - ROWS)
         others[number] = panels.size
         self.strides[number] = [*panels.apart, *others, *along]
         self.buffers[number] = room, 0
         kind, panel_of = self.operands[number].stride_class, (ROWS + number, width)
-        self.operands[number] = Operand(made, INPUT, kind, True, panel_of, self.together)
+        grouped = (k + self.paired, self.together) if self.together > 1 else None
+        self.operands[number] = Operand(made, INPUT, kind, True, panel_of, grouped)
         # Converting what has been converted before changes nothing.
         load = Instruction("load", made, (), number)
         loads = "load", number
@@ -253,9 +255,10 @@ class _Planner:
 
 def _copies(source: DType, dtype: DType, width: int, turn: bool, together: int) -> Program:
     """What makes panels: lines and k are its loops, besides those of the batch."""
+    grouped = (ROWS + 1, together) if together > 1 else None
     operands = (
         Operand(source, INPUT, CONTIGUOUS if turn else STRIDED),
-        Operand(dtype, OUTPUT, STRIDED, panel=(ROWS, width), together=together),
+        Operand(dtype, OUTPUT, STRIDED, panel=(ROWS, width), grouped=grouped),
     )
     code: tuple[Instruction, ...] = (Instruction("load", source, (), 0),)
     if source is not dtype:

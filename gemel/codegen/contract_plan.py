@@ -192,14 +192,14 @@ def for_several(task: Task, several: Several, masked: bool) -> Choice:
 
 def _cut_windows(choice: Choice, several: Several) -> None:
     """Blocks of k of whole windows, as deep as there is room for in panels."""
-    length = -(-several.k[0][0] // several.together)
+    length = several.steps(0)
     blocks = -(-length // (DEPTH // several.inner))
     choice.k_block = -(-length // blocks) * several.inner
     choice.split = length * several.inner > DEPTH
 
 
 def _pairs_of_windows(task: Task, several: Several) -> Choice:
-    """The same for bfloat16 by pairs: panels of windows, two channels to a lane."""
+    """The same for bfloat16 by pairs: two along `Several.paired` to a lane of the panels."""
     steps = task._replace(k=-(-task.k // several.together))
     choice = _grouped(steps, ALL)
     choice.b_form, choice.bf16 = several.form, True
@@ -255,11 +255,10 @@ def pays_in_pairs(task: Task) -> bool:
 
 
 def windows_pay_in_pairs(task: Task, several: Several) -> bool:
-    """Whether one of windows is: vectors of them must be rows, and k's first axis of pairs."""
-    length, _ = several.k[0]
-    if Form.parse(several.form).way != "rows" or not isinstance(length, int) or length % 2:
-        return False
-    return task.in_buckets().m > FEW
+    """Whether one of windows is: what lies side by side in panels of them must be pairs."""
+    length, _ = several.k[several.paired]
+    rows = task.in_buckets().m
+    return several.form != "gathered" and rows > FEW and length % 2 == 0
 
 
 def _grouped(steps: Task, room: Room) -> Choice:

@@ -52,8 +52,8 @@ class Several(NamedTuple):
     """A second operand whose k or lines run along several axes: windows over an image.
 
     `k` and `n` have (extent, stride) of three axes each, the outermost first; `form` says how
-    panels are made of them, as `contract_windows` has it. In them `together` of k's first axis are
-    one lane.
+    panels are made of them, as `contract_windows` has it. In them `together` along the axis
+    `paired` of k are one lane.
     """
 
     form: str
@@ -75,9 +75,19 @@ class Several(NamedTuple):
         return found if found.inner <= DEPTH else None
 
     @property
+    def paired(self) -> int:
+        """The axis of k whose neighbours can be one lane: the last where lines are turned."""
+        return 2 if self.form == "turned" else 0
+
+    def steps(self, axis: int) -> int:
+        """How many lanes there are along an axis of k."""
+        length, _ = self.k[axis]
+        return length // self.together if axis == self.paired else length
+
+    @property
     def inner(self) -> int:
-        """What depth is a multiple of: how much of k there is at one place of its first axis."""
-        return self.k[1][0] * self.k[2][0]
+        """What depth is a multiple of: how many lanes there are at one place of k's first axis."""
+        return self.steps(1) * self.steps(2)
 
 
 def _form(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> str:

@@ -3,8 +3,7 @@
 Such a panel is made where it is used, on the stack of the kernel, from wherever its elements lie:
 what the windows of a convolution hold several times is never written out. Three ways:
 
-``rows-R-S``  lines along the last axis lie S apart (1 or 2): a vector is made of up to R runs; two
-              neighbours along k's first axis may be one lane
+``rows-R-S``  lines along the last axis lie S apart (1 or 2): a vector is made of up to R runs
 ``turned``    k along its last axis does: squares are transposed in registers
 ``gathered``  anything
 """
@@ -63,11 +62,12 @@ class Windows:
     def __init__(
         self, kernel: Tiled, reader: Reader, form: str, columns: int, together: int = 1
     ) -> None:
-        """`together`: how many of k's first axis are one lane, 1 or 2; all k and depths are counted
-        in these."""
+        """`together`: how many along an axis of k (`Several.paired`) are one lane, 1 or 2; depths
+        are counted in lanes."""
         way, self.runs, self.step = Form.parse(form)
         rows = self._rows if together == 1 else self._pairs
         ways = {"rows": rows, "turned": self._turned, "gathered": self._gathered}
+        self.together = together
         self.kernel, self.reader = kernel, reader
         self.columns = columns
         #: Extents of the axes of k and n, and b's strides along them.
@@ -76,8 +76,13 @@ class Windows:
             for i in range(3):
                 self.values[f"{name}{i}"] = kernel.extents[first + i]
                 self.values[f"{name}_stride{i}"] = kernel.stride(1, first + i)
-        self.inner = kernel.builder.mul(self.values["k1"], self.values["k2"])
-        self.first_stride = kernel.builder.mul(self.values["k_stride0"], i64(together))
+        #: From lane to lane along k's first axis, and how many there are along the last.
+        self.first_stride, self.last = self.values["k_stride0"], self.values["k2"]
+        if together > 1 and way == "rows":
+            self.first_stride = kernel.builder.mul(self.first_stride, i64(together))
+        elif together > 1:
+            self.last = kernel.builder.udiv(self.last, i64(together))
+        self.inner = kernel.builder.mul(self.values["k1"], self.last)
         self._fill = ways[way]
 
     def fill(self, b: Value, column: Value, panel: Value, depth: Range) -> None:
@@ -107,7 +112,7 @@ class Windows:
                 away = builder.add(
                     builder.mul(i, self.first_stride), builder.mul(j, values["k_stride1"])
                 )
-                k = builder.mul(builder.add(builder.mul(i, values["k1"]), j), values["k2"])
+                k = builder.mul(builder.add(builder.mul(i, values["k1"]), j), self.last)
                 return body(away, k, held)
 
             return kernel.loop(0, values["k1"], 1, held, inner)
@@ -123,7 +128,7 @@ class Windows:
                 here = builder.add(away, builder.mul(i, values["k_stride2"]))
                 return body(here, builder.add(k, i), held)
 
-            return kernel.loop(0, values["k2"], 1, held, single)
+            return kernel.loop(0, self.last, 1, held, single)
 
         return self.neighbours(count, carried, line)
 
@@ -291,7 +296,7 @@ class Windows:
         """As many lines at a time as a vector has lanes; what a square has too much is zero."""
         kernel, builder, lanes = self.kernel, self.kernel.builder, self.kernel.lanes
         start, count = self._begin(b, depth)
-        length = self.values["k2"]
+        length = self.last
 
         def group(first: Value, _: list[Value]) -> list[Value]:
             offsets = self.offsets(builder.add(column, first), lanes)
@@ -299,12 +304,7 @@ class Windows:
 
             def line(away: Value, k: Value, _: Carried) -> Carried:
                 def square(i: Value, _: list[Value]) -> list[Value]:
-                    mask = kernel.mask(builder.sub(length, i))
-                    here = builder.add(away, i)
-                    rows = [
-                        self.reader.load(self.reader.at(pointer, here), mask=mask)
-                        for pointer in pointers
-                    ]
+                    rows = self._along(pointers, away, i)
                     goal = kernel.at(self._line(builder.add(k, i)), first)
                     for number, each in enumerate(transposed(builder, rows)):
                         kernel.store(each, kernel.at(goal, number * self.columns))
@@ -316,3 +316,18 @@ class Windows:
             return []
 
         kernel.loop(0, self.columns, lanes, [], group)
+
+    def _along(self, pointers: list[Value], away: Value, first: Value) -> list[Value]:
+        """A vector of each line along k's last axis, from a lane of it on."""
+        kernel, builder, reader = self.kernel, self.kernel.builder, self.reader
+        left = builder.sub(self.last, first)
+        if self.together > 1:
+            lanes, left = kernel.lanes * self.together, builder.mul(left, i64(self.together))
+            first = builder.mul(first, i64(self.together))
+        else:
+            lanes = kernel.lanes
+        here, mask = builder.add(away, first), kernel.mask(left, lanes)
+        rows = [reader.load(reader.at(pointer, here), lanes, mask) for pointer in pointers]
+        if self.together == 1:
+            return rows
+        return [builder.bitcast(row, kernel.vector) for row in rows]

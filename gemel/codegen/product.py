@@ -14,6 +14,7 @@ from gemel.codegen.nest import Kernel, Nest, Place, stride_class
 from gemel.codegen.program import CONTIGUOUS, OUTER, OUTPUT, ROWS, Operand, Program
 from gemel.codegen.target import Target
 from gemel.dtype import promote
+from gemel.extent import same_for_all
 from gemel.ir import layout as layouts
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, broadcast_strides
@@ -298,19 +299,27 @@ def _kernels(nest: Nest, axes: Axes, sources: list[Place], means: Means) -> list
 
 
 def _paired(axes: Axes, sources: list[Place], several: Several, means: Means) -> Several:
-    """Windows by pairs along k's first axis, where that is quicker. The first factor then has these
-    side by side, too: it is copied."""
+    """Windows by pairs along an axis of k, where that is quicker. If it is not the last one, the
+    first factor is copied, with pairs side by side."""
     lasts = axes.runs(0) or "k", "n"
     batch = product(axes.batch)
     task = Task(sources[0].dtype.compute, lasts, means.target, axes.m, axes.n, axes.k, batch)
-    stride = axes.strides[0][-1]
-    mixed = isinstance(stride, layouts.MixedStride)
-    if mixed or not windows_pay_in_pairs(task, several):
+    if not windows_pay_in_pairs(task, several):
         return several
+    if several.paired:
+        return several._replace(together=PAIRS)
     layout = axes.layout(0, sources[0])
-    inner = several.inner
-    shape = *layout.shape[:-1], several.k[0][0] // PAIRS, inner, PAIRS
-    strides = *layout.strides[:-1], PAIRS * inner * stride, stride, inner * stride
+    stride, length = layout.strides[-1], several.k[0][0]
+    if isinstance(stride, layouts.MixedStride):
+        (first, apart), *rest = stride.axes
+    else:
+        (first, apart), rest = (length, several.inner * stride), [(several.inner, stride)]
+    if not same_for_all(first, length):
+        return several
+    # The first axis in pairs, the others, and then the two of a pair.
+    k = [(length // PAIRS, PAIRS * apart), *rest, (PAIRS, apart)]
+    shape = *layout.shape[:-1], *(extent for extent, _ in k)
+    strides = *layout.strides[:-1], *(step for _, step in k)
     sources[0] = means.copy(sources[0].at(Layout(shape, strides, layout.offset)))
     axes.made_dense(0)
     return several._replace(together=PAIRS)

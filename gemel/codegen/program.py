@@ -178,8 +178,8 @@ class Operand(NamedTuple):
     how manieth in memory one is of how many. One in panels has its lines, those along
     dimension `panel[0]`, in groups of `panel[1]`: within one they lie side by side, and the stride
     is that from group to group. `ANY` of them are as many as the last dimension's stride says. Of
-    each line `together` elements along the first inner dimension (the last, where there is none)
-    lie side by side, whose stride is that to the next so many.
+    each line those along dimension `grouped[0]` lie side by side in groups of `grouped[1]`, and the
+    stride is that from group to group.
     `beside` is the class along the last outer dimension, where the vector runs along the only inner
     one: lanes may then lie along rows instead (`turned`).
     """
@@ -189,14 +189,20 @@ class Operand(NamedTuple):
     stride_class: int
     varies: bool = False
     panel: tuple[int, int] | None = None
-    together: int = 1
+    grouped: tuple[int, int] | None = None
     beside: int = BROADCAST
     interleaved: tuple[int, int] | None = None
+
+    @property
+    def together(self) -> int:
+        """How many elements of a line are a group."""
+        return self.grouped[1] if self.grouped else 1
 
     def __repr__(self) -> str:
         dimension, width = self.panel or (0, 0)
         panel = f" in panels {width or 'of any width'} along {dimension}" if self.panel else ""
-        panel += f" by {self.together}" if self.together > 1 else ""
+        along, together = self.grouped or (0, 1)
+        panel += f" by {together} along {along}" if self.grouped else ""
         panel += f" beside {self.beside}" if self.beside else ""
         if self.interleaved:
             panel += " turn {} of {}".format(*self.interleaved)
@@ -355,7 +361,8 @@ class Program(_Program):
         operand = self.operands[number]
         if operand.panel is not None and operand.panel[0] == dimension:
             return operand.panel[1], operand.together
-        return operand.together if dimension == min(self.outer, self.rank - 1) else 1, 1
+        along, together = operand.grouped or (dimension, 1)
+        return together if dimension == along else 1, 1
 
     @property
     def lanes(self) -> str:
