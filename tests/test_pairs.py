@@ -67,7 +67,7 @@ def test_sizes(lasts: tuple[str, str]) -> None:
 @pytest.mark.parametrize("way", [name for name, (*_, form) in WAYS.items() if form != "gathered"])
 def test_windows(way: str) -> None:
     """Two channels to a lane, of windows put together of any number of runs; or two neighbours."""
-    k, n, form = WAYS[way]
+    k, n, _ = WAYS[way]
     if any(stride < 0 for _, stride in k):
         return
     for channels in (2, 6, 300):
@@ -158,12 +158,16 @@ def test_which_windows_are_read_by_pairs() -> None:
     for channels, m, pays in ((4, 64, True), (5, 64, False), (4, 16, False)):
         several = Several.of([(channels, k[0][1]), *k[1:]], n, 16)
         assert several is not None
-        found = contract_plan.windows_pay_in_pairs(task._replace(m=m), several)
+        found = contract_plan.windows_pay_in_pairs(task._replace(m=m), several, True)
         assert found == pays
+        # Who copies the first factor in each call needs many columns.
+        assert not contract_plan.windows_pay_in_pairs(task._replace(m=m), several, False)
+        many = task._replace(m=m, batch=64)
+        assert contract_plan.windows_pay_in_pairs(many, several, False) == pays
     for way, pays in (("turned", True), ("very short", False)):
         several = Several.of(*WAYS[way][:2], 16)
         assert several is not None
-        assert contract_plan.windows_pay_in_pairs(task, several) == pays
+        assert contract_plan.windows_pay_in_pairs(task, several, False) == pays
 
 
 def test_what_is_no_bfloat16_is_refused(planned_anywhere: None) -> None:

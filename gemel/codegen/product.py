@@ -27,7 +27,8 @@ class Means(NamedTuple):
 
     `copy` makes a contiguous copy of a place in scratch memory, `reserve` reserves so many bytes
     of it. `packed` says where panels of operands are that earlier products of the plan have made.
-    `often`: several products have this second operand, so that its panels are worth making.
+    `often`: several products have this second operand, so that its panels are worth making;
+    `still`: the first one is always the same, and what is made of it is kept.
     """
 
     target: Target
@@ -35,6 +36,7 @@ class Means(NamedTuple):
     reserve: Callable[[int], Any]
     packed: dict[str, Any]
     often: bool = False
+    still: bool = False
 
 
 #: Up to so many columns are rows of the transposed product, by dot products, if a lies along k: of
@@ -44,14 +46,14 @@ NARROW = 4
 OFTEN = 3
 
 
-def factor(node: Node) -> Entry | None:
-    """The second operand of the product a fused node computes, if it computes one."""
+def factor(node: Node, number: int = 1) -> Entry | None:
+    """The first operand, 0, or the second one of the product a fused node computes, if it does."""
     body = node.params.get("body") if node.op is not None else None
     if not isinstance(body, Graph):
         return None
     products = [each for each in body.walk() if is_product(each)]
     given = dict(zip(body.inputs, node.inputs, strict=False))
-    return given.get(products[0].inputs[1]) if products else None
+    return given.get(products[0].inputs[number]) if products else None
 
 
 def is_only_factor(node: Node, entry: Entry) -> bool:
@@ -304,7 +306,7 @@ def _paired(axes: Axes, sources: list[Place], several: Several, means: Means) ->
     lasts = axes.runs(0) or "k", "n"
     batch = product(axes.batch)
     task = Task(sources[0].dtype.compute, lasts, means.target, axes.m, axes.n, axes.k, batch)
-    if not windows_pay_in_pairs(task, several):
+    if not windows_pay_in_pairs(task, several, means.still):
         return several
     if several.paired:
         return several._replace(together=PAIRS)

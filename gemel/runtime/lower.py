@@ -294,9 +294,10 @@ class Lowering:
         body: Graph = node.params["body"]
         given = dict(zip(body.inputs, (self.where[e] for e in node.inputs), strict=True))
         if any(map(is_product, body.walk())):
-            often = self.factors[factor(node)] >= OFTEN or self._is_still(factor(node))
-            target = self.backend.target
-            means = Means(target, self.contiguous, self._scratch, self.packed, often)
+            first, second = factor(node, 0), factor(node, 1)
+            often = self.factors[second] >= OFTEN or self._is_still(second)
+            still, target = self._is_still(first), self.backend.target
+            means = Means(target, self.contiguous, self._scratch, self.packed, often, still)
             kernels = write_product(body, given, outputs, means)
         else:
             kernels = self.kernels.loops(body, given, outputs)
