@@ -211,7 +211,7 @@ class Run:
             elif isinstance(item, Repeat):
                 self._rounds(item)
             else:
-                self._launch(item.kernel)
+                self._launch(item)
 
     def _rounds(self, loop: Repeat) -> None:
         assert loop.condition is None, "only loops of a known length are done here"
@@ -239,16 +239,16 @@ class Run:
             return self.windows[buffer]
         return int(self.blocks[buffer.space, buffer.index].ctypes.data)
 
-    def _launch(self, kernel: Any) -> None:
-        integers = [seen(n) for n in kernel.integers]
-        for position, number in kernel.scalars:
+    def _launch(self, launch: Any) -> None:
+        integers = [seen(n) for n in launch.integers]
+        for position, number in launch.scalars:
             integers[position] = self._bits(number)
-        extent, chunk = seen(kernel.extent), seen(kernel.chunk)
-        run = self.kernel_of(kernel.program)
-        addresses = [self._address(place, offset) for place, offset in kernel.places]
+        extent, chunk = seen(launch.extent), seen(launch.chunk)
+        run = self.kernel_of(launch.program)
+        addresses = [self._address(place, offset) for place, offset in launch.places]
         for begin in range(0, extent, chunk):
             status = run(addresses, integers, begin, min(begin + chunk, extent))
-            assert status == 0, kernel.failure
+            assert status == 0, launch.failure
 
     def _address(self, place: Any, offset: int) -> int:
         buffer = place.buffer if isinstance(place, Place) else place

@@ -12,7 +12,7 @@ from typing import Any
 
 from gemel.codegen.elements import ElementWriter
 from gemel.codegen.lane import Lane, Recorder
-from gemel.codegen.nest import Kernel, Nest, Number, Place
+from gemel.codegen.nest import Launch, Nest, Number, Place
 from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT, Operand, Program
 from gemel.dtype import DTYPES, DType, float64, int64
 from gemel.errors import CompileError
@@ -33,8 +33,8 @@ def aligned(placement: Placement, entry: Entry) -> Placement:
     return placement[lead:] if lead >= 0 else (*[None] * -lead, *placement)
 
 
-def write_loops(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> list[Kernel]:
-    """The kernel of a fused body of operations that share loops; or one for each of its parts."""
+def write_loops(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> list[Launch]:
+    """The launch of a fused body of operations that share loops; or one for each of its parts."""
     if any(map(in_pieces, body.walk())):
         return write_pieces(body, given, outputs)
     domain = Domain.of_all(in_loops(body))
@@ -73,8 +73,8 @@ def in_loops(body: Graph) -> list[Node]:
 # --- results put together of parts ----------------------------------------------------------
 
 
-def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> list[Kernel]:
-    """The kernels of a fused body with one operation in pieces, whose shape all results have."""
+def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> list[Launch]:
+    """The launches of a fused body with one operation in pieces, whose shape all results have."""
     node = next(n for n in body.walk() if in_pieces(n))
     parts = _parts(node, far(node.specs[0].shape))
     regions = [[layout for layout, _ in _parts(node, place.layout)] for place in outputs]

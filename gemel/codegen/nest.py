@@ -7,6 +7,8 @@ drops and merges loops until few are left.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gemel.codegen.lane import Lane, Recorder
@@ -28,7 +30,7 @@ from gemel.codegen.program import (
     Program,
 )
 from gemel.dtype import DType, bool_, float64, int64, uint64
-from gemel.extent import Dim, maximum, minimum, same_for_all
+from gemel.extent import Dim, maximum, minimum, same_for_all, seen
 from gemel.ir.layout import Layout
 from gemel.ir.position import At
 from gemel.ops.shape import MOST_INTERLEAVED, reshaped_strides
@@ -118,32 +120,44 @@ class Number(NamedTuple):
         return -1 if kind == "seed" else -2 - int(self.source[1])
 
 
-class Kernel:
-    """What a step of a plan runs: a program, and everything its kernel is given there.
+@dataclass(eq=False)
+class Launch:
+    """A step of a plan: a program, and everything its kernel is given there.
 
     `places` are (Place or buffer, offset in bytes) for each buffer of the kernel, `written` says
-    which of these it writes; `scalars` are (position among the integers, what goes there); `cost`
-    is nanoseconds on one core. `packs`: it only copies its first place into panels.
+    which of these it writes; `scalars` are (position among the integers, what goes there).
+    `nanoseconds` are those on one core, `failure` is what a failing check raises. `packs`: it only
+    copies its first place into panels. Who puts it into a plan says which node of the graph it is a
+    step of, and when it runs in the plan's order.
     """
 
+    program: Program
+    places: list[tuple[Any, int]]
+    written: list[bool]
+    integers: list[int]
+    extent: int
+    chunk: int
+    scalars: list[tuple[int, Number]] = field(default_factory=list)
+    nanoseconds: int = 0
     failure: tuple[str, str] | None = None
-    cost = 0
-    packs = False
+    packs: bool = False
+    node: Any = None
+    time: int = -1
 
-    def __init__(
-        self,
-        program: Any,
-        places: list[Any],
-        written: list[bool],
-        integers: list[int],
-        extent: int,
-        chunk: int,
-    ) -> None:
-        self.program = program
-        self.places, self.written = places, written
-        self.integers = integers
-        self.extent, self.chunk = extent, chunk
-        self.scalars: list[tuple[int, Number]] = []
+    @property
+    def fails(self) -> bool:
+        """Whether it may find values it cannot work with."""
+        return self.failure is not None
+
+    @property
+    def cost(self) -> int:
+        """Nanoseconds on one core, for the sizes seen."""
+        return seen(self.nanoseconds)
+
+    def touches(self) -> Iterator[tuple[Any, bool]]:
+        """The blocks of memory it uses, and whether it writes them."""
+        for (place, _), written in zip(self.places, self.written, strict=True):
+            yield (place.buffer if isinstance(place, Place) else place).root, written
 
 
 class Nest:
@@ -282,8 +296,8 @@ class Nest:
 
     # --- the program ------------------------------------------------------------------------
 
-    def finish(self) -> Kernel:
-        """The kernel: loops of length 1 dropped, adjacent ones merged, the vector's loop chosen."""
+    def finish(self) -> Launch:
+        """The launch: loops of length 1 dropped, adjacent ones merged, the vector's loop chosen."""
         outer = [d for d, n in enumerate(self.shape) if d not in self.reduced and n != 1]
         inner = [d for d, n in enumerate(self.shape) if d in self.reduced and n != 1]
         once = [(1, [0] * len(self.operands))]
@@ -320,7 +334,7 @@ class Nest:
         for i in range(len(self.operands)):
             integers += [strides[i] for _, strides in loops]
         integers += self.extras
-        return self._kernel(program, rows, columns, integers)
+        return self._launch(program, rows, columns, integers)
 
     def _interleaved(self, strides: list[int]) -> dict[int, tuple[int, int]]:
         """The turns of all outputs, if they take turns in memory along the vector."""
@@ -336,21 +350,21 @@ class Nest:
             return {}
         return {i: (turn, count) for turn, i in enumerate(outputs)}
 
-    def _kernel(
+    def _launch(
         self, program: Program, rows: list[Any], columns: list[Any], integers: list[int]
-    ) -> Kernel:
+    ) -> Launch:
         extent = rows[0][0]
         work = product(row[0] for row in rows[1:]) * product(column[0] for column in columns)
         chunk = self._chunk(program, extent, work)
         buffers = [(place, role) for place, role, _, _ in self.operands if place is not None]
         places = [(place, 0) for place, _ in buffers]
         written = [role == OUTPUT for _, role in buffers]
-        kernel = Kernel(program, places, written, integers, extent, chunk)
-        kernel.scalars = [(len(integers) + i, number) for i, number in enumerate(self.numbers)]
+        scalars = [(len(integers) + i, number) for i, number in enumerate(self.numbers)]
         integers += [0] * len(self.numbers)
-        kernel.failure = self.told(kernel)
-        kernel.cost = estimate(program, extent * maximum(work, 1))
-        return kernel
+        failure = self.told(integers, scalars)
+        nanoseconds = estimate(program, extent * maximum(work, 1))
+        given = places, written, integers, extent, chunk, scalars
+        return Launch(program, *given, nanoseconds, failure)
 
     def _chunk(self, program: Program, extent: int, work: int) -> int:
         """How much of the first dimension a tile is, each of its positions being so much work."""
@@ -368,7 +382,9 @@ class Nest:
             chunk = minimum(chunk, -(-extent // parts))
         return -(-chunk // cuts) * cuts
 
-    def told(self, kernel: Kernel) -> tuple[str, str] | None:
+    def told(
+        self, integers: list[int], scalars: list[tuple[int, Number]]
+    ) -> tuple[str, str] | None:
         """The class and the message of what a failing check raises; its `{}` stands for a size
         that the kernel has among its integers."""
         if self.failure is None:
@@ -378,8 +394,8 @@ class Nest:
             return name, message
         if not isinstance(sizes[0], Dim):
             return name, message.format(sizes[0])
-        known = [*kernel.integers]
-        for position, number in kernel.scalars:
+        known = [*integers]
+        for position, number in scalars:
             known[position] = number.source[1] if number.source[0] == "constant" else 0
         position = next(i for i, n in enumerate(known) if same_for_all(n, sizes[0]))
         return name, message.format(f"{{{position}}}")

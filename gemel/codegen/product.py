@@ -1,4 +1,4 @@
-"""Matrix products: from a fused body with one product to the kernels that compute it."""
+"""Matrix products: from a fused body with one product to the launches that compute it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gemel.codegen.body import aligned
 from gemel.codegen.contract import Several, StepPlan, steps
 from gemel.codegen.contract_plan import SCRATCH
 from gemel.codegen.elements import ElementWriter
-from gemel.codegen.nest import Kernel, Nest, Place, stride_class
+from gemel.codegen.nest import Launch, Nest, Place, stride_class
 from gemel.codegen.program import CONTIGUOUS, OUTER, OUTPUT, ROWS, Operand, Program
 from gemel.codegen.target import Target
 from gemel.dtype import promote
@@ -167,8 +167,8 @@ def _spread(stride: int, axes: Sequence[tuple[int, int]]) -> list[int]:
 
 def write_product(
     body: Graph, given: dict[Entry, Any], outputs: list[Place], means: Means
-) -> list[Kernel]:
-    """The kernels of a fused body made of one matrix product and what follows it."""
+) -> list[Launch]:
+    """The launches of a fused body made of one matrix product and what follows it."""
     node = next(n for n in body.walk() if is_product(n))
     a, b = (given[entry] for entry in node.inputs)
     a = a if len(a.shape) > 1 else a.reshaped((1, *a.shape))
@@ -184,8 +184,8 @@ class _Writer(NamedTuple):
     outputs: list[tuple[Entry, Place]]
     means: Means
 
-    def of(self, a: Place, b: Place) -> list[Kernel]:
-        """The kernels of the product of two places and of the outputs."""
+    def of(self, a: Place, b: Place) -> list[Launch]:
+        """The launches of the product of two places and of the outputs."""
         (result,) = self.node.entries
         vectors = [entry.ndim == 1 for entry in self.node.inputs]
         batch = result.shape[: result.ndim + sum(vectors) - 2]
@@ -209,7 +209,7 @@ class _Writer(NamedTuple):
         axes = Axes(shape, strides)
         axes.merge()
         if len(axes.batch) <= ROWS:
-            return _kernels(nest, axes, factors, means)
+            return _launches(nest, axes, factors, means)
         others = Axes(shape, strides[2:])
         others.join()
         if len(others.batch) > ROWS:
@@ -228,7 +228,7 @@ class _Writer(NamedTuple):
             found = writer.value(entry, aligned(placement, entry))
             nest.store(place, found, writer.strides(place, placement))
 
-    def _in_two(self, a: Place, b: Place) -> list[Kernel]:
+    def _in_two(self, a: Place, b: Place) -> list[Launch]:
         """The product into scratch memory, then loops of any number over what follows it.
 
         For batch axes that do not merge because of what is read or written beside the factors.
@@ -236,10 +236,10 @@ class _Writer(NamedTuple):
         (result,) = self.node.entries
         size = product(result.shape) * result.dtype.itemsize
         place = Place(self.means.reserve(size), result.dtype, layouts.dense(result.shape))
-        kernels = self._replace(outputs=[(result, place)]).of(a, b)
+        launches = self._replace(outputs=[(result, place)]).of(a, b)
         nest = Nest(result.shape)
         self._store(nest, nest.load(place), tuple(range(result.ndim)))
-        return [*kernels, nest.finish()]
+        return [*launches, nest.finish()]
 
 
 def _is_narrow(a: Place, b: Place) -> bool:
@@ -277,7 +277,7 @@ def _total(nest: Nest, factors: list[Place], batch: int) -> Any:
     return nest.recorder.reduce("sum", values[0] * values[1])
 
 
-def _kernels(nest: Nest, axes: Axes, sources: list[Place], means: Means) -> list[Kernel]:
+def _launches(nest: Nest, axes: Axes, sources: list[Place], means: Means) -> list[Launch]:
     several = axes.several(means.target.width // sources[0].dtype.compute.itemsize)
     for number in range(1 if several else 2):
         if axes.runs(number) is None:
@@ -291,7 +291,7 @@ def _kernels(nest: Nest, axes: Axes, sources: list[Place], means: Means) -> list
     planned = _placed(planned, places, means)
     places.update({i: place for i, (place, *_) in enumerate(nest.operands) if i > 1})
     written = {i for i, operand in enumerate(program.operands) if operand.role == OUTPUT}
-    return [_kernel(step, places, written, nest) for step in planned]
+    return [_launch(step, places, written, nest) for step in planned]
 
 
 def _program(nest: Nest, axes: Axes, several: Several | None) -> Program:
@@ -337,7 +337,7 @@ def _panels(step: StepPlan, places: dict[int, Any]) -> str:
     return repr((id(place.buffer), layout.offset, layout.strides, layout.shape, *made))
 
 
-def _kernel(step: StepPlan, places: dict[int, Any], written: set[int], nest: Nest) -> Kernel:
+def _launch(step: StepPlan, places: dict[int, Any], written: set[int], nest: Nest) -> Launch:
     buffers = [(places[whose], offset) for whose, offset in step.buffers]
     # The product's first two are what it reads: operands, or panels of them.
     writes = [
@@ -346,10 +346,10 @@ def _kernel(step: StepPlan, places: dict[int, Any], written: set[int], nest: Nes
     ]
     if step.packs < 0:
         writes[:2] = False, False
-    kernel = Kernel(step.program, buffers, writes, list(step.integers), step.extent, step.chunk)
+    integers, scalars = list(step.integers), []
     if step.scalars >= 0:
-        kernel.scalars = [(step.scalars + i, number) for i, number in enumerate(nest.numbers)]
-    kernel.cost = step.cost
-    kernel.packs = step.packs >= 0
-    kernel.failure = None if kernel.packs else nest.told(kernel)
-    return kernel
+        scalars = [(step.scalars + i, number) for i, number in enumerate(nest.numbers)]
+    packs = step.packs >= 0
+    failure = None if packs else nest.told(integers, scalars)
+    given = buffers, writes, integers, step.extent, step.chunk, scalars
+    return Launch(step.program, *given, step.cost, failure, packs)

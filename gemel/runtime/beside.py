@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from gemel.codegen.nest import Kernel, Place
-from gemel.extent import seen
+from gemel.codegen.nest import Place
 from gemel.ir.graph import Node
 from gemel.runtime.image import OUTPUT
 
@@ -15,32 +14,6 @@ from gemel.runtime.image import OUTPUT
 WORTH = 20_000
 #: How many items further on a search goes: while too little is won, and once it is enough.
 FAR, REACH = 256, 64
-
-
-class Launch:
-    """A kernel, when it runs in the order of the plan, and the node it is a step of."""
-
-    __slots__ = ("kernel", "node", "time")
-
-    def __init__(self, kernel: Kernel, node: Node, time: int) -> None:
-        self.kernel = kernel
-        self.node = node
-        self.time = time
-
-    @property
-    def fails(self) -> bool:
-        """Whether it may find values it cannot work with."""
-        return self.kernel.failure is not None
-
-    @property
-    def cost(self) -> int:
-        """Nanoseconds on one core, for the sizes seen."""
-        return seen(self.kernel.cost)
-
-    def touches(self) -> Iterator[tuple[Any, bool]]:
-        """The buffers it uses, and whether it writes them."""
-        for (place, _), written in zip(self.kernel.places, self.kernel.written, strict=True):
-            yield (place.buffer if isinstance(place, Place) else place).root, written
 
 
 class Branch:

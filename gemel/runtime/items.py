@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gemel.codegen.nest import Kernel, Place
+from gemel.codegen.nest import Launch, Place
 from gemel.codegen.program import Program
 from gemel.dtype import float64
 from gemel.runtime.backend import Backend
-from gemel.runtime.beside import Beside, Branch, Launch
+from gemel.runtime.beside import Beside, Branch
 from gemel.runtime.cache import kernel_for, kernel_name, object_for
 from gemel.runtime.image import Address, Branching, Image, Item, Loop, Step, Together
 from gemel.runtime.rounds import Repeat
@@ -44,23 +44,22 @@ class Items:
         return self._step(item)
 
     def _step(self, item: Launch) -> Step:
-        kernel: Kernel = item.kernel
-        integers = list(kernel.integers)
+        integers = list(item.integers)
         scalars = []
-        for position, number in kernel.scalars:
+        for position, number in item.scalars:
             if number.source[0] == "constant":
                 integers[position] = number.bits
             else:
                 scalars.append((position, number.run_time_source, number.passed is float64))
         return Step(
-            self._kernel(kernel.program),
-            [_address(place, offset) for place, offset in kernel.places],
+            self._kernel(item.program),
+            [_address(place, offset) for place, offset in item.places],
             integers,
-            kernel.extent,
-            kernel.chunk,
+            item.extent,
+            item.chunk,
             scalars,
-            kernel.cost,
-            located(kernel.failure, item.node),
+            item.nanoseconds,
+            located(item.failure, item.node),
             label_of(item.node),
         )
 

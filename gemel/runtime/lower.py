@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-from gemel.codegen.nest import Kernel, Nest, Number, Place
+from gemel.codegen.nest import Launch, Nest, Number, Place
 from gemel.codegen.product import OFTEN, Means, factor, is_only_factor, write_product
 from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
@@ -16,9 +16,9 @@ from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, MixedStride, broadcast_strides, dense, several_strides
 from gemel.passes.domain import gathers, is_product, joins
 from gemel.passes.fuse import can_fail, fused
-from gemel.runtime.alike import Kernels, Optimized
+from gemel.runtime.alike import Launches, Optimized
 from gemel.runtime.backend import Backend
-from gemel.runtime.beside import Beside, Launch, behind, flat, side_by_side
+from gemel.runtime.beside import Beside, behind, flat, side_by_side
 from gemel.runtime.cache import Compilation
 from gemel.runtime.image import (
     CAPTURED,
@@ -91,7 +91,7 @@ class Lowering:
         self.users = graph.readers()
         self.results = set(graph.results)
         self.packed: dict[str, tuple[Any, int]] = {}
-        self.kernels, self.inner_graphs = Kernels(), Optimized()  # for what is alike
+        self.launches, self.inner_graphs = Launches(), Optimized()  # for what is alike
         self.random = random
         self.inputs: list[Input] = []
         self._take_inputs(layouts or {})
@@ -297,11 +297,11 @@ class Lowering:
             often = self.factors[factor(node)] >= OFTEN or self._is_still(factor(node))
             target = self.backend.target
             means = Means(target, self.contiguous, self._scratch, self.packed, often)
-            kernels = write_product(body, given, outputs, means)
+            launches = write_product(body, given, outputs, means)
         else:
-            kernels = self.kernels.loops(body, given, outputs)
-        for kernel in kernels:
-            self._launch(kernel)
+            launches = self.launches.loops(body, given, outputs)
+        for launch in launches:
+            self._launch(launch)
 
     def _is_still(self, entry: Entry | None) -> bool:
         """Whether what is being emitted is done again and again, and this is always the same."""
@@ -382,21 +382,22 @@ class Lowering:
     #: Choices and loops, see there.
     branch, rounds = lower_branch, lower_rounds
 
-    def _launch(self, kernel: Kernel) -> None:
+    def _launch(self, launch: Launch) -> None:
         self.time += 1
         items = self.items
-        loop = self.inside if kernel.packs else None
-        while loop is not None and loop.ahead(kernel):
+        loop = self.inside if launch.packs else None
+        while loop is not None and loop.ahead(launch):
             items, loop = loop.before, loop.outer
-        for place, _ in kernel.places:
-            self._touch(place.buffer if isinstance(place, Place) else place, self.time)
-        for _, number in kernel.scalars:
+        for buffer, _ in launch.touches():
+            self._touch(buffer, self.time)
+        for _, number in launch.scalars:
             if number.source[0] == "call":
                 self.random = max(self.random, number.source[1] + 1)
-        if not same_for_all(kernel.extent, 0):
-            items.append(Launch(kernel, self.node, self.time))
+        if not same_for_all(launch.extent, 0):
+            launch.node, launch.time = self.node, self.time
+            items.append(launch)
             if self.compilation is not None:
-                self.compilation.start(kernel.program)
+                self.compilation.start(launch.program)
 
     def _touch(self, buffer: Buffer, time: int) -> None:
         buffer = buffer.root

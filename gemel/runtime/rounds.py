@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gemel.codegen.nest import Kernel, Place
+from gemel.codegen.nest import Launch, Place
 from gemel.extent import seen
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, dense
@@ -138,12 +138,12 @@ class Rounds:
         if self.outer is not None:
             self.outer.use(buffer)
 
-    def ahead(self, kernel: Kernel) -> bool:
-        """Whether a kernel that makes panels is done before the loop, and noted for that."""
-        source = kernel.places[0][0]
+    def ahead(self, launch: Launch) -> bool:
+        """Whether a launch that makes panels is done before the loop, and noted for that."""
+        source = launch.places[0][0]
         if not isinstance(source, Place) or not self.still(source.buffer):
             return False
-        (panels,) = (each for (each, _), w in zip(kernel.places, kernel.written, strict=True) if w)
+        (panels,) = (each for (each, _), w in zip(launch.places, launch.written, strict=True) if w)
         self.moved.add(panels)
         self.used.add(panels)
         return True
