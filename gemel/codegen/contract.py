@@ -118,12 +118,13 @@ class _Planner:
         plain = self._is_plain(0)
         task = Task(self.dtype, self.lasts, self.target, *sizes, often, plain)
         choice = self._choice(task, several)
-        contiguous = CONTIGUOUS if choice.b_form == "n" else STRIDED
+        schedule = choice.schedule
+        contiguous = CONTIGUOUS if schedule.b_form == "n" else STRIDED
         self.operands[1] = Operand(self.operands[1].dtype, INPUT, contiguous, True)
-        if choice.a_form == "packed":
-            self._pack(0, choice.rows)
-        if choice.b_form == "packed":
-            self._pack(1, choice.columns)
+        if schedule.a_form == "packed":
+            self._pack(0, schedule.rows)
+        if schedule.b_form == "packed":
+            self._pack(1, schedule.columns)
         self._product(choice, task.cost)
         return self.found
 
@@ -228,12 +229,12 @@ class _Planner:
             n_tiles=n_tiles,
             k_block=k_block,
         )
-        if choice.split:
+        if choice.schedule.split:
             partial = extent * choice.m_block * choice.n_block
             self.buffers.append((self._reserve(partial), 0))
         extra = self.program.extra + len(TILES)
         made = self.program._replace(operands=tuple(self.operands), extra=extra, code=self.code)
-        made = made._replace(schedule=choice.schedule)
+        made = made._replace(schedule=choice.schedule.text)
         scalars = len(integers) if made.scalars else -1
         integers += [0] * len(made.scalars)
         step = StepPlan(made, self.buffers, integers, extent, choice.chunk, scalars)

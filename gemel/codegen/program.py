@@ -64,8 +64,17 @@ class Schedule(NamedTuple):
 
     `kind` is `OUTER` or `INNER`, with the name of a `recipe` or without; ``gemm`` or ``dot``, whose
     micro-tile is `rows` x `columns`, by `unroll` vectors along k; or ``pack``, into panels of
-    `width` lines, which it may `turn`. What a gemm's forms and flags mean is at
-    `contract_plan.Choice`.
+    `width` lines, which it may `turn`.
+
+    `a_form` and `b_form` say of a gemm whether the operand is read packed or where it lies:
+    along ``"k"``, ``"m"``, ``"n"``, or a form of windows. `split`: k is cut, and sums go on from
+    block to block. `direct`: windows are read where they lie, and no panels made. `across`:
+    micro-tiles follow each other along the rows, not down the columns. `vnni`: by the instruction
+    of this name. `by_rows`: tiles of the same rows follow each other, in all of a batch; else those
+    of the same columns, in one product after the other. `far`: b is asked for early, since it comes
+    from beyond the second cache and few rows use each part of it. `packs_b`: the first rows of a
+    tile leave what they read of b in panels for the others. `narrow`: the last columns may be one
+    vector.
     """
 
     kind: str
