@@ -28,10 +28,10 @@ from gemel.codegen.program import (
     ACROSS,
     BROADCAST,
     CONTIGUOUS,
-    IN_TURNS,
     INDEX,
     INNER,
     INPUT,
+    INTERLEAVED,
     OUTER,
     OUTPUT,
     PAIRED,
@@ -492,7 +492,7 @@ class _Drawing:
         strides = dense(self.extents, order, count)
         for turn in range(count):
             value = make.cast(make.result(dtype), dtype)
-            operand = Operand(dtype, OUTPUT, IN_TURNS, varies, interleaved=(turn, count))
+            operand = Operand(dtype, OUTPUT, INTERLEAVED, varies, interleaved=(turn, count))
             self._store(value, operand, strides, turn)
 
     def _store(self, value: Any, operand: Operand, strides: Sequence[int], turn: int = 0) -> None:

@@ -122,7 +122,7 @@ def test_room_is_made_where_the_function_begins() -> None:
     inside, after = builder.append_basic_block(), builder.append_basic_block()
     builder.branch(inside)
     builder.position_at_end(inside)
-    with builder.taking_turns() as part:
+    with builder.interleaving() as part:
         for place in (BEGIN, END):
             part()
             builder.store(place, builder.alloca(I64), 8)

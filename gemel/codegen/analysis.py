@@ -14,9 +14,9 @@ from gemel.codegen import mathlib
 from gemel.codegen.program import (
     BROADCAST,
     CONTIGUOUS,
-    IN_TURNS,
     INDEX,
     INNER,
+    INTERLEAVED,
     OUTER,
     WRITES,
     Program,
@@ -164,8 +164,8 @@ class Analysis:
             number = self.program.code[store].operand
             assert number is not None
             operand = self.program.operands[number]
-            if operand.stride_class in (BROADCAST, IN_TURNS):
-                continue  # outputs that take turns are only written together
+            if operand.stride_class in (BROADCAST, INTERLEAVED):
+                continue  # interleaved outputs are only written together
             # What a value is computed from varies no further than it: there is a place for each.
             made = self.closure(list(self.program.code[store].arguments), inner_only=True)
             for position in sorted(made.intersection(final.varying)):

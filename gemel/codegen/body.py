@@ -85,7 +85,7 @@ def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> 
         there = type(source) is int and given.get(node.inputs[source])
         if there and len(outputs) == 1 and _lies(there, outputs[0].at(regions[0][number])):
             continue
-        if not (nests and _beside(regions[0], number)):
+        if not (nests and _interleaves(regions[0], number)):
             if shared:
                 together = writer and same_shape(nests[-1].shape, part.shape)
             else:
@@ -168,12 +168,12 @@ def _value(writer: ElementWriter, node: Node, source: Any, here: Any) -> Any:
     return value.cast(dtype)
 
 
-def _beside(parts: list[Layout], number: int) -> bool:
-    """Whether a part takes turns in memory with those before it: one kernel writes all of them."""
+def _interleaves(parts: list[Layout], number: int) -> bool:
+    """Whether a part is interleaved with those before it: one kernel writes all of them."""
     part = parts[number]
     along = (s for n, s in zip(reversed(part.shape), reversed(part.strides), strict=True) if n != 1)
-    turns = next(along, 0)
-    if type(turns) is not int or not 1 < turns <= MOST_INTERLEAVED or number % turns == 0:
+    step = next(along, 0)
+    if type(step) is not int or not 1 < step <= MOST_INTERLEAVED or number % step == 0:
         return False
     before = parts[number - 1]
     alike = same_shape(before.shape, part.shape) and before.strides == part.strides

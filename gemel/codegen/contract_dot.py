@@ -129,7 +129,7 @@ class _Dot(Tile):
         those of b begin."""
         b = [fetch(self.right, self.right.at(pointer, k[1])) for pointer in right]
         if self.far:
-            ahead = self.builder.add(k[1], i64(AHEAD * self.right.per_line))
+            ahead = self.builder.add(k[1], i64(AHEAD * self.right.per_cache_line))
             for pointer in right:
                 self.prefetch(self.right.at(pointer, ahead), 2)
         result: list[Value] = []

@@ -27,9 +27,9 @@ class Elements:
     lanes: int
 
     @property
-    def per_line(self) -> int:
+    def per_cache_line(self) -> int:
         """How many of them a line of memory holds."""
-        return memory.LINE // self.dtype.itemsize
+        return memory.CACHE_LINE // self.dtype.itemsize
 
     def at(self, pointer: Value, index: Value | int) -> Value:
         """Address of element `index` of what `pointer` points to."""

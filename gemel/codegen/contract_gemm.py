@@ -360,7 +360,7 @@ class _Micro:
         """Up to which step of k lines below are asked for, how far below, and where from there on:
         in the next columns."""
         kernel, builder = self.kernel, self.builder
-        lines = -(-kernel.columns // self.right.per_line)
+        lines = -(-kernel.columns // self.right.per_cache_line)
         steps = builder.minimum(i64(max(AHEAD, UNDERWAY // lines)), self.depth[1])
         last = builder.sub(self.depth[1], steps)
         up = builder.mul(last, kernel.b_stride)
@@ -373,7 +373,8 @@ class _Micro:
         last, down, across = self.below
         beyond = builder.icmp_signed(">=", k, last)
         ahead = right.at(line, builder.select(beyond, across, down))
-        for end in range(right.per_line, kernel.columns + right.per_line, right.per_line):
+        each = right.per_cache_line
+        for end in range(each, kernel.columns + each, each):
             kernel.prefetch(right.at(ahead, min(end, kernel.columns) - 1), 2)
 
     def _next_panel(self, b: Value, start: Value) -> Value:

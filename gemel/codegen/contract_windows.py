@@ -17,11 +17,10 @@ from gemel.codegen.assembly import I32, I64, Constant, Value, widened
 from gemel.codegen.contract_emit import Range, Reader, Tiled
 from gemel.codegen.contract_plan import NEAR_PLACES
 from gemel.codegen.contract_task import Form
-from gemel.codegen.frame import i64
+from gemel.codegen.frame import Carried, i64
 from gemel.codegen.program import ROWS
 from gemel.codegen.squares import transposed
 
-Carried = list[Value]
 #: Where lane 0 of a run would be, and masks of its lanes.
 Run = tuple[Value, list[Value]]
 #: What is done at each k, given where that is, its number and what is carried along.
@@ -264,12 +263,12 @@ class Windows:
         start, count = self._begin(b, depth)
         length = self.values["k2"]
 
-        def group(first: Value, _: list[Value]) -> list[Value]:
+        def group(first: Value) -> None:
             offsets = self.offsets(builder.add(column, first), lanes)
             pointers = [self.reader.at(start, offset) for offset in offsets]
 
             def line(away: Value, k: Value, _: Carried) -> Carried:
-                def square(i: Value, _: list[Value]) -> list[Value]:
+                def square(i: Value) -> None:
                     mask = kernel.mask(builder.sub(length, i))
                     here = builder.add(away, i)
                     rows = [
@@ -279,11 +278,10 @@ class Windows:
                     goal = kernel.at(self._line(builder.add(k, i)), first)
                     for number, each in enumerate(transposed(builder, rows)):
                         kernel.store(each, kernel.at(goal, number * self.columns))
-                    return []
 
-                return kernel.loop(0, length, lanes, [], square)
+                kernel.each(0, length, lanes, square)
+                return []
 
             self.neighbours(count, [], line)
-            return []
 
-        kernel.loop(0, self.columns, lanes, [], group)
+        kernel.each(0, self.columns, lanes, group)

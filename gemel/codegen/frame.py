@@ -17,8 +17,10 @@ from gemel.codegen.program import INDEX, OUTER, STRIDED, TILES, Program
 from gemel.codegen.target import Target
 
 Whole = Value | int
+#: What a loop carries from round to round.
+Carried = list[Value]
 #: A loop's body: the position and what is carried give what the next round is given.
-Body = Callable[[Value, list[Value]], Sequence[Value]]
+Body = Callable[[Value, Carried], Carried]
 
 
 def i64(value: int) -> Value:
@@ -123,7 +125,7 @@ class Frame:
         self, start: Whole, stop: Whole, step: Whole, carried: Sequence[Value], body: Body
     ) -> list[Value]:
         """Runs `body(index, carried)` for start, start + step, ... below stop; what it returns is
-        carried to the next turn, and returned after the last."""
+        carried to the next round, and returned after the last."""
         builder = self.builder
         start, stop, step = (i64(n) if isinstance(n, int) else n for n in (start, stop, step))
         before = builder.block
@@ -133,7 +135,7 @@ class Frame:
         builder.position_at_end(inside)
         index = builder.phi(I64, (start, before))
         held = [builder.phi(value.type, (value, before)) for value in carried]
-        results = list(body(index, [*held]))
+        results = body(index, [*held])
         following = builder.add(index, step)
         if self.hides_steps:
             following = builder.freeze(following)
@@ -151,8 +153,8 @@ class Frame:
     def each(self, start: Whole, stop: Whole, step: Whole, body: Callable[[Value], object]) -> None:
         """Runs `body(index)` for start, start + step, ... below stop; carries nothing."""
 
-        def turn(index: Value, _: list[Value]) -> list[Value]:
+        def once(index: Value, _: list[Value]) -> list[Value]:
             body(index)
             return []
 
-        self.loop(start, stop, step, [], turn)
+        self.loop(start, stop, step, [], once)

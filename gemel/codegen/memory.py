@@ -26,7 +26,7 @@ from gemel.codegen.registers import register_type, shuffle_mask, splat
 from gemel.dtype import DType
 
 #: Bytes that come and go together.
-LINE = 64
+CACHE_LINE = 64
 #: Which lanes are meant; None for all.
 Mask = Value | None
 
@@ -193,19 +193,19 @@ class Scattered(NamedTuple):
 
 
 def interleaved(builder: Builder, vectors: list[Value]) -> list[Value]:
-    """As many vectors, in which the elements of the given ones take turns."""
+    """As many vectors, in which the elements of the given ones follow each other by turns."""
     count, lanes = len(vectors), vectors[0].type.lanes
     found = []
     for start in range(0, count * lanes, lanes):
         places = [divmod(start + lane, count) for lane in range(lanes)]
         whole = vectors[0]
-        for turn, vector in enumerate(vectors):
+        for number, vector in enumerate(vectors):
             # What earlier vectors gave stays where it is; the first is put in order by the second.
             mask = tuple(
-                (place if turn == 1 else lane) if whose < turn else lanes + place
+                (place if number == 1 else lane) if whose < number else lanes + place
                 for lane, (place, whose) in enumerate(places)
             )
-            if turn:
+            if number:
                 whole = builder.shuffle_vector(whole, vector, shuffle_mask(mask))
         found.append(whole)
     return found

@@ -17,10 +17,10 @@ from gemel.codegen.program import (
     BROADCAST,
     CONTIGUOUS,
     FUNCTIONS,
-    IN_TURNS,
     INDEX,
     INNER,
     INPUT,
+    INTERLEAVED,
     OUTER,
     OUTPUT,
     PAIRED,
@@ -312,8 +312,8 @@ class Nest:
         )
         loops = rows + columns
         vector = len(loops) - 1 if along_inner else len(rows) - 1
-        turns = len(rows) > 1 and not columns and not self._has("gather", "scatter_add")
-        above = rows[-2] if turns else None
+        across = len(rows) > 1 and not columns and not self._has("gather", "scatter_add")
+        above = rows[-2] if across else None
         interleaved = self._interleaved(loops[vector][1])
         flat = along_inner and len(columns) == 1
         operands = []
@@ -323,7 +323,7 @@ class Nest:
             beside = stride_class(rows[-1][1][i]) if flat else BROADCAST
             made = Operand(dtype, role, found, varies, beside=beside)
             if i in interleaved:
-                made = made._replace(stride_class=IN_TURNS, interleaved=interleaved[i])
+                made = made._replace(stride_class=INTERLEAVED, interleaved=interleaved[i])
             operands.append(made)
         scalars = tuple(number.passed for number in self.numbers)
         code = tuple(self.recorder.code)
@@ -337,18 +337,18 @@ class Nest:
         return self._launch(program, rows, columns, integers)
 
     def _interleaved(self, strides: list[int]) -> dict[int, tuple[int, int]]:
-        """The turns of all outputs, if they take turns in memory along the vector."""
+        """The how manieth each output is of all, if these are interleaved along the vector."""
         outputs = {i: p for i, (p, role, _, _) in enumerate(self.operands) if p and role == OUTPUT}
         count, places = len(outputs), list(outputs.values())
         # What rows give is written after what comes before their end.
         if not 1 < count <= MOST_INTERLEAVED or self._has("reduce"):
             return {}
         alike = {(id(place.buffer), place.dtype, place.strides) for place in places}
-        turns = [place.layout.offset - places[0].layout.offset for place in places]
+        order = [place.layout.offset - places[0].layout.offset for place in places]
         steps = {strides[i] if type(strides[i]) is int else 0 for i in outputs}
-        if len(alike) > 1 or turns != [*range(count)] or steps != {count}:
+        if len(alike) > 1 or order != [*range(count)] or steps != {count}:
             return {}
-        return {i: (turn, count) for turn, i in enumerate(outputs)}
+        return {i: (number, count) for number, i in enumerate(outputs)}
 
     def _launch(
         self, program: Program, rows: list[Any], columns: list[Any], integers: list[int]

@@ -48,9 +48,9 @@ WRITES = frozenset(("store", "scatter_add"))
 #: Where the rows are among the dimensions of what is done in tiles; columns follow.
 ROWS = 2
 #: Stride classes along the vector dimension; what lies across has stride 1 along the one before, of
-#: pairs only the first elements are read, what is reversed has stride -1, and outputs in turns fill
-#: whole vectors together.
-BROADCAST, CONTIGUOUS, STRIDED, ACROSS, PAIRED, REVERSED, IN_TURNS = 0, 1, 2, 3, 4, 5, 6
+#: pairs only the first elements are read, what is reversed has stride -1, and interleaved outputs
+#: fill whole vectors together.
+BROADCAST, CONTIGUOUS, STRIDED, ACROSS, PAIRED, REVERSED, INTERLEAVED = 0, 1, 2, 3, 4, 5, 6
 #: The width of panels that is known when a kernel is called.
 ANY = 0
 #: What the schedule of a sum in tiles may say besides; see docs/internals/kernels.md.
@@ -176,8 +176,9 @@ class Operand(NamedTuple):
     """One array the program reads or writes, or one running index.
 
     `stride_class` is that along the vector dimension; `varies` says whether it changes along any
-    inner dimension at all (a reduced output does not). Of outputs `IN_TURNS` `interleaved` says the
-    how manieth in memory one is of how many. One in panels has its lines, those along
+    inner dimension at all (a reduced output does not). Of an output that is
+    `INTERLEAVED` with others `interleaved` says the how manieth it is of how many (``turn``). One
+    in panels has its lines, those along
     dimension `panel[0]`, in groups of `panel[1]`: within one they lie side by side, and the stride
     is that from group to group. `ANY` of them are as many as the last dimension's stride says. Of
     each line `together` elements along the last dimension lie side by side, whose stride is that

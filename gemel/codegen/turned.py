@@ -111,13 +111,13 @@ class Turned(Loops):
             return super()._along(start, stop, copies, *others, **more)
         carried, body = others
         step = i64(copies * self.lanes)
-        turn = lambda index, held: body(index, copies, self.lanes, stop, held)  # noqa: E731
-        return self.loop(start, stop, step, carried, turn)
+        once = lambda index, held: body(index, copies, self.lanes, stop, held)  # noqa: E731
+        return self.loop(start, stop, step, carried, once)
 
     def _blocks(self, stop: Value, step: int, *others: Any) -> list[Value]:
         """Short rows are one block."""
-        carried, turn, *_ = others
-        return self.loop(0, stop, step, carried, turn)
+        carried, body, *_ = others
+        return self.loop(0, stop, step, carried, body)
 
     def _points_outer(self, sites: list[Site], row: Values) -> None:
         index, bases, builder = sites[0].index, sites[0].bases, self.builder
@@ -174,7 +174,7 @@ class Turned(Loops):
     def _ask_for_next(self, n: int, start: Value, row: Value, column: Value) -> None:
         """Asks for as many lines of the panel's next rows, one after the other, as a square has."""
         builder, operand = self.builder, self.program.operands[n]
-        each = memory.LINE // operand.dtype.itemsize
+        each = memory.CACHE_LINE // operand.dtype.itemsize
         with builder.if_then(self.many):
             ahead = builder.mul(column, i64(self.lanes))
             place = self._cell(n, start, builder.add(row, i64(self.width)), ahead)

@@ -11,8 +11,8 @@ from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site, Values
 from gemel.codegen.analysis import Pass
 from gemel.codegen.assembly import Builder, Value
-from gemel.codegen.frame import i64
-from gemel.codegen.loops import Course, Held, Loops
+from gemel.codegen.frame import Carried, i64
+from gemel.codegen.loops import Course, Loops
 from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT
 from gemel.codegen.reductions import Accumulator, State, flatten, joined, unflatten
 
@@ -108,7 +108,7 @@ class Woven:
         whole = builder.sdiv(places, step)
         full = memory.first(builder, self.wide, lanes)
 
-        def turn(index: Value, masks: list[Value], held: Held) -> Held:
+        def some(index: Value, masks: list[Value], held: Carried) -> Carried:
             current = unflatten(held, course.states)
 
             def one(copy: int) -> tuple[Site, Values]:
@@ -118,15 +118,15 @@ class Woven:
                 nest.take_in(work, found, current, copy * len(kinds), place, lanes, masks[copy])
                 return site, found
 
-            nest.in_turns(work, len(masks), one)
+            nest.at_sites(work, len(masks), one)
             return flatten(current)
 
-        def all_of(number: Value, held: Held) -> Held:
-            return turn(builder.mul(number, step), [full] * copies, held)
+        def all_of(number: Value, held: Carried) -> Carried:
+            return some(builder.mul(number, step), [full] * copies, held)
 
-        def last_of(index: Value, held: Held) -> Held:
+        def last_of(index: Value, held: Carried) -> Carried:
             left = builder.minimum(builder.sub(places, index), self.wide)
-            return turn(index, [memory.first(builder, left, lanes)], held)
+            return some(index, [memory.first(builder, left, lanes)], held)
 
         held = nest._blocks(whole, 1, flatten(course.states), all_of, course, 2)
         held = nest.loop(builder.mul(whole, step), places, self.wide, held, last_of)
@@ -147,10 +147,10 @@ class Woven:
 
         memory.store(builder, state[0], room, dtype, lanes)
 
-        def turn(time: Value, held: Held) -> Held:
+        def joined_to(time: Value, held: Carried) -> Carried:
             return kind.join(builder, held, [memory.load(builder, place(time), dtype, lanes)])
 
-        total: State = nest.loop(1, self.times, 1, state, turn)
+        total: State = nest.loop(1, self.times, 1, state, joined_to)
         if not again:
             return total
 
