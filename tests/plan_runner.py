@@ -20,7 +20,7 @@ from gemel.codegen.target import Target, generic
 from gemel.extent import seen
 from gemel.ir.trace import Trace
 from gemel.runtime.backend import Backend, native_code
-from gemel.runtime.beside import Branch
+from gemel.runtime.concurrent import Branch
 from gemel.runtime.image import CAPTURED, INPUT, OUTPUT, TEMPORARY
 from gemel.runtime.rounds import Repeat, Window
 

@@ -10,8 +10,8 @@ from gemel.codegen.nest import Launch, Place
 from gemel.codegen.program import Program
 from gemel.dtype import float64
 from gemel.runtime.backend import Backend
-from gemel.runtime.beside import Beside, Branch
 from gemel.runtime.cache import kernel_for, kernel_name, object_for
+from gemel.runtime.concurrent import Branch, Concurrent
 from gemel.runtime.image import Address, Branching, Image, Item, Loop, Step, Together
 from gemel.runtime.rounds import Repeat
 from gemel.runtime.sites import label_of, located
@@ -31,13 +31,13 @@ class Items:
         return [self._item(item) for item in items]
 
     def _item(self, item: Any) -> Item:
-        if isinstance(item, Beside):
+        if isinstance(item, Concurrent):
             return Together([self.of(part) for part in item.parts])
         if isinstance(item, Branch):
             return Branching(_address(item.place, 0), self.of(item.then), self.of(item.otherwise))
         if isinstance(item, Repeat):
             self._windows = item.numbered(self._windows)
-            given = [(_address(w.of, w.offset), w.step, item.turns(w)) for w in item.windows]
+            given = [(_address(w.of, w.offset), w.step, item.period_of(w)) for w in item.windows]
             items, after = self.of(item.items), self.of(item.after)
             held = None if item.condition is None else _address(item.condition, 0)
             return Loop(item.length, given, items, held, after)

@@ -18,8 +18,8 @@ from gemel.passes.domain import gathers, is_product, joins
 from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.alike import Launches, Optimized
 from gemel.runtime.backend import Backend
-from gemel.runtime.beside import Beside, behind, flat, side_by_side
 from gemel.runtime.cache import Compilation
+from gemel.runtime.concurrent import Concurrent, behind, flat, side_by_side
 from gemel.runtime.image import (
     CAPTURED,
     FAILS,
@@ -55,7 +55,7 @@ class Lowering:
 
     `layouts` has the strides of inputs that are not dense.
     Free extents stay free; `guards` has what was asked of them, also by who made the graph.
-    `keeps`: what an update overwrites stays as it was when the new value could not be computed;
+    `atomic`: what an update overwrites stays as it was when the new value could not be computed;
     otherwise it fails as results do. `still` are the positions of inputs that rarely change: what
     depends on them alone is kept; nothing is without it. `random` call numbers are reserved at
     least, for draws nobody reads. `early` outputs are wanted as soon as they are there.
@@ -67,7 +67,7 @@ class Lowering:
         backend: Backend,
         layouts: dict[int, Layout] | None = None,
         guards: Sequence[Guard] = (),
-        keeps: bool = True,
+        atomic: bool = True,
         still: Sequence[int] | None = None,
         random: int = 0,
         early: Sequence[int] = (),
@@ -76,7 +76,7 @@ class Lowering:
         self.graph, self.early = graph, frozenset(early)
         self.fixed = None if still is None else made_of(graph, still)
         self.guards = guards
-        self.keeps = keeps
+        self.atomic = atomic
         self.backend = backend
         self.where: dict[Entry, Any] = {}
         self.temporaries: list[Buffer] = []
@@ -123,7 +123,7 @@ class Lowering:
         reading = Reading(self.graph)
         for index, entry in self.graph.updates:
             old, root = self.graph.inputs[index], self._root(entry)
-            if self.keeps and root.node.op is fused and can_fail(root.node):
+            if self.atomic and root.node.op is fused and can_fail(root.node):
                 continue  # what is overwritten stays as it was: it is written in a step after
             if old not in read and self._computed(root) and root not in self.claimed:
                 # Nobody asks what was there: a gradient is computed in its place.
@@ -416,7 +416,7 @@ class Lowering:
         image.outputs = [Output(e.dtype.code, e.shape) for e in self.graph.outputs]
         image.scalars, image.random = self.scalars, self.random
         found = split(self.items, self.fixed, self.where)
-        items = found.rest if self.early else self._beside(found.rest)
+        items = found.rest if self.early else self._concurrent(found.rest)
         self.temporaries = found.placed(self.temporaries)
         image.temporaries = [Temporary(b.size, b.first, b.last) for b in self.temporaries]
         image.captured = self.captured
@@ -432,13 +432,13 @@ class Lowering:
         written.load()
         return image
 
-    def _beside(self, items: list[Any]) -> list[Any]:
+    def _concurrent(self, items: list[Any]) -> list[Any]:
         """The items, independent ones side by side; what these use is alive while any runs."""
         items = side_by_side(items)
-        for beside in items:
-            if not isinstance(beside, Beside):
+        for group in items:
+            if not isinstance(group, Concurrent):
                 continue
-            inside = [item for part in beside.parts for item in part]
+            inside = [item for part in group.parts for item in part]
             times = [item.time for item in inside]
             for item in inside:
                 for buffer, _ in item.touches():
@@ -451,7 +451,7 @@ class Lowering:
         read = {*self.users, *self.results}
         written = {self.graph.inputs[index] for index, _ in self.graph.updates}
         arrays = [entry for entry in self.graph.inputs if not entry.spec.weak]
-        kept = WRITTEN if self.keeps else WRITTEN | FAILS
+        kept = WRITTEN if self.atomic else WRITTEN | FAILS
         return [
             given._replace(flags=kept | READ * (entry in read)) if entry in written else given
             for given, entry in zip(self.inputs, arrays, strict=True)
@@ -461,10 +461,12 @@ class Lowering:
         def position(index: int) -> int:
             return int(self.where[self.graph.inputs[index]].buffer.index)
 
-        writers = self._writers if self.keeps else None
+        writers = self._writers if self.atomic else None
         return find_sites(self.graph, items, attrgetter("fails"), writers, position)
 
 
-def lowered(graph: Graph, backend: Backend, keeps: bool = True, early: Sequence[int] = ()) -> Image:
+def lowered(
+    graph: Graph, backend: Backend, atomic: bool = True, early: Sequence[int] = ()
+) -> Image:
     """The image of an optimised graph with known extents; see `Lowering`."""
-    return Lowering(graph, backend, keeps=keeps, early=early).made()
+    return Lowering(graph, backend, atomic=atomic, early=early).made()

@@ -10,7 +10,7 @@ from gemel.codegen.nest import Launch
 from gemel.codegen.print_c import source
 from gemel.extent import seen
 from gemel.ir.graph import Node
-from gemel.runtime.beside import Beside, Branch
+from gemel.runtime.concurrent import Branch, Concurrent
 from gemel.runtime.rounds import Repeat
 from gemel.runtime.sites import operations_of
 
@@ -62,7 +62,7 @@ def _lists(item: Any) -> Iterator[tuple[str, list[Any]]]:
         )
         if item.after:
             yield "and at the end", item.after
-    elif isinstance(item, Beside):
+    elif isinstance(item, Concurrent):
         for number, part in enumerate(item.parts):
             yield "beside that" if number else "side by side", part
     else:

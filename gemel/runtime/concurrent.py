@@ -48,7 +48,7 @@ class Branch:
             yield from item.touches()
 
 
-class Beside:
+class Concurrent:
     """Lists of items of which none touches what another writes."""
 
     __slots__ = ("parts",)
@@ -58,7 +58,7 @@ class Beside:
 
 
 def side_by_side(items: Sequence[Any]) -> list[Any]:
-    """The items, stretches of them that are independent lists worth it put into a `Beside`."""
+    """The items, stretches of them that are independent lists worth it put into a `Concurrent`."""
     search = _Search(items)
     found: list[Any] = []
     start = 0
@@ -107,7 +107,7 @@ class _Search:
                 continue
             _, first, last = self._rival(best, end)
             parts = [[self.items[p] for p in part] for part in self._lists(first, last)]
-            found += [*self.arranged(start, first), Beside(parts)]
+            found += [*self.arranged(start, first), Concurrent(parts)]
             start = last
             best = self._best(start, end)
         return found
@@ -151,7 +151,7 @@ class _Search:
 def flat(items: Sequence[Any]) -> Iterator[Any]:
     """All items, in the order of appearance."""
     for item in items:
-        if isinstance(item, Beside):
+        if isinstance(item, Concurrent):
             for part in item.parts:
                 yield from part
         else:
