@@ -64,15 +64,15 @@ class Access:
 
     def print_pass(self, work: Pass, site: Site, given: Values) -> Values:
         """The varying instructions of a pass."""
-        if work.finds is not None:
-            position, number = work.finds
+        if work.reloads is not None:
+            position, number = work.reloads
             given = {**given, position: site.load(number)}
         return self.print(work.varying, site, given)
 
-    def keep(self, work: Pass, site: Site, found: Values) -> None:
-        """Leaves what a pass keeps for the last one where that finds it."""
-        if work.keeps is not None:
-            position, number = work.keeps
+    def spill(self, work: Pass, site: Site, found: Values) -> None:
+        """Leaves what a pass spills for the last one to reload."""
+        if work.spills is not None:
+            position, number = work.spills
             site.store(number, found[position])
 
 

@@ -33,15 +33,15 @@ class Pass(NamedTuple):
     `uniform` and `varying` are the positions to compute at each step: those which do not change
     along the vector and those which do. `reductions` are the positions of the reductions it does,
     `scans` those of the scans it goes on with.
-    `keeps` and `finds` name a value and the output which holds it from this pass to the last one.
+    `spills` and `reloads` name a value and the output that holds it from this pass to the last.
     """
 
     uniform: list[int]
     varying: list[int]
     reductions: list[int]
     scans: list[int]
-    keeps: tuple[int, int] | None = None
-    finds: tuple[int, int] | None = None
+    spills: tuple[int, int] | None = None
+    reloads: tuple[int, int] | None = None
 
 
 class Analysis:
@@ -64,12 +64,12 @@ class Analysis:
         self._check()
         self.last = self._last_pass()
         self.passes = [self._pass(number) for number in range(self.last + 1)]
-        kept = self._worth_keeping()
-        if kept is not None:
+        spilled = self._worth_spilling()
+        if spilled is not None:
             number = self.last - 1
             self.passes[number:] = [
-                self._pass(number, also=kept[:1])._replace(keeps=kept),
-                self._pass(self.last, kept[0])._replace(finds=kept),
+                self._pass(number, also=spilled[:1])._replace(spills=spilled),
+                self._pass(self.last, spilled[0])._replace(reloads=spilled),
             ]
 
     def _operand(self, number: int) -> tuple[bool, bool]:
@@ -150,7 +150,7 @@ class Analysis:
         scans = [p for p in varying if code[p].name == "scan"]
         return Pass(uniform, varying, reductions, scans)
 
-    def _worth_keeping(self) -> tuple[int, int] | None:
+    def _worth_spilling(self) -> tuple[int, int] | None:
         """A costly value of the last pass which an earlier one can leave in an output (softmax's
         exponentials), and that output. The last pass must then read no other array, since the
         output may be the same memory as any."""

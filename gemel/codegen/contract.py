@@ -66,7 +66,7 @@ def steps(
     return _Planner(program, integers, lasts, target).steps(often, several)
 
 
-class _Panels(NamedTuple):
+class _Packed(NamedTuple):
     """Panels of an operand: `number` of them for each of a batch, each `size` elements for `width`
     lines; from one of the batch to the next they are `apart`."""
 
@@ -156,7 +156,7 @@ class _Planner:
             self.found.append(self._copy(number, panels, room))
         self._read_from(number, panels, room)
 
-    def _panels(self, number: int, width: int) -> _Panels:
+    def _panels(self, number: int, width: int) -> _Packed:
         """How an operand lies in panels of so many lines."""
         strides = self.strides[number]
         # An axis the operand broadcasts over is packed once.
@@ -166,9 +166,9 @@ class _Planner:
         count, size = -(-lines // width), width * depth
         whole = count * size
         apart = [batch[1] * whole if strides[0] else 0, whole if strides[1] else 0]
-        return _Panels(batch, apart, lines, width, count, size)
+        return _Packed(batch, apart, lines, width, count, size)
 
-    def _copy(self, number: int, panels: _Panels, room: int) -> StepPlan:
+    def _copy(self, number: int, panels: _Packed, room: int) -> StepPlan:
         """The step that makes them."""
         strides, turn = self.strides[number], self.lasts[number] == "k"
         stored, made = self.operands[number].dtype, self._in_panels(number)
@@ -198,7 +198,7 @@ class _Planner:
         """What an operand is in panels: what is computed in, but bytes stay bytes."""
         return self.dtype if self.together == 1 else self.operands[number].dtype
 
-    def _read_from(self, number: int, panels: _Panels, room: int) -> None:
+    def _read_from(self, number: int, panels: _Packed, room: int) -> None:
         """Has the product read an operand from its panels."""
         k, width, made = self.program.outer, panels.width, self._in_panels(number)
         inner = self.extents[k:]

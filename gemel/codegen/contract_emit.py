@@ -38,20 +38,20 @@ class Elements:
 
     def load(self, pointer: Value, lanes: int | None = None, mask: Value | None = None) -> Value:
         """`lanes` elements, a whole vector by default; of 0 where the mask says no."""
-        return self.converted(self.kept(pointer, lanes, mask))
+        return self.converted(self.stored(pointer, lanes, mask))
 
     def converted(self, value: Value) -> Value:
         """What is made of elements that have been read: nothing but these."""
         return value
 
-    def kept(
+    def stored(
         self,
         pointer: Value,
         lanes: int | None = None,
         mask: Value | None = None,
         other: Value | None = None,
     ) -> Value:
-        """As `load`, but as they are kept; `other` where the mask says no."""
+        """As `load`, but as memory has them; `other` where the mask says no."""
         return memory.load(self.builder, pointer, self.dtype, lanes or self.lanes, mask, other)
 
     def store(self, value: Value, pointer: Value, mask: Value | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Panels of an operand whose lines, or whose k, run along several axes: windows over an image.
+"""PanelRoom of an operand whose lines, or whose k, run along several axes: windows over an image.
 
 Such a panel is made where it is used, on the stack of the kernel, from wherever its elements lie:
 what the windows of a convolution hold several times is never written out. Three ways:
@@ -30,7 +30,7 @@ Walk = Callable[[Value, Value, Carried], Carried]
 PAST = 16
 
 
-class Panels:
+class PanelRoom:
     """Room for panels of so many columns and so many k, on the kernel's stack."""
 
     def __init__(self, kernel: Tiled, columns: int, depth: int, least: int = 1) -> None:
@@ -155,7 +155,7 @@ class Windows:
             place = reader.at(pointer, away)
             for part, mask in enumerate(masks):
                 here = reader.at(place, part * lanes) if part else place
-                parts[part] = reader.kept(here, mask=mask, other=parts[part])
+                parts[part] = reader.stored(here, mask=mask, other=parts[part])
         if self.step == 1:
             return reader.converted(parts[0])
         return reader.converted(kernel.shuffle(parts[0], parts[1], range(0, 2 * lanes, 2)))

@@ -88,8 +88,8 @@ class Loops(Frame):
         program = self.program
         if program.lanes != OUTER:
             known = sorted(set().union(*self.analysis.known_later()))
-            kept = [(p, program.code[p].dtype) for p in known]
-            self._rooms = {p: (memory.room(self.builder, d, GROUP), d) for p, d in kept}
+            spilled = [(p, program.code[p].dtype) for p in known]
+            self._rooms = {p: (memory.room(self.builder, d, GROUP), d) for p, d in spilled}
             self.run_rows(bases, self._rows_inner)
         elif any(operand.stride_class == ACROSS for operand in program.operands):
             Squares(self).run(self.begin, self.end, bases)
@@ -301,7 +301,7 @@ class Loops(Frame):
                 part()
                 printed.append(one(number))
         for site, found in printed:
-            self.access.keep(work, site, found)
+            self.access.spill(work, site, found)
 
     def take_in(
         self,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gemel.codegen.lane import Lane, Recorder
@@ -120,7 +119,6 @@ class Number(NamedTuple):
         return -1 if kind == "seed" else -2 - int(self.source[1])
 
 
-@dataclass(eq=False)
 class Launch:
     """A step of a plan: a program, and everything its kernel is given there.
 
@@ -131,18 +129,27 @@ class Launch:
     step of, and when it runs in the plan's order.
     """
 
-    program: Program
-    places: list[tuple[Any, int]]
-    written: list[bool]
-    integers: list[int]
-    extent: int
-    chunk: int
-    scalars: list[tuple[int, Number]] = field(default_factory=list)
-    nanoseconds: int = 0
-    failure: tuple[str, str] | None = None
-    packs: bool = False
     node: Any = None
-    time: int = -1
+    time = -1
+
+    def __init__(
+        self,
+        program: Program,
+        places: list[tuple[Any, int]],
+        written: list[bool],
+        integers: list[int],
+        extent: int,
+        chunk: int,
+        scalars: list[tuple[int, Number]],
+        nanoseconds: int,
+        failure: tuple[str, str] | None,
+        packs: bool = False,
+    ) -> None:
+        self.program = program
+        self.places, self.written = places, written
+        self.integers, self.scalars = integers, scalars
+        self.extent, self.chunk = extent, chunk
+        self.nanoseconds, self.failure, self.packs = nanoseconds, failure, packs
 
     @property
     def fails(self) -> bool:

@@ -20,8 +20,8 @@ from gemel.passes.domain import Domain, is_product
 from gemel.spec import product
 
 
-class Means(NamedTuple):
-    """What products are written with.
+class Workspace(NamedTuple):
+    """Where products are written: the target, and memory for what is made on the way.
 
     `copy` makes a contiguous copy of a place in scratch memory, `reserve` reserves so many bytes
     of it. `packed` says where panels of operands are that earlier products of the plan have made.
@@ -166,14 +166,14 @@ def _spread(stride: int, axes: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def write_product(
-    body: Graph, given: dict[Entry, Any], outputs: list[Place], means: Means
+    body: Graph, given: dict[Entry, Any], outputs: list[Place], workspace: Workspace
 ) -> list[Launch]:
     """The launches of a fused body made of one matrix product and what follows it."""
     node = next(n for n in body.walk() if is_product(n))
     a, b = (given[entry] for entry in node.inputs)
     a = a if len(a.shape) > 1 else a.reshaped((1, *a.shape))
     b = b if len(b.shape) > 1 else b.reshaped((*b.shape, 1))
-    return _Writer(node, given, list(zip(body.outputs, outputs, strict=True)), means).of(a, b)
+    return _Writer(node, given, list(zip(body.outputs, outputs, strict=True)), workspace).of(a, b)
 
 
 class _Writer(NamedTuple):
@@ -182,7 +182,7 @@ class _Writer(NamedTuple):
     node: Node
     given: dict[Entry, Any]
     outputs: list[tuple[Entry, Place]]
-    means: Means
+    workspace: Workspace
 
     def of(self, a: Place, b: Place) -> list[Launch]:
         """The launches of the product of two places and of the outputs."""
@@ -190,15 +190,15 @@ class _Writer(NamedTuple):
         vectors = [entry.ndim == 1 for entry in self.node.inputs]
         batch = result.shape[: result.ndim + sum(vectors) - 2]
         rows: list[int | None] = [len(batch), len(batch) + 1]
-        factors, means = [a, b], self.means
+        factors, workspace = [a, b], self.workspace
         if _is_narrow(a, b):
             # Few columns are as many rows of the product of both transposed, which has long vectors
             # and reads a as it lies.
             alone, turned = b.shape[-1] == 1, _transposed(b)
             rows = [len(batch) + 1, None if alone else len(batch)]
-            means = means._replace(often=False)
+            workspace = workspace._replace(often=False)
             along_k = a.strides[-1] == 1 and not alone
-            factors = [means.copy(turned) if along_k else turned, _transposed(a)]
+            factors = [workspace.copy(turned) if along_k else turned, _transposed(a)]
         shape = (*batch, factors[0].shape[-2], factors[1].shape[-1], a.shape[-1])
         nest = Nest(shape, frozenset((len(shape) - 1,)))
         total = _total(nest, factors, len(batch))
@@ -209,12 +209,12 @@ class _Writer(NamedTuple):
         axes = Axes(shape, strides)
         axes.merge()
         if len(axes.batch) <= ROWS:
-            return _launches(nest, axes, factors, means)
+            return _launches(nest, axes, factors, workspace)
         others = Axes(shape, strides[2:])
         others.join()
         if len(others.batch) > ROWS:
             return self._in_two(a, b)
-        return self.of(*(self.means.copy(_repeated(place, batch)) for place in (a, b)))
+        return self.of(*(self.workspace.copy(_repeated(place, batch)) for place in (a, b)))
 
     def _store(self, nest: Nest, value: Any, placement: tuple[int, ...]) -> None:
         """Write into a nest the outputs that follow from the product's recorded value."""
@@ -235,7 +235,7 @@ class _Writer(NamedTuple):
         """
         (result,) = self.node.entries
         size = product(result.shape) * result.dtype.itemsize
-        place = Place(self.means.reserve(size), result.dtype, layouts.dense(result.shape))
+        place = Place(self.workspace.reserve(size), result.dtype, layouts.dense(result.shape))
         launches = self._replace(outputs=[(result, place)]).of(a, b)
         nest = Nest(result.shape)
         self._store(nest, nest.load(place), tuple(range(result.ndim)))
@@ -277,18 +277,19 @@ def _total(nest: Nest, factors: list[Place], batch: int) -> Any:
     return nest.recorder.reduce("sum", values[0] * values[1])
 
 
-def _launches(nest: Nest, axes: Axes, sources: list[Place], means: Means) -> list[Launch]:
-    several = axes.several(means.target.width // sources[0].dtype.compute.itemsize)
+def _launches(nest: Nest, axes: Axes, sources: list[Place], workspace: Workspace) -> list[Launch]:
+    several = axes.several(workspace.target.width // sources[0].dtype.compute.itemsize)
     for number in range(1 if several else 2):
         if axes.runs(number) is None:
-            sources[number] = means.copy(sources[number].at(axes.layout(number, sources[number])))
+            source = sources[number]
+            sources[number] = workspace.copy(source.at(axes.layout(number, source)))
             axes.made_dense(number)
     program = _program(nest, axes, several)
     lasts = axes.runs(0) or "k", axes.runs(1) or "n"
     integers = axes.integers(several)
-    planned = steps(program, integers, lasts, means.target, means.often, several)
+    planned = steps(program, integers, lasts, workspace.target, workspace.often, several)
     places: dict[int, Any] = dict(enumerate(sources))
-    planned = _placed(planned, places, means)
+    planned = _placed(planned, places, workspace)
     places.update({i: place for i, (place, *_) in enumerate(nest.operands) if i > 1})
     written = {i for i, operand in enumerate(program.operands) if operand.role == OUTPUT}
     return [_launch(step, places, written, nest) for step in planned]
@@ -310,24 +311,26 @@ def _program(nest: Nest, axes: Axes, several: Several | None) -> Program:
     return Program(ROWS + 1 + count, count, OUTER, tuple(operands), scalars, extra, code)
 
 
-def _placed(planned: list[StepPlan], places: dict[int, Any], means: Means) -> list[StepPlan]:
+def _placed(
+    planned: list[StepPlan], places: dict[int, Any], workspace: Workspace
+) -> list[StepPlan]:
     """The steps but those that make panels which are there already; `places` gets the scratch."""
     needed = []
     for step in planned:
-        panels = _panels(step, places)
-        if panels in means.packed:
-            places[step.buffers[1][0]] = means.packed[panels]
+        panels = _panels_key(step, places)
+        if panels in workspace.packed:
+            places[step.buffers[1][0]] = workspace.packed[panels]
             continue
         needed.append(step)
         for whose, _ in step.buffers:
             if whose <= SCRATCH and whose not in places:
-                places[whose] = means.reserve(step.scratch[SCRATCH - whose])
+                places[whose] = workspace.reserve(step.scratch[SCRATCH - whose])
         if panels:
-            means.packed[panels] = places[step.buffers[1][0]]
+            workspace.packed[panels] = places[step.buffers[1][0]]
     return needed
 
 
-def _panels(step: StepPlan, places: dict[int, Any]) -> str:
+def _panels_key(step: StepPlan, places: dict[int, Any]) -> str:
     """What panels are of, and how they are made: the same for the same contents."""
     if step.packs < 0:
         return ""

@@ -6,7 +6,7 @@ read and write lies, but for the blocks of memory themselves.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from copy import copy
 from typing import Any
 
 from gemel.codegen.body import write_loops
@@ -60,7 +60,9 @@ def _elsewhere(launch: Launch, moved: dict[Any, Any]) -> Launch:
         (Place(moved[place.buffer], place.dtype, place.layout), offset)
         for place, offset in launch.places
     ]
-    return replace(launch, places=places, integers=list(launch.integers))
+    found = copy(launch)
+    found.places, found.integers = places, list(launch.integers)
+    return found
 
 
 class _Places:

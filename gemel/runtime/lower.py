@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from gemel.codegen.nest import Launch, Nest, Number, Place
-from gemel.codegen.product import OFTEN, Means, factor, is_only_factor, write_product
+from gemel.codegen.product import OFTEN, Workspace, factor, is_only_factor, write_product
 from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
 from gemel.extent import Guard, maximum, same_for_all
@@ -296,8 +296,8 @@ class Lowering:
         if any(map(is_product, body.walk())):
             often = self.factors[factor(node)] >= OFTEN or self._is_still(factor(node))
             target = self.backend.target
-            means = Means(target, self.contiguous, self._scratch, self.packed, often)
-            launches = write_product(body, given, outputs, means)
+            workspace = Workspace(target, self.contiguous, self._scratch, self.packed, often)
+            launches = write_product(body, given, outputs, workspace)
         else:
             launches = self.launches.loops(body, given, outputs)
         for launch in launches:
