@@ -659,8 +659,7 @@ class Product:
         for step in planned:
             places = [(known[whose][0], known[whose][1] + offset) for whose, offset in step.buffers]
             integers = list(step.integers)
-            if step.scalars >= 0:
-                integers[step.scalars :] = self.bits
+            integers[step.program.integers :] = self.bits[: len(step.program.scalars)]
             cut = self.draw.randint(0, step.extent)
             calls.append(Call(step.program, places, integers, [0, cut, step.extent]))
         return Case(calls, [*memory.buffers, *rooms], [*memory.kinds, *[None] * len(rooms)])

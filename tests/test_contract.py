@@ -76,9 +76,9 @@ def run(
     bases = [each.ctypes.data + -each.ctypes.data % 64 for each in scratch]
     for step in plan:
         integers = numpy.array(step.integers, numpy.int64)
-        for number, value in enumerate(scalars if step.scalars >= 0 else ()):
+        for number, value in enumerate(scalars[: len(step.program.scalars)]):
             bits = numpy.float64(value).view(numpy.int64) if isinstance(value, float) else value
-            integers[step.scalars + number] = bits
+            integers[step.program.integers + number] = bits
         addresses = [
             (bases[SCRATCH - whose] if whose < 0 else arrays[named(whose)].ctypes.data) + offset
             for whose, offset in step.buffers

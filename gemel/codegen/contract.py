@@ -235,9 +235,8 @@ class _Planner:
         extra = self.program.extra + len(TILES)
         made = self.program._replace(operands=tuple(self.operands), extra=extra, code=self.code)
         made = made._replace(schedule=choice.schedule.text)
-        scalars = len(integers) if made.scalars else -1
         integers += [0] * len(made.scalars)
-        step = StepPlan(made, self.buffers, integers, extent, choice.chunk, scalars)
+        step = StepPlan(made, self.buffers, integers, extent, choice.chunk)
         self.found.append(step._replace(scratch=self.scratch, cost=estimate))
 
 

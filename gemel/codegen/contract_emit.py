@@ -9,7 +9,7 @@ from gemel.codegen import memory
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import I32, I64, Builder, Constant, Module, Value
 from gemel.codegen.frame import Frame, i64
-from gemel.codegen.program import ROWS, Program
+from gemel.codegen.program import ROWS, TILES, Program
 from gemel.codegen.registers import register_type, shuffle_mask, splat
 from gemel.codegen.target import Target
 from gemel.dtype import DType
@@ -79,7 +79,8 @@ class Tiled(Frame, Elements):
         # A copy into panels reduces nothing: its loops are lines and k, so k is where the columns
         # of a result would be.
         self.k = reduce(self.builder.mul, extents[outer:]) if program.inner else self.n
-        self.values = self.tiles()
+        #: The integers of `TILES`, by name.
+        self.values = dict(zip(TILES, self.access.extra[-len(TILES) :], strict=True))
 
     def emit(self) -> Module:
         """The kernel."""

@@ -436,12 +436,11 @@ class StepPlan(NamedTuple):
     """One step of a product: a kernel and what it is called with.
 
     `buffers` are (whose, byte offset) pairs: the number of one of the product's operands (index
-    operands have no buffer), or `SCRATCH` and below. `integers` are the run-time integers; the
-    scalars' 8 bytes belong at positions from `scalars` on (-1: the step takes none). The tile range
-    is [0, extent), `chunk` tiles a call, and tiles run in any order or side by side. `packs` is the
-    operand that a step only copies into panels (-1: it does more): it may be skipped while the
-    operand and the panels are unchanged. `scratch` is how many bytes the blocks of scratch have
-    which the product needs, each aligned to 64.
+    operands have no buffer), or `SCRATCH` and below. `integers` are the run-time integers,
+    with 0 for each of the scalars. The tile range is [0, extent), `chunk` tiles a call, and tiles
+    run in any order or side by side. `packs` is the operand that a step only copies into panels
+    (-1: it does more): it may be skipped while the operand and the panels are unchanged. `scratch`
+    is how many bytes the blocks of scratch have which the product needs, each aligned to 64.
     """
 
     program: Program
@@ -449,10 +448,6 @@ class StepPlan(NamedTuple):
     integers: list[int]
     extent: int
     chunk: int
-    scalars: int = -1
     packs: int = -1
     scratch: Sequence[int] = ()
     cost: int = 0  # nanoseconds on one core
-
-    def __repr__(self) -> str:
-        return f"StepPlan({self.program.schedule!r}, {self.extent} tiles by {self.chunk})"

@@ -13,7 +13,7 @@ from gemel.codegen import memory
 from gemel.codegen.access import Access, Bases, Values
 from gemel.codegen.analysis import Analysis
 from gemel.codegen.assembly import F64, I32, I64, POINTER, Builder, Constant, Module, Value
-from gemel.codegen.program import INDEX, OUTER, STRIDED, TILES, Program
+from gemel.codegen.program import INDEX, OUTER, STRIDED, Program
 from gemel.codegen.target import Target
 
 Whole = Value | int
@@ -76,10 +76,6 @@ class Frame:
         """A run-time integer."""
         pointer = self.builder.gep(Value(POINTER, "%integers"), i64(place), I64)
         return self.builder.load(pointer, I64, 8)
-
-    def tiles(self) -> dict[str, Value]:
-        """The integers of `TILES`, by name."""
-        return dict(zip(TILES, self.access.extra[-len(TILES) :], strict=True))
 
     def buffer(self, place: int) -> Value:
         """The address of a buffer."""

@@ -49,13 +49,8 @@ class Course(NamedTuple):
     states: list[State]
 
 
-def emit(program: Program, target: Target) -> Module:
-    """The kernel of the schedules ``outer`` and ``inner``, without what `either` adds."""
-    return Loops(program, target).build()
-
-
 class Loops(Frame):
-    """Builds one kernel."""
+    """The kernel of the schedules ``outer`` and ``inner``, without what `either` adds."""
 
     def __init__(self, program: Program, target: Target) -> None:
         super().__init__(spared(program), target)

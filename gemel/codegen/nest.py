@@ -7,7 +7,7 @@ drops and merges loops until few are left.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gemel.codegen.lane import Lane, Recorder
@@ -49,6 +49,8 @@ TURNED_ROWS = 16
 
 #: Along the dimensions of some loops, in elements.
 Strides = tuple[int, ...]
+#: Its extent, and the stride of each operand along it.
+Loop = tuple[int, list[Any]]
 
 
 class Place(NamedTuple):
@@ -131,6 +133,7 @@ class Launch:
 
     node: Any = None
     time = -1
+    failure: tuple[str, str] | None = None
 
     def __init__(
         self,
@@ -138,18 +141,20 @@ class Launch:
         places: list[tuple[Any, int]],
         written: list[bool],
         integers: list[int],
-        extent: int,
-        chunk: int,
-        scalars: list[tuple[int, Number]],
+        tiles: tuple[int, int],
+        numbers: Sequence[Number],
         nanoseconds: int,
-        failure: tuple[str, str] | None,
         packs: bool = False,
     ) -> None:
         self.program = program
         self.places, self.written = places, written
-        self.integers, self.scalars = integers, scalars
-        self.extent, self.chunk = extent, chunk
-        self.nanoseconds, self.failure, self.packs = nanoseconds, failure, packs
+        self.integers = integers
+        self.extent, self.chunk = tiles
+        self.scalars = [
+            (program.integers + i, number)
+            for i, number in enumerate(numbers[: len(program.scalars)])
+        ]
+        self.nanoseconds, self.packs = nanoseconds, packs
 
     @property
     def fails(self) -> bool:
@@ -358,7 +363,7 @@ class Nest:
         return {i: (number, count) for number, i in enumerate(outputs)}
 
     def _launch(
-        self, program: Program, rows: list[Any], columns: list[Any], integers: list[int]
+        self, program: Program, rows: list[Loop], columns: list[Loop], integers: list[int]
     ) -> Launch:
         extent = rows[0][0]
         work = product(row[0] for row in rows[1:]) * product(column[0] for column in columns)
@@ -366,12 +371,12 @@ class Nest:
         buffers = [(place, role) for place, role, _, _ in self.operands if place is not None]
         places = [(place, 0) for place, _ in buffers]
         written = [role == OUTPUT for _, role in buffers]
-        scalars = [(len(integers) + i, number) for i, number in enumerate(self.numbers)]
         integers += [0] * len(self.numbers)
-        failure = self.told(integers, scalars)
         nanoseconds = estimate(program, extent * maximum(work, 1))
-        given = places, written, integers, extent, chunk, scalars
-        return Launch(program, *given, nanoseconds, failure)
+        given = places, written, integers, (extent, chunk), self.numbers
+        launch = Launch(program, *given, nanoseconds)
+        launch.failure = self.told(launch)
+        return launch
 
     def _chunk(self, program: Program, extent: int, work: int) -> int:
         """How much of the first dimension a tile is, each of its positions being so much work."""
@@ -389,9 +394,7 @@ class Nest:
             chunk = minimum(chunk, -(-extent // parts))
         return -(-chunk // cuts) * cuts
 
-    def told(
-        self, integers: list[int], scalars: list[tuple[int, Number]]
-    ) -> tuple[str, str] | None:
+    def told(self, launch: Launch) -> tuple[str, str] | None:
         """The class and the message of what a failing check raises; its `{}` stands for a size
         that the kernel has among its integers."""
         if self.failure is None:
@@ -401,8 +404,8 @@ class Nest:
             return name, message
         if not isinstance(sizes[0], Dim):
             return name, message.format(sizes[0])
-        known = [*integers]
-        for position, number in scalars:
+        known = [*launch.integers]
+        for position, number in launch.scalars:
             known[position] = number.source[1] if number.source[0] == "constant" else 0
         position = next(i for i, n in enumerate(known) if same_for_all(n, sizes[0]))
         return name, message.format(f"{{{position}}}")
@@ -411,16 +414,20 @@ class Nest:
         """Whether there is an instruction of these names."""
         return any(step.name in names for step in self.recorder.code)
 
-    def _merged(self, dimensions: list[int]) -> list[tuple[int, list[int]]]:
-        """(extent, stride per operand) of each loop, those that run on without a gap merged."""
-        loops: list[tuple[int, list[int]]] = []
-        for d in dimensions:
-            extent = self.shape[d]
-            strides = [running[d] for _, _, _, running in self.operands]
-            if loops and all(s == t * extent for s, t in zip(loops[-1][1], strides, strict=True)):
-                extent *= loops.pop()[0]
-            loops.append((extent, strides))
-        return loops
+    def _merged(self, dimensions: list[int]) -> list[Loop]:
+        """The loops along some dimensions."""
+        running = [strides for _, _, _, strides in self.operands]
+        return merged((self.shape[d], [strides[d] for strides in running]) for d in dimensions)
+
+
+def merged(loops: Iterable[Loop]) -> list[Loop]:
+    """The same loops, those that run on without a gap as one."""
+    found: list[Loop] = []
+    for extent, strides in loops:
+        if found and all(s == t * extent for s, t in zip(found[-1][1], strides, strict=True)):
+            extent *= found.pop()[0]
+        found.append((extent, strides))
+    return found
 
 
 def place_class(place: Any, role: str, number: int, along: Any, above: Any) -> int:

@@ -9,7 +9,7 @@ from gemel.codegen.body import aligned
 from gemel.codegen.contract import Several, StepPlan, steps
 from gemel.codegen.contract_plan import SCRATCH
 from gemel.codegen.elements import ElementWriter
-from gemel.codegen.nest import Launch, Nest, Place, stride_class
+from gemel.codegen.nest import Launch, Nest, Place, merged, stride_class
 from gemel.codegen.program import CONTIGUOUS, OUTER, OUTPUT, ROWS, Operand, Program
 from gemel.codegen.target import Target
 from gemel.dtype import promote
@@ -80,14 +80,11 @@ class Axes:
 
     def join(self) -> None:
         """Drop batch dimensions of length 1, join those that run on without a gap."""
-        for d in range(len(self.batch) - 1, -1, -1):
-            if self.batch[d] == 1:
-                self._drop(d)
-        for d in range(len(self.batch) - 1, 0, -1):
-            extent = self.batch[d]
-            if all(s[d - 1] == s[d] * extent for s in self.strides):
-                self.batch[d] *= self.batch[d - 1]
-                self._drop(d - 1)
+        lead = [(n, [s[d] for s in self.strides]) for d, n in enumerate(self.batch) if n != 1]
+        loops = merged(lead)
+        self.batch = [n for n, _ in loops]
+        own = [[strides[i] for _, strides in loops] for i in range(len(self.strides))]
+        self.strides = [[*a, *s[-3:]] for a, s in zip(own, self.strides, strict=True)]
 
     def _rows_take_batch(self) -> bool:
         """Whether the last batch dimension can be more rows: all runs on, but b stays."""
@@ -98,14 +95,10 @@ class Axes:
         runs_on = all(s[last] == s[last + 1] * self.m for s in (a, *others))
         if b[last] != 0 or not runs_on:
             return False
-        self.m *= self.batch[last]
-        self._drop(last)
-        return True
-
-    def _drop(self, d: int) -> None:
-        del self.batch[d]
+        self.m *= self.batch.pop()
         for s in self.strides:
-            del s[d]
+            del s[last]
+        return True
 
     def runs(self, which: int) -> str | None:
         """The axis along which the stride of the first or second operand is 1, or None."""
@@ -349,10 +342,8 @@ def _launch(step: StepPlan, places: dict[int, Any], written: set[int], nest: Nes
     ]
     if step.packs < 0:
         writes[:2] = False, False
-    integers, scalars = list(step.integers), []
-    if step.scalars >= 0:
-        scalars = [(step.scalars + i, number) for i, number in enumerate(nest.numbers)]
     packs = step.packs >= 0
-    failure = None if packs else nest.told(integers, scalars)
-    given = buffers, writes, integers, step.extent, step.chunk, scalars
-    return Launch(step.program, *given, step.cost, failure, packs)
+    given = buffers, writes, list(step.integers), (step.extent, step.chunk), nest.numbers
+    launch = Launch(step.program, *given, step.cost, packs)
+    launch.failure = None if packs else nest.told(launch)
+    return launch

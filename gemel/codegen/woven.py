@@ -41,29 +41,25 @@ class Woven:
 
     @classmethod
     def of(cls, nest: Loops) -> Woven | None:
-        """Such loops of the program of `nest`, whose beginning is written; None where nothing can
-        be woven."""
-        return cls(nest) if cls.suits(nest) else None
-
-    @staticmethod
-    def suits(nest: Loops) -> bool:
-        """Whether all that a kernel reads lies along its columns, and what it writes is reduced."""
+        """Such loops of the program of `nest`, whose beginning is written; None unless all that it
+        reads lies along its columns, and what it writes is reduced."""
         program, analysis = nest.program, nest.analysis
         names = {program.code[p].name for p in analysis.live}
         # An axis between others, so that rows follow one another.
         between = program.lanes == OUTER and program.outer > 1 and program.inner == 1
         if not between or "reduce" not in names or not nest.masks:
-            return False
+            return None
         if names & {"scan", "gather", "scatter_add", "check"} or nest.lanes < 4:
-            return False
+            return None
         if any(kind.positions for kind in nest.reductions.values()):
-            return False
+            return None
         read = all(
             (o.role, o.stride_class, o.varies) == (INPUT, CONTIGUOUS, True)
             or (o.role, o.stride_class, o.varies) == (OUTPUT, CONTIGUOUS, False)
             for o in program.operands
         )
-        return read and not any(work.uniform for work in analysis.passes)
+        uniform = any(work.uniform for work in analysis.passes)
+        return cls(nest) if read and not uniform else None
 
     def _few(self) -> Value:
         """Whether there are columns, and no more than fit a vector."""
