@@ -187,7 +187,7 @@ class _Planner:
         extent = product(panels.batch) * tiles
         whole = extent * minimum(panels.number, at_once) * panels.size * self.dtype.itemsize
         chunk = maximum(1, extent * PACKED_TILE // maximum(whole, 1))
-        # Where there are masks one kernel turns lines for panels of all widths.
+        # Where there are masks one kernel transposes lines for panels of all widths.
         every = turn and self.together == 1 and self.target.small_masks
         copies = _copies(stored, made, ANY if every else panels.width, turn, self.together)
         step = StepPlan(copies, [(number, 0), (room, 0)], integers, extent, chunk)

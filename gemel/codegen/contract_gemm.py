@@ -379,13 +379,13 @@ class _Micro:
 
     def _next_panel(self, b: Value, start: Value) -> Value:
         """The lines of the next panel of b that these rows ask for: half as many as k has steps,
-        other ones than the rows before, so that all are there when the panel's turn comes."""
+        other ones than the rows before, so that all are there when the panel is read."""
         kernel, builder = self.kernel, self.builder
         column = builder.add(self.where[1], i64(kernel.columns))
         panel = kernel.panel_pointer(b, column, start, self.feed)
-        turns = 1 << (2 * kernel.vectors - 1).bit_length()
-        turn = builder.and_(builder.udiv(self.where[0], i64(kernel.rows)), i64(turns - 1))
-        first = builder.mul(turn, builder.udiv(self.depth[1], i64(2)))
+        shares = 1 << (2 * kernel.vectors - 1).bit_length()
+        share = builder.and_(builder.udiv(self.where[0], i64(kernel.rows)), i64(shares - 1))
+        first = builder.mul(share, builder.udiv(self.depth[1], i64(2)))
         return kernel.right.at(panel, builder.mul(first, i64(kernel.lanes)))
 
     def _ask(self, line: Value, k: Value, u: int) -> None:

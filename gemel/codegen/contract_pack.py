@@ -15,15 +15,14 @@ from gemel.codegen.access import Bases
 from gemel.codegen.assembly import I1, Constant, Module, Value, widened
 from gemel.codegen.contract_emit import Elements, Range, Reader, Tiled
 from gemel.codegen.frame import i64
-from gemel.codegen.memory import Mask, interleaved
+from gemel.codegen.memory import Mask, interleaved, transposed
 from gemel.codegen.program import ANY, ROWS, Program
 from gemel.codegen.registers import constant, register_type
-from gemel.codegen.squares import transposed
 from gemel.codegen.target import Target
 from gemel.dtype import int32
 
-#: So many bytes are put in turn at a time.
-WOVEN = 16
+#: So many bytes are interleaved at a time.
+INTERLEAVED = 16
 #: So many k ahead of those that are copied lines are asked for.
 AHEAD = 8
 
@@ -74,7 +73,7 @@ class _Pack(Tiled):
         def panel(i: Value) -> None:
             line = builder.add(rows[0], i)
             place = self.at(target, builder.mul(line, depth))
-            (self._turned if self.turn else self._copied)(source, line, place)
+            (self._transposed if self.turn else self._copied)(source, line, place)
 
         if self.turn or self.together > 1 or not self.has_masks:
             return self.each(0, rows[1], self.width, panel)
@@ -169,7 +168,7 @@ class _Pack(Tiled):
 
     def _whole_lines(self, source: Value, place: Value, masks: Sequence[Mask] = ()) -> None:
         """All k of which so many are beside each other, of all lines or those under masks."""
-        reader, most = self.reader, self.lanes if self.together == 1 else WOVEN
+        reader, most = self.reader, self.lanes if self.together == 1 else INTERLEAVED
 
         def one(k: Value) -> None:
             lines, goal = self._lines(source, self._beside(k)), self._goal(place, k)
@@ -197,7 +196,7 @@ class _Pack(Tiled):
 
     # -- lines along k: squares of lanes x lanes are transposed in registers -----------------
 
-    def _turned(self, source: Value, line: Value, place: Value) -> None:
+    def _transposed(self, source: Value, line: Value, place: Value) -> None:
         """All lines of a panel, as many at a time as a vector has lanes."""
         builder, lanes = self.builder, self.read.lanes
         at = self.written.at
@@ -262,8 +261,8 @@ class _Pack(Tiled):
 
 
 class _AnyWidth:
-    """Lines that are turned for panels of any width, as many at a time as a vector has lanes: they
-    belong to one panel or to several. Lines past the end repeat the last one."""
+    """Lines that are transposed for panels of any width, as many at a time as a vector has lanes:
+    they belong to one panel or to several. Lines past the end repeat the last one."""
 
     def __init__(self, kernel: _Pack, source: Value, rows: Range, target: Value) -> None:
         self.kernel, self.builder = kernel, kernel.builder

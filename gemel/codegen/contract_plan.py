@@ -34,7 +34,7 @@ LARGE, LARGE_TILE, RESIDENT = 4000.0, 300.0, 1 << 18
 DOT_ROWS = 8
 #: ... or up to so many, where k is long enough to make little of adding up lanes.
 LONG_DOT_ROWS, LONG_DOT = 64, 128
-#: Making a vector of windows, of many runs or turned, takes as long as so many multiply-adds.
+#: Making a vector of windows, of many runs or transposed, takes as long as so many multiply-adds.
 MADE = 7
 #: Up to this many rows, a b that runs along n is read where it lies.
 DIRECT_ROWS = 32
@@ -93,8 +93,8 @@ class Room(NamedTuple):
     sums: int
 
 
-#: Where a kernel does nothing else; beside squares that it turns; and beside vectors that it puts
-#: together of more than two parts.
+#: Where a kernel does nothing else; beside squares that it transposes; and beside vectors that it
+#: puts together of more than two parts.
 ALL, BESIDE_SQUARES, BESIDE_PARTS = Room(14, 8, 28), Room(12, 5, 24), Room(10, 2, 20)
 #: Sums of a micro-tile that reads rows which lie along m, and of one with more than three vectors.
 ALONG_M, SPREAD = 18, 24

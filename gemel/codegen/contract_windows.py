@@ -18,8 +18,8 @@ from gemel.codegen.contract_emit import Range, Reader, Tiled
 from gemel.codegen.contract_plan import NEAR_PLACES
 from gemel.codegen.contract_task import Form
 from gemel.codegen.frame import Carried, i64
+from gemel.codegen.memory import transposed
 from gemel.codegen.program import ROWS
-from gemel.codegen.squares import transposed
 
 #: Where lane 0 of a run would be, and masks of its lanes.
 Run = tuple[Value, list[Value]]

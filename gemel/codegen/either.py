@@ -9,8 +9,8 @@ from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Module
 from gemel.codegen.loops import Loops
 from gemel.codegen.program import Program
+from gemel.codegen.short_rows import ShortRows
 from gemel.codegen.target import Target
-from gemel.codegen.turned import Turned
 from gemel.codegen.woven import Woven
 
 
@@ -24,7 +24,7 @@ class Either(Loops):
     the vector of the one, across that of the other."""
 
     def run(self, bases: Bases) -> None:
-        way = Turned.of(self) or Woven.of(self)
+        way = ShortRows.of(self) or Woven.of(self)
         if way is None:
             super().run(bases)
             return

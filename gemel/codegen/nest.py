@@ -43,8 +43,8 @@ TILE = 1 << 16
 SHARE, SHARES = 3000, 4
 #: Tiles along the vectorised dimension end at multiples of this, so that vectors stay whole.
 TILE_MULTIPLE = 64
-#: What lies across is turned this many rows at a time.
-TURNED_ROWS = 16
+#: What lies across is transposed this many rows at a time.
+SQUARE_ROWS = 16
 
 
 #: Along the dimensions of some loops, in elements.
@@ -386,7 +386,7 @@ class Nest:
         if program.outer == 1 and program.lanes == OUTER:
             cuts = TILE_MULTIPLE
         elif any(operand.stride_class == ACROSS for operand in program.operands):
-            cuts = TURNED_ROWS
+            cuts = SQUARE_ROWS
         work = maximum(work, 1)
         chunk, share = maximum(1, TILE // work), SHARE * 1000 // picoseconds(program)
         if share < TILE:

@@ -187,11 +187,11 @@ class _Writer(NamedTuple):
         if _is_narrow(a, b):
             # Few columns are as many rows of the product of both transposed, which has long vectors
             # and reads a as it lies.
-            alone, turned = b.shape[-1] == 1, _transposed(b)
+            alone, swapped = b.shape[-1] == 1, _transposed(b)
             rows = [len(batch) + 1, None if alone else len(batch)]
             workspace = workspace._replace(often=False)
             along_k = a.strides[-1] == 1 and not alone
-            factors = [workspace.copy(turned) if along_k else turned, _transposed(a)]
+            factors = [workspace.copy(swapped) if along_k else swapped, _transposed(a)]
         shape = (*batch, factors[0].shape[-2], factors[1].shape[-1], a.shape[-1])
         nest = Nest(shape, frozenset((len(shape) - 1,)))
         total = _total(nest, factors, len(batch))

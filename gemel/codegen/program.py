@@ -17,8 +17,8 @@ Index operands have strides (their value is the sum of position x stride) and no
 
 Schedules are in docs/internals/kernels.md: OUTER and INNER are loops as they stand, with vectors
 along the last outer or inner dimension, and a call does a range of the first outer one; short rows
-of INNER are turned (`turned`), few columns of OUTER woven (`woven`). A word behind these is a
-recipe from elsewhere (`schedules`).
+of INNER are transposed (`short_rows`), few columns of OUTER woven (`woven`). A word behind these is
+a recipe from elsewhere (`schedules`).
 
 All others do a range of tiles. Their outer dimensions are two of a batch, rows, and one or
 three that columns run along; the integers called `TILES` come last of the `extra` ones.
@@ -64,7 +64,7 @@ class Schedule(NamedTuple):
 
     `kind` is `OUTER` or `INNER`, with the name of a `recipe` or without; ``gemm`` or ``dot``, whose
     micro-tile is `rows` x `columns`, by `unroll` vectors along k; or ``pack``, into panels of
-    `width` lines, which it may `turn`.
+    `width` lines, which it may transpose (`turn`).
 
     `a_form` and `b_form` say of a gemm whether the operand is read packed or where it lies:
     along ``"k"``, ``"m"``, ``"n"``, or a form of windows. `split`: k is cut, and sums go on from
@@ -176,15 +176,14 @@ class Operand(NamedTuple):
     """One array the program reads or writes, or one running index.
 
     `stride_class` is that along the vector dimension; `varies` says whether it changes along any
-    inner dimension at all (a reduced output does not). Of an output that is
-    `INTERLEAVED` with others `interleaved` says the how manieth it is of how many (``turn``). One
-    in panels has its lines, those along
-    dimension `panel[0]`, in groups of `panel[1]`: within one they lie side by side, and the stride
-    is that from group to group. `ANY` of them are as many as the last dimension's stride says. Of
-    each line `together` elements along the last dimension lie side by side, whose stride is that
-    to the next so many.
+    inner dimension at all (a reduced output does not). Of an output that is `INTERLEAVED` with
+    others `interleaved` says the how manieth it is of how many (``turn``). One in panels has its
+    lines, those along dimension `panel[0]`, in groups of `panel[1]`: within one they lie side by
+    side, and the stride is that from group to group. `ANY` of them are as many as the last
+    dimension's stride says. Of each line `together` elements along the last dimension lie side by
+    side, whose stride is that to the next so many.
     `beside` is the class along the last outer dimension, where the vector runs along the only inner
-    one: lanes may then lie along rows instead (`turned`).
+    one: lanes may then lie along rows instead (`short_rows`).
     """
 
     dtype: DType
