@@ -83,11 +83,6 @@ class _Packed(NamedTuple):
         return self.number * self.size
 
 
-def _tiles(**integers: int) -> list[int]:
-    """The integers called `TILES`, in their order."""
-    return [integers[name] for name in TILES]
-
-
 class _Planner:
     """Collects the steps of one product and lays out its scratch."""
 
@@ -181,9 +176,7 @@ class _Planner:
         integers = [*panels.batch, panels.lines, self.k, *strides[:ROWS], line, strides[-1]]
         integers += [*panels.apart, panels.size, panels.width * self.together]
         # All k of some lines are one tile: the copy has k where a result has its columns.
-        integers += _tiles(
-            m_block=at_once * panels.width, n_block=self.k, m_tiles=tiles, n_tiles=1, k_block=1
-        )
+        integers += [at_once * panels.width, self.k, tiles, 1, 1]  # `TILES`
         extent = product(panels.batch) * tiles
         whole = extent * minimum(panels.number, at_once) * panels.size * self.dtype.itemsize
         chunk = maximum(1, extent * PACKED_TILE // maximum(whole, 1))
@@ -222,13 +215,7 @@ class _Planner:
         integers = [*self.extents, *(each for strides in self.strides for each in strides)]
         k_block = choice.k_block or maximum(self.k, 1)
         integers += self.extras
-        integers += _tiles(
-            m_block=choice.m_block,
-            n_block=choice.n_block,
-            m_tiles=m_tiles,
-            n_tiles=n_tiles,
-            k_block=k_block,
-        )
+        integers += [choice.m_block, choice.n_block, m_tiles, n_tiles, k_block]  # `TILES`
         if choice.schedule.split:
             partial = extent * choice.m_block * choice.n_block
             self.buffers.append((self._reserve(partial), 0))

@@ -85,20 +85,21 @@ class Loops(Frame):
             known = sorted(set().union(*self.analysis.known_later()))
             spilled = [(p, program.code[p].dtype) for p in known]
             self._rooms = {p: (memory.room(self.builder, d, GROUP), d) for p, d in spilled}
-            self.run_rows(bases, self._rows_inner)
+            self.run_rows(bases, self._rows_inner, program.outer - 1)
         elif any(operand.stride_class == ACROSS for operand in program.operands):
-            Squares(self).run(self.begin, self.end, bases)
+            self.run_rows(bases, Squares(self).walk, program.outer - 2)
         else:
-            self.run_rows(bases, self._row)
+            self.run_rows(bases, self._row, program.outer - 1)
 
-    def run_rows(self, bases: Bases, rows: Callable[[Value, Value, Bases], None]) -> None:
-        """All loops: `rows(start, stop, bases)` is the one along the last outer dimension."""
-        begin, end, last = self.begin, self.end, self.program.outer - 1
-        if last == 0:
-            rows(begin, end, bases)
+    def run_rows(
+        self, bases: Bases, rows: Callable[[Value, Value, Bases], None], dimension: int
+    ) -> None:
+        """All loops: `rows(start, stop, bases)` is those from this outer dimension on."""
+        if dimension == 0:
+            rows(self.begin, self.end, bases)
         else:
-            body = lambda inside: rows(i64(0), self.extents[last], inside)  # noqa: E731
-            self._walk(0, last, begin, end, bases, body)
+            body = lambda inside: rows(i64(0), self.extents[dimension], inside)  # noqa: E731
+            self._walk(0, dimension, self.begin, self.end, bases, body)
 
     # -- loops ------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ three that columns run along; the integers called `TILES` come last of the `extr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -36,6 +36,8 @@ from gemel.errors import CompileError, UnknownNameError, unknown_name
 INPUT, OUTPUT, INDEX = "input", "output", "index"
 #: Schedules in loops: the vector runs along the last outer dimension, or along the last inner one.
 OUTER, INNER = "outer", "inner"
+#: What schedules begin with: these do loops, the others tiles.
+KINDS = (OUTER, INNER, "gemm", "dot", "pack")
 #: Rows and columns of one tile, how many tiles there are of each, and how much of k is one block.
 TILES = ("m_block", "n_block", "m_tiles", "n_tiles", "k_block")
 #: What says where a tile is: its block of rows, that of columns, and the place in the batch. What
@@ -115,61 +117,43 @@ class Schedule(NamedTuple):
         """Raises `UnknownNameError` for a word that no schedule has, `CompileError` for one that is
         missing."""
         kind, *words = text.split()
-        reader = _READERS.get(kind)
-        if reader is None:
-            raise unknown_name("schedule", kind, _READERS)
+        _known("schedule", kind, KINDS)
         try:
-            found = reader(kind, *words)
+            found = _read(kind, words)
         except UnknownNameError:
             raise
-        except (TypeError, ValueError):  # too few words, or no numbers
+        except ValueError:  # too few words, or no numbers
             found = None
         if found is None or found.text != text:
             raise CompileError(f"no schedule is written like {text!r}")
         return found
 
 
-def _in_loops(kind: str, recipe: str = "") -> Schedule:
-    return Schedule(kind, recipe)
-
-
-def _gemm(kind: str, shape: str, a: str, b: str, *flags: str) -> Schedule:
-    rows, columns = map(int, shape.split("x"))
-    _known("form of a", a[2:], A_FORMS)
-    _known("form of b", b[2:].split("-")[0], B_FORMS)
-    made = Schedule(kind, rows=rows, columns=columns, a_form=a[2:], b_form=b[2:])
-    return made._replace(**_flags(flags))
-
-
-def _dot(kind: str, shape: str, *flags: str) -> Schedule:
-    rows, columns, unroll = map(int, shape.split("x"))
-    return Schedule(kind, rows=rows, columns=columns, unroll=unroll)._replace(**_flags(flags))
-
-
-def _pack(kind: str, width: str, way: str) -> Schedule:
-    _known("way to pack", way, ("turn", "copy"))
-    return Schedule(kind, width=ANY if width == "any" else int(width), turn=way == "turn")
-
-
-def _flags(words: Iterable[str]) -> dict[str, Any]:
+def _read(kind: str, words: list[str]) -> Schedule:
+    if kind in (OUTER, INNER):
+        return Schedule(kind, words[0] if words else "")
+    if kind == "pack":
+        width, way = words
+        _known("way to pack", way, ("turn", "copy"))
+        return Schedule(kind, width=ANY if width == "any" else int(width), turn=way == "turn")
+    shape, *words = words
+    rows, columns, *unroll = map(int, shape.split("x"))
+    made = Schedule(kind, "", rows, columns, unroll[0] if unroll else 1)
+    if kind == "gemm":
+        a, b, *words = words
+        _known("form of a", a[2:], A_FORMS)
+        _known("form of b", b[2:].split("-")[0], B_FORMS)
+        made = made._replace(a_form=a[2:], b_form=b[2:])
     known = {word.replace("_", "-"): word for word in FLAGS}
     for word in words:
         _known("word of a schedule", word, known)
-    return {known[word]: True for word in words}
+    flags: dict[str, Any] = {known[word]: True for word in words}
+    return made._replace(**flags)
 
 
 def _known(what: str, word: str, words: Iterable[str]) -> None:
     if word not in words:
         raise unknown_name(what, word, words)
-
-
-_READERS: dict[str, Callable[..., Schedule]] = {
-    OUTER: _in_loops,
-    INNER: _in_loops,
-    "gemm": _gemm,
-    "dot": _dot,
-    "pack": _pack,
-}
 
 
 class Operand(NamedTuple):

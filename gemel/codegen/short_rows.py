@@ -95,7 +95,7 @@ class ShortRows(Loops):
 
     def walk(self, bases: Bases) -> None:
         """All loops."""
-        self.run_rows(bases, self._row)
+        self.run_rows(bases, self._row, self.program.outer - 1)
 
     def _copies_outer(self) -> int:
         return 2

@@ -31,23 +31,12 @@ class Squares:
         self.dimension = nest.program.outer - 2
         operands = nest.program.operands
         numbers = [n for n in sorted(nest._used()) if operands[n].stride_class == ACROSS]
+        widest = max((operands[n].dtype.itemsize for n in numbers), default=1)
         #: Rows of a strip, which are the sides of the squares, too.
-        self.rows = 16
-        if numbers:
-            widest = max(operands[n].dtype.itemsize for n in numbers)
-            self.rows = max(2, min(16, nest.target.width // widest))
+        self.rows = max(2, min(16, nest.target.width // widest))
         self.strips = [_Strip(nest, n, self.rows) for n in numbers]
 
-    def run(self, begin: Value, end: Value, bases: Bases) -> None:
-        """All loops, the outermost from `begin` to `end`."""
-        if self.dimension == 0:
-            self._walk(begin, end, bases)
-            return
-        rows = self.nest.extents[self.dimension]
-        body = lambda inside: self._walk(i64(0), rows, inside)  # noqa: E731
-        self.nest._walk(0, self.dimension, begin, end, bases, body)
-
-    def _walk(self, begin: Value, end: Value, bases: Bases) -> None:
+    def walk(self, begin: Value, end: Value, bases: Bases) -> None:
         """The rows from `begin` to `end`, all columns of each."""
         nest, minimum, add = self.nest, self.builder.minimum, self.builder.add
         columns = nest.extents[self.dimension + 1]

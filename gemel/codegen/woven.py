@@ -80,7 +80,7 @@ class Woven:
 
     def walk(self, bases: Bases) -> None:
         """All loops."""
-        self.nest.run_rows(bases, self._columns)
+        self.nest.run_rows(bases, self._columns, self.nest.program.outer - 1)
 
     def _columns(self, _start: Value, _stop: Value, bases: Bases) -> None:
         """All columns, at one position of the other outer dimensions."""
