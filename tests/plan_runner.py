@@ -245,17 +245,15 @@ class Run:
             integers[position] = self._bits(number)
         extent, chunk = seen(launch.extent), seen(launch.chunk)
         run = self.kernel_of(launch.program)
-        addresses = [self._address(place, offset) for place, offset in launch.places]
+        addresses = [self._address(place) for place in launch.places]
         for begin in range(0, extent, chunk):
             status = run(addresses, integers, begin, min(begin + chunk, extent))
             assert status == 0, launch.failure
 
-    def _address(self, place: Any, offset: int) -> int:
-        buffer = place.buffer if isinstance(place, Place) else place
-        offset = seen(offset)
-        if isinstance(place, Place):
-            offset += seen(place.layout.offset) * place.dtype.itemsize
-        return self._start(buffer) + offset
+    def _address(self, place: Any) -> int:
+        if not isinstance(place, Place):
+            return self._start(place)
+        return self._start(place.buffer) + seen(place.layout.offset) * place.dtype.itemsize
 
     def _bits(self, number: Number) -> int:
         kind = number.source[0]

@@ -657,7 +657,7 @@ class Product:
         first = len(memory.buffers)
         known.update({SCRATCH - i: (first + i, 0) for i in range(len(rooms))})
         for step in planned:
-            places = [(known[whose][0], known[whose][1] + offset) for whose, offset in step.buffers]
+            places = [known[whose] for whose in step.buffers]
             integers = list(step.integers)
             integers[step.program.integers :] = self.bits[: len(step.program.scalars)]
             cut = self.draw.randint(0, step.extent)

@@ -80,8 +80,8 @@ def run(
             bits = numpy.float64(value).view(numpy.int64) if isinstance(value, float) else value
             integers[step.program.integers + number] = bits
         addresses = [
-            (bases[SCRATCH - whose] if whose < 0 else arrays[named(whose)].ctypes.data) + offset
-            for whose, offset in step.buffers
+            bases[SCRATCH - whose] if whose < 0 else arrays[named(whose)].ctypes.data
+            for whose in step.buffers
         ]
         pointers = numpy.array(addresses, numpy.uint64)
         tiles = list(range(0, step.extent, step.chunk))

@@ -94,8 +94,8 @@ class _Planner:
         #: What is computed in, and what the operands are read from.
         self.dtype = program.operands[0].dtype.compute
         self.code, self.operands = program.code, list(program.operands)
-        #: Which operand or scratch each operand is read from, and from where.
-        self.buffers = [(i, 0) for i, each in enumerate(self.operands) if each.role != INDEX]
+        #: Which operand or scratch each operand is read from.
+        self.buffers = [i for i, each in enumerate(self.operands) if each.role != INDEX]
         self.extents = list(integers[:rank])
         self.strides = [list(integers[rank * (1 + i) : rank * (2 + i)]) for i in range(count)]
         self.extras = list(integers[rank * (1 + count) :])
@@ -183,7 +183,7 @@ class _Planner:
         # Where there are masks one kernel transposes lines for panels of all widths.
         every = turn and self.together == 1 and self.target.small_masks
         copies = _copies(stored, made, ANY if every else panels.width, turn, self.together)
-        step = StepPlan(copies, [(number, 0), (room, 0)], integers, extent, chunk)
+        step = StepPlan(copies, [number, room], integers, extent, chunk)
         # The list of scratch grows while further steps are planned; all of them have it whole.
         return step._replace(packs=number, scratch=self.scratch, cost=100 + whole // 10)
 
@@ -199,7 +199,7 @@ class _Planner:
         others = [0] * (k - ROWS)
         others[number] = panels.size
         self.strides[number] = [*panels.apart, *others, *along]
-        self.buffers[number] = room, 0
+        self.buffers[number] = room
         kind, panel_of = self.operands[number].stride_class, (ROWS + number, width)
         self.operands[number] = Operand(made, INPUT, kind, True, panel_of, self.together)
         # Converting what has been converted before changes nothing.
@@ -218,7 +218,7 @@ class _Planner:
         integers += [choice.m_block, choice.n_block, m_tiles, n_tiles, k_block]  # `TILES`
         if choice.schedule.split:
             partial = extent * choice.m_block * choice.n_block
-            self.buffers.append((self._reserve(partial), 0))
+            self.buffers.append(self._reserve(partial))
         extra = self.program.extra + len(TILES)
         made = self.program._replace(operands=tuple(self.operands), extra=extra, code=self.code)
         made = made._replace(schedule=choice.schedule.text)

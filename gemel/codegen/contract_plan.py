@@ -435,8 +435,8 @@ def _up(value: int, multiple: int) -> int:
 class StepPlan(NamedTuple):
     """One step of a product: a kernel and what it is called with.
 
-    `buffers` are (whose, byte offset) pairs: the number of one of the product's operands (index
-    operands have no buffer), or `SCRATCH` and below. `integers` are the run-time integers,
+    `buffers` are numbers of the product's operands (index operands have no buffer), or `SCRATCH`
+    and below. `integers` are the run-time integers,
     with 0 for each of the scalars. The tile range is [0, extent), `chunk` tiles a call, and tiles
     run in any order or side by side. `packs` is the operand that a step only copies into panels
     (-1: it does more): it may be skipped while the operand and the panels are unchanged. `scratch`
@@ -444,7 +444,7 @@ class StepPlan(NamedTuple):
     """
 
     program: Program
-    buffers: list[tuple[int, int]]
+    buffers: list[int]
     integers: list[int]
     extent: int
     chunk: int

@@ -124,7 +124,7 @@ class Number(NamedTuple):
 class Launch:
     """A step of a plan: a program, and everything its kernel is given there.
 
-    `places` are (Place or buffer, offset in bytes) for each buffer of the kernel, `written` says
+    `places` are a Place or a whole block of memory for each buffer of the kernel, `written` says
     which of these it writes; `scalars` are (position among the integers, what goes there).
     `nanoseconds` are those on one core, `failure` is what a failing check raises. `packs`: it only
     copies its first place into panels. Who puts it into a plan says which node of the graph it is a
@@ -138,7 +138,7 @@ class Launch:
     def __init__(
         self,
         program: Program,
-        places: list[tuple[Any, int]],
+        places: list[Any],
         written: list[bool],
         integers: list[int],
         tiles: tuple[int, int],
@@ -168,7 +168,7 @@ class Launch:
 
     def touches(self) -> Iterator[tuple[Any, bool]]:
         """The blocks of memory it uses, and whether it writes them."""
-        for (place, _), written in zip(self.places, self.written, strict=True):
+        for place, written in zip(self.places, self.written, strict=True):
             yield (place.buffer if isinstance(place, Place) else place).root, written
 
 
@@ -369,7 +369,7 @@ class Nest:
         work = product(row[0] for row in rows[1:]) * product(column[0] for column in columns)
         chunk = self._chunk(program, extent, work)
         buffers = [(place, role) for place, role, _, _ in self.operands if place is not None]
-        places = [(place, 0) for place, _ in buffers]
+        places = [place for place, _ in buffers]
         written = [role == OUTPUT for _, role in buffers]
         integers += [0] * len(self.numbers)
         nanoseconds = estimate(program, extent * maximum(work, 1))

@@ -312,14 +312,14 @@ def _placed(
     for step in planned:
         panels = _panels_key(step, places)
         if panels in workspace.packed:
-            places[step.buffers[1][0]] = workspace.packed[panels]
+            places[step.buffers[1]] = workspace.packed[panels]
             continue
         needed.append(step)
-        for whose, _ in step.buffers:
+        for whose in step.buffers:
             if whose <= SCRATCH and whose not in places:
                 places[whose] = workspace.reserve(step.scratch[SCRATCH - whose])
         if panels:
-            workspace.packed[panels] = places[step.buffers[1][0]]
+            workspace.packed[panels] = places[step.buffers[1]]
     return needed
 
 
@@ -334,11 +334,10 @@ def _panels_key(step: StepPlan, places: dict[int, Any]) -> str:
 
 
 def _launch(step: StepPlan, places: dict[int, Any], written: set[int], nest: Nest) -> Launch:
-    buffers = [(places[whose], offset) for whose, offset in step.buffers]
+    buffers = [places[whose] for whose in step.buffers]
     # The product's first two are what it reads: operands, or panels of them.
     writes = [
-        whose in written or (i > 0 and whose <= SCRATCH)
-        for i, (whose, _) in enumerate(step.buffers)
+        whose in written or (i > 0 and whose <= SCRATCH) for i, whose in enumerate(step.buffers)
     ]
     if step.packs < 0:
         writes[:2] = False, False

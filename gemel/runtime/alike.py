@@ -56,10 +56,7 @@ class Optimized:
 
 def _elsewhere(launch: Launch, moved: dict[Any, Any]) -> Launch:
     """A launch that reads and writes the same places of other blocks of memory."""
-    places = [
-        (Place(moved[place.buffer], place.dtype, place.layout), offset)
-        for place, offset in launch.places
-    ]
+    places = [Place(moved[place.buffer], place.dtype, place.layout) for place in launch.places]
     found = copy(launch)
     found.places, found.integers = places, list(launch.integers)
     return found

@@ -34,12 +34,12 @@ class Items:
         if isinstance(item, Concurrent):
             return Together([self.of(part) for part in item.parts])
         if isinstance(item, Branch):
-            return Branching(_address(item.place, 0), self.of(item.then), self.of(item.otherwise))
+            return Branching(_address(item.place), self.of(item.then), self.of(item.otherwise))
         if isinstance(item, Repeat):
             self._windows = item.numbered(self._windows)
             given = [(_address(w.of, w.offset), w.step, item.period_of(w)) for w in item.windows]
             items, after = self.of(item.items), self.of(item.after)
-            held = None if item.condition is None else _address(item.condition, 0)
+            held = None if item.condition is None else _address(item.condition)
             return Loop(item.length, given, items, held, after)
         return self._step(item)
 
@@ -53,7 +53,7 @@ class Items:
                 scalars.append((position, number.run_time_source, number.passed is float64))
         return Step(
             self._kernel(item.program),
-            [_address(place, offset) for place, offset in item.places],
+            [_address(place) for place in item.places],
             integers,
             item.extent,
             item.chunk,
@@ -82,7 +82,7 @@ class Items:
         self.image.kernels[:] = [load() for load in self._loads]
 
 
-def _address(place: Any, offset: int) -> Address:
+def _address(place: Any, offset: int = 0) -> Address:
     buffer = place.buffer if isinstance(place, Place) else place
     within = place.layout.offset * place.dtype.itemsize if isinstance(place, Place) else 0
     return buffer.space, buffer.index, offset + within

@@ -121,7 +121,7 @@ def _size(item: Launch, still: set[Buffer], refused: set[Buffer]) -> int | None:
     if any(isinstance(size, Dim) for size in _sizes(item)):
         return None
     given = made = 0
-    for (place, _), written in zip(item.places, item.written, strict=True):
+    for place, written in zip(item.places, item.written, strict=True):
         size = product(place.shape) * place.dtype.itemsize if isinstance(place, Place) else None
         if written:
             made += place.size if size is None else max(size, 1)
@@ -135,8 +135,7 @@ def _sizes(item: Launch) -> Iterator[int]:
     yield from item.integers
     yield from (number.source[1] for _, number in item.scalars)
     yield item.extent
-    for (place, offset), written in zip(item.places, item.written, strict=True):
-        yield offset
+    for place, written in zip(item.places, item.written, strict=True):
         if isinstance(place, Place):
             yield from (place.layout.offset, *place.shape)
         if written:

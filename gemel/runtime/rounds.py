@@ -140,10 +140,10 @@ class Rounds:
 
     def ahead(self, launch: Launch) -> bool:
         """Whether a launch that makes panels is done before the loop, and noted for that."""
-        source = launch.places[0][0]
+        source = launch.places[0]
         if not isinstance(source, Place) or not self.still(source.buffer):
             return False
-        (panels,) = (each for (each, _), w in zip(launch.places, launch.written, strict=True) if w)
+        (panels,) = (each for each, w in zip(launch.places, launch.written, strict=True) if w)
         self.moved.add(panels)
         self.used.add(panels)
         return True
