@@ -183,7 +183,7 @@ class Site:
             self._scattered(number, self._offsets(number)).store(value)
 
     def _store_interleaved(self, number: int, value: Value) -> None:
-        """Keep a vector until there is one of each output, then write all as whole vectors."""
+        """Hold a vector until there is one of each output, then write all as whole vectors."""
         there = self.access.interleaved
         there[number] = value
         _, count = self.operands[number].interleaved or (0, 1)

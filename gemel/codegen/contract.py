@@ -2,7 +2,7 @@
 
 A product is a program whose loops are two of a batch, the rows m, the columns n and, reduced, k
 (n and k may be three loops each): the sum of the products of its first two operands, float32 or
-float64, and what follows. Operands that are only kept (float16, bfloat16) are read as float32,
+float64, and what follows. Operands that are only stored (float16, bfloat16) are read as float32,
 where they lie or while panels of them are made; of bytes that are added up in int32 four along k
 are one lane. Sums run along k in an order fixed by shape and
 target, so the result has the same bits however the tiles are spread over cores.
@@ -135,7 +135,7 @@ class _Planner:
         return contract_plan.for_several(task, several, masked)
 
     def _is_plain(self, number: int) -> bool:
-        """Whether an operand is kept as what is computed in."""
+        """Whether an operand is stored as what is computed in."""
         return self.program.operands[number].dtype is self.dtype
 
     def _reserve(self, elements: int) -> int:

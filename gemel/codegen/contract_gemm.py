@@ -33,7 +33,7 @@ class Feed(Enum):
 
     #: Where b lies along its columns: masks keep it from what is past the last of them.
     LYING = auto()
-    #: In panels that a step before has made, of what b is kept as.
+    #: In panels that a step before has made, of what b is stored as.
     PACKED = auto()
     #: In panels that this kernel has made on its stack, of factors: they need no cast, and are
     #: near, so that nobody asks for them early.
@@ -78,7 +78,7 @@ class _Gemm(Tile):
         #: From line to line, or from panel to panel; and along the other axis.
         self.a_stride = self.stride(0, k if self.a_form == "m" else ROWS)
         self.b_stride = self.stride(1, k if self.b_feed is Feed.LYING else ROWS + 1)
-        #: Where sums are kept: for all tiles, or for one of them.
+        #: Where sums are stored: for all tiles, or for one of them.
         buffers = sum(operand.role != INDEX for operand in program.operands)
         self.scratch = self.buffer(buffers) if self.split else self.reserve(rows * columns)
         self.packs_b = way.packs_b
@@ -168,11 +168,11 @@ class _Gemm(Tile):
                     place = builder.add(builder.add(columns[0], j), w)
                     self.windows.fill(bases[1], place, panel, depth)
 
-            def beside(i: Value, w: Value) -> None:
+            def made(i: Value, w: Value) -> None:
                 micro(i, builder.add(j, w), panels.at(w, depth), Feed.MADE, None)
 
             def row(i: Value) -> None:
-                self.each(0, count, self.columns, lambda w: beside(i, w))
+                self.each(0, count, self.columns, lambda w: made(i, w))
 
             self.each(0, count, self.columns, make)
             self.each(self.rows if self.packs_b else 0, rows, self.rows, row)
@@ -440,7 +440,7 @@ class _Micro:
     # -- what follows on them ------------------------------------------------------------------
 
     def _finish(self, total: list[Value]) -> None:
-        """The epilogue, or what keeps the sums until the next block of k.
+        """The epilogue, or what stores the sums until the next block of k.
 
         It works on registers for a whole micro-tile, if its code is short.
         """
@@ -472,7 +472,7 @@ class _Micro:
             self._apply()
 
     def _apply(self) -> None:
-        """The epilogue, of sums that are kept."""
+        """The epilogue, of sums that are stored."""
         kernel, (row, column) = self.kernel, self.where
         rows, columns = (row, self.rows), (column, self.columns)
         kernel.epilogue.from_memory(self.sums, self.width, rows, columns)

@@ -111,12 +111,12 @@ class _Pack(Tiled):
         """Where a panel's elements of one k (or so many) lie."""
         return self.at(place, self.builder.mul(k, i64(self.width)))
 
-    def _beside(self, k: Value) -> list[Value]:
-        """k and those that lie beside it."""
+    def _together(self, k: Value) -> list[Value]:
+        """k and those that lie side by side with it."""
         return [self.builder.add(k, i64(j)) for j in range(self.together)]
 
     def _bounded(self, steps: list[Value]) -> list[Value]:
-        """Those of k and beside it, the last of all in place of what is past it."""
+        """Those of k and with it, the last of all in place of what is past it."""
         first, *others = steps
         last = (self.builder.sub(self.k, i64(1)) for _ in others)
         return [first, *map(self.builder.minimum, others, last)]
@@ -167,11 +167,11 @@ class _Pack(Tiled):
         return [self.reader.at(source, self.builder.mul(k, self.apart)) for k in steps]
 
     def _whole_lines(self, source: Value, place: Value, masks: Sequence[Mask] = ()) -> None:
-        """All k of which so many are beside each other, of all lines or those under masks."""
+        """All k of which so many are side by side, of all lines or those under masks."""
         reader, most = self.reader, self.lanes if self.together == 1 else INTERLEAVED
 
         def one(k: Value) -> None:
-            lines, goal = self._lines(source, self._beside(k)), self._goal(place, k)
+            lines, goal = self._lines(source, self._together(k)), self._goal(place, k)
             for (at, lanes), mask in zip_longest(_pieces(self.width, most), masks):
                 rows = [reader.load(reader.at(line, at), lanes, mask) for line in lines]
                 for j, value in enumerate(interleaved(self.builder, rows) if lanes > 1 else rows):
@@ -180,8 +180,8 @@ class _Pack(Tiled):
         self.each(0, self.whole, self.together, one)
 
     def _short_line(self, source: Value, k: Value, goal: Value, count: Value) -> None:
-        """Of `count` lines, one after the other, k and those beside it; the rest is zero."""
-        builder, steps = self.builder, self._beside(k)
+        """Of `count` lines, one after the other, k and those with it; the rest is zero."""
+        builder, steps = self.builder, self._together(k)
         lines = self._lines(source, self._bounded(steps))
 
         def element(i: Value) -> None:
@@ -251,8 +251,8 @@ class _Pack(Tiled):
             written.store(part, written.at(place, at))
 
     def _few(self, pointers: list[Value], k: Value, goal: Value) -> None:
-        """k and those beside it, one after the other."""
-        steps = self._beside(k)
+        """k and those with it, one after the other."""
+        steps = self._together(k)
         places = self._bounded(steps)
         for i, pointer in enumerate(pointers):
             values = self._elements(steps, (self.reader.at(pointer, place) for place in places))

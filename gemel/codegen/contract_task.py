@@ -85,16 +85,16 @@ def _form(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> str
         runs = 1 if len(n) == 1 else 2 if length >= lanes else (lanes - 2) // int(length) + 2
         if runs <= MOST_RUNS:
             return Form("rows", runs, stride).text
-    beside = k and k[-1][1] == 1 and k[-1][0] >= min(TURNED, lanes // 2)
-    return "turned" if beside else "gathered"
+    along_k = k and k[-1][1] == 1 and k[-1][0] >= min(TURNED, lanes // 2)
+    return "turned" if along_k else "gathered"
 
 
 class Task(NamedTuple):
     """`batch` products of m x k by k x n, for which kernels are wanted.
 
     `lasts` are the axes along which the strides of both operands are 1. `often`: panels of b are
-    made once for several tasks. `plain`: a is kept as it is computed in; else each element that is
-    read where it lies is converted there.
+    made once for several tasks. `plain`: a is stored as it is computed in; else each element that
+    is read where it lies is converted there.
     """
 
     dtype: DType

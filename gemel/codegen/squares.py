@@ -1,8 +1,8 @@
 """Squares: what lies across the vector's loop is transposed into its order, a square at a time.
 
 An operand of stride 1 along the loop above the vector's (a transposed array) would be read one
-element at a time. Some rows of it are read as vectors, transposed in registers and kept in a strip,
-where the loops then find them one after the other.
+element at a time. Some rows of it are read as vectors, transposed in registers and stored in a
+strip, where the loops then find them one after the other.
 """
 
 from __future__ import annotations
