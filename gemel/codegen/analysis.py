@@ -18,13 +18,12 @@ from gemel.codegen.program import (
     INNER,
     INTERLEAVED,
     OUTER,
+    ROOTS,
     WRITES,
     Program,
 )
 from gemel.dtype import DType
 from gemel.errors import CompileError
-
-_ROOTS = WRITES | {"check"}
 
 
 class Pass(NamedTuple):
@@ -60,7 +59,7 @@ class Analysis:
         self.loads = [False] * count
         for position in range(count):
             self._place(position)
-        self.live = self.closure([p for p, s in enumerate(program.code) if s.name in _ROOTS])
+        self.live = self.closure([p for p, s in enumerate(program.code) if s.name in ROOTS])
         self._check()
         self.last = self._last_pass()
         self.passes = [self._pass(number) for number in range(self.last + 1)]
@@ -130,7 +129,7 @@ class Analysis:
     def _last_pass(self) -> int:
         code = self.program.code
         reduced = [self.stage[p] - 1 for p in self.live if code[p].name == "reduce"]
-        rooted = [self.stage[p] for p in self.live if self.inner[p] and code[p].name in _ROOTS]
+        rooted = [self.stage[p] for p in self.live if self.inner[p] and code[p].name in ROOTS]
         return max([*reduced, *rooted], default=-1)
 
     def _pass(self, number: int, known: int = -1, also: Sequence[int] = ()) -> Pass:
@@ -193,7 +192,7 @@ class Analysis:
         return [p for p in sorted(self.live) if not self._moves(p)]
 
     def _moves(self, position: int) -> bool:
-        if self.program.code[position].name in _ROOTS:
+        if self.program.code[position].name in ROOTS:
             return True
         return self.loads[position] or self.inner[position] or self.vector[position]
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from gemel.codegen import contract_plan
 from gemel.codegen.contract_plan import SCRATCH, Choice, StepPlan
-from gemel.codegen.contract_task import Several, Task
+from gemel.codegen.contract_task import FOURS, Several, Task
 from gemel.codegen.program import (
     ANY,
     CONTIGUOUS,
@@ -42,8 +42,6 @@ PACKED_TILE = 1 << 18
 #: Panels that share lines of memory are made together: so many at least, where there are enough of
 #: them for so many tiles.
 SIDE_BY_SIDE = 4
-#: So many bytes along k are one lane of a product in int32.
-FOURS = 4
 
 
 def steps(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from gemel.codegen.contract_task import (
     DEPTH,
     EXACT,
+    FOURS,
     NEAR_BYTES,
     Form,
     Several,
@@ -173,9 +174,9 @@ def for_fours(task: Task, native: bool) -> Choice:
     Else bytes are widened in registers, of which fewer are left for sums.
     """
     task = task.in_buckets()._replace(k=bucket(task.k))
-    lanes = task.target.width // 4
+    lanes = task.target.width // FOURS
     vectors = min(2 if task.target.width == 64 else 1, -(-task.n // lanes))
-    steps = task._replace(k=-(-task.k // 4))
+    steps = task._replace(k=-(-task.k // FOURS))
     rows, vectors = _micro_tile(steps, vectors, ALL._replace(rows=12 if native else 4))
     shape = Schedule("gemm", rows=rows, columns=vectors * lanes, vnni=native)
     return _tiled(shape._replace(a_form="packed", b_form="packed"), task)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from gemel.codegen.assembly import I16, I32, Constant, Value, splat_constant, widened
 from gemel.codegen.contract_emit import Elements, Reader, Tiled, sum_position
+from gemel.codegen.contract_task import FOURS
 from gemel.codegen.frame import i64
 from gemel.dtype import DType, int8, uint8
 from gemel.errors import CompileError
@@ -74,8 +75,6 @@ class Fours(Sum):
     or to 32. Sums wrap as int32 does, in any order.
     """
 
-    together = 4
-
     def __init__(self, kernel: Tiled, factors: tuple[int, int], terms: list[int]) -> None:
         super().__init__(kernel, factors, terms)
         kinds = [operand.dtype for operand in kernel.program.operands[:2]]
@@ -92,7 +91,7 @@ class Fours(Sum):
 
     def depth(self, k: Value) -> Value:
         builder = self.kernel.builder
-        return builder.udiv(builder.add(k, i64(self.together - 1)), i64(self.together))
+        return builder.udiv(builder.add(k, i64(FOURS - 1)), i64(FOURS))
 
     def row(self, factor: Value) -> Value:
         if self.more:
@@ -136,7 +135,7 @@ class Fours(Sum):
     def _by_four(self, total: Value, *factors: Value) -> Value:
         """Bytes as 32 bits, one of the four after the other."""
         builder = self.kernel.builder
-        for place in range(self.together):
+        for place in range(FOURS):
             wide = []
             for value, signed in zip(factors, self.signed, strict=True):
                 high = builder.shl(value, self._splat(24 - 8 * place))
@@ -161,5 +160,5 @@ def sum_of(kernel: Tiled) -> Sum:
     factors = sorted(used, key=lambda p: sorted(reads[p]))
     if [reads[p] for p in factors] != [{0}, {1}]:
         raise CompileError(f"no sum of terms of two factors is done in tiles\n{program.text}")
-    kind = Fours if program.operands[0].together == Fours.together else Sum
+    kind = Fours if program.operands[0].together == FOURS else Sum
     return kind(kernel, (factors[0], factors[1]), terms)

@@ -22,6 +22,8 @@ ONE = (1, 0)
 MOST_RUNS = 4
 #: From so many neighbours along k on, transposing a square costs less than gathering its lines.
 TURNED = 3
+#: So many bytes along k are one lane of a product in int32.
+FOURS = 4
 #: So much of k is in the panels that kernels make of windows.
 DEPTH = 576
 

@@ -47,6 +47,8 @@ TILE_ORDER = ("rows", "columns", "inner", "outer")
 TILE_ORDER_BY_ROWS = ("columns", "inner", "outer", "rows")
 #: Instructions that write.
 WRITES = frozenset(("store", "scatter_add"))
+#: Those for whose sake all others are computed.
+ROOTS = WRITES | {"check"}
 #: Where the rows are among the dimensions of what is done in tiles; columns follow.
 ROWS = 2
 #: Stride classes along the vector dimension; what lies across has stride 1 along the one before, of
