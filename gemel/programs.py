@@ -20,7 +20,7 @@ from gemel.passes import PIPELINE, gradient, optimize
 from gemel.passes.backward import shared
 from gemel.passes.bind import concrete_graph, settled
 from gemel.passes.gradient import leading_to
-from gemel.passes.keep import kept, replaced
+from gemel.passes.saved import replaced, saved
 from gemel.passes.simplify import drop, merge, opened
 from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
@@ -228,7 +228,7 @@ class Program:
             updates = [*self.graph.updates, *zip(self.written, contents, strict=True)]
             graph = Graph(self.graph.inputs, outputs, updates, self.graph.name)
             # As where they are copied: what cannot be computed fails, and is not what it was.
-            self._in_place = self._planned(graph, self._still(), keeps=False)
+            self._in_place = self._planned(graph, self._still(), atomic=False)
         return self._in_place
 
     @property
@@ -263,14 +263,14 @@ class Program:
         still = range(self.given, self.given + len(self.parameters))
         return self._planned(graph, still)
 
-    def _planned(self, graph: Graph, still: Sequence[int] | None, keeps: bool = True) -> Plans:
+    def _planned(self, graph: Graph, still: Sequence[int] | None, atomic: bool = True) -> Plans:
         calls = self.trace.random_calls
-        return Plans(graph, self.passes, self.guards, self.recipes, still, calls, keeps)
+        return Plans(graph, self.passes, self.guards, self.recipes, still, calls, atomic)
 
     # --- training ---------------------------------------------------------------------------
 
     def split(self, wanted: tuple[bool, ...]) -> Halves:
-        """The program as a forward half that keeps what its backward half reads."""
+        """The program as a forward half that saves what its backward half reads."""
         if wanted not in self._halves:
             self._halves[wanted] = Halves(self, wanted)
         return self._halves[wanted]
@@ -297,7 +297,7 @@ class Halves:
             outputs, derived = every[: len(graph.outputs)], every[count:]
             changed = zip(graph.updates, every[len(outputs) : count], strict=True)
             updates = [(index, entry) for (index, _), entry in changed]
-            self.saved = kept(every[:count], derived, heads)
+            self.saved = saved(every[:count], derived, heads)
             stands = {entry: placeholder(entry.spec) for entry in self.saved}
             gradients = replaced(derived, stands)
         self.backward = Graph((*stands.values(), *heads), gradients, name=f"{graph.name}_backward")
@@ -343,7 +343,7 @@ class Plans:
     """The plans of a graph with free extents: usually one, another where its guards do not hold.
 
     `still` are the positions of inputs that rarely change, `random` is how many call numbers a run
-    takes, see `Lowering`, also for `keeps`.
+    takes, see `Lowering`, also for `atomic`.
     """
 
     def __init__(
@@ -354,10 +354,10 @@ class Plans:
         recipes: tuple[Recipe, ...] = (),
         still: Sequence[int] | None = None,
         random: int = 0,
-        keeps: bool = True,
+        atomic: bool = True,
     ) -> None:
         self.graph = graph
-        self.random, self.keeps = random, keeps
+        self.random, self.atomic = random, atomic
         self.still = still
         self.keeper = _core.Keeper()
         self.passes = passes
@@ -384,8 +384,8 @@ class Plans:
                 self._text(values), backend, lambda: self.image(values, backend), self.keeper
             )
         except NoKernelError:
-            others, keeps = self._others(), self.keeps
-            planned = partial(plan_of, backend=backend, keeps=keeps, passes=others)
+            others, atomic = self._others(), self.atomic
+            planned = partial(plan_of, backend=backend, atomic=atomic, passes=others)
             made = Relay(concrete_graph(self.graph, values), planned)
         self._made = [(backend, made), *self._made[: PLANS - 1]]
         return made
@@ -408,7 +408,7 @@ class Plans:
             return None
         text = signature(self.graph)
         passes = [] if self.passes is PIPELINE else [step.__name__ for step in self.passes]
-        kept = self.still, config.KEEP_BYTES.read(), self.random, self.keeps
+        kept = self.still, config.KEEP_BYTES.read(), self.random, self.atomic
         return text and f"{text}{passes} {values} {self.guards} {kept}"
 
     def image(self, values: dict[str, int], backend: Backend) -> Image:
@@ -426,8 +426,8 @@ class Plans:
         guards = list(self.guards)
         free = {name: Dim(value, name, guards) for name, value in values.items()}
         graph = concrete_graph(optimized, free)
-        still, random, keeps = self.still, self.random, self.keeps
-        return Lowering(graph, backend, guards=guards, still=still, random=random, keeps=keeps)
+        still, random, atomic = self.still, self.random, self.atomic
+        return Lowering(graph, backend, guards=guards, still=still, random=random, atomic=atomic)
 
     def source(self, values: dict[str, int], backend: Backend) -> str:
         """The kernels of the plan for these extents as C text. Raises `Unfit`."""

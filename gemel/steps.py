@@ -438,10 +438,10 @@ def _compile(
     random = any(node.op is not None and node.op.random for node in order.walk())
     # A gradient that could not be computed must not pass for the one of the batch before.
     if pieces is not None and not random:
-        found.plan = Chain(order, backend, keeps=False, blocks=pieces)
+        found.plan = Chain(order, backend, atomic=False, blocks=pieces)
         found.early = found.plan.early
     else:
-        found.plan = plan_of(order, backend, keeps=False)
+        found.plan = plan_of(order, backend, atomic=False)
 
 
 __all__ = ["Head", "Met", "Step", "Target", "arrive", "backwards", "met"]

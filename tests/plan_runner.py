@@ -20,7 +20,7 @@ from gemel.codegen.target import Target, generic
 from gemel.extent import seen
 from gemel.ir.trace import Trace
 from gemel.runtime.backend import Backend, native_code
-from gemel.runtime.beside import Branch
+from gemel.runtime.concurrent import Branch
 from gemel.runtime.image import CAPTURED, INPUT, OUTPUT, TEMPORARY
 from gemel.runtime.rounds import Repeat, Window
 
@@ -211,7 +211,7 @@ class Run:
             elif isinstance(item, Repeat):
                 self._rounds(item)
             else:
-                self._launch(item.kernel)
+                self._launch(item)
 
     def _rounds(self, loop: Repeat) -> None:
         assert loop.condition is None, "only loops of a known length are done here"
@@ -239,23 +239,21 @@ class Run:
             return self.windows[buffer]
         return int(self.blocks[buffer.space, buffer.index].ctypes.data)
 
-    def _launch(self, kernel: Any) -> None:
-        integers = [seen(n) for n in kernel.integers]
-        for position, number in kernel.scalars:
+    def _launch(self, launch: Any) -> None:
+        integers = [seen(n) for n in launch.integers]
+        for position, number in launch.scalars:
             integers[position] = self._bits(number)
-        extent, chunk = seen(kernel.extent), seen(kernel.chunk)
-        run = self.kernel_of(kernel.program)
-        addresses = [self._address(place, offset) for place, offset in kernel.places]
+        extent, chunk = seen(launch.extent), seen(launch.chunk)
+        run = self.kernel_of(launch.program)
+        addresses = [self._address(place) for place in launch.places]
         for begin in range(0, extent, chunk):
             status = run(addresses, integers, begin, min(begin + chunk, extent))
-            assert status == 0, kernel.failure
+            assert status == 0, launch.failure
 
-    def _address(self, place: Any, offset: int) -> int:
-        buffer = place.buffer if isinstance(place, Place) else place
-        offset = seen(offset)
-        if isinstance(place, Place):
-            offset += seen(place.layout.offset) * place.dtype.itemsize
-        return self._start(buffer) + offset
+    def _address(self, place: Any) -> int:
+        if not isinstance(place, Place):
+            return self._start(place)
+        return self._start(place.buffer) + seen(place.layout.offset) * place.dtype.itemsize
 
     def _bits(self, number: Number) -> int:
         kind = number.source[0]

@@ -28,10 +28,10 @@ from gemel.codegen.program import (
     ACROSS,
     BROADCAST,
     CONTIGUOUS,
-    IN_TURNS,
     INDEX,
     INNER,
     INPUT,
+    INTERLEAVED,
     OUTER,
     OUTPUT,
     PAIRED,
@@ -492,7 +492,7 @@ class _Drawing:
         strides = dense(self.extents, order, count)
         for turn in range(count):
             value = make.cast(make.result(dtype), dtype)
-            operand = Operand(dtype, OUTPUT, IN_TURNS, varies, interleaved=(turn, count))
+            operand = Operand(dtype, OUTPUT, INTERLEAVED, varies, interleaved=(turn, count))
             self._store(value, operand, strides, turn)
 
     def _store(self, value: Any, operand: Operand, strides: Sequence[int], turn: int = 0) -> None:
@@ -657,10 +657,9 @@ class Product:
         first = len(memory.buffers)
         known.update({SCRATCH - i: (first + i, 0) for i in range(len(rooms))})
         for step in planned:
-            places = [(known[whose][0], known[whose][1] + offset) for whose, offset in step.buffers]
+            places = [known[whose] for whose in step.buffers]
             integers = list(step.integers)
-            if step.scalars >= 0:
-                integers[step.scalars :] = self.bits
+            integers[step.program.integers :] = self.bits[: len(step.program.scalars)]
             cut = self.draw.randint(0, step.extent)
             calls.append(Call(step.program, places, integers, [0, cut, step.extent]))
         return Case(calls, [*memory.buffers, *rooms], [*memory.kinds, *[None] * len(rooms)])

@@ -69,7 +69,7 @@ def test_what_is_alike_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_plans_are_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs = [layers(5), *map(random_graph, range(60))]
     found = [image_of(graph) for graph in graphs]
-    monkeypatch.setattr(alike.Kernels, "loops", anew)
+    monkeypatch.setattr(alike.Launches, "loops", anew)
     monkeypatch.setattr(alike.Optimized, "of", lambda self, graph: optimize(graph))
     assert [image_of(graph) for graph in graphs] == found
 
@@ -142,7 +142,7 @@ def test_planes_are_computed_where_they_lie() -> None:
         together = np.matmul(planes_of(*parts), other)
     lowering = Lowering(optimize(Graph((x, y), (together,))), backend_of(current_device()))
     lowering.run()
-    kinds = [item.kernel.program.text for item in lowering.items]
+    kinds = [item.program.text for item in lowering.items]
     assert not any(" = store.float32(%0, 1)" in kind for kind in kinds)  # none only moves
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 from programs import end
 
-from gemel.codegen import libllvm, llvm, squares
+from gemel.codegen import libllvm, llvm, memory
 from gemel.codegen.assembly import (
     F32,
     F64,
@@ -75,14 +75,14 @@ def test_a_fence_makes_no_square_longer(monkeypatch: pytest.MonkeyPatch) -> None
         there = builder.load(Value(POINTER, "%buffers"), POINTER, 8)
         places = [builder.gep(there, i64(64 * i), F32) for i in range(8)]
         rows = [builder.load(place, widened(F32, 8), 4) for place in places]
-        for row, place in zip(squares.transposed(builder, rows), places, strict=True):
+        for row, place in zip(memory.transposed(builder, rows), places, strict=True):
             builder.store(row, place, 4)
         builder.ret(Constant(I32, 0))
         fences = len(lines_of(module, "= call"))
         return fences, len(llvm.emit_object(str(module), host()))
 
     fences, length = square()
-    monkeypatch.setattr(squares, "FENCED", 8)
+    monkeypatch.setattr(memory, "FENCED", 8)
     assert fences == 8 and square() == (0, length)
 
 
@@ -122,7 +122,7 @@ def test_room_is_made_where_the_function_begins() -> None:
     inside, after = builder.append_basic_block(), builder.append_basic_block()
     builder.branch(inside)
     builder.position_at_end(inside)
-    with builder.taking_turns() as part:
+    with builder.interleaving() as part:
         for place in (BEGIN, END):
             part()
             builder.store(place, builder.alloca(I64), 8)

@@ -76,12 +76,12 @@ def run(
     bases = [each.ctypes.data + -each.ctypes.data % 64 for each in scratch]
     for step in plan:
         integers = numpy.array(step.integers, numpy.int64)
-        for number, value in enumerate(scalars if step.scalars >= 0 else ()):
+        for number, value in enumerate(scalars[: len(step.program.scalars)]):
             bits = numpy.float64(value).view(numpy.int64) if isinstance(value, float) else value
-            integers[step.scalars + number] = bits
+            integers[step.program.integers + number] = bits
         addresses = [
-            (bases[SCRATCH - whose] if whose < 0 else arrays[named(whose)].ctypes.data) + offset
-            for whose, offset in step.buffers
+            bases[SCRATCH - whose] if whose < 0 else arrays[named(whose)].ctypes.data
+            for whose in step.buffers
         ]
         pointers = numpy.array(addresses, numpy.uint64)
         tiles = list(range(0, step.extent, step.chunk))
@@ -197,12 +197,14 @@ def test_first_rows_leave_panels_for_the_others(b_kept: DType, a_last: str, name
         check_product(dtype, name, (m, n, k), (a_last, "n"), seed=m, kept=(dtype, b_kept))
         task = Task(dtype, (a_last, "n"), targets.TARGETS[name], m, n, k)
         choice = contract_plan.variants(task)
-        assert choice.packs_b and "packs-b" in choice.schedule.split() and choice.b_form == "n"
-        assert contract_plan.variants(task._replace(often=True)).b_form == "packed"
+        schedule = choice.schedule
+        assert schedule.packs_b and "packs-b" in schedule.text.split() and schedule.b_form == "n"
+        often = contract_plan.variants(task._replace(often=True))
+        assert often.schedule.b_form == "packed"
         # Panels have room for all k of a tile.
-        room = contract_plan.panel_depth(choice.columns // task.lanes)
+        room = contract_plan.panel_depth(schedule.columns // task.lanes)
         assert (choice.k_block or k) <= room
-        assert room == (1536 if choice.columns <= 3 * task.lanes else contract_plan.SHALLOW)
+        assert room == (1536 if schedule.columns <= 3 * task.lanes else contract_plan.SHALLOW)
 
 
 def test_what_leaves_more_of_k_than_there_is_room_for_is_refused(
@@ -270,9 +272,9 @@ def test_short_k(lasts: tuple[str, str], name: str) -> None:
             check_product(float32, name, (m, n, k), lasts)
 
 
-def variants(b_last: str, target: targets.Target, m: int, n: int, k: int) -> contract_plan.Choice:
-    """The kernels of a product whose a runs along k."""
-    return contract_plan.variants(Task(float32, ("k", b_last), target, m, n, k))
+def variants(b_last: str, target: targets.Target, m: int, n: int, k: int) -> Schedule:
+    """The schedule of a product whose a runs along k."""
+    return contract_plan.variants(Task(float32, ("k", b_last), target, m, n, k)).schedule
 
 
 def test_tiles_of_short_k_waste_little_and_follow_the_rows() -> None:
@@ -280,9 +282,9 @@ def test_tiles_of_short_k_waste_little_and_follow_the_rows() -> None:
     for n in (72, 112, 205, 256):
         choice = variants("n", target, 206, n, 19)
         padded = -(-n // choice.columns) * choice.columns
-        assert padded - n < 48 and ("across" in choice.schedule) == (n > choice.columns)
+        assert padded - n < 48 and choice.across == (n > choice.columns)
         assert choice.columns > 32 and choice.rows * choice.columns <= 28 * 16
-        assert "across" not in variants("n", target, 206, n, 500).schedule
+        assert not variants("n", target, 206, n, 500).across
     narrow = variants("n", target, 206, 8, 19)
     assert narrow.columns == 8, "half a vector"
 
@@ -307,7 +309,7 @@ def test_what_is_asked_for_early_is_what_is_read(
     monkeypatch.setattr(contract_plan, "LARGEST_BYTES", 0)
     for m, n, k in ((2, 300, 7), (5, 80, 575), (20, 700, 33), (40, 300, 1600), (70, 45, 1)):
         choice = contract_plan.variants(Task(float32, lasts, targets.TARGETS[name], m, n, k))
-        assert "far" in choice.schedule.split()
+        assert choice.schedule.far
         check_product(float32, name, (m, n, k), lasts)
 
 
@@ -343,7 +345,7 @@ def test_large_factors_of_few_rows_are_asked_for_early() -> None:
     near, foreseen, used_often = (6, 512, 128), (6, 200, 4096), (300, 8192, 128)
     for sizes in (near, foreseen, (6, 65536, 31), (2, 1764, 1030), used_often):
         assert not variants("n", target, *sizes).far
-    assert variants("k", target, 2, 4096, 4096).schedule.endswith(" far")
+    assert variants("k", target, 2, 4096, 4096).text.endswith(" far")
     assert not variants("k", target, 2, 2048, 1024).far, "from the third cache"
     assert not variants("k", target, 1, 4096, 4096).far, "a processor foresees these lines"
 
@@ -519,12 +521,13 @@ def test_large_products_are_cut_for_several_cores() -> None:
     target = targets.TARGETS["avx512"]
     for m, n, k in ((1024, 1024, 1024), (2048, 64, 512), (64, 4096, 576), (1, 8192, 4096)):
         for b_last in "nk":
-            choice = variants(b_last, target, m, n, k)
+            choice = contract_plan.variants(Task(float32, ("k", b_last), target, m, n, k))
+            rows, columns = choice.schedule.rows, choice.schedule.columns
             tiles = -(-m // choice.m_block) * -(-n // choice.n_block)
             assert tiles >= 4
-            assert choice.m_block % choice.rows == choice.n_block % choice.columns == 0
-            assert choice.columns * choice.rows <= 14 * 32
-    small = variants("k", target, 1, 128, 256)
+            assert choice.m_block % rows == choice.n_block % columns == 0
+            assert columns * rows <= 14 * 32
+    small = contract_plan.variants(Task(float32, ("k", "k"), target, 1, 128, 256))
     assert (small.m_block, small.chunk) == (1, 1) and small.n_block >= 128
 
 

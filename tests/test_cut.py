@@ -16,7 +16,7 @@ from gemel import autograd, np, npx
 from gemel.ir.graph import Entry, placeholder
 from gemel.ir.trace import Trace
 from gemel.passes.gradient import gradient
-from gemel.passes.keep import _Cut
+from gemel.passes.saved import _Cut
 from gemel.programs import Halves
 from gemel.spec import Spec
 
@@ -114,7 +114,7 @@ def test_it_is_the_smallest_cut(seed: int) -> None:
         heads = [placeholder(entry.spec) for entry in results]
         cut = _Cut(results, gradient(results, heads, [x]), heads)
     found = cut.run()
-    assert sum(map(cut._keeping, found)) + _computed(cut, set(found)) == _least(cut)
+    assert sum(map(cut._saving, found)) + _computed(cut, set(found)) == _least(cut)
 
 
 def _step(random: Random, entries: list[Entry]) -> Entry:
@@ -152,11 +152,11 @@ def _computed(cut: _Cut, kept: set[Entry]) -> float:
 
 def _least(cut: _Cut) -> float:
     """The cost of the best of all choices of entries to keep."""
-    choices = [entry for entry in cut.numbers if cut._keeping(entry) < inf]
+    choices = [entry for entry in cut.numbers if cut._saving(entry) < inf]
     found = inf
     for chosen in product((False, True), repeat=len(choices)):
         kept = {entry for entry, choose in zip(choices, chosen, strict=True) if choose}
-        cost = sum(map(cut._keeping, kept))
+        cost = sum(map(cut._saving, kept))
         if cost < found:
             found = min(found, cost + _computed(cut, kept))
     return found

@@ -33,9 +33,9 @@ from random_kernels import (
 from gemel.codegen import meaning
 from gemel.codegen.program import (
     CONTIGUOUS,
-    IN_TURNS,
     INNER,
     INPUT,
+    INTERLEAVED,
     OUTER,
     OUTPUT,
     Operand,
@@ -103,7 +103,8 @@ def test_what_a_walk_leaves_for_the_next_is_not_left_in_outputs_that_take_turns(
     record.store(1, dear)
     record.store(2, dear * record.reduce("max", x))
     operands = [Operand(int32, INPUT, CONTIGUOUS, True)]
-    operands += [Operand(int32, OUTPUT, IN_TURNS, True, interleaved=(turn, 2)) for turn in (0, 1)]
+    output = Operand(int32, OUTPUT, INTERLEAVED, True)
+    operands += [output._replace(interleaved=(turn, 2)) for turn in (0, 1)]
     program = Program(1, 1, INNER, tuple(operands), (), 0, tuple(record.code))
     buffers = [numpy.arange(90, dtype="int32").view("uint8"), numpy.zeros(720, "uint8")]
     strides = [30, 1, 60, 2, 60, 2]

@@ -14,9 +14,9 @@ from test_contract_windows import WAYS, Axes, at_the_end, by_places, laid_out
 
 import gemel
 from gemel import autograd, gluon, np, npx
-from gemel.codegen import contract, contract_plan, meaning, print_c, product
+from gemel.codegen import contract, meaning, print_c, product
 from gemel.codegen import target as targets
-from gemel.codegen.contract_task import Several, Task
+from gemel.codegen.contract_task import PAIRS, Several, Task, windows_pay_in_pairs
 from gemel.codegen.program import CONTIGUOUS, OUTPUT, Operand
 from gemel.codegen.schedules import compile_program
 from gemel.dtype import bfloat16, float16, float32
@@ -78,7 +78,7 @@ def test_windows(way: str) -> None:
 def check_windows(m: int, k: Axes, n: Axes, batch: int = 2) -> None:
     several = Several.of(k, n, AVX512.width // 4)
     assert several is not None
-    several = several._replace(together=contract.PAIRS)
+    several = several._replace(together=PAIRS)
     generator = numpy.random.default_rng(m)
     depth = int(numpy.prod([extent for extent, _ in k]))
     columns = int(numpy.prod([extent for extent, _ in n]))
@@ -118,7 +118,7 @@ def interpreted(plan: list[contract.StepPlan], known: dict[int, Any]) -> None:
     room = [numpy.zeros(size + 64, "uint8") for size in plan[0].scratch]
     known = {**known, **{-1 - i: each for i, each in enumerate(room)}}
     for step in plan:
-        places = [known[whose].ctypes.data + offset for whose, offset in step.buffers]
+        places = [known[whose].ctypes.data for whose in step.buffers]
         assert meaning.run(step.program, places, step.integers, 0, step.extent) == 0
 
 
@@ -158,16 +158,16 @@ def test_which_windows_are_read_by_pairs() -> None:
     for channels, m, pays in ((4, 64, True), (5, 64, False), (4, 16, False)):
         several = Several.of([(channels, k[0][1]), *k[1:]], n, 16)
         assert several is not None
-        found = contract_plan.windows_pay_in_pairs(task._replace(m=m), several, True)
+        found = windows_pay_in_pairs(task._replace(m=m), several, True)
         assert found == pays
         # Who copies the first factor in each call needs many columns.
-        assert not contract_plan.windows_pay_in_pairs(task._replace(m=m), several, False)
+        assert not windows_pay_in_pairs(task._replace(m=m), several, False)
         many = task._replace(m=m, batch=64)
-        assert contract_plan.windows_pay_in_pairs(many, several, False) == pays
+        assert windows_pay_in_pairs(many, several, False) == pays
     for way, pays in (("turned", True), ("very short", False)):
         several = Several.of(*WAYS[way][:2], 16)
         assert several is not None
-        assert contract_plan.windows_pay_in_pairs(task, several, False) == pays
+        assert windows_pay_in_pairs(task, several, False) == pays
 
 
 def test_what_is_no_bfloat16_is_refused(planned_anywhere: None) -> None:

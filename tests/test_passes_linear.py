@@ -25,9 +25,9 @@ from gemel.passes import gradient, optimize
 from gemel.passes.fuse import LARGEST_BODY, cheap, fused
 from gemel.passes.order import REACH, Order, Unit
 from gemel.passes.split import split
-from gemel.runtime import beside
+from gemel.runtime import concurrent
 from gemel.runtime.backend import backend_of
-from gemel.runtime.beside import Beside, _knots, side_by_side
+from gemel.runtime.concurrent import Concurrent, _knots, side_by_side
 from gemel.runtime.lower import lowered
 from gemel.runtime.sites import find_sites
 
@@ -129,8 +129,8 @@ def stages(graph: Graph) -> dict[str, int]:
 def test_four_times_the_graph_is_four_times_the_work(
     build: Any, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beside, "FAR", 32)
-    monkeypatch.setattr(beside, "REACH", 16)
+    monkeypatch.setattr(concurrent, "FAR", 32)
+    monkeypatch.setattr(concurrent, "REACH", 16)
     less, more = (stages(traced(build, n)) for n in (length, 4 * length))
     for stage, calls in more.items():
         assert calls < 4.5 * less[stage], (stage, less[stage], calls)
@@ -393,7 +393,7 @@ def test_lists_end_where_nothing_more_is_won() -> None:
         *(Item(40_000, a, b) for a, b in zip(names, names[1:], strict=False)),
     ]
     group, *others = side_by_side(items)
-    assert isinstance(group, Beside)
+    assert isinstance(group, Concurrent)
     assert [len(part) for part in group.parts] == [1, 3]
     assert others == items[4:]
 

@@ -22,7 +22,7 @@ from gemel.extent import Dim, Guard
 from gemel.ir.trace import Trace
 from gemel.ops.shape import Layout, dense_strides
 from gemel.passes.bind import concrete_graph
-from gemel.runtime import beside
+from gemel.runtime import concurrent
 from gemel.runtime import items as items_module
 from gemel.runtime.backend import backend_of
 from gemel.runtime.image import Branching, Image, Item, Loop, Step, Together
@@ -63,7 +63,7 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
     Nor does it put items side by side, which depends on what they cost for the sizes seen.
     """
     monkeypatch.setattr(items_module, "kernel_for", lambda program, backend: None)
-    monkeypatch.setattr(beside, "WORTH", 1 << 62)
+    monkeypatch.setattr(concurrent, "WORTH", 1 << 62)
 
 
 def free_image(op: Any, values: list[Any], parameters: dict[str, Any]) -> Image:

@@ -1,4 +1,4 @@
-"""recompute and beside: what kernels leave for each other, and read twice, after fusing."""
+"""recompute and fuse_sums: what kernels leave for each other, and read twice, after fusing."""
 
 from __future__ import annotations
 

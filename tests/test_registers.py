@@ -45,8 +45,8 @@ def planned() -> Iterator[tuple[str, int]]:
     sizes = product((1, 5, 8, 14, 30, 40, 100, 256), (8, 32, 40, 64, 80, 196, 4000), (4, 100, 2000))
     for (m, n, k), lasts in product(sizes, product("km", "nk")):
         choice = contract_plan.variants(Task(float32, lasts, TARGET, m, n, k))
-        if choice.kind == "gemm":
-            yield choice.schedule, 1
+        if choice.schedule.kind == "gemm":
+            yield choice.schedule.text, 1
 
 
 def windowed() -> Iterator[tuple[str, int]]:
@@ -55,8 +55,8 @@ def windowed() -> Iterator[tuple[str, int]]:
     for form, m, n in product(forms, (5, 14, 20, 48, 92, 256), (20, 196, 4000)):
         several = Several(form, ((64, 1000), (3, 50), (3, 1)), ((1, 0), (n, 60), (1, 1)))
         choice = contract_plan.for_several(Task(float32, "kn", TARGET, m, n, 576), several, True)
-        if choice.kind == "gemm":
-            yield choice.schedule, 3
+        if choice.schedule.kind == "gemm":
+            yield choice.schedule.text, 3
 
 
 def program_of(schedule: str, loops: int) -> Program:

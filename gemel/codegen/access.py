@@ -13,8 +13,8 @@ from gemel.codegen.program import (
     ACROSS,
     BROADCAST,
     CONTIGUOUS,
-    IN_TURNS,
     INDEX,
+    INTERLEAVED,
     PAIRED,
     REVERSED,
     Program,
@@ -40,8 +40,8 @@ class Access:
         self.extra: list[Value] = []
         #: Where the status of checks is.
         self.status: Any = None
-        #: Vectors of outputs that take turns in memory, until there is one of each.
-        self.turns: dict[int, Value] = {}
+        #: Vectors of interleaved outputs, until there is one of each.
+        self.interleaved: dict[int, Value] = {}
 
     def printer(self, lanes: int) -> Printer:
         """What prints instructions of so many lanes."""
@@ -64,15 +64,15 @@ class Access:
 
     def print_pass(self, work: Pass, site: Site, given: Values) -> Values:
         """The varying instructions of a pass."""
-        if work.finds is not None:
-            position, number = work.finds
+        if work.reloads is not None:
+            position, number = work.reloads
             given = {**given, position: site.load(number)}
         return self.print(work.varying, site, given)
 
-    def keep(self, work: Pass, site: Site, found: Values) -> None:
-        """Leaves what a pass keeps for the last one where that finds it."""
-        if work.keeps is not None:
-            position, number = work.keeps
+    def spill(self, work: Pass, site: Site, found: Values) -> None:
+        """Leaves what a pass spills for the last one to reload."""
+        if work.spills is not None:
+            position, number = work.spills
             site.store(number, found[position])
 
 
@@ -177,30 +177,30 @@ class Site:
         elif operand.stride_class == REVERSED and lanes > 1:
             pointer = self._last(number)
             memory.store_backwards(builder, value, pointer, operand.dtype, lanes, self.mask)
-        elif operand.stride_class == IN_TURNS and lanes > 1:
-            self._store_in_turn(number, value)
+        elif operand.stride_class == INTERLEAVED and lanes > 1:
+            self._store_interleaved(number, value)
         else:
             self._scattered(number, self._offsets(number)).store(value)
 
-    def _store_in_turn(self, number: int, value: Value) -> None:
-        """Keep a vector until there is one of each output, then write all as whole vectors."""
-        turns = self.access.turns
-        turns[number] = value
+    def _store_interleaved(self, number: int, value: Value) -> None:
+        """Hold a vector until there is one of each output, then write all as whole vectors."""
+        there = self.access.interleaved
+        there[number] = value
         _, count = self.operands[number].interleaved or (0, 1)
-        if len(turns) < count:
+        if len(there) < count:
             return
-        first = min(turns)
+        first = min(there)
         dtype, builder = self.operands[first].dtype, self.builder
-        vectors = [vector for _, vector in sorted(turns.items())]
+        vectors = [vector for _, vector in sorted(there.items())]
         start = builder.mul(self.index, Constant(I64, count))
         masks: list[Any] = [None] * count
         if self.mask is not None:
             masks = memory.interleaved(builder, [self.mask] * count)
-        woven = memory.interleaved(builder, vectors)
-        for i, (vector, mask) in enumerate(zip(woven, masks, strict=True)):
+        whole = memory.interleaved(builder, vectors)
+        for i, (vector, mask) in enumerate(zip(whole, masks, strict=True)):
             pointer = self._element(first, builder.add(start, Constant(I64, i * self.lanes)))
             memory.store(builder, vector, pointer, dtype, self.lanes, mask)
-        turns.clear()
+        there.clear()
 
     def _chosen(self, number: int, extra: int, index: Value) -> Value:
         """The offsets of elements chosen by index."""

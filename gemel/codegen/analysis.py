@@ -14,17 +14,16 @@ from gemel.codegen import mathlib
 from gemel.codegen.program import (
     BROADCAST,
     CONTIGUOUS,
-    IN_TURNS,
     INDEX,
     INNER,
+    INTERLEAVED,
     OUTER,
+    ROOTS,
     WRITES,
     Program,
 )
 from gemel.dtype import DType
 from gemel.errors import CompileError
-
-_ROOTS = WRITES | {"check"}
 
 
 class Pass(NamedTuple):
@@ -33,15 +32,15 @@ class Pass(NamedTuple):
     `uniform` and `varying` are the positions to compute at each step: those which do not change
     along the vector and those which do. `reductions` are the positions of the reductions it does,
     `scans` those of the scans it goes on with.
-    `keeps` and `finds` name a value and the output which holds it from this pass to the last one.
+    `spills` and `reloads` name a value and the output that holds it from this pass to the last.
     """
 
     uniform: list[int]
     varying: list[int]
     reductions: list[int]
     scans: list[int]
-    keeps: tuple[int, int] | None = None
-    finds: tuple[int, int] | None = None
+    spills: tuple[int, int] | None = None
+    reloads: tuple[int, int] | None = None
 
 
 class Analysis:
@@ -60,16 +59,16 @@ class Analysis:
         self.loads = [False] * count
         for position in range(count):
             self._place(position)
-        self.live = self.closure([p for p, s in enumerate(program.code) if s.name in _ROOTS])
+        self.live = self.closure([p for p, s in enumerate(program.code) if s.name in ROOTS])
         self._check()
         self.last = self._last_pass()
         self.passes = [self._pass(number) for number in range(self.last + 1)]
-        kept = self._worth_keeping()
-        if kept is not None:
+        spilled = self._worth_spilling()
+        if spilled is not None:
             number = self.last - 1
             self.passes[number:] = [
-                self._pass(number, also=kept[:1])._replace(keeps=kept),
-                self._pass(self.last, kept[0])._replace(finds=kept),
+                self._pass(number, also=spilled[:1])._replace(spills=spilled),
+                self._pass(self.last, spilled[0])._replace(reloads=spilled),
             ]
 
     def _operand(self, number: int) -> tuple[bool, bool]:
@@ -130,7 +129,7 @@ class Analysis:
     def _last_pass(self) -> int:
         code = self.program.code
         reduced = [self.stage[p] - 1 for p in self.live if code[p].name == "reduce"]
-        rooted = [self.stage[p] for p in self.live if self.inner[p] and code[p].name in _ROOTS]
+        rooted = [self.stage[p] for p in self.live if self.inner[p] and code[p].name in ROOTS]
         return max([*reduced, *rooted], default=-1)
 
     def _pass(self, number: int, known: int = -1, also: Sequence[int] = ()) -> Pass:
@@ -150,7 +149,7 @@ class Analysis:
         scans = [p for p in varying if code[p].name == "scan"]
         return Pass(uniform, varying, reductions, scans)
 
-    def _worth_keeping(self) -> tuple[int, int] | None:
+    def _worth_spilling(self) -> tuple[int, int] | None:
         """A costly value of the last pass which an earlier one can leave in an output (softmax's
         exponentials), and that output. The last pass must then read no other array, since the
         output may be the same memory as any."""
@@ -164,8 +163,8 @@ class Analysis:
             number = self.program.code[store].operand
             assert number is not None
             operand = self.program.operands[number]
-            if operand.stride_class in (BROADCAST, IN_TURNS):
-                continue  # outputs that take turns are only written together
+            if operand.stride_class in (BROADCAST, INTERLEAVED):
+                continue  # interleaved outputs are only written together
             # What a value is computed from varies no further than it: there is a place for each.
             made = self.closure(list(self.program.code[store].arguments), inner_only=True)
             for position in sorted(made.intersection(final.varying)):
@@ -193,7 +192,7 @@ class Analysis:
         return [p for p in sorted(self.live) if not self._moves(p)]
 
     def _moves(self, position: int) -> bool:
-        if self.program.code[position].name in _ROOTS:
+        if self.program.code[position].name in ROOTS:
             return True
         return self.loads[position] or self.inner[position] or self.vector[position]
 

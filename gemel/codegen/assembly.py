@@ -1,7 +1,7 @@
 """LLVM's assembly, written as text: types, values, and a `Builder` of one function.
 
 Every instruction is a line, made at once; an object for each, which llvmlite would make, takes four
-times as long. Lines may be put in another order afterwards (`Builder.taking_turns`).
+times as long. Lines may be put in another order afterwards (`Builder.interleaving`).
 """
 
 from __future__ import annotations
@@ -213,10 +213,11 @@ class Builder:
         return found
 
     @contextmanager
-    def taking_turns(self) -> Iterator[Callable[[], None]]:
+    def interleaving(self) -> Iterator[Callable[[], None]]:
         """What is written inside is in parts, each begun by calling what this gives: their lines
-        take turns, unless they are more than a block or write to memory, so that while a processor
-        waits for what one has begun the others' is near. A part reads nothing of later parts."""
+        are interleaved, unless they are more than a block or write to memory, so that while a
+        processor waits for what one has begun the others' is near. A part reads nothing of later
+        ones."""
         starts: list[int] = []
         block = self.block
         yield lambda: starts.append(len(self._lines))
@@ -382,7 +383,7 @@ class Builder:
 
     def alloca(self, kind: Type, count: int = 1, align: int = 8) -> Value:
         """Room for so many of a type, for as long as the call takes. It is made where the function
-        begins: anywhere else LLVM takes it for room of unknown size, made anew in each turn of a
+        begins: anywhere else LLVM takes it for room of unknown size, made anew in each round of a
         loop, and moves the stack at run time."""
         name = f"%v{self._values}"
         self._values += 1

@@ -12,7 +12,7 @@ from typing import Any
 
 from gemel.codegen.elements import ElementWriter
 from gemel.codegen.lane import Lane, Recorder
-from gemel.codegen.nest import Kernel, Nest, Number, Place
+from gemel.codegen.nest import Launch, Nest, Number, Place
 from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT, Operand, Program
 from gemel.dtype import DTYPES, DType, float64, int64
 from gemel.errors import CompileError
@@ -33,8 +33,8 @@ def aligned(placement: Placement, entry: Entry) -> Placement:
     return placement[lead:] if lead >= 0 else (*[None] * -lead, *placement)
 
 
-def write_loops(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> list[Kernel]:
-    """The kernel of a fused body of operations that share loops; or one for each of its parts."""
+def write_loops(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> list[Launch]:
+    """The launch of a fused body of operations that share loops; or one for each of its parts."""
     if any(map(in_pieces, body.walk())):
         return write_pieces(body, given, outputs)
     domain = Domain.of_all(in_loops(body))
@@ -73,8 +73,8 @@ def in_loops(body: Graph) -> list[Node]:
 # --- results put together of parts ----------------------------------------------------------
 
 
-def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> list[Kernel]:
-    """The kernels of a fused body with one operation in pieces, whose shape all results have."""
+def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> list[Launch]:
+    """The launches of a fused body with one operation in pieces, whose shape all results have."""
     node = next(n for n in body.walk() if in_pieces(n))
     parts = _parts(node, far(node.specs[0].shape))
     regions = [[layout for layout, _ in _parts(node, place.layout)] for place in outputs]
@@ -85,7 +85,7 @@ def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> 
         there = type(source) is int and given.get(node.inputs[source])
         if there and len(outputs) == 1 and _lies(there, outputs[0].at(regions[0][number])):
             continue
-        if not (nests and _beside(regions[0], number)):
+        if not (nests and _interleaves(regions[0], number)):
             if shared:
                 together = writer and same_shape(nests[-1].shape, part.shape)
             else:
@@ -168,12 +168,12 @@ def _value(writer: ElementWriter, node: Node, source: Any, here: Any) -> Any:
     return value.cast(dtype)
 
 
-def _beside(parts: list[Layout], number: int) -> bool:
-    """Whether a part takes turns in memory with those before it: one kernel writes all of them."""
+def _interleaves(parts: list[Layout], number: int) -> bool:
+    """Whether a part is interleaved with those before it: one kernel writes all of them."""
     part = parts[number]
     along = (s for n, s in zip(reversed(part.shape), reversed(part.strides), strict=True) if n != 1)
-    turns = next(along, 0)
-    if type(turns) is not int or not 1 < turns <= MOST_INTERLEAVED or number % turns == 0:
+    step = next(along, 0)
+    if type(step) is not int or not 1 < step <= MOST_INTERLEAVED or number % step == 0:
         return False
     before = parts[number - 1]
     alike = same_shape(before.shape, part.shape) and before.strides == part.strides

@@ -2,7 +2,7 @@
 
 A product is a program whose loops are two of a batch, the rows m, the columns n and, reduced, k
 (n and k may be three loops each): the sum of the products of its first two operands, float32 or
-float64, and what follows. Operands that are only kept (float16, bfloat16) are read as float32,
+float64, and what follows. Operands that are only stored (float16, bfloat16) are read as float32,
 where they lie or while panels of them are made; of bytes that are added up in int32 four along k
 are one lane, and two of bfloat16 where the machine multiplies these. Sums run along k in an order
 fixed by shape and target, so the result has the same bits however the tiles are spread over cores.
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from gemel.codegen import contract_plan
 from gemel.codegen.contract_plan import SCRATCH, Choice, StepPlan
-from gemel.codegen.contract_task import Several, Task
+from gemel.codegen.contract_task import FOURS, PAIRS, Several, Task, pays_in_pairs
 from gemel.codegen.program import (
     ANY,
     CONTIGUOUS,
@@ -42,8 +42,6 @@ PACKED_TILE = 1 << 18
 #: Panels that share lines of memory are made together: so many at least, where there are enough of
 #: them for so many tiles.
 SIDE_BY_SIDE = 4
-#: So many bytes, or bfloat16, along k are one lane of a product in int32 or float32.
-FOURS, PAIRS = 4, 2
 
 
 def steps(
@@ -71,7 +69,7 @@ def has_pairs(factors: Sequence[DType], target: Target) -> bool:
     return set(factors) == {bfloat16} and has_instruction(target, "bf16")
 
 
-class _Panels(NamedTuple):
+class _Packed(NamedTuple):
     """Panels of an operand: `number` of them for each of a batch, each `size` elements for `width`
     lines; from one of the batch to the next they are `apart`."""
 
@@ -88,11 +86,6 @@ class _Panels(NamedTuple):
         return self.number * self.size
 
 
-def _tiles(**integers: int) -> list[int]:
-    """The integers called `TILES`, in their order."""
-    return [integers[name] for name in TILES]
-
-
 class _Planner:
     """Collects the steps of one product and lays out its scratch."""
 
@@ -104,8 +97,8 @@ class _Planner:
         #: What is computed in, and what the operands are read from.
         self.dtype = program.operands[0].dtype.compute
         self.code, self.operands = program.code, list(program.operands)
-        #: Which operand or scratch each operand is read from, and from where.
-        self.buffers = [(i, 0) for i, each in enumerate(self.operands) if each.role != INDEX]
+        #: Which operand or scratch each operand is read from.
+        self.buffers = [i for i, each in enumerate(self.operands) if each.role != INDEX]
         self.extents = list(integers[:rank])
         self.strides = [list(integers[rank * (1 + i) : rank * (2 + i)]) for i in range(count)]
         self.extras = list(integers[rank * (1 + count) :])
@@ -123,12 +116,13 @@ class _Planner:
         plain = self._is_plain(0)
         task = Task(self.dtype, self.lasts, self.target, *sizes, often, plain)
         choice = self._choice(task, several)
-        contiguous = CONTIGUOUS if choice.b_form == "n" else STRIDED
+        schedule = choice.schedule
+        contiguous = CONTIGUOUS if schedule.b_form == "n" else STRIDED
         self.operands[1] = Operand(self.operands[1].dtype, INPUT, contiguous, True)
-        if choice.a_form == "packed":
-            self._pack(0, choice.rows)
-        if choice.b_form == "packed":
-            self._pack(1, choice.columns)
+        if schedule.a_form == "packed":
+            self._pack(0, schedule.rows)
+        if schedule.b_form == "packed":
+            self._pack(1, schedule.columns)
         self._product(choice, task.cost)
         return self.found
 
@@ -141,7 +135,7 @@ class _Planner:
             native = int8 in kept and has_instruction(self.target, "vnni")
             return contract_plan.for_fours(task, native)
         if several is None:
-            if has_pairs(kept, self.target) and contract_plan.pays_in_pairs(task):
+            if has_pairs(kept, self.target) and pays_in_pairs(task):
                 self.together = PAIRS
                 return contract_plan.for_pairs(task)
             return contract_plan.decided(task)
@@ -150,7 +144,7 @@ class _Planner:
         return contract_plan.for_several(task, several, masked)
 
     def _is_plain(self, number: int) -> bool:
-        """Whether an operand is kept as what is computed in."""
+        """Whether an operand is stored as what is computed in."""
         return self.program.operands[number].dtype is self.dtype
 
     def _reserve(self, elements: int, dtype: DType) -> int:
@@ -166,7 +160,7 @@ class _Planner:
             self.found.append(self._copy(number, panels, room))
         self._read_from(number, panels, room)
 
-    def _panels(self, number: int, width: int) -> _Panels:
+    def _panels(self, number: int, width: int) -> _Packed:
         """How an operand lies in panels of so many lines."""
         strides = self.strides[number]
         # An axis the operand broadcasts over is packed once.
@@ -176,9 +170,9 @@ class _Planner:
         count, size = -(-lines // width), width * depth
         whole = count * size
         apart = [batch[1] * whole if strides[0] else 0, whole if strides[1] else 0]
-        return _Panels(batch, apart, lines, width, count, size)
+        return _Packed(batch, apart, lines, width, count, size)
 
-    def _copy(self, number: int, panels: _Panels, room: int) -> StepPlan:
+    def _copy(self, number: int, panels: _Packed, room: int) -> StepPlan:
         """The step that makes them."""
         strides, turn = self.strides[number], self.lasts[number] == "k"
         stored, made = self.operands[number].dtype, self._in_panels(number)
@@ -191,16 +185,14 @@ class _Planner:
         integers = [*panels.batch, panels.lines, self.k, *strides[:ROWS], line, strides[-1]]
         integers += [*panels.apart, panels.size, panels.width * self.together]
         # All k of some lines are one tile: the copy has k where a result has its columns.
-        integers += _tiles(
-            m_block=at_once * panels.width, n_block=self.k, m_tiles=tiles, n_tiles=1, k_block=1
-        )
+        integers += [at_once * panels.width, self.k, tiles, 1, 1]  # `TILES`
         extent = product(panels.batch) * tiles
         whole = extent * minimum(panels.number, at_once) * bytes_of_one
         chunk = maximum(1, extent * PACKED_TILE // maximum(whole, 1))
-        # Where there are masks one kernel turns lines for panels of all widths.
+        # Where there are masks one kernel transposes lines for panels of all widths.
         every = turn and self.together == 1 and self.target.small_masks
         copies = _copies(stored, made, ANY if every else panels.width, turn, self.together)
-        step = StepPlan(copies, [(number, 0), (room, 0)], integers, extent, chunk)
+        step = StepPlan(copies, [number, room], integers, extent, chunk)
         # The list of scratch grows while further steps are planned; all of them have it whole.
         return step._replace(packs=number, scratch=self.scratch, cost=100 + whole // 10)
 
@@ -208,7 +200,7 @@ class _Planner:
         """What an operand is in panels: what is computed in, but groups stay as they are kept."""
         return self.dtype if self.together == 1 else self.operands[number].dtype
 
-    def _read_from(self, number: int, panels: _Panels, room: int) -> None:
+    def _read_from(self, number: int, panels: _Packed, room: int) -> None:
         """Has the product read an operand from its panels."""
         k, width, made = self.program.outer, panels.width, self._in_panels(number)
         lanes = list(self.extents[k:])
@@ -217,7 +209,7 @@ class _Planner:
         others = [0] * (k - ROWS)
         others[number] = panels.size
         self.strides[number] = [*panels.apart, *others, *along]
-        self.buffers[number] = room, 0
+        self.buffers[number] = room
         kind, panel_of = self.operands[number].stride_class, (ROWS + number, width)
         grouped = (k + self.paired, self.together) if self.together > 1 else None
         self.operands[number] = Operand(made, INPUT, kind, True, panel_of, grouped)
@@ -234,22 +226,15 @@ class _Planner:
         integers = [*self.extents, *(each for strides in self.strides for each in strides)]
         k_block = choice.k_block or maximum(self.k, 1)
         integers += self.extras
-        integers += _tiles(
-            m_block=choice.m_block,
-            n_block=choice.n_block,
-            m_tiles=m_tiles,
-            n_tiles=n_tiles,
-            k_block=k_block,
-        )
-        if choice.split:
+        integers += [choice.m_block, choice.n_block, m_tiles, n_tiles, k_block]  # `TILES`
+        if choice.schedule.split:
             partial = extent * choice.m_block * choice.n_block
-            self.buffers.append((self._reserve(partial, self.dtype), 0))
+            self.buffers.append(self._reserve(partial, self.dtype))
         extra = self.program.extra + len(TILES)
         made = self.program._replace(operands=tuple(self.operands), extra=extra, code=self.code)
-        made = made._replace(schedule=choice.schedule)
-        scalars = len(integers) if made.scalars else -1
+        made = made._replace(schedule=choice.schedule.text)
         integers += [0] * len(made.scalars)
-        step = StepPlan(made, self.buffers, integers, extent, choice.chunk, scalars)
+        step = StepPlan(made, self.buffers, integers, extent, choice.chunk)
         self.found.append(step._replace(scratch=self.scratch, cost=estimate))
 
 

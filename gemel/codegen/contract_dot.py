@@ -1,7 +1,7 @@
 """Products with few rows whose b runs along k: dot products straight from b, nothing packed.
 
 Several rows of b (columns of the result) are read at once, each with a vector of partial sums along
-k; a transposing tree turns the partial sums of a block into one short vector per row of the result.
+k; a transposing tree makes of the partial sums of a block one short vector per row of the result.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class _Dot(Tile):
         those of b begin."""
         b = [fetch(self.right, self.right.at(pointer, k[1])) for pointer in right]
         if self.far:
-            ahead = self.builder.add(k[1], i64(AHEAD * self.right.per_line))
+            ahead = self.builder.add(k[1], i64(AHEAD * self.right.per_cache_line))
             for pointer in right:
                 self.prefetch(self.right.at(pointer, ahead), 2)
         result: list[Value] = []

@@ -9,7 +9,7 @@ from gemel.codegen import memory
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import I32, I64, Builder, Constant, Module, Value
 from gemel.codegen.frame import Frame, i64
-from gemel.codegen.program import ROWS, Program
+from gemel.codegen.program import ROWS, TILES, Program
 from gemel.codegen.registers import register_type, shuffle_mask, splat
 from gemel.codegen.target import Target
 from gemel.dtype import DType
@@ -27,9 +27,9 @@ class Elements:
     lanes: int
 
     @property
-    def per_line(self) -> int:
+    def per_cache_line(self) -> int:
         """How many of them a line of memory holds."""
-        return memory.LINE // self.dtype.itemsize
+        return memory.CACHE_LINE // self.dtype.itemsize
 
     def at(self, pointer: Value, index: Value | int) -> Value:
         """Address of element `index` of what `pointer` points to."""
@@ -38,20 +38,20 @@ class Elements:
 
     def load(self, pointer: Value, lanes: int | None = None, mask: Value | None = None) -> Value:
         """`lanes` elements, a whole vector by default; of 0 where the mask says no."""
-        return self.converted(self.kept(pointer, lanes, mask))
+        return self.converted(self.stored(pointer, lanes, mask))
 
     def converted(self, value: Value) -> Value:
         """What is made of elements that have been read: nothing but these."""
         return value
 
-    def kept(
+    def stored(
         self,
         pointer: Value,
         lanes: int | None = None,
         mask: Value | None = None,
         other: Value | None = None,
     ) -> Value:
-        """As `load`, but as they are kept; `other` where the mask says no."""
+        """As `load`, but as memory has them; `other` where the mask says no."""
         return memory.load(self.builder, pointer, self.dtype, lanes or self.lanes, mask, other)
 
     def store(self, value: Value, pointer: Value, mask: Value | None = None) -> None:
@@ -79,7 +79,8 @@ class Tiled(Frame, Elements):
         # A copy into panels reduces nothing: its loops are lines and k, so k is where the columns
         # of a result would be.
         self.k = reduce(self.builder.mul, extents[outer:]) if program.inner else self.n
-        self.values = self.tiles()
+        #: The integers of `TILES`, by name.
+        self.values = dict(zip(TILES, self.access.extra[-len(TILES) :], strict=True))
 
     def emit(self) -> Module:
         """The kernel."""

@@ -2,7 +2,7 @@
 
 The scheme is Goto's and van de Geijn's (Anatomy of High-Performance Matrix Multiplication,
 2008): one micro-tile of the result stays in registers while panels of ``a`` and ``b`` stream by.
-Panels are either packed beforehand (`contract_pack`) or read where they lie.
+PanelRoom are either packed beforehand (`contract_pack`) or read where they lie.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gemel.codegen.contract_emit import Elements, Range, sum_position
 from gemel.codegen.contract_plan import WIDE, panel_depth
 from gemel.codegen.contract_task import DEPTH
 from gemel.codegen.contract_tile import Tile
-from gemel.codegen.contract_windows import Panels, Windows
+from gemel.codegen.contract_windows import PanelRoom, Windows
 from gemel.codegen.frame import Body, i64
 from gemel.codegen.program import INDEX, ROWS, Program
 from gemel.codegen.target import Target
@@ -27,13 +27,13 @@ from gemel.codegen.target import Target
 Masks = list[Value | None] | None
 
 
-class Lines(Enum):
-    """In what a micro-tile finds its line of b for each k; all but the first have a whole number of
-    vectors for each micro-tile, so nothing past the end is read."""
+class Feed(Enum):
+    """What a micro-tile reads b from, a line of it for each k; all but the first have a whole
+    number of vectors for each micro-tile, so nothing past the end is read."""
 
     #: Where b lies along its columns: masks keep it from what is past the last of them.
     LYING = auto()
-    #: In panels that a step before has made, of what b is kept as.
+    #: In panels that a step before has made, of what b is stored as.
     PACKED = auto()
     #: In panels that this kernel has made on its stack, of factors: they need no cast, and are
     #: near, so that nobody asks for them early.
@@ -42,9 +42,9 @@ class Lines(Enum):
     WALKED = auto()
 
 
-#: Computes a micro-tile: its first row and column, where its columns of b are and in which lines,
-#: and where what is read of them is to be left.
-Multiply = Callable[[Value, Value, Value, Lines, Value | None], None]
+#: Computes a micro-tile: its first row and column, where its columns of b are, what they are read
+#: from, and where what is read of them is to be packed.
+Multiply = Callable[[Value, Value, Value, Feed, Value | None], None]
 
 #: How many steps of k ahead packed panels are asked for: of a into the first cache, of a b that is
 #: `far` into the second.
@@ -69,7 +69,7 @@ class _Gemm(Tile):
         # Of few columns all are one vector, a narrower one.
         super().__init__(program, target.narrowed(size), rows, columns)
         self.a_form = way.a_form
-        self.b_lines = {"n": Lines.LYING, "packed": Lines.PACKED}.get(way.b_form, Lines.WALKED)
+        self.b_feed = {"n": Feed.LYING, "packed": Feed.PACKED}.get(way.b_form, Feed.WALKED)
         self.split, self.across = way.split, way.across
         self.far, self.narrow = way.far, way.narrow
         self.vectors = columns // self.lanes
@@ -77,22 +77,22 @@ class _Gemm(Tile):
         k = program.rank - 1
         #: From line to line, or from panel to panel; and along the other axis.
         self.a_stride = self.stride(0, k if self.a_form == "m" else ROWS)
-        self.b_stride = self.stride(1, k if self.b_lines is Lines.LYING else ROWS + 1)
-        #: Where sums are kept: for all tiles, or for one of them.
+        self.b_stride = self.stride(1, k if self.b_feed is Feed.LYING else ROWS + 1)
+        #: Where sums are stored: for all tiles, or for one of them.
         buffers = sum(operand.role != INDEX for operand in program.operands)
         self.scratch = self.buffer(buffers) if self.split else self.reserve(rows * columns)
         self.packs_b = way.packs_b
         #: What reads b that is windows; and where panels of b are made here, if they are.
         self.windows: Windows | None = None
-        self.panels: Panels | None = None
-        if self.b_lines is Lines.WALKED:
+        self.panels: PanelRoom | None = None
+        if self.b_feed is Feed.WALKED:
             together = self.sum.together
             self.windows = Windows(self, self.sum.lying(1), way.b_form, columns, together)
             if not way.direct:
                 least = max(1, WIDE * self.lanes // columns)
-                self.panels = Panels(self, columns, DEPTH, least)
+                self.panels = PanelRoom(self, columns, DEPTH, least)
         elif self.packs_b:
-            self.panels = Panels(self, columns, panel_depth(self.vectors))
+            self.panels = PanelRoom(self, columns, panel_depth(self.vectors))
 
     def fill_columns(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
         builder, values = self.builder, self.values
@@ -102,24 +102,24 @@ class _Gemm(Tile):
         def block(start: Value) -> None:
             depth = start, self.remaining(self.depth, start, values["k_block"])
 
-            def micro(i: Value, j: Value, b: Value, lines: Lines, keep: Value | None) -> None:
+            def micro(i: Value, j: Value, b: Value, feed: Feed, pack_to: Value | None) -> None:
                 place = builder.add(
                     builder.mul(j, values["m_block"]), builder.mul(i, i64(self.columns))
                 )
                 sums = self.at(home, place) if self.split else home
                 where = builder.add(rows[0], i), builder.add(columns[0], j)
-                made = _Micro(self, sums, where, depth, lines, keep)
-                if not self.narrow or lines is Lines.WALKED:
+                made = _Micro(self, sums, where, depth, feed, pack_to)
+                if not self.narrow or feed is Feed.WALKED:
                     return made.emit(bases[0], b)
                 few = builder.icmp_signed("<=", made.columns, i64(self.lanes))
                 with builder.if_else(few) as (one, all_of_them):
                     with one:
-                        _Micro(self, sums, where, depth, lines, keep, 1).emit(bases[0], b)
+                        _Micro(self, sums, where, depth, feed, pack_to, 1).emit(bases[0], b)
                     with all_of_them:
                         made.emit(bases[0], b)
 
             def plain(i: Value, j: Value) -> None:
-                micro(i, j, bases[1], self.b_lines, None)
+                micro(i, j, bases[1], self.b_feed, None)
 
             def panel(j: Value) -> None:
                 self.each(0, rows[1], self.rows, lambda i: plain(i, j))
@@ -141,7 +141,7 @@ class _Gemm(Tile):
 
     def _by_panels(
         self,
-        panels: Panels,
+        panels: PanelRoom,
         bases: Bases,
         columns: Range,
         depth: Range,
@@ -163,16 +163,16 @@ class _Gemm(Tile):
             def make(w: Value) -> None:
                 panel = panels.at(w, depth)
                 if self.packs_b:
-                    micro(i64(0), builder.add(j, w), bases[1], self.b_lines, panel)
+                    micro(i64(0), builder.add(j, w), bases[1], self.b_feed, panel)
                 elif self.windows:
                     place = builder.add(builder.add(columns[0], j), w)
                     self.windows.fill(bases[1], place, panel, depth)
 
-            def beside(i: Value, w: Value) -> None:
-                micro(i, builder.add(j, w), panels.at(w, depth), Lines.MADE, None)
+            def made(i: Value, w: Value) -> None:
+                micro(i, builder.add(j, w), panels.at(w, depth), Feed.MADE, None)
 
             def row(i: Value) -> None:
-                self.each(0, count, self.columns, lambda w: beside(i, w))
+                self.each(0, count, self.columns, lambda w: made(i, w))
 
             self.each(0, count, self.columns, make)
             self.each(self.rows if self.packs_b else 0, rows, self.rows, row)
@@ -202,11 +202,11 @@ class _Gemm(Tile):
         further = (builder.minimum(builder.add(row, i64(i)), last) for i in range(1, self.rows))
         return [self.left.at(base, index) for index in (row, *further)]
 
-    def panel_pointer(self, b: Value, column: Value, start: Value, lines: Lines) -> Value:
+    def panel_pointer(self, b: Value, column: Value, start: Value, feed: Feed) -> Value:
         """Where the micro-tile's columns of b start."""
-        if lines in (Lines.MADE, Lines.WALKED):
+        if feed in (Feed.MADE, Feed.WALKED):
             return b
-        if lines is Lines.PACKED:
+        if feed is Feed.PACKED:
             return self._panel(1, b, column, start)
         builder = self.builder
         return self.right.at(b, builder.add(builder.mul(start, self.b_stride), column))
@@ -233,7 +233,7 @@ class _Gemm(Tile):
 
 class _Micro:
     """One micro-tile over one block of k: where it is, how much of `depth`, rows and columns there
-    is, and where its sums are kept; in which lines it reads b, and where it leaves what it reads.
+    is, and where its sums are; what it reads b from, and where it packs what it reads.
 
     Of its columns only the first `vectors` are there, if that is said."""
 
@@ -243,24 +243,24 @@ class _Micro:
         sums: Value,
         where: tuple[Value, Value],
         depth: Range,
-        read: Lines,
-        keep: Value | None,
+        feed: Feed,
+        pack_to: Value | None,
         vectors: int = 0,
     ) -> None:
         self.kernel, self.builder = kernel, kernel.builder
         self.vectors = vectors or kernel.vectors
         self.where, self.depth, self.sums = where, depth, sums
-        self.read, self.keep = read, keep
+        self.feed, self.pack_to = feed, pack_to
         #: What was left in panels here are the factors.
-        self.right: Elements = kernel if read is Lines.MADE else kernel.right
+        self.right: Elements = kernel if feed is Feed.MADE else kernel.right
         #: Whether the columns past the end must not be read where b lies.
-        self.guarded = read is Lines.LYING
+        self.guarded = feed is Feed.LYING
         # What is asked for, or left, stands between one step's lines and the next one's: of two
         # steps LLVM reads both lines before the first is used, and has too few registers.
         many = kernel.rows * kernel.vectors > TWO_LINES
-        self.unroll = 1 if self.guarded and (kernel.far and many or keep) else kernel.unroll
+        self.unroll = 1 if self.guarded and (kernel.far and many or pack_to) else kernel.unroll
         #: Whether b is asked for: what was left in panels here is near.
-        self.far = kernel.far and read is not Lines.MADE
+        self.far = kernel.far and feed is not Feed.MADE
         self.rows = kernel.remaining(kernel.m, where[0], kernel.rows)
         self.columns = kernel.remaining(kernel.n, where[1], kernel.columns)
 
@@ -269,7 +269,7 @@ class _Micro:
         kernel, start = self.kernel, self.depth[0]
         kernel.epilogue.ask(self.where, kernel.rows, self.vectors)
         self.lines = kernel.row_pointers(a, self.where[0], start)
-        self.panel = kernel.panel_pointer(b, self.where[1], start, self.read)
+        self.panel = kernel.panel_pointer(b, self.where[1], start, self.feed)
         if self.far and self.guarded:
             self.below = self._below()
         elif self.far:
@@ -298,7 +298,7 @@ class _Micro:
         are read."""
         kernel = self.kernel
         start = self._initial()
-        if kernel.windows and self.read is Lines.WALKED:
+        if kernel.windows and self.feed is Feed.WALKED:
             return kernel.windows.walk(self.panel, self.where[1], self.depth, start, self._step)
         masks = kernel.masks(self.columns, self.vectors, kernel.lanes) if guarded else None
 
@@ -339,8 +339,8 @@ class _Micro:
                 self._ask_below(line, self.builder.add(k, i64(u)))
             vectors = self._line(line, u * kernel.columns if packed else 0, masks)
             self._multiply([left(i, u) for i in range(kernel.rows)], vectors, total)
-            if self.keep:
-                self._leave(vectors, self.keep, self.builder.add(k, i64(u)))
+            if self.pack_to:
+                self._leave(vectors, self.pack_to, self.builder.add(k, i64(u)))
             if self.far and packed:
                 self._ask(line, k, u)
             if kernel.a_form == "packed":
@@ -360,7 +360,7 @@ class _Micro:
         """Up to which step of k lines below are asked for, how far below, and where from there on:
         in the next columns."""
         kernel, builder = self.kernel, self.builder
-        lines = -(-kernel.columns // self.right.per_line)
+        lines = -(-kernel.columns // self.right.per_cache_line)
         steps = builder.minimum(i64(max(AHEAD, UNDERWAY // lines)), self.depth[1])
         last = builder.sub(self.depth[1], steps)
         up = builder.mul(last, kernel.b_stride)
@@ -373,18 +373,19 @@ class _Micro:
         last, down, across = self.below
         beyond = builder.icmp_signed(">=", k, last)
         ahead = right.at(line, builder.select(beyond, across, down))
-        for end in range(right.per_line, kernel.columns + right.per_line, right.per_line):
+        each = right.per_cache_line
+        for end in range(each, kernel.columns + each, each):
             kernel.prefetch(right.at(ahead, min(end, kernel.columns) - 1), 2)
 
     def _next_panel(self, b: Value, start: Value) -> Value:
         """The lines of the next panel of b that these rows ask for: half as many as k has steps,
-        other ones than the rows before, so that all are there when the panel's turn comes."""
+        other ones than the rows before, so that all are there when the panel is read."""
         kernel, builder = self.kernel, self.builder
         column = builder.add(self.where[1], i64(kernel.columns))
-        panel = kernel.panel_pointer(b, column, start, self.read)
-        turns = 1 << (2 * kernel.vectors - 1).bit_length()
-        turn = builder.and_(builder.udiv(self.where[0], i64(kernel.rows)), i64(turns - 1))
-        first = builder.mul(turn, builder.udiv(self.depth[1], i64(2)))
+        panel = kernel.panel_pointer(b, column, start, self.feed)
+        shares = 1 << (2 * kernel.vectors - 1).bit_length()
+        share = builder.and_(builder.udiv(self.where[0], i64(kernel.rows)), i64(shares - 1))
+        first = builder.mul(share, builder.udiv(self.depth[1], i64(2)))
         return kernel.right.at(panel, builder.mul(first, i64(kernel.lanes)))
 
     def _ask(self, line: Value, k: Value, u: int) -> None:
@@ -411,8 +412,8 @@ class _Micro:
         """One column of a times the windows at k."""
         left, total = self.kernel.elements(self.lines, k), list(total)
         self._multiply([left(i, 0) for i in range(self.kernel.rows)], right, total)
-        if self.keep:
-            self._leave(right, self.keep, k)
+        if self.pack_to:
+            self._leave(right, self.pack_to, k)
         return total
 
     def _line(self, line: Value, skip: int, masks: Masks) -> list[Value]:
@@ -439,7 +440,7 @@ class _Micro:
     # -- what follows on them ------------------------------------------------------------------
 
     def _finish(self, total: list[Value]) -> None:
-        """The epilogue, or what keeps the sums until the next block of k.
+        """The epilogue, or what stores the sums until the next block of k.
 
         It works on registers for a whole micro-tile, if its code is short.
         """
@@ -471,7 +472,7 @@ class _Micro:
             self._apply()
 
     def _apply(self) -> None:
-        """The epilogue, of sums that are kept."""
+        """The epilogue, of sums that are stored."""
         kernel, (row, column) = self.kernel, self.where
         rows, columns = (row, self.rows), (column, self.columns)
         kernel.epilogue.from_memory(self.sums, self.width, rows, columns)

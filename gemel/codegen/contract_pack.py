@@ -15,17 +15,16 @@ from gemel.codegen.access import Bases
 from gemel.codegen.assembly import I1, Constant, Module, Value, widened
 from gemel.codegen.contract_emit import Elements, Range, Reader, Tiled
 from gemel.codegen.frame import i64
-from gemel.codegen.memory import Mask, interleaved
+from gemel.codegen.memory import Mask, interleaved, transposed
 from gemel.codegen.program import ANY, ROWS, Program
 from gemel.codegen.registers import constant, register_type
-from gemel.codegen.squares import transposed
 from gemel.codegen.target import Target
 from gemel.dtype import bfloat16, int16, int32
 
 #: What goes by in place of a dtype that nothing is computed in.
 BITS = {bfloat16: int16}
-#: So many of a line are put in turn at a time.
-WOVEN = 16
+#: So many of a line are interleaved at a time.
+INTERLEAVED = 16
 #: So many k ahead of those that are copied lines are asked for.
 AHEAD = 8
 
@@ -76,7 +75,7 @@ class _Pack(Tiled):
         def panel(i: Value) -> None:
             line = builder.add(rows[0], i)
             place = self.at(target, builder.mul(line, depth))
-            (self._turned if self.turn else self._copied)(source, line, place)
+            (self._transposed if self.turn else self._copied)(source, line, place)
 
         if self.turn or self.together > 1 or not self.has_masks:
             return self.each(0, rows[1], self.width, panel)
@@ -114,12 +113,12 @@ class _Pack(Tiled):
         """Where a panel's elements of one k (or so many) lie."""
         return self.at(place, self.builder.mul(k, i64(self.width)))
 
-    def _beside(self, k: Value) -> list[Value]:
-        """k and those that lie beside it."""
+    def _together(self, k: Value) -> list[Value]:
+        """k and those that lie side by side with it."""
         return [self.builder.add(k, i64(j)) for j in range(self.together)]
 
     def _bounded(self, steps: list[Value]) -> list[Value]:
-        """Those of k and beside it, the last of all in place of what is past it."""
+        """Those of k and with it, the last of all in place of what is past it."""
         first, *others = steps
         last = (self.builder.sub(self.k, i64(1)) for _ in others)
         return [first, *map(self.builder.minimum, others, last)]
@@ -170,11 +169,11 @@ class _Pack(Tiled):
         return [self.reader.at(source, self.builder.mul(k, self.apart)) for k in steps]
 
     def _whole_lines(self, source: Value, place: Value, masks: Sequence[Mask] = ()) -> None:
-        """All k of which so many are beside each other, of all lines or those under masks."""
-        reader, most = self.reader, self.lanes if self.together == 1 else WOVEN
+        """All k of which so many are side by side, of all lines or those under masks."""
+        reader, most = self.reader, self.lanes if self.together == 1 else INTERLEAVED
 
         def one(k: Value) -> None:
-            lines, goal = self._lines(source, self._beside(k)), self._goal(place, k)
+            lines, goal = self._lines(source, self._together(k)), self._goal(place, k)
             for (at, lanes), mask in zip_longest(_pieces(self.width, most), masks):
                 rows = [reader.load(reader.at(line, at), lanes, mask) for line in lines]
                 for j, value in enumerate(interleaved(self.builder, rows) if lanes > 1 else rows):
@@ -183,8 +182,8 @@ class _Pack(Tiled):
         self.each(0, self.whole, self.together, one)
 
     def _short_line(self, source: Value, k: Value, goal: Value, count: Value) -> None:
-        """Of `count` lines, one after the other, k and those beside it; the rest is zero."""
-        builder, steps = self.builder, self._beside(k)
+        """Of `count` lines, one after the other, k and those with it; the rest is zero."""
+        builder, steps = self.builder, self._together(k)
         lines = self._lines(source, self._bounded(steps))
 
         def element(i: Value) -> None:
@@ -199,7 +198,7 @@ class _Pack(Tiled):
 
     # -- lines along k: squares of lanes x lanes are transposed in registers -----------------
 
-    def _turned(self, source: Value, line: Value, place: Value) -> None:
+    def _transposed(self, source: Value, line: Value, place: Value) -> None:
         """All lines of a panel, as many at a time as a vector has lanes."""
         builder, lanes = self.builder, self.read.lanes
         at = self.written.at
@@ -254,8 +253,8 @@ class _Pack(Tiled):
             written.store(part, written.at(place, at))
 
     def _few(self, pointers: list[Value], k: Value, goal: Value) -> None:
-        """k and those beside it, one after the other."""
-        steps = self._beside(k)
+        """k and those with it, one after the other."""
+        steps = self._together(k)
         places = self._bounded(steps)
         for i, pointer in enumerate(pointers):
             values = self._elements(steps, (self.reader.at(pointer, place) for place in places))
@@ -264,8 +263,8 @@ class _Pack(Tiled):
 
 
 class _AnyWidth:
-    """Lines that are turned for panels of any width, as many at a time as a vector has lanes: they
-    belong to one panel or to several. Lines past the end repeat the last one."""
+    """Lines that are transposed for panels of any width, as many at a time as a vector has lanes:
+    they belong to one panel or to several. Lines past the end repeat the last one."""
 
     def __init__(self, kernel: _Pack, source: Value, rows: Range, target: Value) -> None:
         self.kernel, self.builder = kernel, kernel.builder

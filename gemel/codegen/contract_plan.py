@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from gemel.codegen.contract_task import (
     DEPTH,
     EXACT,
+    FOURS,
     NEAR_BYTES,
+    PAIRS,
     Form,
     Several,
     Task,
@@ -17,7 +18,7 @@ from gemel.codegen.contract_task import (
     rounded,
     spacing,
 )
-from gemel.codegen.program import FLAGS, Program, Schedule
+from gemel.codegen.program import Program, Schedule
 from gemel.errors import CompileError
 from gemel.extent import Dim, hold, seen
 
@@ -35,7 +36,7 @@ LARGE, LARGE_TILE, RESIDENT = 4000.0, 300.0, 1 << 18
 DOT_ROWS = 8
 #: ... or up to so many, where k is long enough to make little of adding up lanes.
 LONG_DOT_ROWS, LONG_DOT = 64, 128
-#: Making a vector of windows, of many runs or turned, takes as long as so many multiply-adds.
+#: Making a vector of windows, of many runs or transposed, takes as long as so many multiply-adds.
 MADE = 7
 #: Up to this many rows, a b that runs along n is read where it lies.
 DIRECT_ROWS = 32
@@ -67,12 +68,6 @@ FORESEEN, FEW_LINES = 1 << 10, 32
 #: Whose a buffer is that is no operand's: the first block of scratch, further ones lie below.
 SCRATCH = -1
 
-#: From so many rows and of so much k on, a product of bfloat16 is done by pairs; from fewer rows on
-#: where panels of b are there already.
-FEW_PAIRED, FEW_PAIRED_OFTEN, SHORT_PAIRED = 12, 4, 32
-#: So many columns make up for a copy of the first factor whose pairs lie apart: an element takes
-#: 10 ns, and pairs save 1/230 ns a column.
-MANY_PAIRED = 4096
 #: Up to so many rows windows are read where they lie; where vectors of them are of several parts.
 FEW, FEW_OF_PARTS = 16, 10
 #: So many vectors wide are tiles for whose panels each row of a is read once.
@@ -100,58 +95,25 @@ class Room(NamedTuple):
     sums: int
 
 
-#: Where a kernel does nothing else; beside squares that it turns; and beside vectors that it puts
-#: together of more than two parts.
+#: Where a kernel does nothing else; beside squares that it transposes; and beside vectors that it
+#: puts together of more than two parts.
 ALL, BESIDE_SQUARES, BESIDE_PARTS = Room(14, 8, 28), Room(12, 5, 24), Room(10, 2, 20)
 #: Sums of a micro-tile that reads rows which lie along m, and of one with more than three vectors.
 ALONG_M, SPREAD = 18, 24
 
 
-@dataclass
-class Choice:
-    """The kernels of one product and their tiling.
+class Choice(NamedTuple):
+    """The schedule of a product's kernel, and its tiling.
 
-    `kind` is ``"dot"`` or ``"gemm"``; `rows` x `columns` is the micro-tile; `a_form`
-    and `b_form` say whether the operand is read packed or where it lies (``"k"``, ``"m"``,
-    ``"n"``); a tile is `m_block` x `n_block` of the result, `chunk` tiles are one call, k is cut
-    every `k_block` (0: it is not cut). `direct`: windows are read where they lie, and no panels
-    made. `across`: micro-tiles follow each other along the rows, not down the columns. `vnni`,
-    `bf16`: by the instruction of this name (`target.INSTRUCTIONS`), of panels in which four k, or
-    two, lie side by side. `by_rows`: tiles of the same rows follow each other, in all of a batch;
-    else those of the same columns, in one product after the other. `far`: b is asked for early,
-    since it comes from beyond the second cache and few rows use each part of it. `packs_b`: the
-    first rows of a tile leave what they read of b in panels for the others. `narrow`: the last
-    columns may be one vector.
+    A tile is `m_block` x `n_block` of the result, `chunk` tiles are one call, k is cut every
+    `k_block` (0: it is not cut).
     """
 
-    kind: str
-    rows: int
-    columns: int
-    a_form: str
-    b_form: str
-    unroll: int = 1
-    m_block: int = 1
-    n_block: int = 1
+    schedule: Schedule
+    m_block: int
+    n_block: int
     chunk: int = 1
     k_block: int = 0
-    split: bool = False
-    direct: bool = False
-    across: bool = False
-    vnni: bool = False
-    bf16: bool = False
-    by_rows: bool = False
-    far: bool = False
-    packs_b: bool = False
-    narrow: bool = False
-
-    @property
-    def schedule(self) -> str:
-        """The main kernel's: `Program.schedule`."""
-        forms = (self.a_form, self.b_form) if self.kind == "gemm" else ("", "")
-        made = Schedule(self.kind, "", self.rows, self.columns, self.unroll)
-        made = made._replace(a_form=forms[0], b_form=forms[1])
-        flags = FLAGS if self.kind == "gemm" else ("far",)
-        return made._replace(**{word: getattr(self, word) for word in flags}).text
 
 
 def decided(task: Task) -> Choice:
@@ -179,50 +141,32 @@ def for_several(task: Task, several: Several, masked: bool) -> Choice:
     if several.together > 1:
         return _pairs_of_windows(task, several)
     if _adds_along_k(task, several):
-        choice = _dot(task)
-        _tile(choice, task)
-        return choice
-    choice = _gemm(task, lanes, False, BESIDE_SQUARES)
-    choice.b_form = several.form if masked else "gathered"
-    if Form.parse(choice.b_form).way == "rows":
-        _by_runs(choice, task)
-    if not choice.direct:
-        _cut_windows(choice, several)
-    _tile(choice, task, WIDE * lanes)
-    choice.narrow = _is_narrow(choice, task)
-    return choice
+        return _tiled(_dot(task), task)
+    schedule = _gemm(task, lanes, False, BESIDE_SQUARES)
+    schedule = schedule._replace(b_form=several.form if masked else "gathered")
+    if Form.parse(schedule.b_form).way == "rows":
+        schedule = _by_runs(schedule, task)
+    k_block = 0
+    if not schedule.direct:
+        k_block = _block_of_windows(several)
+        schedule = schedule._replace(split=task.k > DEPTH)
+    schedule = schedule._replace(narrow=_is_narrow(schedule, task))
+    return _tiled(schedule, task, k_block, WIDE * lanes)
 
 
-def _cut_windows(choice: Choice, several: Several) -> None:
-    """Blocks of k of whole windows, as deep as there is room for in panels."""
-    length = several.steps(0)
-    blocks = -(-length // (DEPTH // several.inner))
-    choice.k_block = -(-length // blocks) * several.inner
-    choice.split = length * several.inner > DEPTH
-
-
-def _pairs_of_windows(task: Task, several: Several) -> Choice:
-    """The same for bfloat16 by pairs: two along `Several.paired` to a lane of the panels."""
-    steps = task._replace(k=-(-task.k // several.together))
-    choice = _grouped(steps, ALL)
-    choice.b_form, choice.bf16 = several.form, True
-    _cut_windows(choice, several)
-    _tile(choice, steps, WIDE * task.lanes)
-    return choice
-
-
-def _by_runs(choice: Choice, task: Task) -> None:
+def _by_runs(schedule: Schedule, task: Task) -> Schedule:
     """How windows are read whose vectors are put together of runs of neighbours."""
-    _, runs, step = Form.parse(choice.b_form)
+    _, runs, step = Form.parse(schedule.b_form)
     masked = task.target.small_masks
     # Every other element is put together of twice as many parts, each behind a mask.
     many = runs * step > 2 and masked
-    choice.a_form, choice.direct = "packed", task.m <= (FEW_OF_PARTS if many else FEW)
-    choice.packs_b = (masked or step == 1) and not choice.direct
+    direct = task.m <= (FEW_OF_PARTS if many else FEW)
+    packs_b = (masked or step == 1) and not direct
     # Without panels each block of rows puts vectors together anew: that takes longer.
-    room = BESIDE_PARTS if choice.packs_b and runs * step > 2 else ALL
-    choice.rows, vectors = _micro_tile(task, min(2, -(-task.n // task.lanes)), room)
-    choice.columns = vectors * task.lanes
+    room = BESIDE_PARTS if packs_b and runs * step > 2 else ALL
+    rows, vectors = _micro_tile(task, min(2, -(-task.n // task.lanes)), room)
+    shape = schedule._replace(rows=rows, columns=vectors * task.lanes)
+    return shape._replace(a_form="packed", direct=direct, packs_b=packs_b)
 
 
 def for_fours(task: Task, native: bool) -> Choice:
@@ -231,48 +175,44 @@ def for_fours(task: Task, native: bool) -> Choice:
     Else bytes are widened in registers, of which fewer are left for sums.
     """
     task = task.in_buckets()._replace(k=bucket(task.k))
-    choice = _grouped(task._replace(k=-(-task.k // 4)), ALL._replace(rows=12 if native else 4))
-    choice.vnni = native
-    _tile(choice, task)
-    return choice
+    steps = task._replace(k=-(-task.k // FOURS))
+    schedule = _grouped(steps, ALL._replace(rows=12 if native else 4))
+    return _tiled(schedule._replace(vnni=native), task)
 
 
 def for_pairs(task: Task) -> Choice:
     """The tiling of a product of bfloat16 by pairs, for the instruction that does two."""
     task = task.in_buckets()._replace(k=bucket(task.k))
-    steps = task._replace(k=-(-task.k // 2))
-    choice = _grouped(steps, ALL)
-    choice.bf16 = True
-    _cut_k(choice, steps)
-    (_tile_large if steps.cost > LARGE * 1000 else _tile)(choice, steps)
-    choice.narrow = _is_narrow(choice, steps)
-    return choice
+    steps = task._replace(k=-(-task.k // PAIRS))
+    schedule = _grouped(steps, ALL)
+    k_block, narrow = _k_block(schedule, steps), _is_narrow(schedule, steps)
+    schedule = schedule._replace(bf16=True, split=k_block > 0, narrow=narrow)
+    tiled = _tiled_large if steps.cost > LARGE * 1000 else _tiled
+    return tiled(schedule, steps, k_block)
 
 
-def pays_in_pairs(task: Task) -> bool:
-    """Whether a product of bfloat16 is quicker by pairs: both factors have to be put in panels."""
-    task = task.in_buckets()
-    if task.n < task.lanes or task.m < (FEW_PAIRED_OFTEN if task.often else FEW_PAIRED):
-        return False
-    return bucket(task.k) >= SHORT_PAIRED
-
-
-def windows_pay_in_pairs(task: Task, several: Several, still: bool) -> bool:
-    """Whether one of windows is: what lies side by side in panels of them must be pairs. `still`:
-    the first factor is copied once for many calls, if it has to be."""
-    length, _ = several.k[several.paired]
-    task = task.in_buckets()
-    if several.form == "gathered" or task.m <= FEW or length % 2 != 0:
-        return False
-    return still or several.paired == 2 or task.batch * task.n >= MANY_PAIRED
-
-
-def _grouped(steps: Task, room: Room) -> Choice:
+def _grouped(steps: Task, room: Room) -> Schedule:
     """The micro-tile of a product whose steps along k are groups, in lanes of 32 bits."""
     lanes = steps.target.width // 4
     vectors = min(2 if steps.target.width == 64 else 1, -(-steps.n // lanes))
     rows, vectors = _micro_tile(steps, vectors, room)
-    return Choice("gemm", rows, vectors * lanes, "packed", "packed")
+    shape = Schedule("gemm", rows=rows, columns=vectors * lanes)
+    return shape._replace(a_form="packed", b_form="packed")
+
+
+def _block_of_windows(several: Several) -> int:
+    """Blocks of k of whole windows, as deep as there is room for in panels."""
+    length = several.steps(0)
+    blocks = -(-length // (DEPTH // several.inner))
+    return -(-length // blocks) * several.inner
+
+
+def _pairs_of_windows(task: Task, several: Several) -> Choice:
+    """As `for_several`, by pairs: two along `Several.paired` are a lane of the panels."""
+    steps = task._replace(k=-(-task.k // several.together))
+    split = several.steps(0) * several.inner > DEPTH
+    schedule = _grouped(steps, ALL)._replace(b_form=several.form, bf16=True, split=split)
+    return _tiled(schedule, steps, _block_of_windows(several), WIDE * task.lanes)
 
 
 def variants(task: Task) -> Choice:
@@ -280,53 +220,51 @@ def variants(task: Task) -> Choice:
     m, n, k = task.m, task.n, task.k
     few = m <= DOT_ROWS or (m <= LONG_DOT_ROWS and k >= LONG_DOT and not task.often)
     if task.lasts == ("k", "k") and few:
-        choice = _dot(task)
+        schedule = _dot(task)
     else:
         # Half a vector where that is enough.
         half = task.target.width == 64 and n <= task.lanes // 2
-        choice = _gemm(task, task.lanes // 2 if half else task.lanes, _may_pack_b(task), ALL)
-        in_turn = n > choice.columns and k * n * task.dtype.itemsize <= RESIDENT
-        choice.across = k <= SHALLOW and in_turn and not choice.packs_b
-    _cut_k(choice, task)
-    choice.far = _is_far(choice, task)
-    if choice.b_form == "packed" and task.cost > LARGE * 1000:
-        _tile_large(choice, task)
-    else:
-        _tile(choice, task)
-    choice.narrow = _is_narrow(choice, task)
-    if choice.packs_b and (choice.k_block or k) > panel_depth(choice.columns // task.lanes):
-        raise CompileError(f"{choice} leaves more of k than there is room for: {task}")
-    return choice
+        schedule = _gemm(task, task.lanes // 2 if half else task.lanes, _may_pack_b(task), ALL)
+        stays = n > schedule.columns and k * n * task.dtype.itemsize <= RESIDENT
+        schedule = schedule._replace(across=k <= SHALLOW and stays and not schedule.packs_b)
+    k_block = _k_block(schedule, task)
+    if schedule.packs_b and (k_block or k) > panel_depth(schedule.columns // task.lanes):
+        raise CompileError(f"{schedule.text} leaves more of k than there is room for: {task}")
+    far, narrow = _is_far(schedule, task), _is_narrow(schedule, task)
+    schedule = schedule._replace(split=k_block > 0, far=far, narrow=narrow)
+    if schedule.b_form == "packed" and task.cost > LARGE * 1000:
+        return _tiled_large(schedule, task, k_block)
+    return _tiled(schedule, task, k_block)
 
 
-def _is_narrow(choice: Choice, task: Task) -> bool:
+def _is_narrow(schedule: Schedule, task: Task) -> bool:
     """Whether much would be computed past the last column: few panels, and half of one."""
     vectors = -(-task.n // task.lanes)
-    pairs = choice.kind == "gemm" and choice.columns == 2 * task.lanes
-    return pairs and vectors in HALF and not choice.direct
+    pairs = schedule.kind == "gemm" and schedule.columns == 2 * task.lanes
+    return pairs and vectors in HALF and not schedule.direct
 
 
-def _is_far(choice: Choice, task: Task) -> bool:
+def _is_far(schedule: Schedule, task: Task) -> bool:
     """Whether b comes from afar, in a way that no processor foresees, and few rows use it."""
     line = task.n * task.dtype.itemsize
     whole = task.batch * task.k * line
-    if choice.kind == "dot":
+    if schedule.kind == "dot":
         return task.m > 1 and whole > LARGEST_BYTES
-    if choice.b_form == "n" and (line < FORESEEN or task.k < FEW_LINES):
+    if schedule.b_form == "n" and (line < FORESEEN or task.k < FEW_LINES):
         return False
-    if choice.b_form == "n" and task.m < 3:
+    if schedule.b_form == "n" and task.m < 3:
         return whole >= LARGEST_BYTES
     return task.m <= FAR_ROWS and whole > NEAR_BYTES
 
 
-def _dot(task: Task) -> Choice:
+def _dot(task: Task) -> Schedule:
     """Rows of a x rows of b held as partial sums; most of the registers, the rows as even as may
     be."""
     wide = task.target.width == 64
     m = max(task.m, 1)
     rows = -(-m // -(-m // (6 if wide else 2)))
     columns = min(task.lanes, 8 if wide and rows in (2, 3) else 4)
-    return Choice("dot", rows, columns, "k", "k", unroll=2 if rows == 1 else 1)
+    return Schedule("dot", rows=rows, columns=columns, unroll=2 if rows == 1 else 1)
 
 
 def _adds_along_k(task: Task, several: Several) -> bool:
@@ -341,7 +279,7 @@ def _adds_along_k(task: Task, several: Several) -> bool:
     return bool((task.m * 21 + 40) * whole < (task.m + MADE) * 20 * length)
 
 
-def _gemm(task: Task, lanes: int, packs_b: bool, room: Room) -> Choice:
+def _gemm(task: Task, lanes: int, packs_b: bool, room: Room) -> Schedule:
     """The micro-tiles of a sum held in registers; `packs_b`: panels of b may be made by the way.
 
     An a along k is packed where micro-tiles of more rows make up for that.
@@ -354,25 +292,25 @@ def _gemm(task: Task, lanes: int, packs_b: bool, room: Room) -> Choice:
     if along_k and near:
         forms.append("packed")
     direct = m <= DIRECT_ROWS or k * n <= 1 << 13
-    reads = direct or packs_b
-    found: list[tuple[float, Choice]] = []
+    b_form = "n" if b_last == "n" and (direct or packs_b) else "packed"
+    found: list[tuple[float, Schedule]] = []
     for form in forms:
-        choice = Choice("gemm", 0, 0, form, "n" if b_last == "n" and reads else "packed")
-        choice.packs_b = choice.b_form == "n" and not direct
-        cycles = _shape(choice, task, lanes, _left(room, choice, task))
+        schedule = Schedule("gemm", a_form=form, b_form=b_form)
+        schedule = schedule._replace(packs_b=b_form == "n" and not direct)
+        cycles, schedule = _shaped(schedule, task, lanes, _left(room, schedule, task))
         extra = PACKING + m * k * PACKED if found else cycles * APART
-        found.append((cycles + extra, choice))
+        found.append((cycles + extra, schedule))
     return min(found, key=lambda each: each[0])[1]
 
 
-def _shape(choice: Choice, task: Task, lanes: int, room: Room) -> float:
-    """Gives a choice its micro-tile; about how many cycles the product takes by it."""
+def _shaped(schedule: Schedule, task: Task, lanes: int, room: Room) -> tuple[float, Schedule]:
+    """A schedule with its micro-tile, and about how many cycles the product takes by it."""
     vectors, m, k = -(-task.n // lanes), task.m, max(task.k, 1)
-    choice.rows, wide = _micro_tile(task, vectors, room)
-    choice.columns = wide * lanes
-    if task.k <= SHALLOW and task.target.width == 64 and vectors > 2 and choice.a_form != "m":
-        return _spread_out(choice, task, vectors, room)
-    return -(-vectors // wide) * k * _cycles(choice.rows, wide, m, k)
+    rows, wide = _micro_tile(task, vectors, room)
+    cycles = -(-vectors // wide) * k * _cycles(rows, wide, m, k)
+    if task.k <= SHALLOW and task.target.width == 64 and vectors > 2 and schedule.a_form != "m":
+        cycles, rows, wide = _spread_out(schedule, task, vectors, room)
+    return cycles, schedule._replace(rows=rows, columns=wide * lanes)
 
 
 def _may_pack_b(task: Task) -> bool:
@@ -381,32 +319,31 @@ def _may_pack_b(task: Task) -> bool:
     return not task.often and task.m * task.k * task.dtype.itemsize <= RESIDENT
 
 
-def _left(room: Room, choice: Choice, task: Task) -> Room:
+def _left(room: Room, schedule: Schedule, task: Task) -> Room:
     """What is left of it: read where it lies, every row of a needs a pointer, and there are few
     registers for those."""
-    if choice.a_form == "packed":
+    if schedule.a_form == "packed":
         return room
-    rows = 12 if choice.a_form == "k" and not choice.packs_b else 8
-    along_m = choice.a_form == "m" and task.target.width == 64
+    rows = 12 if schedule.a_form == "k" and not schedule.packs_b else 8
+    along_m = schedule.a_form == "m" and task.target.width == 64
     sums = min(room.sums, ALONG_M) if along_m else room.sums
     return Room(min(room.rows, rows), room.vectors, sums)
 
 
-def _spread_out(choice: Choice, task: Task, vectors: int, room: Room) -> float:
-    """Micro-tiles where k is short, so that writing the results takes long; and their cycles."""
-    n, k, lanes, size = task.n, task.k, task.lanes, task.dtype.itemsize
+def _spread_out(schedule: Schedule, task: Task, vectors: int, room: Room) -> tuple[float, int, int]:
+    """The cycles, rows and vectors of micro-tiles where k is short, so that writing the results
+    takes long."""
+    n, k, size = task.n, task.k, task.dtype.itemsize
     depth = 1 << (k - 1).bit_length()  # so that few choices are made for a free k
     further = SECOND if k * n * size > FIRST_BYTES else 0.0
-    reads = 2 if choice.b_form == "n" and not choice.packs_b else 1
-    cycles, choice.rows, wide = min(
+    reads = 2 if schedule.b_form == "n" and not schedule.packs_b else 1
+    return min(
         (_shallow_cost((rows, wide), task.m, vectors, depth, reads, further), rows, wide)
         for wide in range(1, room.vectors + 1)
         for rows in HEIGHTS
         if rows <= room.rows and rows * wide <= (room.sums if wide <= 3 else min(SPREAD, room.sums))
         if _registers(rows, wide) <= 32
     )
-    choice.columns = wide * lanes
-    return cycles
 
 
 def _registers(rows: int, vectors: int) -> int:
@@ -461,16 +398,16 @@ def _fits(count: int, vectors: int) -> bool:
     return count <= vectors or count == 1 or (count < 2 * vectors and count <= 4)
 
 
-def _cut_k(choice: Choice, task: Task) -> None:
+def _k_block(schedule: Schedule, task: Task) -> int:
     """Blocks of k of about equal length, where packed panels would outgrow the first cache."""
     most = K_BLOCK * 4 // task.dtype.itemsize
-    panels = choice.b_form == "packed" or choice.packs_b
-    if choice.kind == "gemm" and panels and task.k > most * 3 // 2:
-        choice.k_block = -(-task.k // -(-task.k // most))
-        choice.split = True
+    panels = schedule.b_form == "packed" or schedule.packs_b
+    if schedule.kind != "gemm" or not panels or task.k <= most * 3 // 2:
+        return 0
+    return -(-task.k // -(-task.k // most))
 
 
-def _tile(choice: Choice, task: Task, wide: int = 0) -> None:
+def _tiled(schedule: Schedule, task: Task, k_block: int = 0, wide: int = 0) -> Choice:
     """Cuts the batch, then the result, into enough tiles to keep several cores busy.
 
     With `wide` tiles stay so wide as long as they have many rows. Where each core can keep all of b
@@ -478,38 +415,43 @@ def _tile(choice: Choice, task: Task, wide: int = 0) -> None:
     results, need not come from another core then.
     """
     m, n, batch, microseconds = task.m, task.n, task.batch, task.cost / 1000
-    choice.m_block = max(_up(m, choice.rows), choice.rows)
-    choice.n_block = max(_up(n, choice.columns), choice.columns)
+    rows, columns = schedule.rows, schedule.columns
+    m_block, n_block = max(_up(m, rows), rows), max(_up(n, columns), columns)
     wanted = 1
     if microseconds > ALONE:
         wanted = max(4 if microseconds < 100 else 8, int(microseconds / LONGEST) + 1)
     m_parts = n_parts = 1
     stays_cached = task.often and batch * n * task.k * task.dtype.itemsize <= NEAR_BYTES
-    stays_cached = stays_cached and choice.kind == "gemm" and not wide
+    stays_cached = stays_cached and schedule.kind == "gemm" and not wide
     while batch * m_parts * n_parts < wanted:
-        square = choice.n_block <= (wide or choice.m_block * 4)
+        square = n_block <= (wide or m_block * 4)
         # So many micro-tiles at least share a panel of b, which comes from far away for the first.
         least = 2 if stays_cached else 8
-        tall = choice.m_block > least * choice.rows and (stays_cached or square)
-        tall = tall and not choice.packs_b  # as many rows as can be use the panels the first leave
-        if choice.m_block > choice.rows and (tall or choice.n_block <= choice.columns):
-            choice.m_block, m_parts = _cut(m, choice.m_block, choice.rows)
-        elif choice.n_block > choice.columns:
-            choice.n_block, n_parts = _cut(n, choice.n_block, choice.columns)
+        tall = m_block > least * rows and (stays_cached or square)
+        tall = (
+            tall and not schedule.packs_b
+        )  # as many rows as can be use the panels the first leave
+        if m_block > rows and (tall or n_block <= columns):
+            m_block, m_parts = _cut(m, m_block, rows)
+        elif n_block > columns:
+            n_block, n_parts = _cut(n, n_block, columns)
         else:
             break
-    choice.by_rows = stays_cached and m_parts > 1 and batch * n_parts > 1
-    choice.chunk = max(1, batch * m_parts * n_parts // wanted)
+    by_rows = stays_cached and m_parts > 1 and batch * n_parts > 1
+    chunk = max(1, batch * m_parts * n_parts // wanted)
+    return Choice(schedule._replace(by_rows=by_rows), m_block, n_block, chunk, k_block)
 
 
-def _tile_large(choice: Choice, task: Task) -> None:
+def _tiled_large(schedule: Schedule, task: Task, k_block: int) -> Choice:
     """Blocks of b that stay in the second cache while one block of a after the other passes by."""
-    line = (choice.k_block or max(task.k, 1)) * task.dtype.itemsize
-    columns = max(RESIDENT // line, choice.columns)
-    choice.n_block = _up(-(-task.n // -(-task.n // columns)), choice.columns)
-    share = task.cost / 1000 * choice.n_block / max(task.n, 1)  # of the work, for all rows of a
+    rows, columns = schedule.rows, schedule.columns
+    line = (k_block or max(task.k, 1)) * task.dtype.itemsize
+    resident = max(RESIDENT // line, columns)
+    n_block = _up(-(-task.n // -(-task.n // resident)), columns)
+    share = task.cost / 1000 * n_block / max(task.n, 1)  # of the work, for all rows of a
     parts = max(1, -(-int(share) // int(LARGE_TILE)))
-    choice.m_block = max(_up(-(-task.m // parts), choice.rows), choice.rows)
+    m_block = max(_up(-(-task.m // parts), rows), rows)
+    return Choice(schedule, m_block, n_block, k_block=k_block)
 
 
 def _cut(total: int, block: int, unit: int) -> tuple[int, int]:
@@ -527,24 +469,19 @@ def _up(value: int, multiple: int) -> int:
 class StepPlan(NamedTuple):
     """One step of a product: a kernel and what it is called with.
 
-    `buffers` are (whose, byte offset) pairs: the number of one of the product's operands (index
-    operands have no buffer), or `SCRATCH` and below. `integers` are the run-time integers; the
-    scalars' 8 bytes belong at positions from `scalars` on (-1: the step takes none). The tile range
-    is [0, extent), `chunk` tiles a call, and tiles run in any order or side by side. `packs` is the
-    operand that a step only copies into panels (-1: it does more): it may be skipped while the
-    operand and the panels are unchanged. `scratch` is how many bytes the blocks of scratch have
-    which the product needs, each aligned to 64.
+    `buffers` are numbers of the product's operands (index operands have no buffer), or `SCRATCH`
+    and below. `integers` are the run-time integers,
+    with 0 for each of the scalars. The tile range is [0, extent), `chunk` tiles a call, and tiles
+    run in any order or side by side. `packs` is the operand that a step only copies into panels
+    (-1: it does more): it may be skipped while the operand and the panels are unchanged. `scratch`
+    is how many bytes the blocks of scratch have which the product needs, each aligned to 64.
     """
 
     program: Program
-    buffers: list[tuple[int, int]]
+    buffers: list[int]
     integers: list[int]
     extent: int
     chunk: int
-    scalars: int = -1
     packs: int = -1
     scratch: Sequence[int] = ()
     cost: int = 0  # nanoseconds on one core
-
-    def __repr__(self) -> str:
-        return f"StepPlan({self.program.schedule!r}, {self.extent} tiles by {self.chunk})"

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 
 from gemel.codegen.assembly import BF16, I16, I32, Constant, Value, splat_constant, widened
 from gemel.codegen.contract_emit import Elements, Reader, Tiled, sum_position
+from gemel.codegen.contract_task import FOURS, PAIRS
 from gemel.codegen.frame import i64
 from gemel.dtype import DType, bfloat16, int8, uint8
 from gemel.errors import CompileError
 
 #: What multiplies pairs of 16 bits and adds them, by the vector's bytes.
-PAIRS = {64: "avx512.pmaddw.d.512", 32: "avx2.pmadd.wd", 16: "sse2.pmadd.wd"}
+WORDS_BY_PAIRS = {64: "avx512.pmaddw.d.512", 32: "avx2.pmadd.wd", 16: "sse2.pmadd.wd"}
 #: The highest bit of each of four bytes.
 SIGNS = -0x7F7F7F80
 
@@ -89,7 +90,7 @@ class Pairs(Grouped):
     It rounds after each of the two, and takes what is below float32's least normal number for 0.
     """
 
-    together = 2
+    together = PAIRS
 
     def __init__(self, kernel: Tiled, factors: tuple[int, int], terms: list[int]) -> None:
         super().__init__(kernel, factors, terms)
@@ -116,7 +117,7 @@ class Fours(Grouped):
     or to 32. Sums wrap as int32 does, in any order.
     """
 
-    together = 4
+    together = FOURS
 
     def __init__(self, kernel: Tiled, factors: tuple[int, int], terms: list[int]) -> None:
         super().__init__(kernel, factors, terms)
@@ -164,7 +165,7 @@ class Fours(Grouped):
                 part = builder.bitcast(value, kind)
                 part = part if odd else builder.shl(part, eight)
                 halves.append((builder.ashr if signed else builder.lshr)(part, eight))
-            name = f"llvm.x86.{PAIRS[kernel.target.width]}"
+            name = f"llvm.x86.{WORDS_BY_PAIRS[kernel.target.width]}"
             total = builder.add(total, builder.intrinsic(name, kernel.vector, halves))
         return total
 

@@ -1,4 +1,4 @@
-"""Panels of an operand whose lines, or whose k, run along several axes: windows over an image.
+"""PanelRoom of an operand whose lines, or whose k, run along several axes: windows over an image.
 
 Such a panel is made where it is used, on the stack of the kernel, from wherever its elements lie:
 what the windows of a convolution hold several times is never written out. Three ways:
@@ -17,11 +17,10 @@ from gemel.codegen.assembly import I32, I64, Constant, Value, splat_constant, wi
 from gemel.codegen.contract_emit import Range, Reader, Tiled
 from gemel.codegen.contract_plan import NEAR_PLACES
 from gemel.codegen.contract_task import Form
-from gemel.codegen.frame import i64
+from gemel.codegen.frame import Carried, i64
+from gemel.codegen.memory import transposed
 from gemel.codegen.program import ROWS
-from gemel.codegen.squares import transposed
 
-Carried = list[Value]
 #: Where lane 0 of a run would be, and masks of its lanes.
 Run = tuple[Value, list[Value]]
 #: What is done at each k, given where that is, its number and what is carried along.
@@ -31,7 +30,7 @@ Walk = Callable[[Value, Value, Carried], Carried]
 PAST = 16
 
 
-class Panels:
+class PanelRoom:
     """Room for panels of so many columns and so many k, on the kernel's stack."""
 
     def __init__(self, kernel: Tiled, columns: int, depth: int, least: int = 1) -> None:
@@ -170,7 +169,7 @@ class Windows:
             place = reader.at(pointer, away)
             for part, mask in enumerate(masks):
                 here = reader.at(place, part * lanes) if part else place
-                parts[part] = reader.kept(here, mask=mask, other=parts[part])
+                parts[part] = reader.stored(here, mask=mask, other=parts[part])
         if self.step == 1:
             return reader.converted(parts[0])
         return reader.converted(kernel.shuffle(parts[0], parts[1], range(0, 2 * lanes, 2)))
@@ -298,24 +297,23 @@ class Windows:
         start, count = self._begin(b, depth)
         length = self.last
 
-        def group(first: Value, _: list[Value]) -> list[Value]:
+        def group(first: Value) -> None:
             offsets = self.offsets(builder.add(column, first), lanes)
             pointers = [self.reader.at(start, offset) for offset in offsets]
 
             def line(away: Value, k: Value, _: Carried) -> Carried:
-                def square(i: Value, _: list[Value]) -> list[Value]:
+                def square(i: Value) -> None:
                     rows = self._along(pointers, away, i)
                     goal = kernel.at(self._line(builder.add(k, i)), first)
                     for number, each in enumerate(transposed(builder, rows)):
                         kernel.store(each, kernel.at(goal, number * self.columns))
-                    return []
 
-                return kernel.loop(0, length, lanes, [], square)
+                kernel.each(0, length, lanes, square)
+                return []
 
             self.neighbours(count, [], line)
-            return []
 
-        kernel.loop(0, self.columns, lanes, [], group)
+        kernel.each(0, self.columns, lanes, group)
 
     def _along(self, pointers: list[Value], away: Value, first: Value) -> list[Value]:
         """A vector of each line along k's last axis, from a lane of it on."""

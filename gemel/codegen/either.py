@@ -5,35 +5,13 @@ A kernel has both, and looks at its extents once.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from gemel.codegen.access import Bases
-from gemel.codegen.assembly import Module, Value
+from gemel.codegen.assembly import Module
 from gemel.codegen.loops import Loops
 from gemel.codegen.program import Program
+from gemel.codegen.short_rows import ShortRows
 from gemel.codegen.target import Target
-from gemel.codegen.turned import Turned
 from gemel.codegen.woven import Woven
-
-
-class Alternative(Protocol):
-    """Another way to do all loops of a program."""
-
-    @classmethod
-    def of(cls, nest: Loops) -> Alternative | None:
-        """It, for the program of `nest`, whose beginning is written; None where that has nothing
-        for it."""
-
-    def pays(self) -> Value:
-        """Whether it takes less time than the loops as they stand."""
-        raise NotImplementedError
-
-    def walk(self, bases: Bases) -> None:
-        """All loops."""
-
-
-#: No program is one for several: rows are along the vector of the one, across that of the other.
-ALTERNATIVES: tuple[type[Alternative], ...] = (Turned, Woven)
 
 
 def emit(program: Program, target: Target) -> Module:
@@ -42,11 +20,11 @@ def emit(program: Program, target: Target) -> Module:
 
 
 class Either(Loops):
-    """Loops as they stand, and the alternative there is."""
+    """Loops as they stand, and another way where there is one. No program has both: rows are along
+    the vector of the one, across that of the other."""
 
     def run(self, bases: Bases) -> None:
-        found = (way.of(self) for way in ALTERNATIVES)
-        way = next(filter(None, found), None)
+        way = ShortRows.of(self) or Woven.of(self)
         if way is None:
             super().run(bases)
             return

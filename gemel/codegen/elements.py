@@ -209,7 +209,7 @@ class ElementWriter:
         results = []
         for each, spec in zip(found if op.outputs > 1 else (found,), node.specs, strict=True):
             result = lane.value(each) if not hasattr(each, "dtype") else each
-            # Rounded to what is kept between steps, as separate kernels would.
+            # Rounded to what is stored between steps, as separate kernels would.
             to: DType = as_number(spec.dtype) if weak else spec.dtype
             results.append(result.cast(to).cast(to if weak else to.compute))
         return results

@@ -259,7 +259,7 @@ class Printer:
         return value
 
     def _half(self, value: Value, target: DType) -> Value:
-        """float16, which is kept as its bits, to or from what it is computed in."""
+        """float16, which is stored as its bits, to or from what it is computed in."""
         builder, half = self.builder, widened(HALF, self.lanes)
         if target is dtypes.float16:
             return builder.bitcast(builder.fptrunc(value, half), widened(I16, self.lanes))

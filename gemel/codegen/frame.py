@@ -13,12 +13,14 @@ from gemel.codegen import memory
 from gemel.codegen.access import Access, Bases, Values
 from gemel.codegen.analysis import Analysis
 from gemel.codegen.assembly import F64, I32, I64, POINTER, Builder, Constant, Module, Value
-from gemel.codegen.program import INDEX, OUTER, STRIDED, TILES, Program
+from gemel.codegen.program import INDEX, OUTER, STRIDED, Program
 from gemel.codegen.target import Target
 
 Whole = Value | int
+#: What a loop carries from round to round.
+Carried = list[Value]
 #: A loop's body: the position and what is carried give what the next round is given.
-Body = Callable[[Value, list[Value]], Sequence[Value]]
+Body = Callable[[Value, Carried], Carried]
 
 
 def i64(value: int) -> Value:
@@ -75,10 +77,6 @@ class Frame:
         pointer = self.builder.gep(Value(POINTER, "%integers"), i64(place), I64)
         return self.builder.load(pointer, I64, 8)
 
-    def tiles(self) -> dict[str, Value]:
-        """The integers of `TILES`, by name."""
-        return dict(zip(TILES, self.access.extra[-len(TILES) :], strict=True))
-
     def buffer(self, place: int) -> Value:
         """The address of a buffer."""
         pointer = self.builder.gep(Value(POINTER, "%buffers"), i64(place), POINTER)
@@ -123,7 +121,7 @@ class Frame:
         self, start: Whole, stop: Whole, step: Whole, carried: Sequence[Value], body: Body
     ) -> list[Value]:
         """Runs `body(index, carried)` for start, start + step, ... below stop; what it returns is
-        carried to the next turn, and returned after the last."""
+        carried to the next round, and returned after the last."""
         builder = self.builder
         start, stop, step = (i64(n) if isinstance(n, int) else n for n in (start, stop, step))
         before = builder.block
@@ -133,7 +131,7 @@ class Frame:
         builder.position_at_end(inside)
         index = builder.phi(I64, (start, before))
         held = [builder.phi(value.type, (value, before)) for value in carried]
-        results = list(body(index, [*held]))
+        results = body(index, [*held])
         following = builder.add(index, step)
         if self.hides_steps:
             following = builder.freeze(following)
@@ -151,8 +149,8 @@ class Frame:
     def each(self, start: Whole, stop: Whole, step: Whole, body: Callable[[Value], object]) -> None:
         """Runs `body(index)` for start, start + step, ... below stop; carries nothing."""
 
-        def turn(index: Value, _: list[Value]) -> list[Value]:
+        def once(index: Value, _: list[Value]) -> list[Value]:
             body(index)
             return []
 
-        self.loop(start, stop, step, [], turn)
+        self.loop(start, stop, step, [], once)

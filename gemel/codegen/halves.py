@@ -61,7 +61,7 @@ def double_to_odd_float(xp: Lane, double: Recorded) -> Recorded:
 
 
 _ALL = (float16_to_float32, float32_to_float16, bfloat16_to_float32, float32_to_bfloat16)
-#: From and to each dtype that is only kept, by the names of the dtypes.
+#: From and to each dtype that is only stored, by the names of the dtypes.
 FUNCTIONS = {each.__name__: each for each in (*_ALL, double_to_odd_float)}
 
 
@@ -69,8 +69,8 @@ def casts(source: DType, target: DType) -> Iterator[tuple[str, DType]]:
     """The steps of a cast: what each gives, and which function (of `FUNCTIONS` or `rounding`)
     computes it; no name where the two dtypes say everything.
 
-    What is only kept becomes what it is computed in first. Whole numbers made of floating ones wrap
-    as NumPy's do, through a wider one, instead of saturating.
+    What is only stored becomes what it is computed in first. Whole numbers made of floating ones
+    wrap as NumPy's do, through a wider one, instead of saturating.
     """
     if source.compute is not source:
         yield f"{source}_to_{source.compute}", source.compute

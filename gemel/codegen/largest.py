@@ -7,13 +7,12 @@ for it: its result is wanted only where there is none.
 
 from __future__ import annotations
 
-from gemel.codegen.program import FUNCTIONS, WRITES, Instruction, Program
+from gemel.codegen.program import FUNCTIONS, ROOTS, Instruction, Program
 
 #: Instructions of floating values whose result is NaN where an argument is.
 CARRIES = frozenset(("add", "subtract", "multiply", "divide", "negative", *FUNCTIONS))
 #: Reductions that are NaN where a value is, and stay as they are.
 COLLECTS = ("sum", "prod")
-_ROOTS = WRITES | {"check"}
 
 
 def spared(program: Program) -> Program:
@@ -51,5 +50,5 @@ def _finds_nan(code: list[Instruction], largest: int) -> bool:
         elif step.name in CARRIES or step.name == "exp_falling":
             found = there if everywhere.isdisjoint(reached) else everywhere
             found.add(position)
-    roots = [step for step in code if step.name in _ROOTS]
+    roots = [step for step in code if step.name in ROOTS]
     return all(step.name == "store" and step.arguments[0] in everywhere for step in roots)

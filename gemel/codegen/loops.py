@@ -17,7 +17,7 @@ from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site, Values
 from gemel.codegen.analysis import Pass
 from gemel.codegen.assembly import I1, Constant, Module, Value
-from gemel.codegen.frame import Frame, i64
+from gemel.codegen.frame import Body, Carried, Frame, i64
 from gemel.codegen.largest import spared
 from gemel.codegen.program import ACROSS, CONTIGUOUS, INDEX, INPUT, OUTER, OUTPUT, Operand, Program
 from gemel.codegen.reductions import Accumulator, State, flatten, in_blocks, joined, unflatten
@@ -30,19 +30,16 @@ from gemel.dtype import DType
 AHEAD = 16
 #: Each pass goes over so many rows before the next pass does, if all of these are at most so many
 #: places: the first number is for arrays of `FAR` places and more, the second for smaller ones.
-IN_TURN, PLACES = 8, (1536, 8192)
+GROUP, PLACES = 8, (1536, 8192)
 #: Places of all arrays that leave the second cache (lines of later rows are then asked for early),
 #: and of all rows the third.
 MANY, FAR = 1 << 18, 1 << 20
 
 #: What is done inside loops that carry nothing.
 Inside = Callable[[Bases], None]
-#: What a loop carries from turn to turn, and what it does at an index.
-Held = list[Value]
-Turn = Callable[[Value, Held], Held]
 #: Some vectors from an index on: how many, of so many lanes, and what they end at if they may reach
 #: beyond it.
-Vectors = Callable[[Value, int, int, "Value | None", Held], Held]
+Vectors = Callable[[Value, int, int, "Value | None", Carried], Carried]
 
 
 class Course(NamedTuple):
@@ -52,13 +49,8 @@ class Course(NamedTuple):
     states: list[State]
 
 
-def emit(program: Program, target: Target) -> Module:
-    """The kernel of the schedules ``outer`` and ``inner``, without what `either` adds."""
-    return Loops(program, target).build()
-
-
 class Loops(Frame):
-    """Builds one kernel."""
+    """The kernel of the schedules ``outer`` and ``inner``, without what `either` adds."""
 
     def __init__(self, program: Program, target: Target) -> None:
         super().__init__(spared(program), target)
@@ -69,7 +61,7 @@ class Loops(Frame):
         #: Whether all arrays are `MANY` places, and how many rows are walked along at a time.
         self.many: Value = Constant(I1, 0)
         self._apart = i64(1)
-        #: What later passes ask of the rows that take turns: where, and its dtype.
+        #: What later passes ask of the rows of a group: where, and its dtype.
         self._rooms: dict[int, tuple[Value, DType]] = {}
         self.reductions = {
             position: Accumulator(str(step.attribute), program.code[step.arguments[0]].dtype)
@@ -91,22 +83,23 @@ class Loops(Frame):
         program = self.program
         if program.lanes != OUTER:
             known = sorted(set().union(*self.analysis.known_later()))
-            kept = [(p, program.code[p].dtype) for p in known]
-            self._rooms = {p: (memory.room(self.builder, d, IN_TURN), d) for p, d in kept}
-            self.run_rows(bases, self._rows_inner)
+            spilled = [(p, program.code[p].dtype) for p in known]
+            self._rooms = {p: (memory.room(self.builder, d, GROUP), d) for p, d in spilled}
+            self.run_rows(bases, self._rows_inner, program.outer - 1)
         elif any(operand.stride_class == ACROSS for operand in program.operands):
-            Squares(self).run(self.begin, self.end, bases)
+            self.run_rows(bases, Squares(self).walk, program.outer - 2)
         else:
-            self.run_rows(bases, self._row)
+            self.run_rows(bases, self._row, program.outer - 1)
 
-    def run_rows(self, bases: Bases, rows: Callable[[Value, Value, Bases], None]) -> None:
-        """All loops: `rows(start, stop, bases)` is the one along the last outer dimension."""
-        begin, end, last = self.begin, self.end, self.program.outer - 1
-        if last == 0:
-            rows(begin, end, bases)
+    def run_rows(
+        self, bases: Bases, rows: Callable[[Value, Value, Bases], None], dimension: int
+    ) -> None:
+        """All loops: `rows(start, stop, bases)` is those from this outer dimension on."""
+        if dimension == 0:
+            rows(self.begin, self.end, bases)
         else:
-            body = lambda inside: rows(i64(0), self.extents[last], inside)  # noqa: E731
-            self._walk(0, last, begin, end, bases, body)
+            body = lambda inside: rows(i64(0), self.extents[dimension], inside)  # noqa: E731
+            self._walk(0, dimension, self.begin, self.end, bases, body)
 
     # -- loops ------------------------------------------------------------------------------------
 
@@ -118,12 +111,12 @@ class Loops(Frame):
             body(bases)
             return
 
-        def turn(index: Value) -> None:
+        def once(index: Value) -> None:
             inside = self.advance(bases, dimension, index)
             extent = self.extents[dimension + 1]
             self._walk(dimension + 1, stop, i64(0), extent, inside, body)
 
-        self.each(begin, end, 1, turn)
+        self.each(begin, end, 1, once)
 
     def _site(self, bases: Bases, index: Value, copy: int, lanes: int, stop: Value | None) -> Site:
         """The `copy`th vector from an index on; of one that may reach beyond `stop` the lanes
@@ -139,12 +132,12 @@ class Loops(Frame):
         start: Value,
         stop: Value,
         copies: int,
-        carried: Held,
+        carried: Carried,
         body: Vectors,
         course: Course | None = None,
         tail: int = 1,
         fewer: int = 0,
-    ) -> Held:
+    ) -> Carried:
         """The loop along the vector: `body(index, copies, lanes, stop, carried)`.
 
         The part of whole vectors of a `course`, from 0, goes by blocks; of what is left as many as
@@ -153,7 +146,7 @@ class Loops(Frame):
         """
         builder = self.builder
 
-        def call(count: int, lanes: int, end: Value | None = None) -> Turn:
+        def call(count: int, lanes: int, end: Value | None = None) -> Body:
             return lambda index, held: body(index, count, lanes, end, held)
 
         if self.lanes == 1:
@@ -194,7 +187,7 @@ class Loops(Frame):
         self.many = self._are_many(2 * self._copies_outer() * self.lanes)
         given = self.access.print(self.analysis.row(), site, self.fixed)
 
-        def body(index: Value, copies: int, lanes: int, stop: Value | None, _: Held) -> Held:
+        def body(index: Value, copies: int, lanes: int, stop: Value | None, _: Carried) -> Carried:
             sites = [self._site(bases, index, copy, lanes, stop) for copy in range(copies)]
             self._points_outer(sites, given)
             return []
@@ -263,7 +256,7 @@ class Loops(Frame):
                 held[number * count : (number + 1) * count] = own
                 return place, found
 
-            self.in_turns(work, len(sites), one)
+            self.at_sites(work, len(sites), one)
             return held
 
         finals = iter(self._inner_walk(course, self.program.inner, sites[0].bases, body))
@@ -277,7 +270,7 @@ class Loops(Frame):
         builder = self.builder
         for number, operand in self._running(work):
             stride = self.access.strides[number, self.program.rank - 1]
-            apart = max(1, memory.LINE // (sites[0].lanes * operand.dtype.itemsize))
+            apart = max(1, memory.CACHE_LINE // (sites[0].lanes * operand.dtype.itemsize))
             with builder.if_then(self.many, likely=False):
                 for site in sites[::apart]:
                     ahead = builder.add(builder.mul(stride, i64(AHEAD)), site.index)
@@ -295,16 +288,16 @@ class Loops(Frame):
         """What scalars know: values that are the same in all lanes."""
         return {p: v for p, v in given[0].items() if not self.analysis.vector[p]}
 
-    def in_turns(self, work: Pass, count: int, one: Callable[[int], tuple[Site, Values]]) -> None:
-        """A pass at several sites, whose lines take turns: each is where `one` has printed it, and
-        what it has found there."""
+    def at_sites(self, work: Pass, count: int, one: Callable[[int], tuple[Site, Values]]) -> None:
+        """A pass at several sites, interleaved: each is where `one` has printed it, and what it has
+        found there."""
         printed = []
-        with self.builder.taking_turns() as part:
+        with self.builder.interleaving() as part:
             for number in range(count):
                 part()
                 printed.append(one(number))
         for site, found in printed:
-            self.access.keep(work, site, found)
+            self.access.spill(work, site, found)
 
     def take_in(
         self,
@@ -335,32 +328,32 @@ class Loops(Frame):
         """Inner dimensions up to `stop`, nested: the states in the end. `body` is also given the
         number of the position."""
 
-        def walk(number: int, bases: Bases, flat: Value, held: Held) -> Held:
+        def walk(number: int, bases: Bases, flat: Value, held: Carried) -> Carried:
             if number == stop:
                 return flatten(body(bases, flat, unflatten(held, course.states)))
             dimension = self.program.outer + number
             extent = self.extents[dimension]
 
-            def turn(index: Value, held: Held) -> Held:
+            def once(index: Value, held: Carried) -> Carried:
                 inside = self.advance(bases, dimension, index)
                 place = self.builder.add(self.builder.mul(flat, extent), index)
                 return walk(number + 1, inside, place, held)
 
             if number + 1 == self.program.inner:
-                return self._blocks(extent, 1, held, turn, course, 2)
-            return self.loop(i64(0), extent, i64(1), held, turn)
+                return self._blocks(extent, 1, held, once, course, 2)
+            return self.loop(i64(0), extent, i64(1), held, once)
 
         return unflatten(walk(0, first, i64(0), flatten(course.states)), course.states)
 
     def _blocks(
-        self, stop: Value, step: int, carried: Held, turn: Turn, course: Course, levels: int
-    ) -> Held:
+        self, stop: Value, step: int, carried: Carried, body: Body, course: Course, levels: int
+    ) -> Carried:
         """A loop from 0 whose floating sums are sums of the sums of blocks (of blocks)."""
         kinds = [self.reductions[p] for p in course.work.reductions]
         if course.work.scans or not any(kind.blocked for kind in kinds):
-            return self.loop(0, stop, step, carried, turn)
+            return self.loop(0, stop, step, carried, body)
         kinds *= len(course.states) // len(kinds)
-        return in_blocks(self.builder, kinds, self.loop, stop, step, carried, turn, levels)
+        return in_blocks(self.builder, kinds, self.loop, stop, step, carried, body, levels)
 
     # -- lanes along the last inner dimension -----------------------------------------------------
 
@@ -373,9 +366,9 @@ class Loops(Frame):
         places = builder.mul(self.extents[program.outer - 1], size)
         self.many = self._are_many()
         far = builder.icmp_signed(">=", places, i64(FAR))
-        longest = builder.select(far, *(i64(most // IN_TURN) for most in PLACES))
-        most = builder.select(builder.icmp_signed("<=", size, longest), i64(IN_TURN), i64(1))
-        self._apart = most = most if self._rooms else i64(IN_TURN)
+        longest = builder.select(far, *(i64(most // GROUP) for most in PLACES))
+        most = builder.select(builder.icmp_signed("<=", size, longest), i64(GROUP), i64(1))
+        self._apart = most = most if self._rooms else i64(GROUP)
 
         def one(stage: int, first: Value, row: Value) -> None:
             def place(p: int) -> Value:
@@ -406,7 +399,7 @@ class Loops(Frame):
             for number, operand in self._running(self.analysis.passes[0]):
                 stride = self.access.strides[number, self.program.outer - 1]
                 first = builder.add(builder.mul(stride, self._apart), index)
-                for place in range(0, count, memory.LINE // operand.dtype.itemsize):
+                for place in range(0, count, memory.CACHE_LINE // operand.dtype.itemsize):
                     ahead = builder.add(first, i64(place))
                     self.prefetch(memory.element(builder, bases[number], ahead, operand.dtype), 2)
 
@@ -465,7 +458,7 @@ class Loops(Frame):
         row = self.access.print(work.uniform, Site(self.access, bases), given)
         start = builder.mul(flat, extent)
 
-        def body(index: Value, now: int, lanes: int, stop: Value | None, held: Held) -> Held:
+        def body(index: Value, now: int, lanes: int, stop: Value | None, held: Carried) -> Carried:
             current = unflatten(held, states)
             if work in self.analysis.passes[1:2]:
                 self._ask_for_later(bases, index, now * lanes)
@@ -478,7 +471,7 @@ class Loops(Frame):
                 self.take_in(work, found, current, slot, where, lanes, site.mask, 1)
                 return site, found
 
-            self.in_turns(work, now, one)
+            self.at_sites(work, now, one)
             return flatten(current)
 
         return unflatten(self._along(i64(0), extent, copies, flatten(states), body, course), states)

@@ -7,6 +7,7 @@ drops and merges loops until few are left.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gemel.codegen.lane import Lane, Recorder
@@ -15,10 +16,10 @@ from gemel.codegen.program import (
     BROADCAST,
     CONTIGUOUS,
     FUNCTIONS,
-    IN_TURNS,
     INDEX,
     INNER,
     INPUT,
+    INTERLEAVED,
     OUTER,
     OUTPUT,
     PAIRED,
@@ -28,7 +29,7 @@ from gemel.codegen.program import (
     Program,
 )
 from gemel.dtype import DType, bool_, float64, int64, uint64
-from gemel.extent import Dim, maximum, minimum, same_for_all
+from gemel.extent import Dim, maximum, minimum, same_for_all, seen
 from gemel.ir.layout import Layout
 from gemel.ir.position import At
 from gemel.ops.shape import MOST_INTERLEAVED, reshaped_strides
@@ -42,12 +43,14 @@ TILE = 1 << 16
 SHARE, SHARES = 3000, 4
 #: Tiles along the vectorised dimension end at multiples of this, so that vectors stay whole.
 TILE_MULTIPLE = 64
-#: What lies across is turned this many rows at a time.
-TURNED_ROWS = 16
+#: What lies across is transposed this many rows at a time.
+SQUARE_ROWS = 16
 
 
 #: Along the dimensions of some loops, in elements.
 Strides = tuple[int, ...]
+#: Its extent, and the stride of each operand along it.
+Loop = tuple[int, list[Any]]
 
 
 class Place(NamedTuple):
@@ -118,32 +121,55 @@ class Number(NamedTuple):
         return -1 if kind == "seed" else -2 - int(self.source[1])
 
 
-class Kernel:
-    """What a step of a plan runs: a program, and everything its kernel is given there.
+class Launch:
+    """A step of a plan: a program, and everything its kernel is given there.
 
-    `places` are (Place or buffer, offset in bytes) for each buffer of the kernel, `written` says
-    which of these it writes; `scalars` are (position among the integers, what goes there); `cost`
-    is nanoseconds on one core. `packs`: it only copies its first place into panels.
+    `places` are a Place or a whole block of memory for each buffer of the kernel, `written` says
+    which of these it writes; `scalars` are (position among the integers, what goes there).
+    `nanoseconds` are those on one core, `failure` is what a failing check raises. `packs`: it only
+    copies its first place into panels. Who puts it into a plan says which node of the graph it is a
+    step of, and when it runs in the plan's order.
     """
 
+    node: Any = None
+    time = -1
     failure: tuple[str, str] | None = None
-    cost = 0
-    packs = False
 
     def __init__(
         self,
-        program: Any,
+        program: Program,
         places: list[Any],
         written: list[bool],
         integers: list[int],
-        extent: int,
-        chunk: int,
+        tiles: tuple[int, int],
+        numbers: Sequence[Number],
+        nanoseconds: int,
+        packs: bool = False,
     ) -> None:
         self.program = program
         self.places, self.written = places, written
         self.integers = integers
-        self.extent, self.chunk = extent, chunk
-        self.scalars: list[tuple[int, Number]] = []
+        self.extent, self.chunk = tiles
+        self.scalars = [
+            (program.integers + i, number)
+            for i, number in enumerate(numbers[: len(program.scalars)])
+        ]
+        self.nanoseconds, self.packs = nanoseconds, packs
+
+    @property
+    def fails(self) -> bool:
+        """Whether it may find values it cannot work with."""
+        return self.failure is not None
+
+    @property
+    def cost(self) -> int:
+        """Nanoseconds on one core, for the sizes seen."""
+        return seen(self.nanoseconds)
+
+    def touches(self) -> Iterator[tuple[Any, bool]]:
+        """The blocks of memory it uses, and whether it writes them."""
+        for place, written in zip(self.places, self.written, strict=True):
+            yield (place.buffer if isinstance(place, Place) else place).root, written
 
 
 class Nest:
@@ -282,8 +308,8 @@ class Nest:
 
     # --- the program ------------------------------------------------------------------------
 
-    def finish(self) -> Kernel:
-        """The kernel: loops of length 1 dropped, adjacent ones merged, the vector's loop chosen."""
+    def finish(self) -> Launch:
+        """The launch: loops of length 1 dropped, adjacent ones merged, the vector's loop chosen."""
         outer = [d for d, n in enumerate(self.shape) if d not in self.reduced and n != 1]
         inner = [d for d, n in enumerate(self.shape) if d in self.reduced and n != 1]
         once = [(1, [0] * len(self.operands))]
@@ -298,8 +324,8 @@ class Nest:
         )
         loops = rows + columns
         vector = len(loops) - 1 if along_inner else len(rows) - 1
-        turns = len(rows) > 1 and not columns and not self._has("gather", "scatter_add")
-        above = rows[-2] if turns else None
+        across = len(rows) > 1 and not columns and not self._has("gather", "scatter_add")
+        above = rows[-2] if across else None
         interleaved = self._interleaved(loops[vector][1])
         flat = along_inner and len(columns) == 1
         operands = []
@@ -309,7 +335,7 @@ class Nest:
             beside = stride_class(rows[-1][1][i]) if flat else BROADCAST
             made = Operand(dtype, role, found, varies, beside=beside)
             if i in interleaved:
-                made = made._replace(stride_class=IN_TURNS, interleaved=interleaved[i])
+                made = made._replace(stride_class=INTERLEAVED, interleaved=interleaved[i])
             operands.append(made)
         scalars = tuple(number.passed for number in self.numbers)
         code = tuple(self.recorder.code)
@@ -320,37 +346,37 @@ class Nest:
         for i in range(len(self.operands)):
             integers += [strides[i] for _, strides in loops]
         integers += self.extras
-        return self._kernel(program, rows, columns, integers)
+        return self._launch(program, rows, columns, integers)
 
     def _interleaved(self, strides: list[int]) -> dict[int, tuple[int, int]]:
-        """The turns of all outputs, if they take turns in memory along the vector."""
+        """The how manieth each output is of all, if these are interleaved along the vector."""
         outputs = {i: p for i, (p, role, _, _) in enumerate(self.operands) if p and role == OUTPUT}
         count, places = len(outputs), list(outputs.values())
         # What rows give is written after what comes before their end.
         if not 1 < count <= MOST_INTERLEAVED or self._has("reduce"):
             return {}
         alike = {(id(place.buffer), place.dtype, place.strides) for place in places}
-        turns = [place.layout.offset - places[0].layout.offset for place in places]
+        order = [place.layout.offset - places[0].layout.offset for place in places]
         steps = {strides[i] if type(strides[i]) is int else 0 for i in outputs}
-        if len(alike) > 1 or turns != [*range(count)] or steps != {count}:
+        if len(alike) > 1 or order != [*range(count)] or steps != {count}:
             return {}
-        return {i: (turn, count) for turn, i in enumerate(outputs)}
+        return {i: (number, count) for number, i in enumerate(outputs)}
 
-    def _kernel(
-        self, program: Program, rows: list[Any], columns: list[Any], integers: list[int]
-    ) -> Kernel:
+    def _launch(
+        self, program: Program, rows: list[Loop], columns: list[Loop], integers: list[int]
+    ) -> Launch:
         extent = rows[0][0]
         work = product(row[0] for row in rows[1:]) * product(column[0] for column in columns)
         chunk = self._chunk(program, extent, work)
         buffers = [(place, role) for place, role, _, _ in self.operands if place is not None]
-        places = [(place, 0) for place, _ in buffers]
+        places = [place for place, _ in buffers]
         written = [role == OUTPUT for _, role in buffers]
-        kernel = Kernel(program, places, written, integers, extent, chunk)
-        kernel.scalars = [(len(integers) + i, number) for i, number in enumerate(self.numbers)]
         integers += [0] * len(self.numbers)
-        kernel.failure = self.told(kernel)
-        kernel.cost = estimate(program, extent * maximum(work, 1))
-        return kernel
+        nanoseconds = estimate(program, extent * maximum(work, 1))
+        given = places, written, integers, (extent, chunk), self.numbers
+        launch = Launch(program, *given, nanoseconds)
+        launch.failure = self.told(launch)
+        return launch
 
     def _chunk(self, program: Program, extent: int, work: int) -> int:
         """How much of the first dimension a tile is, each of its positions being so much work."""
@@ -360,7 +386,7 @@ class Nest:
         if program.outer == 1 and program.lanes == OUTER:
             cuts = TILE_MULTIPLE
         elif any(operand.stride_class == ACROSS for operand in program.operands):
-            cuts = TURNED_ROWS
+            cuts = SQUARE_ROWS
         work = maximum(work, 1)
         chunk, share = maximum(1, TILE // work), SHARE * 1000 // picoseconds(program)
         if share < TILE:
@@ -368,7 +394,7 @@ class Nest:
             chunk = minimum(chunk, -(-extent // parts))
         return -(-chunk // cuts) * cuts
 
-    def told(self, kernel: Kernel) -> tuple[str, str] | None:
+    def told(self, launch: Launch) -> tuple[str, str] | None:
         """The class and the message of what a failing check raises; its `{}` stands for a size
         that the kernel has among its integers."""
         if self.failure is None:
@@ -378,8 +404,8 @@ class Nest:
             return name, message
         if not isinstance(sizes[0], Dim):
             return name, message.format(sizes[0])
-        known = [*kernel.integers]
-        for position, number in kernel.scalars:
+        known = [*launch.integers]
+        for position, number in launch.scalars:
             known[position] = number.source[1] if number.source[0] == "constant" else 0
         position = next(i for i, n in enumerate(known) if same_for_all(n, sizes[0]))
         return name, message.format(f"{{{position}}}")
@@ -388,16 +414,20 @@ class Nest:
         """Whether there is an instruction of these names."""
         return any(step.name in names for step in self.recorder.code)
 
-    def _merged(self, dimensions: list[int]) -> list[tuple[int, list[int]]]:
-        """(extent, stride per operand) of each loop, those that run on without a gap merged."""
-        loops: list[tuple[int, list[int]]] = []
-        for d in dimensions:
-            extent = self.shape[d]
-            strides = [running[d] for _, _, _, running in self.operands]
-            if loops and all(s == t * extent for s, t in zip(loops[-1][1], strides, strict=True)):
-                extent *= loops.pop()[0]
-            loops.append((extent, strides))
-        return loops
+    def _merged(self, dimensions: list[int]) -> list[Loop]:
+        """The loops along some dimensions."""
+        running = [strides for _, _, _, strides in self.operands]
+        return merged((self.shape[d], [strides[d] for strides in running]) for d in dimensions)
+
+
+def merged(loops: Iterable[Loop]) -> list[Loop]:
+    """The same loops, those that run on without a gap as one."""
+    found: list[Loop] = []
+    for extent, strides in loops:
+        if found and all(s == t * extent for s, t in zip(found[-1][1], strides, strict=True)):
+            extent *= found.pop()[0]
+        found.append((extent, strides))
+    return found
 
 
 def place_class(place: Any, role: str, number: int, along: Any, above: Any) -> int:

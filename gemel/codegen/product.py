@@ -1,4 +1,4 @@
-"""Matrix products: from a fused body with one product to the kernels that compute it."""
+"""Matrix products: from a fused body with one product to the launches that compute it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from gemel.codegen.body import aligned
-from gemel.codegen.contract import PAIRS, StepPlan, has_pairs, steps
-from gemel.codegen.contract_plan import SCRATCH, windows_pay_in_pairs
-from gemel.codegen.contract_task import Several, Task
+from gemel.codegen.contract import StepPlan, has_pairs, steps
+from gemel.codegen.contract_plan import SCRATCH
+from gemel.codegen.contract_task import PAIRS, Several, Task, windows_pay_in_pairs
 from gemel.codegen.elements import ElementWriter
-from gemel.codegen.nest import Kernel, Nest, Place, stride_class
+from gemel.codegen.nest import Launch, Nest, Place, merged, stride_class
 from gemel.codegen.program import CONTIGUOUS, OUTER, OUTPUT, ROWS, Operand, Program
 from gemel.codegen.target import Target
 from gemel.dtype import promote
@@ -22,8 +22,8 @@ from gemel.passes.domain import Domain, is_product
 from gemel.spec import product
 
 
-class Means(NamedTuple):
-    """What products are written with.
+class Workspace(NamedTuple):
+    """Where products are written: the target, and memory for what is made on the way.
 
     `copy` makes a contiguous copy of a place in scratch memory, `reserve` reserves so many bytes
     of it. `packed` says where panels of operands are that earlier products of the plan have made.
@@ -84,14 +84,11 @@ class Axes:
 
     def join(self) -> None:
         """Drop batch dimensions of length 1, join those that run on without a gap."""
-        for d in range(len(self.batch) - 1, -1, -1):
-            if self.batch[d] == 1:
-                self._drop(d)
-        for d in range(len(self.batch) - 1, 0, -1):
-            extent = self.batch[d]
-            if all(s[d - 1] == s[d] * extent for s in self.strides):
-                self.batch[d] *= self.batch[d - 1]
-                self._drop(d - 1)
+        lead = [(n, [s[d] for s in self.strides]) for d, n in enumerate(self.batch) if n != 1]
+        loops = merged(lead)
+        self.batch = [n for n, _ in loops]
+        own = [[strides[i] for _, strides in loops] for i in range(len(self.strides))]
+        self.strides = [[*a, *s[-3:]] for a, s in zip(own, self.strides, strict=True)]
 
     def _rows_take_batch(self) -> bool:
         """Whether the last batch dimension can be more rows: all runs on, but b stays."""
@@ -102,14 +99,10 @@ class Axes:
         runs_on = all(s[last] == s[last + 1] * self.m for s in (a, *others))
         if b[last] != 0 or not runs_on:
             return False
-        self.m *= self.batch[last]
-        self._drop(last)
-        return True
-
-    def _drop(self, d: int) -> None:
-        del self.batch[d]
+        self.m *= self.batch.pop()
         for s in self.strides:
-            del s[d]
+            del s[last]
+        return True
 
     def runs(self, which: int) -> str | None:
         """The axis along which the stride of the first or second operand is 1, or None."""
@@ -170,14 +163,14 @@ def _spread(stride: int, axes: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def write_product(
-    body: Graph, given: dict[Entry, Any], outputs: list[Place], means: Means
-) -> list[Kernel]:
-    """The kernels of a fused body made of one matrix product and what follows it."""
+    body: Graph, given: dict[Entry, Any], outputs: list[Place], workspace: Workspace
+) -> list[Launch]:
+    """The launches of a fused body made of one matrix product and what follows it."""
     node = next(n for n in body.walk() if is_product(n))
     a, b = (given[entry] for entry in node.inputs)
     a = a if len(a.shape) > 1 else a.reshaped((1, *a.shape))
     b = b if len(b.shape) > 1 else b.reshaped((*b.shape, 1))
-    return _Writer(node, given, list(zip(body.outputs, outputs, strict=True)), means).of(a, b)
+    return _Writer(node, given, list(zip(body.outputs, outputs, strict=True)), workspace).of(a, b)
 
 
 class _Writer(NamedTuple):
@@ -186,23 +179,23 @@ class _Writer(NamedTuple):
     node: Node
     given: dict[Entry, Any]
     outputs: list[tuple[Entry, Place]]
-    means: Means
+    workspace: Workspace
 
-    def of(self, a: Place, b: Place) -> list[Kernel]:
-        """The kernels of the product of two places and of the outputs."""
+    def of(self, a: Place, b: Place) -> list[Launch]:
+        """The launches of the product of two places and of the outputs."""
         (result,) = self.node.entries
         vectors = [entry.ndim == 1 for entry in self.node.inputs]
         batch = result.shape[: result.ndim + sum(vectors) - 2]
         rows: list[int | None] = [len(batch), len(batch) + 1]
-        factors, means = [a, b], self.means
+        factors, workspace = [a, b], self.workspace
         if _is_narrow(a, b):
             # Few columns are as many rows of the product of both transposed, which has long vectors
             # and reads a as it lies.
-            alone, turned = b.shape[-1] == 1, _transposed(b)
+            alone, swapped = b.shape[-1] == 1, _transposed(b)
             rows = [len(batch) + 1, None if alone else len(batch)]
-            means = means._replace(often=False)
+            workspace = workspace._replace(often=False)
             along_k = a.strides[-1] == 1 and not alone
-            factors = [means.copy(turned) if along_k else turned, _transposed(a)]
+            factors = [workspace.copy(swapped) if along_k else swapped, _transposed(a)]
         shape = (*batch, factors[0].shape[-2], factors[1].shape[-1], a.shape[-1])
         nest = Nest(shape, frozenset((len(shape) - 1,)))
         total = _total(nest, factors, len(batch))
@@ -213,12 +206,12 @@ class _Writer(NamedTuple):
         axes = Axes(shape, strides)
         axes.merge()
         if len(axes.batch) <= ROWS:
-            return _kernels(nest, axes, factors, means)
+            return _launches(nest, axes, factors, workspace)
         others = Axes(shape, strides[2:])
         others.join()
         if len(others.batch) > ROWS:
             return self._in_two(a, b)
-        return self.of(*(self.means.copy(_repeated(place, batch)) for place in (a, b)))
+        return self.of(*(self.workspace.copy(_repeated(place, batch)) for place in (a, b)))
 
     def _store(self, nest: Nest, value: Any, placement: tuple[int, ...]) -> None:
         """Write into a nest the outputs that follow from the product's recorded value."""
@@ -232,18 +225,18 @@ class _Writer(NamedTuple):
             found = writer.value(entry, aligned(placement, entry))
             nest.store(place, found, writer.strides(place, placement))
 
-    def _in_two(self, a: Place, b: Place) -> list[Kernel]:
+    def _in_two(self, a: Place, b: Place) -> list[Launch]:
         """The product into scratch memory, then loops of any number over what follows it.
 
         For batch axes that do not merge because of what is read or written beside the factors.
         """
         (result,) = self.node.entries
         size = product(result.shape) * result.dtype.itemsize
-        place = Place(self.means.reserve(size), result.dtype, layouts.dense(result.shape))
-        kernels = self._replace(outputs=[(result, place)]).of(a, b)
+        place = Place(self.workspace.reserve(size), result.dtype, layouts.dense(result.shape))
+        launches = self._replace(outputs=[(result, place)]).of(a, b)
         nest = Nest(result.shape)
         self._store(nest, nest.load(place), tuple(range(result.ndim)))
-        return [*kernels, nest.finish()]
+        return [*launches, nest.finish()]
 
 
 def _is_narrow(a: Place, b: Place) -> bool:
@@ -281,32 +274,33 @@ def _total(nest: Nest, factors: list[Place], batch: int) -> Any:
     return nest.recorder.reduce("sum", values[0] * values[1])
 
 
-def _kernels(nest: Nest, axes: Axes, sources: list[Place], means: Means) -> list[Kernel]:
-    several = axes.several(means.target.width // sources[0].dtype.compute.itemsize)
-    if several and has_pairs([place.dtype for place in sources], means.target):
-        several = _paired(axes, sources, several, means)
+def _launches(nest: Nest, axes: Axes, sources: list[Place], workspace: Workspace) -> list[Launch]:
+    several = axes.several(workspace.target.width // sources[0].dtype.compute.itemsize)
+    if several and has_pairs([place.dtype for place in sources], workspace.target):
+        several = _paired(axes, sources, several, workspace)
     for number in range(1 if several else 2):
         if axes.runs(number) is None:
-            sources[number] = means.copy(sources[number].at(axes.layout(number, sources[number])))
+            source = sources[number]
+            sources[number] = workspace.copy(source.at(axes.layout(number, source)))
             axes.made_dense(number)
     program = _program(nest, axes, several)
     lasts = axes.runs(0) or "k", axes.runs(1) or "n"
     integers = axes.integers(several)
-    planned = steps(program, integers, lasts, means.target, means.often, several)
+    planned = steps(program, integers, lasts, workspace.target, workspace.often, several)
     places: dict[int, Any] = dict(enumerate(sources))
-    planned = _placed(planned, places, means)
+    planned = _placed(planned, places, workspace)
     places.update({i: place for i, (place, *_) in enumerate(nest.operands) if i > 1})
     written = {i for i, operand in enumerate(program.operands) if operand.role == OUTPUT}
-    return [_kernel(step, places, written, nest) for step in planned]
+    return [_launch(step, places, written, nest) for step in planned]
 
 
-def _paired(axes: Axes, sources: list[Place], several: Several, means: Means) -> Several:
+def _paired(axes: Axes, sources: list[Place], several: Several, workspace: Workspace) -> Several:
     """Windows by pairs along an axis of k, where that is quicker. If it is not the last one, the
     first factor is copied, with pairs side by side."""
     lasts = axes.runs(0) or "k", "n"
     batch = product(axes.batch)
-    task = Task(sources[0].dtype.compute, lasts, means.target, axes.m, axes.n, axes.k, batch)
-    if not windows_pay_in_pairs(task, several, means.still):
+    task = Task(sources[0].dtype.compute, lasts, workspace.target, axes.m, axes.n, axes.k, batch)
+    if not windows_pay_in_pairs(task, several, workspace.still):
         return several
     if several.paired:
         return several._replace(together=PAIRS)
@@ -322,7 +316,7 @@ def _paired(axes: Axes, sources: list[Place], several: Several, means: Means) ->
     k = [(length // PAIRS, PAIRS * apart), *rest, (PAIRS, apart)]
     shape = *layout.shape[:-1], *(extent for extent, _ in k)
     strides = *layout.strides[:-1], *(step for _, step in k)
-    sources[0] = means.copy(sources[0].at(Layout(shape, strides, layout.offset)))
+    sources[0] = workspace.copy(sources[0].at(Layout(shape, strides, layout.offset)))
     axes.made_dense(0)
     return several._replace(together=PAIRS)
 
@@ -343,24 +337,26 @@ def _program(nest: Nest, axes: Axes, several: Several | None) -> Program:
     return Program(ROWS + 1 + count, count, OUTER, tuple(operands), scalars, extra, code)
 
 
-def _placed(planned: list[StepPlan], places: dict[int, Any], means: Means) -> list[StepPlan]:
+def _placed(
+    planned: list[StepPlan], places: dict[int, Any], workspace: Workspace
+) -> list[StepPlan]:
     """The steps but those that make panels which are there already; `places` gets the scratch."""
     needed = []
     for step in planned:
-        panels = _panels(step, places)
-        if panels in means.packed:
-            places[step.buffers[1][0]] = means.packed[panels]
+        panels = _panels_key(step, places)
+        if panels in workspace.packed:
+            places[step.buffers[1]] = workspace.packed[panels]
             continue
         needed.append(step)
-        for whose, _ in step.buffers:
+        for whose in step.buffers:
             if whose <= SCRATCH and whose not in places:
-                places[whose] = means.reserve(step.scratch[SCRATCH - whose])
+                places[whose] = workspace.reserve(step.scratch[SCRATCH - whose])
         if panels:
-            means.packed[panels] = places[step.buffers[1][0]]
+            workspace.packed[panels] = places[step.buffers[1]]
     return needed
 
 
-def _panels(step: StepPlan, places: dict[int, Any]) -> str:
+def _panels_key(step: StepPlan, places: dict[int, Any]) -> str:
     """What panels are of, and how they are made: the same for the same contents."""
     if step.packs < 0:
         return ""
@@ -370,19 +366,16 @@ def _panels(step: StepPlan, places: dict[int, Any]) -> str:
     return repr((id(place.buffer), layout.offset, layout.strides, layout.shape, *made))
 
 
-def _kernel(step: StepPlan, places: dict[int, Any], written: set[int], nest: Nest) -> Kernel:
-    buffers = [(places[whose], offset) for whose, offset in step.buffers]
+def _launch(step: StepPlan, places: dict[int, Any], written: set[int], nest: Nest) -> Launch:
+    buffers = [places[whose] for whose in step.buffers]
     # The product's first two are what it reads: operands, or panels of them.
     writes = [
-        whose in written or (i > 0 and whose <= SCRATCH)
-        for i, (whose, _) in enumerate(step.buffers)
+        whose in written or (i > 0 and whose <= SCRATCH) for i, whose in enumerate(step.buffers)
     ]
     if step.packs < 0:
         writes[:2] = False, False
-    kernel = Kernel(step.program, buffers, writes, list(step.integers), step.extent, step.chunk)
-    if step.scalars >= 0:
-        kernel.scalars = [(step.scalars + i, number) for i, number in enumerate(nest.numbers)]
-    kernel.cost = step.cost
-    kernel.packs = step.packs >= 0
-    kernel.failure = None if kernel.packs else nest.told(kernel)
-    return kernel
+    packs = step.packs >= 0
+    given = buffers, writes, list(step.integers), (step.extent, step.chunk), nest.numbers
+    launch = Launch(step.program, *given, step.cost, packs)
+    launch.failure = None if packs else nest.told(launch)
+    return launch

@@ -17,8 +17,8 @@ Index operands have strides (their value is the sum of position x stride) and no
 
 Schedules are in docs/internals/kernels.md: OUTER and INNER are loops as they stand, with vectors
 along the last outer or inner dimension, and a call does a range of the first outer one; short rows
-of INNER are turned (`turned`), few columns of OUTER woven (`woven`). A word behind these is a
-recipe from elsewhere (`schedules`).
+of INNER are transposed (`short_rows`), few columns of OUTER woven (`woven`). A word behind these is
+a recipe from elsewhere (`schedules`).
 
 All others do a range of tiles. Their outer dimensions are two of a batch, rows, and one or
 three that columns run along; the integers called `TILES` come last of the `extra` ones.
@@ -26,7 +26,7 @@ three that columns run along; the integers called `TILES` come last of the `extr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -37,6 +37,8 @@ from gemel.errors import CompileError, UnknownNameError, unknown_name
 INPUT, OUTPUT, INDEX = "input", "output", "index"
 #: Schedules in loops: the vector runs along the last outer dimension, or along the last inner one.
 OUTER, INNER = "outer", "inner"
+#: What schedules begin with: these do loops, the others tiles.
+KINDS = (OUTER, INNER, "gemm", "dot", "pack")
 #: Rows and columns of one tile, how many tiles there are of each, and how much of k is one block.
 TILES = ("m_block", "n_block", "m_tiles", "n_tiles", "k_block")
 #: What says where a tile is: its block of rows, that of columns, and the place in the batch. What
@@ -46,12 +48,14 @@ TILE_ORDER = ("rows", "columns", "inner", "outer")
 TILE_ORDER_BY_ROWS = ("columns", "inner", "outer", "rows")
 #: Instructions that write.
 WRITES = frozenset(("store", "scatter_add"))
+#: Those for whose sake all others are computed.
+ROOTS = WRITES | {"check"}
 #: Where the rows are among the dimensions of what is done in tiles; columns follow.
 ROWS = 2
 #: Stride classes along the vector dimension; what lies across has stride 1 along the one before, of
-#: pairs only the first elements are read, what is reversed has stride -1, and outputs in turns fill
-#: whole vectors together.
-BROADCAST, CONTIGUOUS, STRIDED, ACROSS, PAIRED, REVERSED, IN_TURNS = 0, 1, 2, 3, 4, 5, 6
+#: pairs only the first elements are read, what is reversed has stride -1, and interleaved outputs
+#: fill whole vectors together.
+BROADCAST, CONTIGUOUS, STRIDED, ACROSS, PAIRED, REVERSED, INTERLEAVED = 0, 1, 2, 3, 4, 5, 6
 #: The width of panels that is known when a kernel is called.
 ANY = 0
 #: What the schedule of a sum in tiles may say besides; see docs/internals/kernels.md.
@@ -65,8 +69,17 @@ class Schedule(NamedTuple):
 
     `kind` is `OUTER` or `INNER`, with the name of a `recipe` or without; ``gemm`` or ``dot``, whose
     micro-tile is `rows` x `columns`, by `unroll` vectors along k; or ``pack``, into panels of
-    `width` lines, which it may `turn`. What a gemm's forms and flags mean is at
-    `contract_plan.Choice`.
+    `width` lines, which it may transpose (`turn`).
+
+    `a_form` and `b_form` say of a gemm whether the operand is read packed or where it lies:
+    along ``"k"``, ``"m"``, ``"n"``, or a form of windows. `split`: k is cut, and sums go on from
+    block to block. `direct`: windows are read where they lie, and no panels made. `across`:
+    micro-tiles follow each other along the rows, not down the columns. `vnni`: by the instruction
+    of this name. `by_rows`: tiles of the same rows follow each other, in all of a batch; else those
+    of the same columns, in one product after the other. `far`: b is asked for early, since it comes
+    from beyond the second cache and few rows use each part of it. `packs_b`: the first rows of a
+    tile leave what they read of b in panels for the others. `narrow`: the last columns may be one
+    vector.
     """
 
     kind: str
@@ -113,47 +126,38 @@ class Schedule(NamedTuple):
         """Raises `UnknownNameError` for a word that no schedule has, `CompileError` for one that is
         missing."""
         kind, *words = text.split()
-        reader = _READERS.get(kind)
-        if reader is None:
-            raise unknown_name("schedule", kind, _READERS)
+        _known("schedule", kind, KINDS)
         try:
-            found = reader(kind, *words)
+            found = _read(kind, words)
         except UnknownNameError:
             raise
-        except (TypeError, ValueError):  # too few words, or no numbers
+        except ValueError:  # too few words, or no numbers
             found = None
         if found is None or found.text != text:
             raise CompileError(f"no schedule is written like {text!r}")
         return found
 
 
-def _in_loops(kind: str, recipe: str = "") -> Schedule:
-    return Schedule(kind, recipe)
-
-
-def _gemm(kind: str, shape: str, a: str, b: str, *flags: str) -> Schedule:
-    rows, columns = map(int, shape.split("x"))
-    _known("form of a", a[2:], A_FORMS)
-    _known("form of b", b[2:].split("-")[0], B_FORMS)
-    made = Schedule(kind, rows=rows, columns=columns, a_form=a[2:], b_form=b[2:])
-    return made._replace(**_flags(flags))
-
-
-def _dot(kind: str, shape: str, *flags: str) -> Schedule:
-    rows, columns, unroll = map(int, shape.split("x"))
-    return Schedule(kind, rows=rows, columns=columns, unroll=unroll)._replace(**_flags(flags))
-
-
-def _pack(kind: str, width: str, way: str) -> Schedule:
-    _known("way to pack", way, ("turn", "copy"))
-    return Schedule(kind, width=ANY if width == "any" else int(width), turn=way == "turn")
-
-
-def _flags(words: Iterable[str]) -> dict[str, Any]:
+def _read(kind: str, words: list[str]) -> Schedule:
+    if kind in (OUTER, INNER):
+        return Schedule(kind, words[0] if words else "")
+    if kind == "pack":
+        width, way = words
+        _known("way to pack", way, ("turn", "copy"))
+        return Schedule(kind, width=ANY if width == "any" else int(width), turn=way == "turn")
+    shape, *words = words
+    rows, columns, *unroll = map(int, shape.split("x"))
+    made = Schedule(kind, "", rows, columns, unroll[0] if unroll else 1)
+    if kind == "gemm":
+        a, b, *words = words
+        _known("form of a", a[2:], A_FORMS)
+        _known("form of b", b[2:].split("-")[0], B_FORMS)
+        made = made._replace(a_form=a[2:], b_form=b[2:])
     known = {word.replace("_", "-"): word for word in FLAGS}
     for word in words:
         _known("word of a schedule", word, known)
-    return {known[word]: True for word in words}
+    flags: dict[str, Any] = {known[word]: True for word in words}
+    return made._replace(**flags)
 
 
 def _known(what: str, word: str, words: Iterable[str]) -> None:
@@ -161,27 +165,18 @@ def _known(what: str, word: str, words: Iterable[str]) -> None:
         raise unknown_name(what, word, words)
 
 
-_READERS: dict[str, Callable[..., Schedule]] = {
-    OUTER: _in_loops,
-    INNER: _in_loops,
-    "gemm": _gemm,
-    "dot": _dot,
-    "pack": _pack,
-}
-
-
 class Operand(NamedTuple):
     """One array the program reads or writes, or one running index.
 
     `stride_class` is that along the vector dimension; `varies` says whether it changes along any
-    inner dimension at all (a reduced output does not). Of outputs `IN_TURNS` `interleaved` says the
-    how manieth in memory one is of how many. One in panels has its lines, those along
-    dimension `panel[0]`, in groups of `panel[1]`: within one they lie side by side, and the stride
-    is that from group to group. `ANY` of them are as many as the last dimension's stride says. Of
-    each line those along dimension `grouped[0]` lie side by side in groups of `grouped[1]`, and the
-    stride is that from group to group.
+    inner dimension at all (a reduced output does not). Of an output that is `INTERLEAVED` with
+    others `interleaved` says the how manieth it is of how many (``turn``). One in panels has its
+    lines, those along dimension `panel[0]`, in groups of `panel[1]`: within one they lie side by
+    side, and the stride is that from group to group. `ANY` of them are as many as the last
+    dimension's stride says. Of each line those along dimension `grouped[0]` lie side by side in
+    groups of `grouped[1]`, and the stride is that from group to group.
     `beside` is the class along the last outer dimension, where the vector runs along the only inner
-    one: lanes may then lie along rows instead (`turned`).
+    one: lanes may then lie along rows instead (`short_rows`).
     """
 
     dtype: DType

@@ -224,7 +224,7 @@ def in_blocks(
     stop: Value,
     step: int,
     carried: list[Value],
-    turn: Callable[[Value, list[Value]], list[Value]],
+    body: Callable[[Value, list[Value]], list[Value]],
     levels: int,
 ) -> list[Value]:
     """`loop` from 0 to `stop`, whose states (of these kinds) begin anew with each `BLOCK` steps:
@@ -255,9 +255,9 @@ def in_blocks(
     def parted(values: list[Value]) -> list[list[Value]]:
         return [values[i : i + count] for i in range(0, len(values), count)]
 
-    def body(index: Value, held: list[Value]) -> list[Value]:
+    def once(index: Value, held: list[Value]) -> list[Value]:
         now, *before = parted(held)
-        return flatten(join(index, [turn(index, now), *before], 1))
+        return flatten(join(index, [body(index, now), *before], 1))
 
-    total, *before = parted(loop(0, stop, step, [*carried, *none * levels], body))
+    total, *before = parted(loop(0, stop, step, [*carried, *none * levels], once))
     return reduce(lambda parts, totals: both(totals, parts), before, total)

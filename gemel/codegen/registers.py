@@ -3,7 +3,7 @@
 A value has one of these LLVM types (a vector of them when there are several lanes)::
 
     bool i1                 float32 float, float64 double
-    integers i8 ... i64     what is only kept (float16, complex numbers): an integer of its bits
+    integers i8 ... i64     what is only stored (float16, complex numbers): an integer of its bits
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Squares: what lies across the vector's loop is turned into its order, a square at a time.
+"""Squares: what lies across the vector's loop is transposed into its order, a square at a time.
 
 An operand of stride 1 along the loop above the vector's (a transposed array) would be read one
-element at a time. Some rows of it are read as vectors, transposed in registers and kept in a strip,
-where the loops then find them one after the other.
+element at a time. Some rows of it are read as vectors, transposed in registers and stored in a
+strip, where the loops then find them one after the other.
 """
 
 from __future__ import annotations
@@ -11,21 +11,19 @@ from typing import Any
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases
-from gemel.codegen.assembly import Builder, Value
+from gemel.codegen.assembly import Value
 from gemel.codegen.frame import i64
 from gemel.codegen.program import ACROSS
-from gemel.codegen.registers import shuffle_mask, splat
+from gemel.codegen.registers import splat
 
 #: How many rows and columns a part of a square has.
 Size = tuple[Value, Value]
 #: Columns of a strip: long enough for the loop over a row, short enough to stay in the first cache.
 COLUMNS = 64
-#: Blocks of this size are exchanged without a look at how they were made.
-FENCED = 4
 
 
 class Squares:
-    """What of a kernel lies across, turned; `nest` is what prints its loops."""
+    """What of a kernel lies across, transposed; `nest` is what prints its loops."""
 
     def __init__(self, nest: Any) -> None:
         self.nest = nest
@@ -33,23 +31,12 @@ class Squares:
         self.dimension = nest.program.outer - 2
         operands = nest.program.operands
         numbers = [n for n in sorted(nest._used()) if operands[n].stride_class == ACROSS]
+        widest = max((operands[n].dtype.itemsize for n in numbers), default=1)
         #: Rows of a strip, which are the sides of the squares, too.
-        self.rows = 16
-        if numbers:
-            widest = max(operands[n].dtype.itemsize for n in numbers)
-            self.rows = max(2, min(16, nest.target.width // widest))
+        self.rows = max(2, min(16, nest.target.width // widest))
         self.strips = [_Strip(nest, n, self.rows) for n in numbers]
 
-    def run(self, begin: Value, end: Value, bases: Bases) -> None:
-        """All loops, the outermost from `begin` to `end`."""
-        if self.dimension == 0:
-            self._walk(begin, end, bases)
-            return
-        rows = self.nest.extents[self.dimension]
-        body = lambda inside: self._walk(i64(0), rows, inside)  # noqa: E731
-        self.nest._walk(0, self.dimension, begin, end, bases, body)
-
-    def _walk(self, begin: Value, end: Value, bases: Bases) -> None:
+    def walk(self, begin: Value, end: Value, bases: Bases) -> None:
         """The rows from `begin` to `end`, all columns of each."""
         nest, minimum, add = self.nest, self.builder.minimum, self.builder.add
         columns = nest.extents[self.dimension + 1]
@@ -110,12 +97,12 @@ class _Strip:
             enough = builder.icmp_signed(">=", builder.minimum(*part), i64(self.rows))
             goal = self.at(self.place, builder.sub(column, left))
             if self.nest.masks:
-                # What turns lines is written once for both, since that is most of the kernel.
-                self._turn(self._either(source, column, part, enough), goal)
+                # What transposes lines is written once for both, since that is most of the kernel.
+                self._write(self._either(source, column, part, enough), goal)
                 return
             with builder.if_else(enough) as (whole, rest):
                 with whole:
-                    self._turn(self._lines(source, column), goal)
+                    self._write(self._lines(source, column), goal)
                 with rest:
                     self._singly(source, column, part, goal)
 
@@ -153,9 +140,9 @@ class _Strip:
             pointer = self.at(pointer, step)
         return lines
 
-    def _turn(self, lines: list[Value], goal: Value) -> None:
+    def _write(self, lines: list[Value], goal: Value) -> None:
         """Writes a square of these lines."""
-        for i, line in enumerate(transposed(self.builder, lines)):
+        for i, line in enumerate(memory.transposed(self.builder, lines)):
             pointer = self.at(goal, i64(i * COLUMNS))
             memory.store(self.builder, line, pointer, self.dtype, self.rows)
 
@@ -174,26 +161,3 @@ class _Strip:
             nest.each(0, count, 1, one)
 
         nest.each(0, builder.minimum(wide, i64(self.rows)), 1, line)
-
-
-def transposed(builder: Builder, rows: list[Value]) -> list[Value]:
-    """A square of vectors, or squares side by side, transposed by exchanging ever larger blocks.
-
-    LLVM tries to make one exchange of several, through all that lead to one. None can be: of large
-    squares it is spared that, which is two fifths of its time for a kernel with one.
-    """
-    lanes, distance = rows[0].type.lanes, 1
-    while distance < len(rows):
-        if distance == FENCED:
-            rows = [builder.opaque(row) for row in rows]
-        low = tuple(lanes + i - distance if i & distance else i for i in range(lanes))
-        high = tuple(lanes + i if i & distance else i + distance for i in range(lanes))
-        exchanged = list(rows)
-        for i in range(len(rows)):
-            if not i & distance:
-                a, b = rows[i], rows[i + distance]
-                exchanged[i] = builder.shuffle_vector(a, b, shuffle_mask(low))
-                exchanged[i + distance] = builder.shuffle_vector(a, b, shuffle_mask(high))
-        rows = exchanged
-        distance *= 2
-    return rows

@@ -52,7 +52,7 @@ class Recorder:
         return self.append("scalar", dtype, (), number)
 
     def constant(self, value: bool | int | float, dtype: DType) -> Recorded:
-        if dtype.compute is not dtype:  # only kept: it has no constants, and is rounded to once
+        if dtype.compute is not dtype:  # only stored: it has no constants, and is rounded to once
             return self.constant(value, dtypes.float64).cast(dtype)
         kind = dtype.kind
         value = bool(value) if kind == "b" else float(value) if kind == "f" else int(value)

@@ -11,8 +11,8 @@ from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site, Values
 from gemel.codegen.analysis import Pass
 from gemel.codegen.assembly import Builder, Value
-from gemel.codegen.frame import i64
-from gemel.codegen.loops import Course, Held, Loops
+from gemel.codegen.frame import Carried, i64
+from gemel.codegen.loops import Course, Loops
 from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT
 from gemel.codegen.reductions import Accumulator, State, flatten, joined, unflatten
 
@@ -41,29 +41,25 @@ class Woven:
 
     @classmethod
     def of(cls, nest: Loops) -> Woven | None:
-        """Such loops of the program of `nest`, whose beginning is written; None where nothing can
-        be woven."""
-        return cls(nest) if cls.suits(nest) else None
-
-    @staticmethod
-    def suits(nest: Loops) -> bool:
-        """Whether all that a kernel reads lies along its columns, and what it writes is reduced."""
+        """Such loops of the program of `nest`, whose beginning is written; None unless all that it
+        reads lies along its columns, and what it writes is reduced."""
         program, analysis = nest.program, nest.analysis
         names = {program.code[p].name for p in analysis.live}
         # An axis between others, so that rows follow one another.
         between = program.lanes == OUTER and program.outer > 1 and program.inner == 1
         if not between or "reduce" not in names or not nest.masks:
-            return False
+            return None
         if names & {"scan", "gather", "scatter_add", "check"} or nest.lanes < 4:
-            return False
+            return None
         if any(kind.positions for kind in nest.reductions.values()):
-            return False
+            return None
         read = all(
             (o.role, o.stride_class, o.varies) == (INPUT, CONTIGUOUS, True)
             or (o.role, o.stride_class, o.varies) == (OUTPUT, CONTIGUOUS, False)
             for o in program.operands
         )
-        return read and not any(work.uniform for work in analysis.passes)
+        uniform = any(work.uniform for work in analysis.passes)
+        return cls(nest) if read and not uniform else None
 
     def _few(self) -> Value:
         """Whether there are columns, and no more than fit a vector."""
@@ -84,7 +80,7 @@ class Woven:
 
     def walk(self, bases: Bases) -> None:
         """All loops."""
-        self.nest.run_rows(bases, self._columns)
+        self.nest.run_rows(bases, self._columns, self.nest.program.outer - 1)
 
     def _columns(self, _start: Value, _stop: Value, bases: Bases) -> None:
         """All columns, at one position of the other outer dimensions."""
@@ -108,7 +104,7 @@ class Woven:
         whole = builder.sdiv(places, step)
         full = memory.first(builder, self.wide, lanes)
 
-        def turn(index: Value, masks: list[Value], held: Held) -> Held:
+        def some(index: Value, masks: list[Value], held: Carried) -> Carried:
             current = unflatten(held, course.states)
 
             def one(copy: int) -> tuple[Site, Values]:
@@ -118,15 +114,15 @@ class Woven:
                 nest.take_in(work, found, current, copy * len(kinds), place, lanes, masks[copy])
                 return site, found
 
-            nest.in_turns(work, len(masks), one)
+            nest.at_sites(work, len(masks), one)
             return flatten(current)
 
-        def all_of(number: Value, held: Held) -> Held:
-            return turn(builder.mul(number, step), [full] * copies, held)
+        def all_of(number: Value, held: Carried) -> Carried:
+            return some(builder.mul(number, step), [full] * copies, held)
 
-        def last_of(index: Value, held: Held) -> Held:
+        def last_of(index: Value, held: Carried) -> Carried:
             left = builder.minimum(builder.sub(places, index), self.wide)
-            return turn(index, [memory.first(builder, left, lanes)], held)
+            return some(index, [memory.first(builder, left, lanes)], held)
 
         held = nest._blocks(whole, 1, flatten(course.states), all_of, course, 2)
         held = nest.loop(builder.mul(whole, step), places, self.wide, held, last_of)
@@ -147,10 +143,10 @@ class Woven:
 
         memory.store(builder, state[0], room, dtype, lanes)
 
-        def turn(time: Value, held: Held) -> Held:
+        def joined_to(time: Value, held: Carried) -> Carried:
             return kind.join(builder, held, [memory.load(builder, place(time), dtype, lanes)])
 
-        total: State = nest.loop(1, self.times, 1, state, turn)
+        total: State = nest.loop(1, self.times, 1, state, joined_to)
         if not again:
             return total
 

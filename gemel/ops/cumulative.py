@@ -66,7 +66,7 @@ def _scan(emit: Any, outputs: Any, inputs: Any, axis: int, kind: str) -> None:
         return
     wide = result.dtype.accumulate
     loop = emit.loop(result.shape, reduced=frozenset({axis % len(result.shape)}))
-    loop.store(result, loop.cast(loop.scan(kind, loop.cast(loop.load(x), wide)), result.dtype))
+    loop.store(result, loop.scan(kind, loop.load(x).cast(wide)))
     loop.finish()
 
 

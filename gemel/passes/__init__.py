@@ -15,8 +15,8 @@ from gemel.passes.fuse import fuse
 from gemel.passes.gradient import gradient
 from gemel.passes.hoist import hoist
 from gemel.passes.join import add_up, unite
-from gemel.passes.recompute import beside, recompute
-from gemel.passes.simplify import drop, expand, fold, merge, turn
+from gemel.passes.recompute import fuse_sums, recompute
+from gemel.passes.simplify import drop, expand, fold, merge, transpose_products
 
 Pass = Callable[[Graph], Graph]
 
@@ -26,13 +26,13 @@ PIPELINE: tuple[Pass, ...] = (
     hoist,  # rounds of loops do only what they must
     fold,  # numbers are computed
     drop,  # steps that change nothing go
-    turn,  # products are computed in the layout they are wanted in
+    transpose_products,  # products are computed in the layout they are wanted in
     unite,  # parts that come together again are joined
     add_up,  # products that are added up become one
     merge,  # equal steps become one
     fuse,  # steps that can share a kernel do
     recompute,  # arrays that cost less to compute again are not kept
-    beside,  # sums that read the same array do so together
+    fuse_sums,  # sums that read the same array do so together
 )
 
 
@@ -89,11 +89,11 @@ def _specs(results: Any) -> list[Any]:
 __all__ = [
     "PIPELINE",
     "add_up",
-    "beside",
     "drop",
     "expand",
     "fold",
     "fuse",
+    "fuse_sums",
     "gradient",
     "hoist",
     "merge",
@@ -101,6 +101,6 @@ __all__ = [
     "pipeline",
     "recompute",
     "shared",
-    "turn",
+    "transpose_products",
     "unite",
 ]

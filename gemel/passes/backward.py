@@ -1,4 +1,4 @@
-"""The gradient of a loop: a loop the other way round, over what the rounds keep.
+"""The gradient of a loop: a loop the other way round, over what the rounds save.
 
 Gradients of what all rounds are given alike are sums over the rounds. Those of factors of products
 are one product over all rounds, after the loop; others are added up in it.
@@ -17,7 +17,7 @@ from gemel.ops.elementwise import add, full
 from gemel.ops.indexing import basic_index
 from gemel.ops.rounds import loop
 from gemel.passes.gradient import gradient, leads_to, zeros
-from gemel.passes.keep import kept, replaced
+from gemel.passes.saved import replaced, saved
 from gemel.passes.simplify import swapped
 from gemel.spec import normalize_axes
 
@@ -74,7 +74,7 @@ class _Backward:
     def run(self) -> list[Entry | None]:
         """The gradients; None where none is wanted."""
         heads = [*self.heads.values(), *self.passed.values()]
-        read = kept(self.outputs, list(self.found.values()), heads)
+        read = saved(self.outputs, list(self.found.values()), heads)
         if self.condition is not None:  # the same rounds are done
             read = list(dict.fromkeys((*read, self.condition)))
         values = self._values(read)
@@ -263,11 +263,11 @@ class _Sums:
         return lambda given: linalg.matmul(swapped(flat(given[left])), flat(given[right]))
 
 
-# --- loops that keep more -------------------------------------------------------------------
+# --- loops that save more -------------------------------------------------------------------
 
 
 def shared(results: Sequence[Entry]) -> list[Entry]:
-    """The results, with loops that a gradient has made keep more in the place of those before."""
+    """The results, with loops that a gradient has made save more in the place of those before."""
     groups: dict[tuple[int, ...], list[Node]] = {}
     for node in walk(results):
         if node.op is loop:
@@ -291,7 +291,7 @@ def shared(results: Sequence[Entry]) -> list[Entry]:
 
 
 def _known(node: Node) -> tuple[int, ...]:
-    """What a loop and the same one that keeps more have in common."""
+    """What a loop and the same one that saves more have in common."""
     return tuple(map(id, (*node.inputs, *node.params["step"].inputs)))
 
 

@@ -8,7 +8,7 @@ from gemel.ir.graph import Entry, Graph, Node, constant, inline, placeholder, re
 from gemel.ops import linalg
 from gemel.ops.rounds import loop
 from gemel.passes.fuse import cheap
-from gemel.passes.keep import replaced
+from gemel.passes.saved import replaced
 from gemel.passes.simplify import drop, expand
 
 

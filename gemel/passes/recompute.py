@@ -1,4 +1,4 @@
-"""recompute and beside: what kernels leave in memory for each other, and read twice, after fusing.
+"""recompute and fuse_sums, after fusing: what kernels leave in memory for each other or read twice.
 
 Both only look at fused nodes that are plain loops: elementwise operations and reductions.
 """
@@ -236,7 +236,7 @@ def _without(node: Node, dropped: dict[Entry, _Recipe]) -> tuple[Graph, list[Ent
     return Graph(own.inputs, pairs.values(), name="body"), list(pairs)
 
 
-def beside(graph: Graph) -> Graph:
+def fuse_sums(graph: Graph) -> Graph:
     """Sums over the same loops that read the same array become one kernel, which reads it once.
 
     Of those that wait for equally much, none waits for another; nor do those that nothing but views
@@ -246,14 +246,14 @@ def beside(graph: Graph) -> Graph:
     sums = [node for node in nodes if _sums(node) and _is_plain(node)]
     if len(sums) < 2:
         return graph
-    turns = _turns(graph, nodes)
-    groups = _groups(sums, turns, exposures(graph, can_fail))
+    order = _order(graph, nodes)
+    groups = _groups(sums, order, exposures(graph, can_fail))
     firsts = {group.nodes[0]: group for group in groups if len(group.nodes) > 1}
     if not firsts:
         return graph
     later = {node for group in firsts.values() for node in group.nodes[1:]}
     replaced: dict[Entry, Entry] = {}
-    for node in sorted(nodes, key=turns.__getitem__):
+    for node in sorted(nodes, key=order.__getitem__):
         if node in later:
             continue
         group = firsts.get(node) or _Together([node], node)
@@ -270,7 +270,7 @@ class _Together(NamedTuple):
     kernel: Node
 
 
-def _turns(graph: Graph, nodes: Sequence[Node]) -> dict[Node, float]:
+def _order(graph: Graph, nodes: Sequence[Node]) -> dict[Node, float]:
     """How many nodes each waits for, one after the other; of `_ends` more than of any."""
     found: dict[Node, float] = {}
     for node in nodes:
@@ -290,7 +290,7 @@ def _ends(graph: Graph, nodes: Sequence[Node]) -> set[Node]:
 
 
 def _groups(
-    sums: Sequence[Node], turns: dict[Node, float], risks: dict[Node, int]
+    sums: Sequence[Node], order: dict[Node, float], risks: dict[Node, int]
 ) -> Iterable[_Together]:
     """Those that can be one kernel, and are lost by the same failures."""
     found: dict[Node, _Together] = {}  # by the first of each
@@ -298,7 +298,7 @@ def _groups(
     for node in sums:
         most = max(elements_of(entry.shape) for entry in node.inputs)
         large = [entry for entry in node.inputs if elements_of(entry.shape) == most]
-        keys = [(entry, turns[node], risks[node]) for entry in large]
+        keys = [(entry, order[node], risks[node]) for entry in large]
         first = next((firsts[key] for key in keys if key in firsts), None)
         others = [] if first is None else found[first].nodes
         kernel = _unite([*others, node]) if others else None
@@ -341,4 +341,4 @@ def _unite(nodes: Sequence[Node]) -> Node | None:
     return made if all(same) else None
 
 
-__all__ = ["beside", "recompute"]
+__all__ = ["fuse_sums", "recompute"]

@@ -143,17 +143,17 @@ def _sees_all(node: Node, spec: Spec) -> bool:
     return isinstance(found, Layout) and found.is_same_for_all(whole)
 
 
-# --- turn -----------------------------------------------------------------------------------
+# --- transpose_products ---------------------------------------------------------------------
 
 
-def turn(graph: Graph) -> Graph:
+def transpose_products(graph: Graph) -> Graph:
     """(a @ b).T becomes b.T @ a.T: a product can read either way, a result would have to move.
 
     So the gradient of a weight used as `x @ weight.T` is computed where the weight's layout is.
     """
     uses = graph.uses()
 
-    def turned(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+    def transposed(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
         if node.op is not shape.transpose or not _swaps_last_two(node):
             return None
         product, original = inputs[0].node, node.inputs[0]
@@ -164,7 +164,7 @@ def turn(graph: Graph) -> Graph:
             return None
         return (linalg.matmul(swapped(b), swapped(a)),)
 
-    return drop(rewrite(graph, turned))
+    return drop(rewrite(graph, transposed))
 
 
 def _swaps_last_two(node: Node) -> bool:

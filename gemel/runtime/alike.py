@@ -6,35 +6,36 @@ read and write lies, but for the blocks of memory themselves.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 from gemel.codegen.body import write_loops
-from gemel.codegen.nest import Kernel, Place
+from gemel.codegen.nest import Launch, Place
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.passes import optimize
 from gemel.passes.simplify import frozen
 from gemel.spec import Spec
 
 
-class Kernels:
-    """The kernels of loops that a lowering has written so far."""
+class Launches:
+    """The launches of loops that a lowering has written so far."""
 
     def __init__(self) -> None:
         # With the body, so that what its text names by identity stays what it is.
-        self._known: dict[Any, tuple[list[Kernel], list[Any], Graph]] = {}
+        self._known: dict[Any, tuple[list[Launch], list[Any], Graph]] = {}
 
-    def loops(self, body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> list[Kernel]:
-        """The kernels of a fused body, see `write_loops`."""
+    def loops(self, body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> list[Launch]:
+        """The launches of a fused body, see `write_loops`."""
         places = _Places()
         text = body_text(body), *map(places.text, given.values()), *map(places.text, outputs)
         found = self._known.get(text)
         if found is None:
-            kernels = write_loops(body, given, outputs)
-            self._known[text] = kernels, list(places.buffers), body
-            return kernels
-        kernels, buffers, _ = found
+            launches = write_loops(body, given, outputs)
+            self._known[text] = launches, list(places.buffers), body
+            return launches
+        launches, buffers, _ = found
         moved = dict(zip(buffers, places.buffers, strict=True))
-        return [_elsewhere(kernel, moved) for kernel in kernels]
+        return [_elsewhere(launch, moved) for launch in launches]
 
 
 class Optimized:
@@ -53,16 +54,11 @@ class Optimized:
         return self._known[text][0]
 
 
-def _elsewhere(kernel: Kernel, moved: dict[Any, Any]) -> Kernel:
-    """A kernel that reads and writes the same places of other blocks of memory."""
-    places = [
-        (Place(moved[place.buffer], place.dtype, place.layout), offset)
-        for place, offset in kernel.places
-    ]
-    own = kernel.written, list(kernel.integers), kernel.extent, kernel.chunk
-    found = Kernel(kernel.program, places, *own)
-    found.scalars = kernel.scalars
-    found.failure, found.cost, found.packs = kernel.failure, kernel.cost, kernel.packs
+def _elsewhere(launch: Launch, moved: dict[Any, Any]) -> Launch:
+    """A launch that reads and writes the same places of other blocks of memory."""
+    places = [Place(moved[place.buffer], place.dtype, place.layout) for place in launch.places]
+    found = copy(launch)
+    found.places, found.integers = places, list(launch.integers)
     return found
 
 
@@ -119,4 +115,4 @@ def sizes(extents: tuple[Any, ...]) -> Any:
     return frozen(extents)
 
 
-__all__ = ["Kernels", "Optimized", "body_text"]
+__all__ = ["Launches", "Optimized", "body_text"]

@@ -116,12 +116,12 @@ class Compilation:
 
 def work(program: Program) -> int:
     """What compiling a program costs, roughly: which of two is longer. A product's tile is written
-    out, and so are squares that are turned and what is reduced along vectors."""
+    out, and so are squares that are transposed and what is reduced along vectors."""
     length = 8 * len(program.code)
     if program.in_tiles:
         return length + (100 if program.schedule.endswith("copy") else 500)
-    turned = any(operand.stride_class == ACROSS for operand in program.operands)
-    return length + 300 * (turned or program.lanes == INNER)
+    transposes = any(operand.stride_class == ACROSS for operand in program.operands)
+    return length + 300 * (transposes or program.lanes == INNER)
 
 
 def object_for(program: Program, backend: Backend) -> bytes:

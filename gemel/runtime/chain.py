@@ -24,10 +24,10 @@ class Chain:
     """
 
     def __init__(
-        self, graph: Graph, backend: Backend, keeps: bool = True, blocks: Sequence[int] = ()
+        self, graph: Graph, backend: Backend, atomic: bool = True, blocks: Sequence[int] = ()
     ) -> None:
         self.backend = backend
-        self.keeps = keeps
+        self.atomic = atomic
         counts = {index: count for index, count in enumerate(blocks) if count > 1}
         whole, pieces = split(graph, counts)
         self.slots = Slots(whole.inputs)
@@ -77,7 +77,7 @@ class Chain:
         given = arrays_first(inner)
         graph = Graph((inner[entry] for entry in given), cut.outputs, (), "backward")
         early = range(len(slots) - len(blocks), len(slots))
-        plan = plan_of(graph, self.backend, self.keeps, early=early)
+        plan = plan_of(graph, self.backend, self.atomic, early=early)
         self.stages.append(Stage(plan, self.slots.all_of(given), slots))
 
     def _add_join(self, target: Entry, parts: Sequence[Entry], blocks: list[int]) -> None:
@@ -86,7 +86,7 @@ class Chain:
         with Trace():
             whole = concatenate(*given, axis=0)
         graph = Graph((placeholder(target.spec), *given), (), [(0, whole)], "gradient")
-        plan = plan_of(graph, self.backend, self.keeps)
+        plan = plan_of(graph, self.backend, self.atomic)
         self.stages.append(Stage(plan, [self.slots.of(target), *blocks], []))
 
     def _stage(self, piece: Piece) -> Stage:
@@ -107,7 +107,7 @@ class Chain:
             ((places[target], result) for target, result in updates),
             "backward",
         )
-        plan = plan_of(graph, self.backend, self.keeps)
+        plan = plan_of(graph, self.backend, self.atomic)
         return Stage(plan, self.slots.all_of(given), self.slots.all_of(made))
 
     def _apart(self, values: tuple[Any, ...]) -> list[Any]:

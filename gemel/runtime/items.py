@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gemel.codegen.nest import Kernel, Place
+from gemel.codegen.nest import Launch, Place
 from gemel.codegen.program import Program
 from gemel.dtype import float64
 from gemel.runtime.backend import Backend
-from gemel.runtime.beside import Beside, Branch, Launch
 from gemel.runtime.cache import kernel_for, kernel_name, object_for
+from gemel.runtime.concurrent import Branch, Concurrent
 from gemel.runtime.image import Address, Branching, Image, Item, Loop, Step, Together
 from gemel.runtime.rounds import Repeat
 from gemel.runtime.sites import label_of, located
@@ -31,36 +31,35 @@ class Items:
         return [self._item(item) for item in items]
 
     def _item(self, item: Any) -> Item:
-        if isinstance(item, Beside):
+        if isinstance(item, Concurrent):
             return Together([self.of(part) for part in item.parts])
         if isinstance(item, Branch):
-            return Branching(_address(item.place, 0), self.of(item.then), self.of(item.otherwise))
+            return Branching(_address(item.place), self.of(item.then), self.of(item.otherwise))
         if isinstance(item, Repeat):
             self._windows = item.numbered(self._windows)
-            given = [(_address(w.of, w.offset), w.step, item.turns(w)) for w in item.windows]
+            given = [(_address(w.of, w.offset), w.step, item.period_of(w)) for w in item.windows]
             items, after = self.of(item.items), self.of(item.after)
-            held = None if item.condition is None else _address(item.condition, 0)
+            held = None if item.condition is None else _address(item.condition)
             return Loop(item.length, given, items, held, after)
         return self._step(item)
 
     def _step(self, item: Launch) -> Step:
-        kernel: Kernel = item.kernel
-        integers = list(kernel.integers)
+        integers = list(item.integers)
         scalars = []
-        for position, number in kernel.scalars:
+        for position, number in item.scalars:
             if number.source[0] == "constant":
                 integers[position] = number.bits
             else:
                 scalars.append((position, number.run_time_source, number.passed is float64))
         return Step(
-            self._kernel(kernel.program),
-            [_address(place, offset) for place, offset in kernel.places],
+            self._kernel(item.program),
+            [_address(place) for place in item.places],
             integers,
-            kernel.extent,
-            kernel.chunk,
+            item.extent,
+            item.chunk,
             scalars,
-            kernel.cost,
-            located(kernel.failure, item.node),
+            item.nanoseconds,
+            located(item.failure, item.node),
             label_of(item.node),
         )
 
@@ -83,7 +82,7 @@ class Items:
         self.image.kernels[:] = [load() for load in self._loads]
 
 
-def _address(place: Any, offset: int) -> Address:
+def _address(place: Any, offset: int = 0) -> Address:
     buffer = place.buffer if isinstance(place, Place) else place
     within = place.layout.offset * place.dtype.itemsize if isinstance(place, Place) else 0
     return buffer.space, buffer.index, offset + within

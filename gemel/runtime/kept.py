@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gemel import config
-from gemel.codegen.nest import Kernel, Place
+from gemel.codegen.nest import Launch, Place
 from gemel.extent import Dim
 from gemel.ir.graph import Entry, Graph
-from gemel.runtime.beside import Launch
 from gemel.runtime.image import CAPTURED, INPUT, KEPT, TEMPORARY, Buffer
 from gemel.spec import product
 
@@ -111,21 +110,18 @@ def _writers(items: Sequence[Any]) -> dict[Buffer, int]:
 
 
 def _size(item: Launch, still: set[Buffer], refused: set[Buffer]) -> int | None:
-    """How many bytes a kernel's results take; None if they cannot be kept."""
-    kernel: Kernel = item.kernel
-    if item.fails or any(number.source[0] != "constant" for _, number in kernel.scalars):
+    """How many bytes a launch's results take; None if they cannot be kept."""
+    if item.fails or any(number.source[0] != "constant" for _, number in item.scalars):
         return None
-    used = list(zip(kernel.places, kernel.written, strict=True))
-    for (place, _), written in used:
-        buffer = place.buffer if isinstance(place, Place) else place
+    for buffer, written in item.touches():
         if written and (buffer.space != TEMPORARY or buffer in refused):
             return None
         if not written and buffer not in still and buffer.space != CAPTURED:
             return None
-    if any(isinstance(size, Dim) for size in _sizes(kernel)):
+    if any(isinstance(size, Dim) for size in _sizes(item)):
         return None
     given = made = 0
-    for (place, _), written in used:
+    for place, written in zip(item.places, item.written, strict=True):
         size = product(place.shape) * place.dtype.itemsize if isinstance(place, Place) else None
         if written:
             made += place.size if size is None else max(size, 1)
@@ -134,13 +130,12 @@ def _size(item: Launch, still: set[Buffer], refused: set[Buffer]) -> int | None:
     return made if made <= max(GROWTH * given, LITTLE) else None
 
 
-def _sizes(kernel: Kernel) -> Iterator[int]:
+def _sizes(item: Launch) -> Iterator[int]:
     """Everything that may be another number for other free sizes."""
-    yield from kernel.integers
-    yield from (number.source[1] for _, number in kernel.scalars)
-    yield kernel.extent
-    for (place, offset), written in zip(kernel.places, kernel.written, strict=True):
-        yield offset
+    yield from item.integers
+    yield from (number.source[1] for _, number in item.scalars)
+    yield item.extent
+    for place, written in zip(item.places, item.written, strict=True):
         if isinstance(place, Place):
             yield from (place.layout.offset, *place.shape)
         if written:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-from gemel.codegen.nest import Kernel, Nest, Number, Place
-from gemel.codegen.product import OFTEN, Means, factor, is_only_factor, write_product
+from gemel.codegen.nest import Launch, Nest, Number, Place
+from gemel.codegen.product import OFTEN, Workspace, factor, is_only_factor, write_product
 from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
 from gemel.extent import Guard, maximum, same_for_all
@@ -16,10 +16,10 @@ from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, MixedStride, broadcast_strides, dense, several_strides
 from gemel.passes.domain import gathers, is_product, joins
 from gemel.passes.fuse import can_fail, fused
-from gemel.runtime.alike import Kernels, Optimized
+from gemel.runtime.alike import Launches, Optimized
 from gemel.runtime.backend import Backend
-from gemel.runtime.beside import Beside, Launch, behind, flat, side_by_side
 from gemel.runtime.cache import Compilation
+from gemel.runtime.concurrent import Concurrent, behind, flat, side_by_side
 from gemel.runtime.image import (
     CAPTURED,
     FAILS,
@@ -55,7 +55,7 @@ class Lowering:
 
     `layouts` has the strides of inputs that are not dense.
     Free extents stay free; `guards` has what was asked of them, also by who made the graph.
-    `keeps`: what an update overwrites stays as it was when the new value could not be computed;
+    `atomic`: what an update overwrites stays as it was when the new value could not be computed;
     otherwise it fails as results do. `still` are the positions of inputs that rarely change: what
     depends on them alone is kept; nothing is without it. `random` call numbers are reserved at
     least, for draws nobody reads. `early` outputs are wanted as soon as they are there.
@@ -67,7 +67,7 @@ class Lowering:
         backend: Backend,
         layouts: dict[int, Layout] | None = None,
         guards: Sequence[Guard] = (),
-        keeps: bool = True,
+        atomic: bool = True,
         still: Sequence[int] | None = None,
         random: int = 0,
         early: Sequence[int] = (),
@@ -76,7 +76,7 @@ class Lowering:
         self.graph, self.early = graph, frozenset(early)
         self.fixed = None if still is None else made_of(graph, still)
         self.guards = guards
-        self.keeps = keeps
+        self.atomic = atomic
         self.backend = backend
         self.where: dict[Entry, Any] = {}
         self.temporaries: list[Buffer] = []
@@ -91,7 +91,7 @@ class Lowering:
         self.users = graph.readers()
         self.results = set(graph.results)
         self.packed: dict[str, tuple[Any, int]] = {}
-        self.kernels, self.inner_graphs = Kernels(), Optimized()  # for what is alike
+        self.launches, self.inner_graphs = Launches(), Optimized()  # for what is alike
         self.random = random
         self.inputs: list[Input] = []
         self._take_inputs(layouts or {})
@@ -123,7 +123,7 @@ class Lowering:
         reading = Reading(self.graph)
         for index, entry in self.graph.updates:
             old, root = self.graph.inputs[index], self._root(entry)
-            if self.keeps and root.node.op is fused and can_fail(root.node):
+            if self.atomic and root.node.op is fused and can_fail(root.node):
                 continue  # what is overwritten stays as it was: it is written in a step after
             if old not in read and self._computed(root) and root not in self.claimed:
                 # Nobody asks what was there: a gradient is computed in its place.
@@ -296,13 +296,16 @@ class Lowering:
         if any(map(is_product, body.walk())):
             first, second = factor(node, 0), factor(node, 1)
             often = self.factors[second] >= OFTEN or self._is_still(second)
-            still, target = self._is_still(first), self.backend.target
-            means = Means(target, self.contiguous, self._scratch, self.packed, often, still)
-            kernels = write_product(body, given, outputs, means)
+            workspace = Workspace(
+                *(self.backend.target, self.contiguous, self._scratch, self.packed),
+                often=often,
+                still=self._is_still(first),
+            )
+            launches = write_product(body, given, outputs, workspace)
         else:
-            kernels = self.kernels.loops(body, given, outputs)
-        for kernel in kernels:
-            self._launch(kernel)
+            launches = self.launches.loops(body, given, outputs)
+        for launch in launches:
+            self._launch(launch)
 
     def _is_still(self, entry: Entry | None) -> bool:
         """Whether what is being emitted is done again and again, and this is always the same."""
@@ -383,21 +386,22 @@ class Lowering:
     #: Choices and loops, see there.
     branch, rounds = lower_branch, lower_rounds
 
-    def _launch(self, kernel: Kernel) -> None:
+    def _launch(self, launch: Launch) -> None:
         self.time += 1
         items = self.items
-        loop = self.inside if kernel.packs else None
-        while loop is not None and loop.ahead(kernel):
+        loop = self.inside if launch.packs else None
+        while loop is not None and loop.ahead(launch):
             items, loop = loop.before, loop.outer
-        for place, _ in kernel.places:
-            self._touch(place.buffer if isinstance(place, Place) else place, self.time)
-        for _, number in kernel.scalars:
+        for buffer, _ in launch.touches():
+            self._touch(buffer, self.time)
+        for _, number in launch.scalars:
             if number.source[0] == "call":
                 self.random = max(self.random, number.source[1] + 1)
-        if not same_for_all(kernel.extent, 0):
-            items.append(Launch(kernel, self.node, self.time))
+        if not same_for_all(launch.extent, 0):
+            launch.node, launch.time = self.node, self.time
+            items.append(launch)
             if self.compilation is not None:
-                self.compilation.start(kernel.program)
+                self.compilation.start(launch.program)
 
     def _touch(self, buffer: Buffer, time: int) -> None:
         buffer = buffer.root
@@ -416,7 +420,7 @@ class Lowering:
         image.outputs = [Output(e.dtype.code, e.shape) for e in self.graph.outputs]
         image.scalars, image.random = self.scalars, self.random
         found = split(self.items, self.fixed, self.where)
-        items = found.rest if self.early else self._beside(found.rest)
+        items = found.rest if self.early else self._concurrent(found.rest)
         self.temporaries = found.placed(self.temporaries)
         image.temporaries = [Temporary(b.size, b.first, b.last) for b in self.temporaries]
         image.captured = self.captured
@@ -432,13 +436,13 @@ class Lowering:
         written.load()
         return image
 
-    def _beside(self, items: list[Any]) -> list[Any]:
+    def _concurrent(self, items: list[Any]) -> list[Any]:
         """The items, independent ones side by side; what these use is alive while any runs."""
         items = side_by_side(items)
-        for beside in items:
-            if not isinstance(beside, Beside):
+        for group in items:
+            if not isinstance(group, Concurrent):
                 continue
-            inside = [item for part in beside.parts for item in part]
+            inside = [item for part in group.parts for item in part]
             times = [item.time for item in inside]
             for item in inside:
                 for buffer, _ in item.touches():
@@ -451,7 +455,7 @@ class Lowering:
         read = {*self.users, *self.results}
         written = {self.graph.inputs[index] for index, _ in self.graph.updates}
         arrays = [entry for entry in self.graph.inputs if not entry.spec.weak]
-        kept = WRITTEN if self.keeps else WRITTEN | FAILS
+        kept = WRITTEN if self.atomic else WRITTEN | FAILS
         return [
             given._replace(flags=kept | READ * (entry in read)) if entry in written else given
             for given, entry in zip(self.inputs, arrays, strict=True)
@@ -461,10 +465,12 @@ class Lowering:
         def position(index: int) -> int:
             return int(self.where[self.graph.inputs[index]].buffer.index)
 
-        writers = self._writers if self.keeps else None
+        writers = self._writers if self.atomic else None
         return find_sites(self.graph, items, attrgetter("fails"), writers, position)
 
 
-def lowered(graph: Graph, backend: Backend, keeps: bool = True, early: Sequence[int] = ()) -> Image:
+def lowered(
+    graph: Graph, backend: Backend, atomic: bool = True, early: Sequence[int] = ()
+) -> Image:
     """The image of an optimised graph with known extents; see `Lowering`."""
-    return Lowering(graph, backend, keeps=keeps, early=early).made()
+    return Lowering(graph, backend, atomic=atomic, early=early).made()

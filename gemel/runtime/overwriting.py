@@ -15,7 +15,7 @@ class Reading:
     def __init__(self, graph: Graph) -> None:
         self.users = graph.readers()
         self.results = set(graph.results)
-        self.turns = {node: turn for turn, node in enumerate(graph.walk())}
+        self.order = {node: place for place, node in enumerate(graph.walk())}
 
     def ends_with(self, old: Entry, new: Entry) -> bool:
         """Whether the loops that compute `new` are the last to read the input `old`, each element
@@ -36,7 +36,7 @@ class Reading:
             for user in self.users.get(entry, ()):
                 if is_view(user):
                     pending += user.entries
-                elif self.turns[user] > self.turns[node] or (user is node and entry is not old):
+                elif self.order[user] > self.order[node] or (user is node and entry is not old):
                     return True
         return False
 

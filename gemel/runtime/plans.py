@@ -77,7 +77,7 @@ def _unpack(data: bytes, build: Callable[[list[Any], bytes], Any], backend: Back
     return build(kernels, data[end:])
 
 
-def kept(
+def cached(
     text: str,
     kind: str,
     backend: Backend,
@@ -123,7 +123,7 @@ def plan_for(
         image = make()
         return Prepared(tuple(image.keys), image.early or image.write())
 
-    return kept(text, "plan", backend, prepared, partial(_plan, keeper))
+    return cached(text, "plan", backend, prepared, partial(_plan, keeper))
 
 
 def _plan(keeper: _core.Keeper | None, kernels: list[Any], image: bytes) -> Any:
@@ -133,27 +133,27 @@ def _plan(keeper: _core.Keeper | None, kernels: list[Any], image: bytes) -> Any:
 def plan_of(
     graph: Graph,
     backend: Backend,
-    keeps: bool = True,
+    atomic: bool = True,
     passes: Sequence[Any] | None = None,
     early: Sequence[int] = (),
 ) -> Any:
     """The plan of a graph with known extents.
 
-    `keeps`, `early`: see `Lowering`, `passes`: see `optimize`.
+    `atomic`, `early`: see `Lowering`, `passes`: see `optimize`.
     """
 
     def make() -> Any:
         from gemel.passes import PIPELINE, optimize
         from gemel.runtime.lower import lowered
 
-        return lowered(optimize(graph, passes or PIPELINE), backend, keeps, early)
+        return lowered(optimize(graph, passes or PIPELINE), backend, atomic, early)
 
     text = None if passes else signature(graph)
     try:
         first = "".join(f", {output} early" for output in early)
-        return plan_for(text and f"{text}keeps {keeps}{first}", backend, make)
+        return plan_for(text and f"{text}keeps {atomic}{first}", backend, make)
     except NoKernelError:
-        return Relay(graph, partial(plan_of, backend=backend, keeps=keeps, passes=passes))
+        return Relay(graph, partial(plan_of, backend=backend, atomic=atomic, passes=passes))
 
 
-__all__ = ["Prepared", "kept", "making", "plan_for", "plan_of"]
+__all__ = ["Prepared", "cached", "making", "plan_for", "plan_of"]

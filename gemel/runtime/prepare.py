@@ -21,7 +21,7 @@ from gemel.ir.text import call_text
 from gemel.ir.trace import current_trace, own
 from gemel.runtime import callback
 from gemel.runtime.backend import Backend, backend_for, backend_of
-from gemel.runtime.plans import ELEMENTWISE, Prepared, kept, making, plan_for
+from gemel.runtime.plans import ELEMENTWISE, Prepared, cached, making, plan_for
 from gemel.runtime.relay import by_numpy, core_step
 from gemel.spec import Spec, extents
 
@@ -61,7 +61,7 @@ def elementwise_kernel(
 
     text = call_text(op, (rank, operands, target), parameters)
     if text is not None:
-        return kept(text, "call", backend, make, build)
+        return cached(text, "call", backend, make, build)
     with making():
         prepared = make()
     return build(*prepared.loaded(backend))

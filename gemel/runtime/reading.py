@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
+from gemel.codegen.nest import Launch
 from gemel.codegen.print_c import source
 from gemel.extent import seen
 from gemel.ir.graph import Node
-from gemel.runtime.beside import Beside, Branch, Launch
+from gemel.runtime.concurrent import Branch, Concurrent
 from gemel.runtime.rounds import Repeat
 from gemel.runtime.sites import operations_of
 
@@ -36,9 +37,9 @@ def _steps(items: Iterable[Any], programs: dict[str, Any], depth: int) -> Iterat
         if isinstance(item, list):
             yield from _steps(item, programs, depth)
         elif isinstance(item, Launch):
-            program = item.kernel.program
+            program = item.program
             programs.setdefault(program.text, program)
-            number, extent = list(programs).index(program.text), seen(item.kernel.extent)
+            number, extent = list(programs).index(program.text), seen(item.extent)
             yield f"{blank}kernel{number}: {_told(item.node)}, from 0 to {extent}"
         elif isinstance(item, partial):
             yield f"{blank}{item.args[0].name}, which has no kernel"
@@ -61,7 +62,7 @@ def _lists(item: Any) -> Iterator[tuple[str, list[Any]]]:
         )
         if item.after:
             yield "and at the end", item.after
-    elif isinstance(item, Beside):
+    elif isinstance(item, Concurrent):
         for number, part in enumerate(item.parts):
             yield "beside that" if number else "side by side", part
     else:

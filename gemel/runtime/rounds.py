@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gemel.codegen.nest import Kernel, Place
+from gemel.codegen.nest import Launch, Place
 from gemel.extent import seen
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, dense
-from gemel.runtime.beside import Branch, flat
+from gemel.runtime.concurrent import Branch, flat
 from gemel.runtime.image import TEMPORARY, WINDOW, Buffer
 from gemel.spec import product
 
@@ -74,7 +74,7 @@ class Repeat:
             window.index = index
         return first + len(self.windows)
 
-    def turns(self, window: Window) -> int:
+    def period_of(self, window: Window) -> int:
         """A window's period, as images have it."""
         if window.start is None:
             return window.period
@@ -121,7 +121,7 @@ class Rounds:
         self.windows: list[Window] = []
         lowering.time += 1
         self.start = lowering.time
-        self.kept, lowering.items = lowering.items, []
+        self.outside, lowering.items = lowering.items, []
         self.packed = dict(lowering.packed)
         lowering.inside = self
 
@@ -138,12 +138,12 @@ class Rounds:
         if self.outer is not None:
             self.outer.use(buffer)
 
-    def ahead(self, kernel: Kernel) -> bool:
-        """Whether a kernel that makes panels is done before the loop, and noted for that."""
-        source = kernel.places[0][0]
+    def ahead(self, launch: Launch) -> bool:
+        """Whether a launch that makes panels is done before the loop, and noted for that."""
+        source = launch.places[0]
         if not isinstance(source, Place) or not self.still(source.buffer):
             return False
-        (panels,) = (each for (each, _), w in zip(kernel.places, kernel.written, strict=True) if w)
+        (panels,) = (each for each, w in zip(launch.places, launch.written, strict=True) if w)
         self.moved.add(panels)
         self.used.add(panels)
         return True
@@ -168,11 +168,11 @@ class Rounds:
     def finish(self, length: int, node: Node, condition: Place | None) -> None:
         """Put the loop into the plan."""
         lowering = self.lowering
-        items, after = lowering._beside(self.items), lowering.items
+        items, after = lowering._concurrent(self.items), lowering.items
         if condition is not None:
             lowering._touch(condition.buffer, lowering.time)
         lowering.time += 1
-        lowering.items, lowering.packed, lowering.inside = self.kept, self.packed, self.outer
+        lowering.items, lowering.packed, lowering.inside = self.outside, self.packed, self.outer
         for buffer in self.used:
             lowering._touch(buffer, self.start)
             lowering._touch(buffer, lowering.time)
@@ -332,14 +332,14 @@ def lower_branch(
 
 
 def _side(lowering: Lowering, graph: Graph, inputs: list[Place], outputs: list[Place]) -> list[Any]:
-    kept, lowering.items = lowering.items, []
+    outside, lowering.items = lowering.items, []
     packed = dict(lowering.packed)  # what one side makes is there for nobody else
     graph = lowering.inner_graphs.of(graph)
     lowering.where.update(zip(graph.inputs, inputs, strict=True))
     lowering._emit_all(graph)
     for entry, place in zip(graph.outputs, outputs, strict=True):
         lowering.copy(lowering._place(entry), place)
-    side, lowering.items, lowering.packed = lowering.items, kept, packed
+    side, lowering.items, lowering.packed = lowering.items, outside, packed
     return side
 
 

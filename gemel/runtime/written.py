@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gemel.codegen.nest import Kernel, Nest
+from gemel.codegen.nest import Launch, Nest
 
 if TYPE_CHECKING:
     from gemel.runtime.lower import Lowering
@@ -26,11 +26,11 @@ class Written(Nest):
         self.failure = failure
         self.parallel = parallel
 
-    def finish(self) -> Kernel:
-        """The kernel, which is a step of the plan now."""
-        kernel = super().finish()
-        self.lowering._launch(kernel)
-        return kernel
+    def finish(self) -> Launch:
+        """The launch, which is a step of the plan now."""
+        launch = super().finish()
+        self.lowering._launch(launch)
+        return launch
 
 
 __all__ = ["Written"]

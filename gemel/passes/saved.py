@@ -1,4 +1,4 @@
-"""What a gradient reads of the forward computation: kept, or made again where that takes less."""
+"""What a gradient reads of the forward computation: saved, or made again where that takes less."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ READ, STEP = 8, 8
 STORED = 3 * READ
 
 
-def kept(
+def saved(
     results: Sequence[Entry], gradients: Sequence[Entry], heads: Iterable[Entry]
 ) -> list[Entry]:
-    """The entries that the computation of `results` keeps for that of `gradients`.
+    """The entries that the computation of `results` saves for that of `gradients`.
 
     What depends on no head could be computed on either side. A smallest cut between the inputs and
     the first steps that do depend on one decides, weighed by what it takes to store and to read an
-    entry, and to compute one a second time. So an activation's mask is kept instead of what it was
-    taken of, and what a few light steps make of kept arrays is made again (as Chen et al., Training
-    deep nets with sublinear memory cost, 2016; the cut is that of Horace He's and Shangdi Yu's
-    partitioner, Transcending runtime-memory tradeoffs in checkpointing, MLSys 2023).
+    entry, and to compute one a second time. So an activation's mask is saved instead of what it was
+    taken of, and what a few light steps make of saved arrays is made again (as Chen et al.,
+    Training deep nets with sublinear memory cost, 2016; the cut is that of Horace He's and Shangdi
+    Yu's partitioner, Transcending runtime-memory tradeoffs in checkpointing, MLSys 2023).
     """
     return _Cut(results, gradients, heads).run()
 
 
 #: Where flow comes from. Entry number n has the places 2 n, where it is computed, and 2 n + 1,
-#: where it is read; what may flow from one to the other is what it takes to keep the entry.
+#: where it is read; what may flow from one to the other is what it takes to save the entry.
 _SOURCE = -1
 
 
@@ -86,7 +86,7 @@ class _Cut:
             entry = pending.pop()
             place = 2 * self._number(entry)
             again = self._again(entry)
-            self._join(place, place + 1, self._keeping(entry))
+            self._join(place, place + 1, self._saving(entry))
             self._join(_SOURCE, place, again)
             for source in entry.node.inputs if again < inf else ():
                 if source.node.is_constant:
@@ -102,7 +102,7 @@ class _Cut:
         self.room.setdefault(start, {})[end] = width
         self.room.setdefault(end, {}).setdefault(start, 0)
 
-    def _keeping(self, entry: Entry) -> float:
+    def _saving(self, entry: Entry) -> float:
         """What it takes to have an entry in memory, and to read it from there."""
         if _is_free(entry):
             return inf
@@ -180,4 +180,4 @@ def replaced(results: Sequence[Entry], stands: dict[Entry, Entry]) -> list[Entry
     return [known.get(entry, entry) for entry in results]
 
 
-__all__ = ["kept", "replaced"]
+__all__ = ["replaced", "saved"]

@@ -22,19 +22,18 @@ from gemel.codegen.program import (
     Program,
 )
 from gemel.codegen.registers import shuffle_mask
-from gemel.codegen.squares import transposed
 from gemel.dtype import DType
 
-#: The longest row that is turned: of one that is walked along once, or several times.
+#: The longest row that is transposed: of one that is walked along once, or several times.
 SHORT = (48, 96)
 
 
-class Turned(Loops):
+class ShortRows(Loops):
     """Loops with lanes across the rows.
 
-    What lies along a row is turned in squares into panels, where a vector holds one place of all
-    rows, and what is written along a row is turned back. So nothing is done for places that a
-    row has not, nor across lanes.
+    What lies along a row is transposed in squares into strips, where a vector holds one place of
+    all rows, and what is written along a row is transposed back. So nothing is done for places that
+    a row has not, nor across lanes.
     """
 
     def __init__(self, nest: Loops, program: Program) -> None:
@@ -43,14 +42,14 @@ class Turned(Loops):
         self.access = Access(program, nest.target, nest.builder)
         self.access.status, self.access.extra = nest.access.status, nest.access.extra
         self.extents, self.fixed = nest.extents, nest.fixed
-        #: Rows of a panel, sides of a square, and the panels.
+        #: Rows of a strip, sides of a square, and the strips.
         self.width = self._copies_outer() * self.lanes
         self.side = min(4, self.lanes)
         self.longest = SHORT[self.analysis.last > 0]
-        self.panels: dict[int, Value] = {}
+        self.strips: dict[int, Value] = {}
         self._stop = self.end
         along = program.rank - 1
-        #: Panels of inputs that an output may have, too: it may be the same memory as any.
+        #: Strips of inputs that an output may have, too: it may be the same memory as any.
         spare: dict[DType, list[Value]] = {}
         for n, operand in enumerate(program.operands):
             strides = {d: nest.access.strides.get((n, d)) for d in range(program.rank)}
@@ -61,16 +60,16 @@ class Turned(Loops):
                 strides[along] = i64(self.width)
                 others = spare.setdefault(operand.dtype, [])
                 if operand.role == OUTPUT and others:
-                    self.panels[n] = others.pop()
+                    self.strips[n] = others.pop()
                 else:
-                    self.panels[n] = memory.room(
+                    self.strips[n] = memory.room(
                         self.builder, operand.dtype, self.longest * self.width
                     )
-                    others += [self.panels[n]] * (operand.role == INPUT)
+                    others += [self.strips[n]] * (operand.role == INPUT)
             self.access.strides.update({(n, d): s for d, s in strides.items() if s})
 
     @classmethod
-    def of(cls, nest: Loops) -> Turned | None:
+    def of(cls, nest: Loops) -> ShortRows | None:
         """Such loops of the program of `nest`, whose beginning is written; None where there are
         no rows."""
         program = nest.program
@@ -84,9 +83,9 @@ class Turned(Loops):
         )
         if all(operand.stride_class != ACROSS for operand in operands):
             return None
-        turned = program._replace(schedule=OUTER, operands=operands)
-        lanes = Analysis(turned).lanes(nest.target.width)
-        return cls(nest, turned) if 1 < lanes <= 16 else None
+        across = program._replace(schedule=OUTER, operands=operands)
+        lanes = Analysis(across).lanes(nest.target.width)
+        return cls(nest, across) if 1 < lanes <= 16 else None
 
     def pays(self) -> Value:
         """Whether rows are short, and enough of them side by side."""
@@ -96,7 +95,7 @@ class Turned(Loops):
 
     def walk(self, bases: Bases) -> None:
         """All loops."""
-        self.run_rows(bases, self._row)
+        self.run_rows(bases, self._row, self.program.outer - 1)
 
     def _copies_outer(self) -> int:
         return 2
@@ -111,13 +110,13 @@ class Turned(Loops):
             return super()._along(start, stop, copies, *others, **more)
         carried, body = others
         step = i64(copies * self.lanes)
-        turn = lambda index, held: body(index, copies, self.lanes, stop, held)  # noqa: E731
-        return self.loop(start, stop, step, carried, turn)
+        once = lambda index, held: body(index, copies, self.lanes, stop, held)  # noqa: E731
+        return self.loop(start, stop, step, carried, once)
 
     def _blocks(self, stop: Value, step: int, *others: Any) -> list[Value]:
         """Short rows are one block."""
-        carried, turn, *_ = others
-        return self.loop(0, stop, step, carried, turn)
+        carried, body, *_ = others
+        return self.loop(0, stop, step, carried, body)
 
     def _points_outer(self, sites: list[Site], row: Values) -> None:
         index, bases, builder = sites[0].index, sites[0].bases, self.builder
@@ -125,20 +124,20 @@ class Turned(Loops):
         rows = builder.minimum(builder.sub(self._stop, index), most)
         starts = self.advance(bases, self.program.outer - 1, index)
         inside = list(bases)
-        for n, panel in self.panels.items():
+        for n, strip in self.strips.items():
             dtype = self.program.operands[n].dtype
-            inside[n] = memory.element(builder, panel, builder.sub(i64(0), index), dtype)
+            inside[n] = memory.element(builder, strip, builder.sub(i64(0), index), dtype)
         for site in sites:
             site.bases = inside
         for role in (INPUT, OUTPUT):
-            for n in self.panels:
+            for n in self.strips:
                 if self.program.operands[n].role == role:
-                    self._turn(n, starts[n], rows, index)
+                    self._move(n, starts[n], rows, index)
             if role == INPUT:
                 super()._points_outer(sites, row)
 
-    def _turn(self, n: int, start: Value, rows: Value, index: Value) -> None:
-        """Between the panel of an operand and so many of its rows, from `start` on, at `index`."""
+    def _move(self, n: int, start: Value, rows: Value, index: Value) -> None:
+        """Between the strip of an operand and so many of its rows, from `start` on, at `index`."""
         builder, extent = self.builder, self.extents[-1]
         enough = builder.icmp_signed(">=", rows, i64(self.lanes))
         wide = builder.icmp_signed(">=", extent, i64(self.side))
@@ -172,9 +171,9 @@ class Turned(Loops):
         return builder.and_(dense, builder.icmp_signed(">", extent, i64(1)))
 
     def _ask_for_next(self, n: int, start: Value, row: Value, column: Value) -> None:
-        """Asks for as many lines of the panel's next rows, one after the other, as a square has."""
+        """Asks for as many lines of the strip's next rows, one after the other, as a square has."""
         builder, operand = self.builder, self.program.operands[n]
-        each = memory.LINE // operand.dtype.itemsize
+        each = memory.CACHE_LINE // operand.dtype.itemsize
         with builder.if_then(self.many):
             ahead = builder.mul(column, i64(self.lanes))
             place = self._cell(n, start, builder.add(row, i64(self.width)), ahead)
@@ -189,9 +188,9 @@ class Turned(Loops):
         return memory.element(self.builder, start, self.builder.add(offset, column), dtype)
 
     def _inside(self, n: int, row: Value, column: Value) -> Value:
-        """The address of the same in the panel."""
+        """The address of the same in the strip."""
         offset = self.builder.add(self.builder.mul(column, i64(self.width)), row)
-        return memory.element(self.builder, self.panels[n], offset, self.program.operands[n].dtype)
+        return memory.element(self.builder, self.strips[n], offset, self.program.operands[n].dtype)
 
     def _singly(self, n: int, start: Value, rows: Value) -> None:
         """One element after the other, of so many rows."""
@@ -225,10 +224,10 @@ class Turned(Loops):
         if operand.role == INPUT:
             found = [builder.load(part, narrow, size) for part in parts]
             rows = [memory.side_by_side(builder, found[i::side]) for i in range(side)]
-            for line, vector in zip(lines, transposed(builder, rows), strict=True):
+            for line, vector in zip(lines, memory.transposed(builder, rows), strict=True):
                 builder.store(vector, line, size)
             return
-        rows = transposed(builder, [builder.load(line, wide, size) for line in lines])
+        rows = memory.transposed(builder, [builder.load(line, wide, size) for line in lines])
         for number, part in enumerate(parts):
             first = number // side * side
             which = shuffle_mask(tuple(range(first, first + side)))
@@ -240,5 +239,5 @@ def _crosswise(operand: Operand, gathered: bool) -> int:
     """The class of an operand along the rows' own loop."""
     if operand.beside != STRIDED or operand.role == INDEX:
         return operand.beside
-    turned = operand.stride_class == CONTIGUOUS and operand.varies and not gathered
-    return ACROSS if turned else STRIDED
+    across = operand.stride_class == CONTIGUOUS and operand.varies and not gathered
+    return ACROSS if across else STRIDED

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from gemel.codegen.nest import Kernel, Place
-from gemel.extent import seen
+from gemel.codegen.nest import Place
 from gemel.ir.graph import Node
 from gemel.runtime.image import OUTPUT
 
@@ -15,32 +14,6 @@ from gemel.runtime.image import OUTPUT
 WORTH = 20_000
 #: How many items further on a search goes: while too little is won, and once it is enough.
 FAR, REACH = 256, 64
-
-
-class Launch:
-    """A kernel, when it runs in the order of the plan, and the node it is a step of."""
-
-    __slots__ = ("kernel", "node", "time")
-
-    def __init__(self, kernel: Kernel, node: Node, time: int) -> None:
-        self.kernel = kernel
-        self.node = node
-        self.time = time
-
-    @property
-    def fails(self) -> bool:
-        """Whether it may find values it cannot work with."""
-        return self.kernel.failure is not None
-
-    @property
-    def cost(self) -> int:
-        """Nanoseconds on one core, for the sizes seen."""
-        return seen(self.kernel.cost)
-
-    def touches(self) -> Iterator[tuple[Any, bool]]:
-        """The buffers it uses, and whether it writes them."""
-        for (place, _), written in zip(self.kernel.places, self.kernel.written, strict=True):
-            yield (place.buffer if isinstance(place, Place) else place).root, written
 
 
 class Branch:
@@ -75,7 +48,7 @@ class Branch:
             yield from item.touches()
 
 
-class Beside:
+class Concurrent:
     """Lists of items of which none touches what another writes."""
 
     __slots__ = ("parts",)
@@ -85,7 +58,7 @@ class Beside:
 
 
 def side_by_side(items: Sequence[Any]) -> list[Any]:
-    """The items, stretches of them that are independent lists worth it put into a `Beside`."""
+    """The items, stretches of them that are independent lists worth it put into a `Concurrent`."""
     search = _Search(items)
     found: list[Any] = []
     start = 0
@@ -134,7 +107,7 @@ class _Search:
                 continue
             _, first, last = self._rival(best, end)
             parts = [[self.items[p] for p in part] for part in self._lists(first, last)]
-            found += [*self.arranged(start, first), Beside(parts)]
+            found += [*self.arranged(start, first), Concurrent(parts)]
             start = last
             best = self._best(start, end)
         return found
@@ -178,7 +151,7 @@ class _Search:
 def flat(items: Sequence[Any]) -> Iterator[Any]:
     """All items, in the order of appearance."""
     for item in items:
-        if isinstance(item, Beside):
+        if isinstance(item, Concurrent):
             for part in item.parts:
                 yield from part
         else:

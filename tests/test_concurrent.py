@@ -15,9 +15,9 @@ from gemel import _core, gluon, np, npx
 from gemel.extent import seen
 from gemel.ir.interpret import interpret
 from gemel.passes import optimize
-from gemel.runtime import beside
+from gemel.runtime import concurrent
 from gemel.runtime.backend import backend_of
-from gemel.runtime.beside import Beside
+from gemel.runtime.concurrent import Concurrent
 from gemel.runtime.image import Image, Together
 from gemel.runtime.lower import Lowering
 
@@ -145,7 +145,7 @@ def test_what_one_list_overwrites_another_does_not_touch() -> None:
 def test_random_programs_with_all_that_can_be_side_by_side(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beside, "WORTH", 1)
+    monkeypatch.setattr(concurrent, "WORTH", 1)
     graph = random_graph(seed)
     inputs = drawn(graph, seed)
     np.random.seed(seed)
@@ -153,8 +153,8 @@ def test_random_programs_with_all_that_can_be_side_by_side(
     wanted = interpret(graph, *inputs, stream=(stream[0], stream[1]))
     lowering = Lowering(optimize(graph), backend_of(gemel.cpu()))
     lowering.run()
-    for item in lowering._beside(lowering.items):
-        if isinstance(item, Beside):
+    for item in lowering._concurrent(lowering.items):
+        if isinstance(item, Concurrent):
             check_apart(item)
     arrays = [np.array(x, dtype=str(x.dtype)) for x in inputs]
     found = [y.asnumpy() for y in lowering.image().plan()(*arrays)]
@@ -162,7 +162,7 @@ def test_random_programs_with_all_that_can_be_side_by_side(
     same(found, wanted)
 
 
-def check_apart(group: Beside) -> None:
+def check_apart(group: Concurrent) -> None:
     touched = [[t for item in part for t in item.touches()] for part in group.parts]
     assert len(touched) > 1
     for one in touched:
