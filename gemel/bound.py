@@ -32,24 +32,13 @@ class Bound:
         self.training: dict[Any, BoundHalves] = {}
         self.structure = program.structure
 
-    def parameter_arrays(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """The arrays of the parameters now, where the arguments are, in the plan's order.
-
-        And those the function closes over.
-        """
-        program, device = self.program, leaves[0].device if leaves else None
-        closed = [each.on(device) for each in program.closed.inputs.values()]
-        if device is None:
-            return (*[parameter.data() for parameter in program.parameters], *closed)
-        return (*[parameter.array(device) for parameter in program.parameters], *closed)
-
     def inference(self, leaves: Sequence[Any], own: Sequence[Any] | None = None) -> Any:
         """The plan that computes the results, and so for arrays like these.
 
-        `own` are the program's `parameter_arrays`, where they are known already.
+        `own` are the program's own arrays, where they are known already.
         """
         if self.plan is None:
-            arrays = (*leaves, *(self.parameter_arrays(leaves) if own is None else own))
+            arrays = (*leaves, *(self.program.own(leaves) if own is None else own))
             with uncollected:
                 self.plan = self.program.inference().find(self.values, arrays)
         return self.plan
@@ -67,12 +56,12 @@ class Bound:
 
     def image(self, leaves: Sequence[Any]) -> Image:
         """The image of that plan, lowered anew, with the arrays the function closes over."""
-        backend = backend_for((*leaves, *self.parameter_arrays(leaves)))
+        backend = backend_for((*leaves, *self.program.own(leaves)))
         return self.program.embedded().image(self.values, backend)
 
     def summary(self, leaves: list[Any]) -> str:
         """What the plan consists of, and its memory besides the results."""
-        _, workspace = self.inference(leaves).bound(*leaves, *self.parameter_arrays(leaves))
+        _, workspace = self.inference(leaves).bound(*leaves, *self.program.own(leaves))
         count = self.image(leaves).count()
         several = "" if count == 1 else "s"
         return f"{count} kernel{several}, {workspace} bytes of workspace"
@@ -83,6 +72,7 @@ class Bound:
         written = self.program.written
         if written:
             check_apart(self.program.name, arrays, written)
+        self.program.wanted.check(self.program.name, arrays)
         wanted = self._wanted(arrays) if _core.recording() else ()
         plan = self.in_place(given.arrays, own) if written and not _core.recording() else None
         if True in wanted:

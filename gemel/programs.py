@@ -28,6 +28,8 @@ from gemel.runtime.plans import plan_for, plan_of
 from gemel.runtime.prepare import as_entry
 from gemel.runtime.relay import Relay
 from gemel.spec import Spec
+from gemel.views import span
+from gemel.wanted import Wanted
 
 #: How many plans a graph keeps, the newest first.
 PLANS = 64
@@ -110,6 +112,7 @@ class Program:
             self._input(i, array, f"data{i if several else ''}")
             for i, array in enumerate(given.arrays)
         ]
+        self.trace.given = dict(zip(entries, given.arrays, strict=True))
         self.numbers = [self.trace.number(f"number{i}", n) for i, n in enumerate(given.numbers)]
         results: list[Any] = []
         with self.trace:
@@ -137,6 +140,8 @@ class Program:
             # Loops which gradients of the function's own read are done once.
             every = shared([*outputs, *(entry for _, entry in updates)])
         self.given = len(entries)
+        self.wanted = Wanted(self.trace, inputs, lambda: self.arrays(given.arrays))
+        self.trace.given = {}
         inputs += self.numbers
         places = [position for position, _ in updates]
         changed = zip(places, every[len(outputs) :], strict=True)
@@ -177,15 +182,30 @@ class Program:
         """The free extents of these arguments."""
         return {name: leaves[place].shape[axis] for name, (place, axis) in self.places.items()}
 
-    def holds(self, numbers: list[float]) -> bool:
-        """Whether these numbers, and the arrays it closes over, are what it was told, where the
-        trace has asked.
+    def own(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
+        """The arrays behind the arguments in the plan's order, where these are: of parameters, then
+        those the function closes over.
+        """
+        device = leaves[0].device if leaves else None
+        closed = [each.on(device) for each in self.closed.inputs.values()]
+        if device is None:
+            return (*[parameter.data() for parameter in self.parameters], *closed)
+        return (*[parameter.array(device) for parameter in self.parameters], *closed)
+
+    def arrays(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
+        """All arrays of a call with these arguments."""
+        return (*leaves, *self.own(leaves))
+
+    def holds(self, given: Arguments) -> bool:
+        """Whether the numbers, the arrays it closes over, and which arrays are the same, are what
+        it was told, where the trace has asked.
         """
         held = self.trace.held
-        pairs = zip(self.numbers, numbers, strict=True)
+        pairs = zip(self.numbers, given.numbers, strict=True)
         # As text 0.0 and -0.0 are two numbers, and NaN is one.
         same = all(e not in held or held[e].hex() == n.hex() for e, n in pairs)
-        return same and self.closed.holds()
+        arrays = partial(self.arrays, given.arrays)
+        return same and self.closed.holds() and self.wanted.holds(arrays)
 
     def fits(self, given: Arguments, recorded: bool) -> bool:
         """Whether the trace holds for arguments like these, in calls that are `recorded` or not."""
@@ -198,7 +218,7 @@ class Program:
         if any(n < 2 for n in values.values()):
             return False
         guards = (*self.trace.guards, *self.guards)
-        return self.holds(given.numbers) and all(guard.holds(values) for guard in guards)
+        return self.holds(given) and all(guard.holds(values) for guard in guards)
 
     # --- inference --------------------------------------------------------------------------
 
@@ -310,7 +330,7 @@ class Halves:
 
 def check_apart(name: str, arrays: Sequence[Any], written: Sequence[int]) -> None:
     """Raises `TraceError` if an array that is written shares elements with another one."""
-    spans = list(map(_span, arrays))
+    spans = list(map(span, arrays))
     for position in written:
         storage, first, last = spans[position]
         for other, (place, begin, end) in enumerate(spans):
@@ -320,16 +340,6 @@ def check_apart(name: str, arrays: Sequence[Any], written: Sequence[int]) -> Non
                     f"{name}: {one}, which it writes to, shares memory with {two}, which it takes, "
                     "too; give or close over one of them, and take views of it inside the function"
                 )
-
-
-def _span(array: Any) -> tuple[int, int, int]:
-    """The storage of an array, and between which of its bytes it lies."""
-    if not array.size:
-        return 0, 0, 0
-    reach = [(n - 1) * step for n, step in zip(array.shape, array._element_strides, strict=True)]
-    first = array.offset + sum(r for r in reach if r < 0)
-    last = array.offset + sum(r for r in reach if r > 0) + 1
-    return array._storage, first * array.itemsize, last * array.itemsize
 
 
 # --- plans for sizes -------------------------------------------------------------------------

@@ -201,4 +201,25 @@ def _offsets(place: Place) -> Any:
     return found
 
 
-__all__ = ["Place", "Window", "positions", "repeats", "window"]
+def span(array: Any) -> tuple[int, int, int]:
+    """The storage of an array, and between which of its bytes it lies."""
+    if not array.size:
+        return 0, 0, 0
+    reach = [(n - 1) * step for n, step in zip(array.shape, array._element_strides, strict=True)]
+    first = array.offset + sum(r for r in reach if r < 0)
+    last = array.offset + sum(r for r in reach if r > 0) + 1
+    return array._storage, first * array.itemsize, last * array.itemsize
+
+
+def meet(one: Any, other: Any) -> bool:
+    """Whether two arrays of the same dtype show a common element."""
+    import numpy
+
+    (place, first, last), (there, begin, end) = span(one), span(other)
+    if place != there or last <= begin or end <= first:
+        return False
+    offsets = [_offsets((a.shape, a._element_strides, a.offset)) for a in (one, other)]
+    return bool(numpy.isin(*offsets).any())
+
+
+__all__ = ["Place", "Window", "meet", "positions", "repeats", "span", "window"]

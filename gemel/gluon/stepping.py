@@ -157,6 +157,7 @@ class _Program:
         #: Where lies what it overwrites.
         self.storages = frozenset(array._storage for array in (*self.arrays, *asked.kept))
         self.run = compiled.Compiled(self._step, name=getattr(function, "__name__", "step"))
+        self.run.apart = True  # see `check_apart`
 
     def keeps(self, parameters: list[Parameter], kept: list[Any]) -> bool:
         """Whether it updates these parameters, where they are now, and these arrays."""

@@ -66,6 +66,10 @@ class Trace:
         self.guards = Guards()
         self.random_calls = 0
         self.parameters: dict[int, tuple[Any, Entry]] = {}
+        #: The arguments' arrays, by what stands for them.
+        self.given: dict[Entry, Any] = {}
+        #: The inputs a gradient was taken for, each with those it was taken of.
+        self.wanted: dict[Entry, dict[Entry, None]] = {}
         self.updates: dict[int, tuple[Any, Entry]] = {}  # what a parameter is to hold
         #: What has been written in place, by the entry users hold, and the other way round.
         self.contents: dict[Entry, Entry] = {}
@@ -229,6 +233,17 @@ class Trace:
         _told()
 
     # --- arrays from outside ----------------------------------------------------------------
+
+    def arrays(self) -> dict[Entry, Any]:
+        """The arrays its inputs stand for, as far as it has met them."""
+        device = next((array.device for array in self.given.values()), None)
+        found = dict(self.given)
+        with suspended():
+            for parameter, entry in self.parameters.values():
+                found[entry] = parameter.data() if device is None else parameter.array(device)
+            for entry, closed in self.closed.inputs.items() if self.closed is not None else ():
+                found[entry] = closed.on(device)
+        return found
 
     def captured(self, array: Any, moves: bool = False) -> Entry:
         """What stands for an array here, see `ClosedOver.entry_of`."""
