@@ -56,6 +56,8 @@ class Compiled:
         if not callable(function):
             raise TypeError(f"compile: {function!r} is no function")
         self.function = self.__wrapped__ = function
+        #: What is called in its place in the trace of another one.
+        self.inside = function
         self.__doc__ = function.__doc__
         self.name = self.__name__ = name or getattr(function, "__name__", "program")
         self.__module__ = getattr(function, "__module__", None) or __name__
@@ -95,7 +97,7 @@ class Compiled:
     def _slowly(self, *arguments: Any) -> Any:
         """A call the site has no plan for: other arguments, or one that is being recorded."""
         if current_trace() is not None:
-            return self.function(*arguments)
+            return self.inside(*arguments)
         generations = self.quick.generation, self._careful.generation
         bound, given = self._find(arguments)
         own = bound.program.own(given.arrays)
@@ -164,6 +166,7 @@ class Compiled:
         arrays = tuple((a.ndim, a._code) for a in given.arrays)
         programs = self._programs.setdefault((given.structure, _mode(), arrays), [])
         recorded = autograd.is_recording()
+        programs[:] = [program for program in programs if program.lives]
         program = next((p for p in programs if p.fits(given, recorded)), None)
         if program is None:
             there = elsewhere(given.arrays) or current_device()

@@ -80,6 +80,8 @@ class Program:
             traced = self._traced(compiled, given, writes_out=True)
             for stranger in traced.strangers():
                 raise stranger.entries[0].left_over(self.name)
+        #: The blocks it ran, as they were then.
+        self.met = [(own, own.version()) for own in self.trace.met.values()]
         #: What is asked of the free extents once those found equal have one name.
         self.guards = self.trace.guards
         self.guards.open = False
@@ -196,10 +198,17 @@ class Program:
         """All arrays of a call with these arguments."""
         return (*leaves, *self.own(leaves))
 
+    @property
+    def lives(self) -> bool:
+        """Whether the blocks it ran are what they were."""
+        return all(own.state is version for own, version in self.met)
+
     def holds(self, given: Arguments) -> bool:
-        """Whether the numbers, the arrays it closes over, and which arrays are the same, are what
-        it was told, where the trace has asked.
+        """Whether the blocks it ran, and where the trace has asked the numbers, the arrays it
+        closes over, and which arrays are the same, are what it was told.
         """
+        if not self.lives:
+            return False
         held = self.trace.held
         pairs = zip(self.numbers, given.numbers, strict=True)
         # As text 0.0 and -0.0 are two numbers, and NaN is one.

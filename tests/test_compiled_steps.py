@@ -357,6 +357,10 @@ def test_what_is_no_program_is_refused() -> None:
     net[0].weight.grad_req = "add"
     with pytest.raises(GemelError, match="adds gradients up"):
         step_of(net)(*batch(1))
+    net[0].weight.grad_req = "write"
+    net.register_op_hook(lambda *_: None)
+    with pytest.raises(GemelError, match="has an operations' hook"):
+        step_of(net)(*batch(1))
     net = dense()
     net.initialize(device=[gemel.cpu(0), gemel.cpu(1)])
     net(batch(0)[0])
@@ -374,3 +378,86 @@ def test_the_batch_size_is_what_gradients_are_divided_by() -> None:
         found.append(net[1].bias.data().asnumpy() - before)
     numpy.testing.assert_allclose(found[0], found[1])
     numpy.testing.assert_allclose(found[0], found[2] * 2, rtol=1e-4)
+
+
+def _added(net: Any) -> None:
+    net.add(nn.Activation("tanh"))
+
+
+def _replaced(net: Any) -> None:
+    net[0].act = nn.Activation("tanh")
+
+
+def _constant(net: Any) -> None:
+    net.scale = gluon.Constant(np.array([3.0, 1.0, 1.0]))
+    net.scale.initialize()
+
+
+def _removed(net: Any) -> None:
+    del net._children["1"]
+
+
+CHANGES = [_added, _replaced, _constant, _removed]
+
+
+class Scaled(nn.HybridSequential):
+    def __init__(self) -> None:
+        super().__init__()
+        self.add(nn.Dense(3, activation="relu"), nn.Activation("sigmoid"), nn.Dense(CLASSES))
+        self.scale = gluon.Constant(np.array([1.0, 2.0, 3.0]))
+
+    def forward(self, x: Any) -> Any:
+        for layer in self:
+            x = layer(x) * self.scale.data()
+        return x
+
+
+@pytest.mark.parametrize("hybrid", [True, False])
+@pytest.mark.parametrize("change", CHANGES)
+def test_networks_that_change_between_steps(change: Callable[[Any], None], hybrid: bool) -> None:
+    ways = []
+    for way in ("calls", "program"):
+        net = begun(Scaled, hybrid)
+        layers, trainer = [net], gluon.Trainer(net.collect_params(), "sgd")
+
+        def forward(x: Any, y: Any, layers: Any = layers) -> Any:
+            return LOSS(layers[0](x), y)  # no parameter tells of the network
+
+        step = trainer.compile(forward)
+        found = []
+        for number in range(4):
+            if number == 2:
+                change(net)
+            x, y = batch(number)
+            if way == "program":
+                loss = step(x, y)
+            else:
+                with autograd.record():
+                    loss = forward(x, y)
+                loss.backward()
+                trainer.step(ROWS)
+            found.append(loss.asnumpy())
+        ways.append(found)
+    same(*ways)
+
+
+def test_what_has_been_taken_out_of_the_network_has_no_part_in_the_loss() -> None:
+    net = begun(dense)
+    step = gluon.Trainer(net.collect_params(), "sgd").compile(lambda x, y: LOSS(net(x), y))
+    step(*batch(1))
+    net[0].share_parameters({"weight": begun(dense)[0].weight})
+    with pytest.raises(GradientError, match="has no part in the loss"):
+        step(*batch(1))
+
+
+def test_networks_that_change_between_calls_of_a_function() -> None:
+    net = begun(dense)
+    inner = nn.Sequential()
+    inner.add(net)
+    function = gemel.compile(lambda x: inner(x) * 2)
+    x, _ = batch(1)
+    for change in (lambda: None, lambda: net.add(nn.Activation("relu")), lambda: inner.add(net[2])):
+        change()
+        for _ in range(2):
+            numpy.testing.assert_allclose(function(x), (inner(x) * 2).asnumpy(), rtol=1e-5)
+    assert function.traces == 3

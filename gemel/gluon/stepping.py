@@ -214,6 +214,8 @@ class _Program:
         return found
 
     def _check(self, loss: Any, trace: Trace) -> None:
+        if any(own.op_hook for own in trace.met.values()):
+            raise _refused("a network of the step has an operations' hook (register_op_hook)")
         for closed in trace.closed.inputs.values() if trace.closed is not None else ():
             if closed.array._storage in self.storages:
                 raise ArgumentError(

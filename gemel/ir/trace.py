@@ -76,6 +76,8 @@ class Trace:
         self._holders: dict[Entry, Entry] = {}
         self.dims: dict[str, int] = {}  # the free extents
         self.held: dict[Scalar, float] = {}
+        #: What is noted about the blocks that have been run, see `gluon.structure`.
+        self.met: dict[int, Any] = {}
         #: The blocks that are being run, outermost first, and what in them has been named.
         self.scopes: list[Any] = []
         self.counts: dict[str, int] = {}
@@ -90,6 +92,13 @@ class Trace:
         number = self.counts.get(name, 0)
         self.counts[name] = number + 1
         return f"{name}{number}"
+
+    def ran(self, block: Any) -> None:
+        """A block is run: the program holds for what it is now. A part of one tells that."""
+        own = block._own
+        outer = self.scopes[-1] if self.scopes else None
+        if outer is None or all(parent() is not outer for parent in own.parents):
+            self.met[id(own)] = own
 
     def origin(self) -> str:
         """Where a node made now comes from."""
