@@ -11,7 +11,7 @@ import pytest
 
 import gemel
 from gemel import autograd, gluon, np, npx, optimizer
-from gemel.errors import ArgumentError, GemelError, GradientError
+from gemel.errors import ArgumentError, GemelError, GradientError, TraceError
 from gemel.gluon import nn
 
 ROWS, COLUMNS, CLASSES = 6, 5, 3
@@ -181,6 +181,34 @@ def test_both_ways_take_turns_and_states_go_to_files(tmp_path: Path) -> None:
         net.load_dict({name: p.data() * 2 for name, p in net.collect_params().items()})
         ways.append([*found, *trained(net, trainer, way, 2)])
     same(*ways)
+
+
+def test_arguments_by_name() -> None:
+    ways = []
+    for way in ("by place", "by name"):
+        net = begun(dense)
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
+
+        def forward(x: Any, y: Any, weight: Any = 1.0, scale: float = 2.0, net: Any = net) -> Any:
+            return LOSS(net(x), y) * weight * scale
+
+        step = trainer.compile(forward)
+        weights = np.arange(ROWS).astype("float32")
+        found = []
+        for number in range(3):
+            x, y = batch(number)
+            if way == "by place":
+                found += [step(x, y), step(x, y, weights), step(x, y, weights, 3.0, batch_size=2)]
+            else:
+                found += [step(x, y=y), step(weight=weights, x=x, y=y)]
+                found += [step(x, y, scale=3.0, weight=weights, batch_size=2)]
+        ways.append([loss.asnumpy() for loss in found])
+    same(*ways, rtol=0)
+    with pytest.raises(TypeError, match="another"):
+        step(x, y, another=1)
+    step = trainer.compile(lambda x, y, *, mode: LOSS(net(x), y))
+    with pytest.raises(TraceError, match="no keyword-only arguments besides batch_size: mode"):
+        step(x, y, mode=1)
 
 
 def test_it_is_traced_once() -> None:
