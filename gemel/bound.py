@@ -16,7 +16,7 @@ from gemel.nested import unflatten
 from gemel.passes import gradient
 from gemel.passes.bind import concrete_graph
 from gemel.passes.gradient import with_heads
-from gemel.programs import Arguments, Program, check_apart
+from gemel.programs import Arguments, Program
 from gemel.runtime.backend import backend_for
 from gemel.runtime.image import Image
 
@@ -70,8 +70,7 @@ class Bound:
         """The function's results on these arguments and the program's own arrays."""
         arrays = (*given.arrays, *own)
         written = self.program.written
-        if written:
-            check_apart(self.program.name, arrays, written)
+        self.program.check_apart(arrays)
         self.program.wanted.check(self.program.name, arrays)
         wanted = self._wanted(arrays) if _core.recording() else ()
         plan = self.in_place(given.arrays, own) if written and not _core.recording() else None

@@ -68,6 +68,8 @@ class Compiled:
         self.traces = 0
         #: Whether who calls sees to it that arguments share no memory with arrays of its own.
         self.apart = False
+        #: Whether it is a block's, to which nobody gives the parameters it overwrites itself.
+        self.owns = False
         self._programs: dict[Any, list[Program]] = {}
         self._bound: dict[Any, Bound] = {}
         #: Does the same as a call: goes straight from arrays seen before to their plan.
@@ -134,7 +136,8 @@ class Compiled:
         if isinstance(plan, _core.Plan):
             form = form_of(bound.structure)
             known = _core.training(), tuple(leaves), len(given.numbers), plan, own, form
-            if self.apart or program.wanted.is_decided_by(program.written, len(leaves)):
+            decided = program.wanted.is_decided_by(program.written, len(leaves))
+            if self.apart or (decided and (self.owns or not program.updated)):
                 self.quick.add(generations[0], *known)
             elif not program.wanted.is_tied:
                 self._storages = (self._storages or frozenset()).union(a._storage for a in own)

@@ -141,11 +141,13 @@ class Program:
             updates = self._updates(len(entries))
             # Loops which gradients of the function's own read are done once.
             every = shared([*outputs, *(entry for _, entry in updates)])
+        places = [position for position, _ in updates]
         self.given = len(entries)
         self.wanted = Wanted(self.trace, inputs, lambda: self.arrays(given.arrays))
         self.trace.given = {}
+        #: Which parameters are overwritten.
+        self.updated = places
         inputs += self.numbers
-        places = [position for position, _ in updates]
         changed = zip(places, every[len(outputs) :], strict=True)
         return Graph(inputs, every[: len(outputs)], changed, self.name)
 
@@ -197,6 +199,17 @@ class Program:
     def arrays(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """All arrays of a call with these arguments."""
         return (*leaves, *self.own(leaves))
+
+    def check_apart(self, arrays: Sequence[Any]) -> None:
+        """Raises `TraceError` if an array that it writes shares elements with another one."""
+        if self.written:
+            check_apart(self.name, arrays, self.written)
+        if self.updated:
+            # Those of parameters share none with each other.
+            storages = {arrays[position]._storage for position in self.updated}
+            closed = range(self.given + len(self.parameters), len(arrays))
+            if any(arrays[other]._storage in storages for other in (*range(self.given), *closed)):
+                check_apart(self.name, arrays, self.updated)
 
     @property
     def lives(self) -> bool:

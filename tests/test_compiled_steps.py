@@ -346,6 +346,40 @@ def test_arrays_that_show_parameters_are_refused() -> None:
         step(*batch(1))
 
 
+def test_running_statistics() -> None:
+    """Those that are arguments are updated; those of a block are refused as arguments."""
+    ways = []
+    for way in ("calls", "program"):
+        net = begun(dense)
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+        statistics = np.zeros(CLASSES), np.ones(CLASSES)
+
+        def forward(x: Any, y: Any, mean: Any, var: Any, net: Any = net) -> Any:
+            ones = np.ones(CLASSES)
+            return LOSS(npx.batch_norm(net(x), ones, ones, mean, var, momentum=0.5), y)
+
+        step = trainer.compile(forward)
+        for number in range(3):
+            x, y = batch(number)
+            if way == "program":
+                step(x, y, *statistics)
+                continue
+            with autograd.record():
+                loss = forward(x, y, *statistics)
+            loss.backward()
+            trainer.step(ROWS)
+        ways.append([a.asnumpy() for a in (*statistics, net[0].weight.data())])
+    same(*ways)
+    net = begun(normalized)
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    mean = net[1].running_mean.data()
+    step = trainer.compile(lambda x, y, m: (LOSS(net(x), y), m * 1))
+    for error in (TraceError, ArgumentError):
+        with pytest.raises(error, match=r"overwrites|writes to"):
+            step(*batch(1), mean)
+        step(*batch(1), mean.copy())
+
+
 def test_what_is_no_loss_is_said() -> None:
     net = begun(dense)
     trainer = gluon.Trainer(net.collect_params(), "sgd")

@@ -152,7 +152,7 @@ class HybridBlock(Block):
         if program is None:
             function = self._whole if self._own.op_hook is None else self._with_operations
             program = self._own.compiled = compiled.Compiled(function, name=self.name)
-            program.inside = self._run
+            program.inside, program.owns = self._run, True
         return program
 
     def _whole(self, *arguments: Any) -> Any:

@@ -218,6 +218,8 @@ class _Program:
         targets = [*self.parameters, *self.kept]
         for target, old, value in zip(targets, [*weights, *kept], new, strict=True):
             trace.update(target, value if value.dtype is old.dtype else value.astype(old.dtype))
+        updated = (parameter for parameter, _ in trace.updates.values())
+        self.storages = self.storages.union(each.array()._storage for each in updated)
         return found
 
     def _check(self, loss: Any, trace: Trace) -> None:
