@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from gemel import _core, config
 from gemel.codegen.schedules import Recipe
 from gemel.dtype import is_large
-from gemel.errors import NoKernelError, TraceError
+from gemel.errors import NoKernelError, PythonGivenError, TraceError
 from gemel.extent import NUMBER, Dim, Guard, Guards, evaluate
 from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, Graph, Node, captured, constant, inline, placeholder
@@ -126,7 +126,7 @@ class Program:
                 ]
             found = compiled.function(*arguments)
             self.structure = flatten_results(found, results)
-            outputs = [as_entry(value) for value in results]
+            outputs = [_result(value, self.name) for value in results]
             contents = self.trace.contents
             self.parameters = [parameter for parameter, _ in self.trace.parameters.values()]
             own = dict.fromkeys(entry for _, entry in self.trace.parameters.values())
@@ -348,6 +348,18 @@ class Halves:
         self.kept = [entry for entry in self.saved if entry not in there]
         forward = Graph(graph.inputs, (*outputs, *self.kept), updates, graph.name)
         self.plans = program._planned(forward, None)
+
+
+def _result(value: Any, name: str) -> Entry:
+    try:
+        return as_entry(value)
+    except TypeError as error:
+        if type(error) is not TypeError:
+            raise
+        raise PythonGivenError(
+            f"{name}: what is compiled gives arrays, numbers, None, and lists, tuples and "
+            f"dictionaries of them; it gave a {type(value).__name__}"
+        ) from error
 
 
 def check_apart(name: str, arrays: Sequence[Any], written: Sequence[int]) -> None:

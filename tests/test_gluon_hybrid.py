@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from contextlib import redirect_stdout
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -451,3 +452,22 @@ def test_hooks_in_compiled_functions_are_called_when_those_are_traced():
     assert seen == [(4, 2)]
     close(function(x), expected)
     assert len(seen) == 1
+
+
+def test_a_block_that_gives_what_is_no_result_of_a_program_runs_in_parts():
+    class Named(nn.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Dense(2)
+
+        def forward(self, x):
+            return SimpleNamespace(y=self.inner(x))
+
+    net = Named()
+    net.initialize()
+    x = np.ones((3, 2))
+    expected = net(x).y
+    net.hybridize()
+    with pytest.warns(UserWarning, match="it gave a SimpleNamespace"):
+        close(net(x).y, expected)
+    close(net(x).y, expected)
