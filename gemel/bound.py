@@ -19,6 +19,7 @@ from gemel.passes.gradient import with_heads
 from gemel.programs import Arguments, Program
 from gemel.runtime.backend import backend_for
 from gemel.runtime.image import Image
+from gemel.runtime.relay import on_current_device
 
 
 class Bound:
@@ -78,8 +79,10 @@ class Bound:
             found = self._recorded(arrays, given.numbers, wanted)
         elif plan is not None:
             found, written = plan(*arrays, *given.numbers), []
-        else:
+        elif arrays:
             found = self.inference(given.arrays, own)(*arrays, *given.numbers)
+        else:
+            found = on_current_device(self.inference((), ()), *given.numbers)
         for position, value in zip(written, found[len(found) - len(written) :], strict=True):
             tape.overwrite(arrays[position], value)
         return found[0] if self.structure is None else unflatten(self.structure, iter(found))

@@ -17,7 +17,7 @@ from gemel import _core, autograd
 from gemel.bound import Bound
 from gemel.codegen.schedules import Recipe
 from gemel.codegen.schedules import checked as checked_recipes
-from gemel.device import current_device, elsewhere
+from gemel.device import Device, current_device, elsewhere
 from gemel.dtype import default_float
 from gemel.errors import TraceError
 from gemel.extent import seen
@@ -78,6 +78,8 @@ class Compiled:
         self._careful = _core.CallSite(self._slowly)
         #: The storages of the arrays the programs it knows have of their own; None: it knows none.
         self._storages: frozenset[int] | None = None
+        #: The device its calls without arrays go the quick way on; None: it knows none of them.
+        self._home: Device | None = None
 
     def __reduce__(self) -> Any:
         """By its name where that finds it, as functions are; else what it compiles goes along."""
@@ -92,6 +94,8 @@ class Compiled:
 
             rule = f"{self.name} is compiled and takes no keyword-only arguments"
             arguments = by_place(rule, signature(self.function), arguments, named)
+        if self._home is not None and self._home is not current_device():
+            return self._slowly(*arguments)
         if self._storages is not None and are_apart(arguments, self._storages):
             return self._careful(*arguments)
         return self.quick(*arguments)
@@ -132,6 +136,8 @@ class Compiled:
             return
         if program.trace.held or not program.closed.is_plain:
             return
+        if not leaves and not self._at_home(own):
+            return
         plan = bound.in_place(leaves, own) if program.written else bound.inference(leaves, own)
         if isinstance(plan, _core.Plan):
             form = form_of(bound.structure)
@@ -142,6 +148,17 @@ class Compiled:
             elif not program.wanted.is_tied:
                 self._storages = (self._storages or frozenset()).union(a._storage for a in own)
                 self._careful.add(generations[1], *known)
+
+    def _at_home(self, own: tuple[Any, ...]) -> bool:
+        """Whether a call without arrays, on the current device, may go the quick way.
+
+        A plan that takes none runs on the first device there.
+        """
+        here = current_device()
+        if self.owns or (self._home or here) is not here or not (own or here.code == 0):
+            return False
+        self._home = here
+        return True
 
     def _find(self, arguments: tuple[Any, ...]) -> tuple[Bound, Arguments]:
         """The bound program for these arguments, and what is in them."""

@@ -863,3 +863,20 @@ def test_results_of_other_kinds_are_refused() -> None:
             gemel.compile(lambda x, make=make: make(x))(x)
         with pytest.raises(TraceError, match=refused):
             gemel.compile(lambda given: x)(make(x))
+
+
+def test_functions_of_numbers_run_on_the_current_device() -> None:
+    net = nn.Dense(2, in_units=3)
+    net.initialize(device=[gemel.cpu(0), gemel.cpu(1)])
+    functions = [
+        gemel.compile(lambda a: a * 2.0 + 1),
+        gemel.compile(lambda a: np.ones(3) * a),
+        gemel.compile(lambda a: np.random.normal(size=(3,)) * a),
+        gemel.compile(lambda a: net.weight.data() * a),
+        gemel.compile(lambda a: np.linalg.eigvals(np.eye(3) * a).real),  # NumPy's
+    ]
+    for function in functions:
+        for place in (1, 1, 0, 0, 1, 0):
+            with gemel.cpu(place):
+                assert function(2.0).device == gemel.cpu(place)
+        assert function.traces == 1
