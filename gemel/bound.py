@@ -126,6 +126,11 @@ class BoundHalves(Kind):
         self.wanted = wanted
         self.numbers = len(program.numbers)
         self.reached = program.reached if len(outputs) > 1 else None
+        #: The floating outputs that depend on what a gradient is wanted for.
+        bits = 0
+        for reached, want in zip(program.reached, wanted, strict=False):
+            bits |= reached if want else 0
+        self.led = {i for i, floating in enumerate(self.floating) if floating and bits >> i & 1}
         results = enumerate((*halves.outputs, *halves.kept))
         places: dict[Entry, Place] = {entry: ("output", i) for i, entry in results}
         places |= {entry: ("input", i) for i, entry in enumerate(program.graph.inputs)}
@@ -179,7 +184,7 @@ class BoundHalves(Kind):
         for index, value in enumerate(outputs):
             # A view of an input, or of another result, is on the tape with that.
             alone = value._history is None or not self._shows(value, inputs)
-            if self.floating[index] and alone:
+            if index in self.led and alone:
                 value._track((call, index))
         call.keep(inputs, found)
         return outputs

@@ -880,3 +880,17 @@ def test_functions_of_numbers_run_on_the_current_device() -> None:
             with gemel.cpu(place):
                 assert function(2.0).device == gemel.cpu(place)
         assert function.traces == 1
+
+
+def test_results_that_depend_on_no_variable_are_no_heads() -> None:
+    x, z = np.ones(3), np.ones(3)
+    x.attach_grad()
+    function = gemel.compile(lambda x, z: (x * 2, z * 3, x.detach() * 4))
+    for _ in range(2):
+        with autograd.record():
+            y, other, detached = function(x, z)
+        for head in (other, detached):
+            with pytest.raises(GradientError, match="was not computed from a variable"):
+                head.backward()
+        y.backward()
+        assert x.grad.tolist() == [2, 2, 2]

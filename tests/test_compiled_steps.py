@@ -523,3 +523,13 @@ def test_networks_that_change_between_calls_of_a_function() -> None:
         for _ in range(2):
             numpy.testing.assert_allclose(function(x), (inner(x) * 2).asnumpy(), rtol=1e-5)
     assert function.traces == 3
+
+
+def test_a_learning_rate_that_is_not_a_number_is_refused() -> None:
+    nan = float("nan")
+    for setting in ("learning_rate", "wd", "clip_gradient"):
+        with pytest.raises(ArgumentError, match=f"SGD: {setting} is nan"):
+            optimizer.SGD(**{setting: nan})
+    trainer = gluon.Trainer(begun(dense).collect_params(), "sgd")
+    with pytest.raises(ArgumentError, match="lr is nan"):
+        trainer.set_learning_rate(nan)
