@@ -28,7 +28,7 @@ from gemel.runtime.plans import plan_for, plan_of
 from gemel.runtime.prepare import as_entry
 from gemel.runtime.relay import Relay
 from gemel.spec import Spec
-from gemel.views import span
+from gemel.views import check_apart
 from gemel.wanted import Wanted
 
 #: How many plans a graph keeps, the newest first.
@@ -360,20 +360,6 @@ def _result(value: Any, name: str) -> Entry:
             f"{name}: what is compiled gives arrays, numbers, None, and lists, tuples and "
             f"dictionaries of them; it gave a {type(value).__name__}"
         ) from error
-
-
-def check_apart(name: str, arrays: Sequence[Any], written: Sequence[int]) -> None:
-    """Raises `TraceError` if an array that is written shares elements with another one."""
-    spans = list(map(span, arrays))
-    for position in written:
-        storage, first, last = spans[position]
-        for other, (place, begin, end) in enumerate(spans):
-            if other != position and place == storage and begin < last and first < end:
-                one, two = (Spec(a.shape, a.dtype) for a in (arrays[position], arrays[other]))
-                raise TraceError(
-                    f"{name}: {one}, which it writes to, shares memory with {two}, which it takes, "
-                    "too; give or close over one of them, and take views of it inside the function"
-                )
 
 
 # --- plans for sizes -------------------------------------------------------------------------

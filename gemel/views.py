@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from gemel.errors import TraceError
 from gemel.ir.layout import dense_strides
 from gemel.ops.indexing import assign, basic_index
 from gemel.ops.shape import broadcast_to, reshape, transpose
-from gemel.spec import product
+from gemel.spec import Spec, product
 
 #: Does an operation: (operation, inputs, parameters) -> its result.
 Apply = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -222,4 +223,18 @@ def meet(one: Any, other: Any) -> bool:
     return bool(numpy.isin(*offsets).any())
 
 
-__all__ = ["Place", "Window", "meet", "positions", "repeats", "span", "window"]
+def check_apart(name: str, arrays: Sequence[Any], written: Sequence[int]) -> None:
+    """Raises `TraceError` if an array that is written shares elements with another one."""
+    spans = list(map(span, arrays))
+    for position in written:
+        storage, first, last = spans[position]
+        for other, (place, begin, end) in enumerate(spans):
+            if other != position and place == storage and begin < last and first < end:
+                one, two = (Spec(a.shape, a.dtype) for a in (arrays[position], arrays[other]))
+                raise TraceError(
+                    f"{name}: {one}, which it writes to, shares memory with {two}, which it takes, "
+                    "too; give or close over one of them, and take views of it inside the function"
+                )
+
+
+__all__ = ["Place", "Window", "check_apart", "meet", "positions", "repeats", "window"]
