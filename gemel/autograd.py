@@ -13,11 +13,11 @@ from gemel.ir.trace import current_trace, recording_trace, suspended
 from gemel.lists import as_list
 from gemel.ops.elementwise import full
 from gemel.ops.shape import operand
-from gemel.passes.gradient import total_gradient
 from gemel.runtime.prepare import as_entry
 from gemel.spec import Spec
 from gemel.steps import Step, Target
 from gemel.tape import Leaf, become_variable, source_of
+from gemel.wanted import whole_gradient
 
 # --- modes ----------------------------------------------------------------------------------
 
@@ -250,7 +250,7 @@ def _grad_in_trace(heads: Any, variables: Any, head_grads: Any, create_graph: bo
     pairs = zip(ends, _given(head_grads, ends), strict=True)
     with _Mode(create_graph, None):
         grads = [full(1, shape=y.shape, dtype=y.dtype) if g is None else g for y, g in pairs]
-        found = total_gradient(ends, grads, wanted, trace.was_recorded)
+        found = whole_gradient(trace, ends, grads, wanted)
     found = found if create_graph else trace.unrecorded(found)
     return list(found) if isinstance(variables, (list, tuple)) else found[0]
 

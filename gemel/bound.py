@@ -16,9 +16,10 @@ from gemel.nested import unflatten
 from gemel.passes import gradient
 from gemel.passes.bind import concrete_graph
 from gemel.passes.gradient import with_heads
-from gemel.programs import Arguments, Program, check_apart
+from gemel.programs import Arguments, Program
 from gemel.runtime.backend import backend_for
 from gemel.runtime.image import Image
+from gemel.runtime.relay import on_current_device
 
 
 class Bound:
@@ -32,24 +33,13 @@ class Bound:
         self.training: dict[Any, BoundHalves] = {}
         self.structure = program.structure
 
-    def parameter_arrays(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """The arrays of the parameters now, where the arguments are, in the plan's order.
-
-        And those the function closes over.
-        """
-        program, device = self.program, leaves[0].device if leaves else None
-        closed = [each.on(device) for each in program.closed.inputs.values()]
-        if device is None:
-            return (*[parameter.data() for parameter in program.parameters], *closed)
-        return (*[parameter.array(device) for parameter in program.parameters], *closed)
-
     def inference(self, leaves: Sequence[Any], own: Sequence[Any] | None = None) -> Any:
         """The plan that computes the results, and so for arrays like these.
 
-        `own` are the program's `parameter_arrays`, where they are known already.
+        `own` are the program's own arrays, where they are known already.
         """
         if self.plan is None:
-            arrays = (*leaves, *(self.parameter_arrays(leaves) if own is None else own))
+            arrays = (*leaves, *(self.program.own(leaves) if own is None else own))
             with uncollected:
                 self.plan = self.program.inference().find(self.values, arrays)
         return self.plan
@@ -67,12 +57,12 @@ class Bound:
 
     def image(self, leaves: Sequence[Any]) -> Image:
         """The image of that plan, lowered anew, with the arrays the function closes over."""
-        backend = backend_for((*leaves, *self.parameter_arrays(leaves)))
+        backend = backend_for((*leaves, *self.program.own(leaves)))
         return self.program.embedded().image(self.values, backend)
 
     def summary(self, leaves: list[Any]) -> str:
         """What the plan consists of, and its memory besides the results."""
-        _, workspace = self.inference(leaves).bound(*leaves, *self.parameter_arrays(leaves))
+        _, workspace = self.inference(leaves).bound(*leaves, *self.program.own(leaves))
         count = self.image(leaves).count()
         several = "" if count == 1 else "s"
         return f"{count} kernel{several}, {workspace} bytes of workspace"
@@ -81,16 +71,18 @@ class Bound:
         """The function's results on these arguments and the program's own arrays."""
         arrays = (*given.arrays, *own)
         written = self.program.written
-        if written:
-            check_apart(self.program.name, arrays, written)
+        self.program.check_apart(arrays)
+        self.program.wanted.check(self.program.name, arrays)
         wanted = self._wanted(arrays) if _core.recording() else ()
         plan = self.in_place(given.arrays, own) if written and not _core.recording() else None
         if True in wanted:
             found = self._recorded(arrays, given.numbers, wanted)
         elif plan is not None:
             found, written = plan(*arrays, *given.numbers), []
-        else:
+        elif arrays:
             found = self.inference(given.arrays, own)(*arrays, *given.numbers)
+        else:
+            found = on_current_device(self.inference((), ()), *given.numbers)
         for position, value in zip(written, found[len(found) - len(written) :], strict=True):
             tape.overwrite(arrays[position], value)
         return found[0] if self.structure is None else unflatten(self.structure, iter(found))
@@ -134,6 +126,11 @@ class BoundHalves(Kind):
         self.wanted = wanted
         self.numbers = len(program.numbers)
         self.reached = program.reached if len(outputs) > 1 else None
+        #: The floating outputs that depend on what a gradient is wanted for.
+        bits = 0
+        for reached, want in zip(program.reached, wanted, strict=False):
+            bits |= reached if want else 0
+        self.led = {i for i, floating in enumerate(self.floating) if floating and bits >> i & 1}
         results = enumerate((*halves.outputs, *halves.kept))
         places: dict[Entry, Place] = {entry: ("output", i) for i, entry in results}
         places |= {entry: ("input", i) for i, entry in enumerate(program.graph.inputs)}
@@ -187,7 +184,7 @@ class BoundHalves(Kind):
         for index, value in enumerate(outputs):
             # A view of an input, or of another result, is on the tape with that.
             alone = value._history is None or not self._shows(value, inputs)
-            if self.floating[index] and alone:
+            if index in self.led and alone:
                 value._track((call, index))
         call.keep(inputs, found)
         return outputs

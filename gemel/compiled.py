@@ -17,7 +17,7 @@ from gemel import _core, autograd
 from gemel.bound import Bound
 from gemel.codegen.schedules import Recipe
 from gemel.codegen.schedules import checked as checked_recipes
-from gemel.device import current_device, elsewhere
+from gemel.device import Device, current_device, elsewhere
 from gemel.dtype import default_float
 from gemel.errors import TraceError
 from gemel.extent import seen
@@ -32,6 +32,7 @@ from gemel.programs import Arguments, Program, Unfit
 from gemel.runtime.backend import backend_for
 from gemel.runtime.prepare import check_one_device
 from gemel.spec import Spec
+from gemel.wanted import are_apart
 
 
 class Compiled:
@@ -55,6 +56,8 @@ class Compiled:
         if not callable(function):
             raise TypeError(f"compile: {function!r} is no function")
         self.function = self.__wrapped__ = function
+        #: What is called in its place in the trace of another one.
+        self.inside = function
         self.__doc__ = function.__doc__
         self.name = self.__name__ = name or getattr(function, "__name__", "program")
         self.__module__ = getattr(function, "__module__", None) or __name__
@@ -63,10 +66,20 @@ class Compiled:
         self.recipes = checked_recipes(recipes) if recipes != () else ()
         self.symbolic = symbolic
         self.traces = 0
+        #: Whether who calls sees to it that arguments share no memory with arrays of its own.
+        self.apart = False
+        #: Whether it is a block's, to which nobody gives the parameters it overwrites itself.
+        self.owns = False
         self._programs: dict[Any, list[Program]] = {}
         self._bound: dict[Any, Bound] = {}
         #: Does the same as a call: goes straight from arrays seen before to their plan.
         self.quick = _core.CallSite(self._slowly)
+        #: Does so, too: for arguments that are no variable of each other's, nor of the program's.
+        self._careful = _core.CallSite(self._slowly)
+        #: The storages of the arrays the programs it knows have of their own; None: it knows none.
+        self._storages: frozenset[int] | None = None
+        #: The device its calls without arrays go the quick way on; None: it knows none of them.
+        self._home: Device | None = None
 
     def __reduce__(self) -> Any:
         """By its name where that finds it, as functions are; else what it compiles goes along."""
@@ -81,32 +94,36 @@ class Compiled:
 
             rule = f"{self.name} is compiled and takes no keyword-only arguments"
             arguments = by_place(rule, signature(self.function), arguments, named)
+        if self._home is not None and self._home is not current_device():
+            return self._slowly(*arguments)
+        if self._storages is not None and are_apart(arguments, self._storages):
+            return self._careful(*arguments)
         return self.quick(*arguments)
 
     def _slowly(self, *arguments: Any) -> Any:
         """A call the site has no plan for: other arguments, or one that is being recorded."""
         if current_trace() is not None:
-            return self.function(*arguments)
-        generation = self.quick.generation
+            return self.inside(*arguments)
+        generations = self.quick.generation, self._careful.generation
         bound, given = self._find(arguments)
-        own = bound.parameter_arrays(given.arrays)
+        own = bound.program.own(given.arrays)
         try:
             found = bound.run(given, own)
         except Unfit:
             self._bound = {key: other for key, other in self._bound.items() if other is not bound}
             bound, given = self._find(arguments)
-            own = bound.parameter_arrays(given.arrays)
+            own = bound.program.own(given.arrays)
             found = bound.run(given, own)
         except TypeError:
             check_one_device(self.name, given.arrays)  # the core knows the devices' numbers only
             raise
         if not _core.recording():
-            self._remember(generation, arguments, bound, given, own)
+            self._remember(generations, arguments, bound, given, own)
         return found
 
     def _remember(
         self,
-        generation: int,
+        generations: tuple[int, int],
         arguments: tuple[Any, ...],
         bound: Bound,
         given: Arguments,
@@ -119,11 +136,29 @@ class Compiled:
             return
         if program.trace.held or not program.closed.is_plain:
             return
+        if not leaves and not self._at_home(own):
+            return
         plan = bound.in_place(leaves, own) if program.written else bound.inference(leaves, own)
         if isinstance(plan, _core.Plan):
             form = form_of(bound.structure)
-            count = len(given.numbers)
-            self.quick.add(generation, _core.training(), tuple(leaves), count, plan, own, form)
+            known = _core.training(), tuple(leaves), len(given.numbers), plan, own, form
+            decided = program.wanted.is_decided_by(program.written, len(leaves))
+            if self.apart or (decided and (self.owns or not program.updated)):
+                self.quick.add(generations[0], *known)
+            elif not program.wanted.is_tied:
+                self._storages = (self._storages or frozenset()).union(a._storage for a in own)
+                self._careful.add(generations[1], *known)
+
+    def _at_home(self, own: tuple[Any, ...]) -> bool:
+        """Whether a call without arrays, on the current device, may go the quick way.
+
+        A plan that takes none runs on the first device there.
+        """
+        here = current_device()
+        if self.owns or (self._home or here) is not here or not (own or here.code == 0):
+            return False
+        self._home = here
+        return True
 
     def _find(self, arguments: tuple[Any, ...]) -> tuple[Bound, Arguments]:
         """The bound program for these arguments, and what is in them."""
@@ -139,7 +174,7 @@ class Compiled:
             raise TraceError(
                 f"{self.name}: arguments must be arrays, numbers, strings or lists of them"
             ) from None
-        if bound is None or not bound.program.holds(given.numbers):
+        if bound is None or not bound.program.holds(given):
             bound = self._bind(given)
             # The oldest one goes; another thread may be at it, too.
             for old in list(self._bound)[: len(self._bound) + 1 - SIZES]:
@@ -151,6 +186,7 @@ class Compiled:
         arrays = tuple((a.ndim, a._code) for a in given.arrays)
         programs = self._programs.setdefault((given.structure, _mode(), arrays), [])
         recorded = autograd.is_recording()
+        programs[:] = [program for program in programs if program.lives]
         program = next((p for p in programs if p.fits(given, recorded)), None)
         if program is None:
             there = elsewhere(given.arrays) or current_device()
@@ -232,7 +268,7 @@ class Compiled:
         """
         if arguments:
             bound, given = self._find(arguments)
-            backend = backend_for((*given.arrays, *bound.parameter_arrays(given.arrays)))
+            backend = backend_for((*given.arrays, *bound.program.own(given.arrays)))
             return bound.program.inference().source(bound.values, backend)
         traced = next(reversed(self._programs.values()), None)
         if not traced:

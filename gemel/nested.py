@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gemel.errors import TraceError
+from gemel.errors import PythonGivenError, TraceError
 from gemel.ir.graph import Entry
 from gemel.ndarray import array_like, ndarray
 
@@ -15,7 +15,8 @@ def flatten(value: Any, arrays: list[Any], numbers: list[float]) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value), tuple(flatten(item, arrays, numbers) for item in value)
     if isinstance(value, dict):
-        return dict, tuple((name, flatten(item, arrays, numbers)) for name, item in value.items())
+        items = value.items()
+        return type(value), tuple((name, flatten(item, arrays, numbers)) for name, item in items)
     if isinstance(value, (ndarray, Entry)):
         arrays.append(value)
         return None
@@ -32,7 +33,10 @@ NOTHING: Iterator[Any] = iter(())
 
 
 def unflatten(structure: Any, arrays: Iterator[Any], numbers: Iterator[Any] = NOTHING) -> Any:
-    """The nested value whose leaves come from two iterators."""
+    """The nested value whose leaves come from two iterators.
+
+    Raises `PythonGivenError` for a container that is not made of what is in it.
+    """
     if structure is None:
         return next(arrays)
     kind, *rest = structure
@@ -40,10 +44,26 @@ def unflatten(structure: Any, arrays: Iterator[Any], numbers: Iterator[Any] = NO
         return next(numbers)
     if kind == "static":
         return rest[1]
-    if kind is dict:
-        return {name: unflatten(item, arrays, numbers) for name, item in rest[0]}
+    if issubclass(kind, dict):
+        found = {name: unflatten(item, arrays, numbers) for name, item in rest[0]}
+        return found if kind is dict else _made(kind, found)
     items = [unflatten(item, arrays, numbers) for item in rest[0]]
-    return kind(*items) if hasattr(kind, "_fields") else kind(items)
+    return items if kind is list else tuple(items) if kind is tuple else _made(kind, items)
+
+
+def _made(kind: Any, content: Any) -> Any:
+    """A container of some kind with this content."""
+    try:
+        found = kind(*content) if hasattr(kind, "_fields") else kind(content)
+        if len(found) == len(content) and (isinstance(content, list) or [*found] == [*content]):
+            return found
+        reason = f"{kind.__name__}(content) holds something else"
+    except (TypeError, ValueError) as error:
+        reason = str(error)
+    raise PythonGivenError(
+        f"a {kind.__name__} of arrays cannot be made from what is in it: {reason}; use a list, a "
+        "tuple, a NamedTuple, a dict or an OrderedDict"
+    )
 
 
 def form_of(structure: Any) -> Any:
@@ -60,7 +80,8 @@ def flatten_results(value: Any, out: list[Any]) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value), tuple(flatten_results(item, out) for item in value)
     if isinstance(value, dict):
-        return dict, tuple((name, flatten_results(item, out)) for name, item in value.items())
+        items = value.items()
+        return type(value), tuple((name, flatten_results(item, out)) for name, item in items)
     if value is None:
         return "static", type(None), None
     # Kernels have no complex numbers, so such a result is an array from the start.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from gemel import _core, config
 from gemel.codegen.schedules import Recipe
 from gemel.dtype import is_large
-from gemel.errors import NoKernelError, TraceError
+from gemel.errors import NoKernelError, PythonGivenError, TraceError
 from gemel.extent import NUMBER, Dim, Guard, Guards, evaluate
 from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, Graph, Node, captured, constant, inline, placeholder
@@ -28,6 +28,8 @@ from gemel.runtime.plans import plan_for, plan_of
 from gemel.runtime.prepare import as_entry
 from gemel.runtime.relay import Relay
 from gemel.spec import Spec
+from gemel.views import check_apart
+from gemel.wanted import Wanted
 
 #: How many plans a graph keeps, the newest first.
 PLANS = 64
@@ -78,6 +80,8 @@ class Program:
             traced = self._traced(compiled, given, writes_out=True)
             for stranger in traced.strangers():
                 raise stranger.entries[0].left_over(self.name)
+        #: The blocks it ran, as they were then.
+        self.met = [(own, own.version()) for own in self.trace.met.values()]
         #: What is asked of the free extents once those found equal have one name.
         self.guards = self.trace.guards
         self.guards.open = False
@@ -110,6 +114,7 @@ class Program:
             self._input(i, array, f"data{i if several else ''}")
             for i, array in enumerate(given.arrays)
         ]
+        self.trace.given = dict(zip(entries, given.arrays, strict=True))
         self.numbers = [self.trace.number(f"number{i}", n) for i, n in enumerate(given.numbers)]
         results: list[Any] = []
         with self.trace:
@@ -121,7 +126,7 @@ class Program:
                 ]
             found = compiled.function(*arguments)
             self.structure = flatten_results(found, results)
-            outputs = [as_entry(value) for value in results]
+            outputs = [_result(value, self.name) for value in results]
             contents = self.trace.contents
             self.parameters = [parameter for parameter, _ in self.trace.parameters.values()]
             own = dict.fromkeys(entry for _, entry in self.trace.parameters.values())
@@ -136,9 +141,13 @@ class Program:
             updates = self._updates(len(entries))
             # Loops which gradients of the function's own read are done once.
             every = shared([*outputs, *(entry for _, entry in updates)])
-        self.given = len(entries)
-        inputs += self.numbers
         places = [position for position, _ in updates]
+        self.given = len(entries)
+        self.wanted = Wanted(self.trace, inputs, lambda: self.arrays(given.arrays))
+        self.trace.given = {}
+        #: Which parameters are overwritten.
+        self.updated = places
+        inputs += self.numbers
         changed = zip(places, every[len(outputs) :], strict=True)
         return Graph(inputs, every[: len(outputs)], changed, self.name)
 
@@ -177,15 +186,48 @@ class Program:
         """The free extents of these arguments."""
         return {name: leaves[place].shape[axis] for name, (place, axis) in self.places.items()}
 
-    def holds(self, numbers: list[float]) -> bool:
-        """Whether these numbers, and the arrays it closes over, are what it was told, where the
-        trace has asked.
+    def own(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
+        """The arrays behind the arguments in the plan's order, where these are: of parameters, then
+        those the function closes over.
         """
+        device = leaves[0].device if leaves else None
+        closed = [each.on(device) for each in self.closed.inputs.values()]
+        if device is None:
+            return (*[parameter.data() for parameter in self.parameters], *closed)
+        return (*[parameter.array(device) for parameter in self.parameters], *closed)
+
+    def arrays(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
+        """All arrays of a call with these arguments."""
+        return (*leaves, *self.own(leaves))
+
+    def check_apart(self, arrays: Sequence[Any]) -> None:
+        """Raises `TraceError` if an array that it writes shares elements with another one."""
+        if self.written:
+            check_apart(self.name, arrays, self.written)
+        if self.updated:
+            # Those of parameters share none with each other.
+            storages = {arrays[position]._storage for position in self.updated}
+            closed = range(self.given + len(self.parameters), len(arrays))
+            if any(arrays[other]._storage in storages for other in (*range(self.given), *closed)):
+                check_apart(self.name, arrays, self.updated)
+
+    @property
+    def lives(self) -> bool:
+        """Whether the blocks it ran are what they were."""
+        return all(own.state is version for own, version in self.met)
+
+    def holds(self, given: Arguments) -> bool:
+        """Whether the blocks it ran, and where the trace has asked the numbers, the arrays it
+        closes over, and which arrays are the same, are what it was told.
+        """
+        if not self.lives:
+            return False
         held = self.trace.held
-        pairs = zip(self.numbers, numbers, strict=True)
+        pairs = zip(self.numbers, given.numbers, strict=True)
         # As text 0.0 and -0.0 are two numbers, and NaN is one.
         same = all(e not in held or held[e].hex() == n.hex() for e, n in pairs)
-        return same and self.closed.holds()
+        arrays = partial(self.arrays, given.arrays)
+        return same and self.closed.holds() and self.wanted.holds(arrays)
 
     def fits(self, given: Arguments, recorded: bool) -> bool:
         """Whether the trace holds for arguments like these, in calls that are `recorded` or not."""
@@ -198,7 +240,7 @@ class Program:
         if any(n < 2 for n in values.values()):
             return False
         guards = (*self.trace.guards, *self.guards)
-        return self.holds(given.numbers) and all(guard.holds(values) for guard in guards)
+        return self.holds(given) and all(guard.holds(values) for guard in guards)
 
     # --- inference --------------------------------------------------------------------------
 
@@ -308,28 +350,16 @@ class Halves:
         self.plans = program._planned(forward, None)
 
 
-def check_apart(name: str, arrays: Sequence[Any], written: Sequence[int]) -> None:
-    """Raises `TraceError` if an array that is written shares elements with another one."""
-    spans = list(map(_span, arrays))
-    for position in written:
-        storage, first, last = spans[position]
-        for other, (place, begin, end) in enumerate(spans):
-            if other != position and place == storage and begin < last and first < end:
-                one, two = (Spec(a.shape, a.dtype) for a in (arrays[position], arrays[other]))
-                raise TraceError(
-                    f"{name}: {one}, which it writes to, shares memory with {two}, which it takes, "
-                    "too; give or close over one of them, and take views of it inside the function"
-                )
-
-
-def _span(array: Any) -> tuple[int, int, int]:
-    """The storage of an array, and between which of its bytes it lies."""
-    if not array.size:
-        return 0, 0, 0
-    reach = [(n - 1) * step for n, step in zip(array.shape, array._element_strides, strict=True)]
-    first = array.offset + sum(r for r in reach if r < 0)
-    last = array.offset + sum(r for r in reach if r > 0) + 1
-    return array._storage, first * array.itemsize, last * array.itemsize
+def _result(value: Any, name: str) -> Entry:
+    try:
+        return as_entry(value)
+    except TypeError as error:
+        if type(error) is not TypeError:
+            raise
+        raise PythonGivenError(
+            f"{name}: what is compiled gives arrays, numbers, None, and lists, tuples and "
+            f"dictionaries of them; it gave a {type(value).__name__}"
+        ) from error
 
 
 # --- plans for sizes -------------------------------------------------------------------------

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from gemel.errors import TraceError
 from gemel.ir.layout import dense_strides
 from gemel.ops.indexing import assign, basic_index
 from gemel.ops.shape import broadcast_to, reshape, transpose
-from gemel.spec import product
+from gemel.spec import Spec, product
 
 #: Does an operation: (operation, inputs, parameters) -> its result.
 Apply = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -201,4 +202,39 @@ def _offsets(place: Place) -> Any:
     return found
 
 
-__all__ = ["Place", "Window", "positions", "repeats", "window"]
+def span(array: Any) -> tuple[int, int, int]:
+    """The storage of an array, and between which of its bytes it lies."""
+    if not array.size:
+        return 0, 0, 0
+    reach = [(n - 1) * step for n, step in zip(array.shape, array._element_strides, strict=True)]
+    first = array.offset + sum(r for r in reach if r < 0)
+    last = array.offset + sum(r for r in reach if r > 0) + 1
+    return array._storage, first * array.itemsize, last * array.itemsize
+
+
+def meet(one: Any, other: Any) -> bool:
+    """Whether two arrays of the same dtype show a common element."""
+    import numpy
+
+    (place, first, last), (there, begin, end) = span(one), span(other)
+    if place != there or last <= begin or end <= first:
+        return False
+    offsets = [_offsets((a.shape, a._element_strides, a.offset)) for a in (one, other)]
+    return bool(numpy.isin(*offsets).any())
+
+
+def check_apart(name: str, arrays: Sequence[Any], written: Sequence[int]) -> None:
+    """Raises `TraceError` if an array that is written shares elements with another one."""
+    spans = list(map(span, arrays))
+    for position in written:
+        storage, first, last = spans[position]
+        for other, (place, begin, end) in enumerate(spans):
+            if other != position and place == storage and begin < last and first < end:
+                one, two = (Spec(a.shape, a.dtype) for a in (arrays[position], arrays[other]))
+                raise TraceError(
+                    f"{name}: {one}, which it writes to, shares memory with {two}, which it takes, "
+                    "too; give or close over one of them, and take views of it inside the function"
+                )
+
+
+__all__ = ["Place", "Window", "check_apart", "meet", "positions", "repeats", "window"]

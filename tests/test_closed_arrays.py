@@ -403,3 +403,18 @@ def test_an_image_holds_them() -> None:
 
     with pytest.raises(TraceError, match="make it an argument"):
         gemel.compile(forward).image(x)
+
+
+def test_parameters_that_it_updates_are_not_given_besides() -> None:
+    net = nn.BatchNorm(in_channels=2)
+    net.initialize()
+    mean, x = net.running_mean.data(), np.array([[1.0, 2.0], [3.0, 5.0]])
+    given = gemel.compile(lambda x, m: (net(x), m * 1))
+    closed = gemel.compile(lambda x: (net(x), mean * 1))
+    with autograd.train_mode():
+        for _ in range(3):
+            before = mean.tolist()
+            assert given(x, mean.copy())[1].tolist() == before != mean.tolist()
+            for refused in (lambda: given(x, mean), lambda: given(x, mean[:1]), lambda: closed(x)):
+                with pytest.raises(TraceError, match="shares memory"):
+                    refused()

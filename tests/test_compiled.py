@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import threading
+from collections import OrderedDict, defaultdict
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy
@@ -804,3 +806,91 @@ def test_compile_with_options_is_a_decorator() -> None:
 
     assert signed(np.ones(2)).tolist() == [2, 2] and signed(-np.ones(2)).tolist() == [-3, -3]
     assert signed.__name__ == "signed" and "double" in (signed.__doc__ or "")
+
+
+class Ends(NamedTuple):
+    first: Any
+    second: Any
+
+
+class Box(dict):  # type: ignore[type-arg]
+    """As those of configurations."""
+
+
+class Two(tuple):  # type: ignore[type-arg]
+    """Not made of what is in it."""
+
+    def __new__(cls, first: Any, second: Any) -> Two:
+        return super().__new__(cls, (first, second))
+
+
+CONTAINERS = [
+    lambda y: OrderedDict(b=y, a=OrderedDict(c=y + 1)),
+    lambda y: Box(a=[y], b=Ends(y, (y,))),
+    lambda y: (Ends(y, y), {}),
+]
+
+
+@pytest.mark.parametrize("make", CONTAINERS)
+def test_containers_stay_of_their_kind(make: Any) -> None:
+    def kinds(value: Any) -> Any:
+        inside = value.values() if isinstance(value, dict) else value
+        if not isinstance(value, (dict, tuple, list)):
+            return value.tolist()
+        names = list(value) if isinstance(value, dict) else []
+        return type(value), names, [kinds(each) for each in inside]
+
+    x, met = np.arange(3), []
+    results = gemel.compile(lambda x: make(x * 2))
+    arguments = gemel.compile(lambda given: (met.append(type(given)), make(x * 2))[1])
+    for _ in range(2):
+        assert kinds(results(x)) == kinds(make(x * 2)) == kinds(arguments(make(x)))
+    assert met == [type(make(x))]
+
+
+def test_results_of_other_kinds_are_refused() -> None:
+    x = np.arange(3)
+    for kind, make in {
+        "set": lambda y: {1},
+        "SimpleNamespace": lambda y: [SimpleNamespace(a=y)],
+        "str": lambda y: (y, "text"),
+    }.items():
+        with pytest.raises(TraceError, match=f"lists, tuples and dictionaries .* a {kind}"):
+            gemel.compile(make)(x)
+    refused = r"cannot be made from what is in it: .* use a list"
+    for make in (lambda y: Two(y, y), lambda y: defaultdict(list, a=y)):
+        with pytest.raises(TraceError, match=refused):
+            gemel.compile(lambda x, make=make: make(x))(x)
+        with pytest.raises(TraceError, match=refused):
+            gemel.compile(lambda given: x)(make(x))
+
+
+def test_functions_of_numbers_run_on_the_current_device() -> None:
+    net = nn.Dense(2, in_units=3)
+    net.initialize(device=[gemel.cpu(0), gemel.cpu(1)])
+    functions = [
+        gemel.compile(lambda a: a * 2.0 + 1),
+        gemel.compile(lambda a: np.ones(3) * a),
+        gemel.compile(lambda a: np.random.normal(size=(3,)) * a),
+        gemel.compile(lambda a: net.weight.data() * a),
+        gemel.compile(lambda a: np.linalg.eigvals(np.eye(3) * a).real),  # NumPy's
+    ]
+    for function in functions:
+        for place in (1, 1, 0, 0, 1, 0):
+            with gemel.cpu(place):
+                assert function(2.0).device == gemel.cpu(place)
+        assert function.traces == 1
+
+
+def test_results_that_depend_on_no_variable_are_no_heads() -> None:
+    x, z = np.ones(3), np.ones(3)
+    x.attach_grad()
+    function = gemel.compile(lambda x, z: (x * 2, z * 3, x.detach() * 4))
+    for _ in range(2):
+        with autograd.record():
+            y, other, detached = function(x, z)
+        for head in (other, detached):
+            with pytest.raises(GradientError, match="was not computed from a variable"):
+                head.backward()
+        y.backward()
+        assert x.grad.tolist() == [2, 2, 2]

@@ -11,7 +11,7 @@ import pytest
 
 import gemel
 from gemel import autograd, gluon, np, npx, optimizer
-from gemel.errors import ArgumentError, GemelError, GradientError
+from gemel.errors import ArgumentError, GemelError, GradientError, TraceError
 from gemel.gluon import nn
 
 ROWS, COLUMNS, CLASSES = 6, 5, 3
@@ -183,6 +183,34 @@ def test_both_ways_take_turns_and_states_go_to_files(tmp_path: Path) -> None:
     same(*ways)
 
 
+def test_arguments_by_name() -> None:
+    ways = []
+    for way in ("by place", "by name"):
+        net = begun(dense)
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
+
+        def forward(x: Any, y: Any, weight: Any = 1.0, scale: float = 2.0, net: Any = net) -> Any:
+            return LOSS(net(x), y) * weight * scale
+
+        step = trainer.compile(forward)
+        weights = np.arange(ROWS).astype("float32")
+        found = []
+        for number in range(3):
+            x, y = batch(number)
+            if way == "by place":
+                found += [step(x, y), step(x, y, weights), step(x, y, weights, 3.0, batch_size=2)]
+            else:
+                found += [step(x, y=y), step(weight=weights, x=x, y=y)]
+                found += [step(x, y, scale=3.0, weight=weights, batch_size=2)]
+        ways.append([loss.asnumpy() for loss in found])
+    same(*ways, rtol=0)
+    with pytest.raises(TypeError, match="another"):
+        step(x, y, another=1)
+    step = trainer.compile(lambda x, y, *, mode: LOSS(net(x), y))
+    with pytest.raises(TraceError, match="no keyword-only arguments besides batch_size: mode"):
+        step(x, y, mode=1)
+
+
 def test_it_is_traced_once() -> None:
     net = begun(dense)
     calls = []
@@ -318,6 +346,40 @@ def test_arrays_that_show_parameters_are_refused() -> None:
         step(*batch(1))
 
 
+def test_running_statistics() -> None:
+    """Those that are arguments are updated; those of a block are refused as arguments."""
+    ways = []
+    for way in ("calls", "program"):
+        net = begun(dense)
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+        statistics = np.zeros(CLASSES), np.ones(CLASSES)
+
+        def forward(x: Any, y: Any, mean: Any, var: Any, net: Any = net) -> Any:
+            ones = np.ones(CLASSES)
+            return LOSS(npx.batch_norm(net(x), ones, ones, mean, var, momentum=0.5), y)
+
+        step = trainer.compile(forward)
+        for number in range(3):
+            x, y = batch(number)
+            if way == "program":
+                step(x, y, *statistics)
+                continue
+            with autograd.record():
+                loss = forward(x, y, *statistics)
+            loss.backward()
+            trainer.step(ROWS)
+        ways.append([a.asnumpy() for a in (*statistics, net[0].weight.data())])
+    same(*ways)
+    net = begun(normalized)
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    mean = net[1].running_mean.data()
+    step = trainer.compile(lambda x, y, m: (LOSS(net(x), y), m * 1))
+    for error in (TraceError, ArgumentError):
+        with pytest.raises(error, match=r"overwrites|writes to"):
+            step(*batch(1), mean)
+        step(*batch(1), mean.copy())
+
+
 def test_what_is_no_loss_is_said() -> None:
     net = begun(dense)
     trainer = gluon.Trainer(net.collect_params(), "sgd")
@@ -357,6 +419,10 @@ def test_what_is_no_program_is_refused() -> None:
     net[0].weight.grad_req = "add"
     with pytest.raises(GemelError, match="adds gradients up"):
         step_of(net)(*batch(1))
+    net[0].weight.grad_req = "write"
+    net.register_op_hook(lambda *_: None)
+    with pytest.raises(GemelError, match="has an operations' hook"):
+        step_of(net)(*batch(1))
     net = dense()
     net.initialize(device=[gemel.cpu(0), gemel.cpu(1)])
     net(batch(0)[0])
@@ -374,3 +440,96 @@ def test_the_batch_size_is_what_gradients_are_divided_by() -> None:
         found.append(net[1].bias.data().asnumpy() - before)
     numpy.testing.assert_allclose(found[0], found[1])
     numpy.testing.assert_allclose(found[0], found[2] * 2, rtol=1e-4)
+
+
+def _added(net: Any) -> None:
+    net.add(nn.Activation("tanh"))
+
+
+def _replaced(net: Any) -> None:
+    net[0].act = nn.Activation("tanh")
+
+
+def _constant(net: Any) -> None:
+    net.scale = gluon.Constant(np.array([3.0, 1.0, 1.0]))
+    net.scale.initialize()
+
+
+def _removed(net: Any) -> None:
+    del net._children["1"]
+
+
+CHANGES = [_added, _replaced, _constant, _removed]
+
+
+class Scaled(nn.HybridSequential):
+    def __init__(self) -> None:
+        super().__init__()
+        self.add(nn.Dense(3, activation="relu"), nn.Activation("sigmoid"), nn.Dense(CLASSES))
+        self.scale = gluon.Constant(np.array([1.0, 2.0, 3.0]))
+
+    def forward(self, x: Any) -> Any:
+        for layer in self:
+            x = layer(x) * self.scale.data()
+        return x
+
+
+@pytest.mark.parametrize("hybrid", [True, False])
+@pytest.mark.parametrize("change", CHANGES)
+def test_networks_that_change_between_steps(change: Callable[[Any], None], hybrid: bool) -> None:
+    ways = []
+    for way in ("calls", "program"):
+        net = begun(Scaled, hybrid)
+        layers, trainer = [net], gluon.Trainer(net.collect_params(), "sgd")
+
+        def forward(x: Any, y: Any, layers: Any = layers) -> Any:
+            return LOSS(layers[0](x), y)  # no parameter tells of the network
+
+        step = trainer.compile(forward)
+        found = []
+        for number in range(4):
+            if number == 2:
+                change(net)
+            x, y = batch(number)
+            if way == "program":
+                loss = step(x, y)
+            else:
+                with autograd.record():
+                    loss = forward(x, y)
+                loss.backward()
+                trainer.step(ROWS)
+            found.append(loss.asnumpy())
+        ways.append(found)
+    same(*ways)
+
+
+def test_what_has_been_taken_out_of_the_network_has_no_part_in_the_loss() -> None:
+    net = begun(dense)
+    step = gluon.Trainer(net.collect_params(), "sgd").compile(lambda x, y: LOSS(net(x), y))
+    step(*batch(1))
+    net[0].share_parameters({"weight": begun(dense)[0].weight})
+    with pytest.raises(GradientError, match="has no part in the loss"):
+        step(*batch(1))
+
+
+def test_networks_that_change_between_calls_of_a_function() -> None:
+    net = begun(dense)
+    inner = nn.Sequential()
+    inner.add(net)
+    function = gemel.compile(lambda x: inner(x) * 2)
+    x, _ = batch(1)
+    for change in (lambda: None, lambda: net.add(nn.Activation("relu")), lambda: inner.add(net[2])):
+        change()
+        for _ in range(2):
+            numpy.testing.assert_allclose(function(x), (inner(x) * 2).asnumpy(), rtol=1e-5)
+    assert function.traces == 3
+
+
+def test_a_learning_rate_that_is_not_a_number_is_refused() -> None:
+    nan = float("nan")
+    for setting in ("learning_rate", "wd", "clip_gradient"):
+        with pytest.raises(ArgumentError, match=f"SGD: {setting} is nan"):
+            optimizer.SGD(**{setting: nan})
+    trainer = gluon.Trainer(begun(dense).collect_params(), "sgd")
+    with pytest.raises(ArgumentError, match="lr is nan"):
+        trainer.set_learning_rate(nan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from contextlib import redirect_stdout
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -410,3 +411,63 @@ def test_what_leads_only_to_other_outputs_stays_on_the_tape():
     assert (x.grad, y.grad, second.grad) == (2, 0, 5)
     squared.backward()
     assert y.grad == 4
+
+
+def test_hooks_inside_are_called_with_arrays():
+    net = nn.HybridSequential()
+    net.add(nn.Dense(3, activation="relu"), nn.HybridSequential())
+    net[1].add(nn.Dense(2), nn.Dense(2))
+    net.initialize()
+    net.hybridize()
+    x = np.ones((4, 5))
+    expected = net(x)
+    program = net._own.compiled
+    seen = []
+    hook = net[1][0].register_forward_hook(lambda block, inputs, y: seen.append(y.tolist()))
+    before = net[1][1].register_forward_pre_hook(lambda block, inputs: seen.append(inputs))
+    for _ in range(2):
+        close(net(x), expected)
+    assert seen[0] == seen[1][0].tolist() == seen[2]
+    assert len(seen) == 4
+    hook.detach()
+    before.detach()
+    close(net(x), expected)
+    assert len(seen) == 4
+    assert net._own.compiled is program
+    assert program.traces == 1  # it was not compiled again
+    net[1].register_op_hook(lambda name, operation, array: seen.append(operation))
+    net(x)
+    assert len(seen) > 4
+
+
+def test_hooks_in_compiled_functions_are_called_when_those_are_traced():
+    net = nn.Dense(2)
+    net.initialize()
+    function, seen = gemel.compile(lambda x: net(x)), []
+    x = np.ones((4, 5))
+    expected = function(x)
+    with net.register_forward_hook(lambda block, inputs, y: seen.append(y.shape)):
+        for _ in range(3):
+            close(function(x), expected)
+    assert seen == [(4, 2)]
+    close(function(x), expected)
+    assert len(seen) == 1
+
+
+def test_a_block_that_gives_what_is_no_result_of_a_program_runs_in_parts():
+    class Named(nn.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Dense(2)
+
+        def forward(self, x):
+            return SimpleNamespace(y=self.inner(x))
+
+    net = Named()
+    net.initialize()
+    x = np.ones((3, 2))
+    expected = net(x).y
+    net.hybridize()
+    with pytest.warns(UserWarning, match="it gave a SimpleNamespace"):
+        close(net(x).y, expected)
+    close(net(x).y, expected)

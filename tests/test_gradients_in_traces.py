@@ -243,3 +243,69 @@ def test_a_loop_whose_gradient_is_asked_for_runs_once() -> None:
     y.backward()
     assert float(total) == pytest.approx(float(y), rel=1e-6)
     numpy.testing.assert_allclose(slope.asnumpy(), w.grad.asnumpy(), rtol=1e-5)
+
+
+def of_the_first(a: Any, b: Any) -> Any:
+    with autograd.record():
+        y = (a * a).sum() + (3 * b * b).sum()
+    return autograd.grad(y, a)
+
+
+def of_both(a: Any, b: Any) -> Any:
+    with autograd.record():
+        y = (a * a).sum() + (3 * b * b).sum()
+        first, second = autograd.grad(y, [a, b], create_graph=True)
+        return first, second, autograd.grad((first * b).sum(), a)
+
+
+@pytest.mark.parametrize("function", [of_the_first, of_both])
+@pytest.mark.parametrize("way", ["an argument twice", "closed over", "in a list", "all of it"])
+def test_an_array_is_one_variable_by_whatever_name(function: Callable[..., Any], way: str) -> None:
+    x, other = variables()
+
+    def called(a: Any, b: Any) -> Any:
+        found = function(a, x if way == "closed over" else b[0] if way == "in a list" else b)
+        return np.stack(found) if isinstance(found, tuple) else found
+
+    compiled = gemel.compile(called)
+    given = {"in a list": [x], "all of it": x[:]}.get(way, x)
+    for a, b in [(x, given), (other, given), (x, given), (other, given), (x, given)]:
+        numpy.testing.assert_allclose(compiled(a, b), called(a, b), rtol=1e-6)
+    assert compiled.traces == 2
+
+
+def test_a_parameter_given_as_an_argument_is_the_parameter() -> None:
+    net = nn.Dense(2, in_units=3, use_bias=False)
+    net.initialize()
+    net.hybridize()
+    x = np.ones((4, 3))
+
+    def called(w: Any, x: Any) -> Any:
+        with autograd.record():
+            y = (net(x) ** 2).sum() + (w**3).sum()
+        return autograd.grad(y, w)
+
+    weight = net.weight.data()
+    compiled = gemel.compile(called)
+    expected = 3 * weight * weight
+    apart = compiled(weight.copy(), x)
+    numpy.testing.assert_allclose(apart, expected, rtol=1e-5)
+    for _ in range(2):
+        numpy.testing.assert_allclose(compiled(weight, x), called(weight, x), rtol=1e-5)
+        numpy.testing.assert_allclose(compiled(weight.copy(), x), expected, rtol=1e-5)
+
+
+def test_gradients_that_would_go_on_outside_are_refused() -> None:
+    x, _ = variables()
+    with autograd.record():
+        computed = x * 2
+    for first, second in [(x, x[:2]), (x[:2], x), (x, x.reshape(3, 1)), (x, computed)]:
+        compiled = gemel.compile(of_the_first)
+        compiled(np.zeros(first.shape), np.zeros(second.shape))
+        with pytest.raises(GradientError, match="of the same array, or was computed from it"):
+            compiled(first, second)
+    w = np.arange(6).reshape(3, 2).astype("float32")
+    w.attach_grad()
+    for first, second in [(x, x.detach()), (x[:2], x[2:]), (computed, x), (w[:, 0], w[:, 1])]:
+        expected = (2 * first).tolist()
+        assert gemel.compile(of_the_first)(first, second).tolist() == expected

@@ -100,7 +100,7 @@ def test_a_parameter_lives_on_several_devices():
     with cpu(1):
         assert made.data() is second
         assert made.grad() is second.grad
-    with cpu(2), pytest.raises(DeviceError, match=r"w lives on cpu\(0\) and cpu\(1\), not on cpu"):
+    with cpu(2), pytest.raises(DeviceError, match=r"w lives on cpu\(0\), cpu\(1\), not on cpu"):
         made.data()
     with pytest.raises(RuntimeError, match=r"reset_device\(\[cpu\(0\), cpu\(1\), cpu\(5\)\]\)"):
         made.grad(cpu(5))

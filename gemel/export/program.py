@@ -123,7 +123,7 @@ def _structure(structure: Any) -> Any:
         return "number"
     if kind == "static":
         return {"static": encoded(rest[1])}
-    if kind is dict:
+    if issubclass(kind, dict):
         return {"dict": [[str(name), _structure(item)] for name, item in rest[0]]}
     items = [_structure(item) for item in rest[0]]
     return {"list" if kind is list else "tuple": items}

@@ -96,7 +96,7 @@ def plain(structure: Any) -> Any:
         return "number"
     if kind == "static":
         return "static", rest[-1]
-    if kind is dict:
+    if issubclass(kind, dict):
         return dict, tuple((str(name), plain(item)) for name, item in rest[0])
     return list if kind is list else tuple, tuple(plain(item) for item in rest[0])
 

@@ -137,10 +137,25 @@ class Block(Files):
 
     def _changed(self) -> None:
         """The structure or an array changed: programs compiled over it no longer hold."""
+        self._own.renew()
         for parent in self._own.parents:
             block = parent()
             if block is not None:
                 block._changed()
+
+    def _hooked(self) -> None:
+        """A hook came or went: those that this is a part of have to look, their programs hold."""
+        self._own.renew()
+        for parent in self._own.parents:
+            block = parent()
+            if block is not None:
+                block._hooked()
+
+    @property
+    def _has_hooks(self) -> bool:
+        """Whether anybody is to be told of what it gives, or what is inside of it."""
+        own = self._forward_hooks or self._forward_pre_hooks or self._own.op_hook
+        return bool(own) or any(child._has_hooks for child in self._children.values())
 
     def __getstate__(self) -> dict[str, Any]:
         # Programs stay behind: a copy compiles its own.
@@ -252,6 +267,12 @@ class Block(Files):
         return result
 
     def _run(self, *arguments: Any, **keywords: Any) -> Any:
+        trace = current_trace()
+        if trace is not None:
+            trace.ran(self)
+        return self._forwarded(*arguments, **keywords)
+
+    def _forwarded(self, *arguments: Any, **keywords: Any) -> Any:
         try:
             if self._own.unfinished:
                 self._find_shapes(arguments)
@@ -338,14 +359,17 @@ class Block(Files):
         print(summary(self, inputs))
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Have ``hook(block, inputs, output)`` called after each forward."""
-        self._own.program = None
-        return HookHandle(self._forward_hooks, hook)
+        """Have ``hook(block, inputs, output)`` called after each forward.
+
+        While there are hooks inside of a hybridized block, that runs in parts, so that they are
+        given arrays in each call. In `gemel.compile` and `Trainer.compile`, which run blocks only
+        when they are traced, they are called then, with symbols.
+        """
+        return HookHandle(self._forward_hooks, hook, self._hooked)
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Have ``hook(block, inputs)`` called before each forward."""
-        self._own.program = None
-        return HookHandle(self._forward_pre_hooks, hook)
+        """Have ``hook(block, inputs)`` called before each forward, see `register_forward_hook`."""
+        return HookHandle(self._forward_pre_hooks, hook, self._hooked)
 
     def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
         """Have ``callback(name, operation, array)`` called for what every operation gives.

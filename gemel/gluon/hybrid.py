@@ -70,12 +70,12 @@ class HybridBlock(Block):
             except SymbolGivenError:
                 return symbol_block().composed(self, arguments)
             except PythonGivenError as error:
-                return self._in_parts(error, arguments)
+                return self._never_whole(error, arguments)
         trace = current_trace()
         hooks = self._forward_hooks or self._forward_pre_hooks
         if trace is not None and not hooks and arguments and type(arguments[0]) is Entry:
-            return self._traced(trace, *arguments, **keywords)
-        if not self._active or trace is not None:
+            return self._within(trace, *arguments, **keywords)
+        if not self._active or trace is not None or self._in_parts():
             return self._imperatively(arguments, keywords)
         if keywords:
             arguments = self._positional(arguments, keywords)
@@ -87,9 +87,19 @@ class HybridBlock(Block):
         except SymbolGivenError:
             return symbol_block().composed(self, arguments)
         except PythonGivenError as error:
-            return self._in_parts(error, arguments)
+            return self._never_whole(error, arguments)
 
-    def _in_parts(self, error: Exception, arguments: tuple[Any, ...]) -> Any:
+    def _in_parts(self) -> bool:
+        """Whether hooks inside are to be called: then its parts are programs, not the whole.
+
+        Who has an operations' hook of its own is told of what is inside by its program.
+        """
+        if self._own.in_parts is None:
+            inside = any(child._has_hooks for child in self._children.values())
+            self._own.in_parts = inside and self._own.op_hook is None
+        return self._own.in_parts
+
+    def _never_whole(self, error: Exception, arguments: tuple[Any, ...]) -> Any:
         """From now on its Python, which runs what cannot be compiled between what can."""
         import warnings
 
@@ -106,15 +116,15 @@ class HybridBlock(Block):
                 given = self._positional(arguments, keywords) if keywords else arguments
                 return symbol_block().composed(self, given)
         elif not (self._forward_hooks or self._forward_pre_hooks) and current_trace() is None:
-            return Block._run(self, *arguments, **keywords)  # without frames that add nothing
+            return self._forwarded(*arguments, **keywords)  # without frames that add nothing
         return super().__call__(*arguments, **keywords)
 
     def _run(self, *arguments: Any, **keywords: Any) -> Any:
         trace = current_trace()
         if trace is not None:
-            return self._traced(trace, *arguments, **keywords)
-        if not self._active:
-            return super()._run(*arguments, **keywords)
+            return self._within(trace, *arguments, **keywords)
+        if not self._active or self._in_parts():
+            return self._forwarded(*arguments, **keywords)
         found = self._compiled_run()(*arguments)
         if self._own.op_hook is None:
             return found
@@ -127,21 +137,31 @@ class HybridBlock(Block):
         """The block's Python with symbols, whose names begin with the block's."""
         trace.scopes.append(self)
         try:
-            return super()._run(*arguments, **keywords)
+            return self._forwarded(*arguments, **keywords)
         finally:
             trace.scopes.pop()
+
+    def _within(self, trace: Any, *arguments: Any, **keywords: Any) -> Any:
+        """The same as a part of another program, which depends on the block from then on."""
+        trace.ran(self)
+        return self._traced(trace, *arguments, **keywords)
 
     def _compiled_run(self) -> Any:
         """The block's program, made when it is first needed."""
         program = self._own.compiled
         if program is None:
-            function = self._run if self._own.op_hook is None else self._with_operations
+            function = self._whole if self._own.op_hook is None else self._with_operations
             program = self._own.compiled = compiled.Compiled(function, name=self.name)
+            program.inside, program.owns = self._run, True
         return program
+
+    def _whole(self, *arguments: Any) -> Any:
+        """What its own program is traced from: the block tells that when it changes."""
+        return self._traced(current_trace(), *arguments)
 
     def _with_operations(self, *arguments: Any) -> tuple[Any, dict[Any, Any]]:
         """The result, and what every operation on the way to it gives: by name and operation."""
-        result = self._run(*arguments)
+        result = self._whole(*arguments)
         results: list[Any] = []
         flatten(result, results, [])
         monitor_all = self._own.op_hook[1]
@@ -158,7 +178,7 @@ class HybridBlock(Block):
         """Have ``callback(name, operation, array)`` called for what every operation gives."""
         super().register_op_hook(callback, monitor_all)
         self._own.op_hook = callback, monitor_all
-        self._forget()
+        self._changed()
 
     def optimize_for(self, x: Any, *arguments: Any, backend: Any = None, **flags: Any) -> None:
         """Hybridize, and compile for these inputs now. There is one backend: ours."""

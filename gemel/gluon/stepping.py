@@ -12,7 +12,7 @@ from gemel.errors import ArgumentError, GemelError, GradientError
 from gemel.gluon.parameter import Parameter
 from gemel.ir.graph import Entry, walk
 from gemel.ir.trace import Held, Trace, current_trace
-from gemel.nested import flatten
+from gemel.nested import by_place, flatten
 from gemel.optimizer.base import by_hand
 from gemel.optimizer.fused import Kept
 
@@ -31,7 +31,8 @@ class CompiledStep:
     """Results, gradients and updates of a function of the trainer's parameters in one program.
 
     See `Trainer.compile`. `batch_size` is what gradients are divided by; without one, the length
-    of the first argument.
+    of the first argument. Other arguments given by name go to the function, as those of functions
+    that `gemel.compile` gives do.
     """
 
     def __init__(self, trainer: Trainer, function: Callable[..., Any]) -> None:
@@ -41,14 +42,20 @@ class CompiledStep:
         #: By what decides the update; each for the arrays it keeps.
         self._programs: dict[Any, _Program] = {}
 
-    def __call__(self, *arguments: Any, batch_size: float | None = None) -> Any:
+    def __call__(self, *arguments: Any, batch_size: float | None = None, **named: Any) -> Any:
         """What the function gives for these arguments, with parameters as they were.
 
-        Raises `GradientError` for a parameter that has no part in the loss, and `GemelError` where
-        the trainer's parameters live on several devices or meet those of other workers.
+        Raises `GradientError` for a parameter that has no part in the loss, `TraceError` for an
+        argument that can be given by name only, and `GemelError` where the trainer's parameters
+        live on several devices or meet those of other workers.
         """
         if current_trace() is not None:
             raise GemelError("step: it is a program of its own; call it outside of compiled ones")
+        if named:
+            from inspect import signature  # seldom needed
+
+            refusal = "step: it is compiled and takes no keyword-only arguments besides batch_size"
+            arguments = by_place(refusal, signature(self._function), arguments, named)
         if batch_size is None:
             batch_size = _length(arguments)
         trainer, updated = self._trainer, self._updated(arguments)
@@ -157,6 +164,7 @@ class _Program:
         #: Where lies what it overwrites.
         self.storages = frozenset(array._storage for array in (*self.arrays, *asked.kept))
         self.run = compiled.Compiled(self._step, name=getattr(function, "__name__", "step"))
+        self.run.apart = True  # see `check_apart`
 
     def keeps(self, parameters: list[Parameter], kept: list[Any]) -> bool:
         """Whether it updates these parameters, where they are now, and these arrays."""
@@ -210,9 +218,13 @@ class _Program:
         targets = [*self.parameters, *self.kept]
         for target, old, value in zip(targets, [*weights, *kept], new, strict=True):
             trace.update(target, value if value.dtype is old.dtype else value.astype(old.dtype))
+        updated = (parameter for parameter, _ in trace.updates.values())
+        self.storages = self.storages.union(each.array()._storage for each in updated)
         return found
 
     def _check(self, loss: Any, trace: Trace) -> None:
+        if any(own.op_hook for own in trace.met.values()):
+            raise _refused("a network of the step has an operations' hook (register_op_hook)")
         for closed in trace.closed.inputs.values() if trace.closed is not None else ():
             if closed.array._storage in self.storages:
                 raise ArgumentError(

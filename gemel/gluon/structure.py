@@ -5,6 +5,8 @@ from __future__ import annotations
 from _weakref import ref
 from typing import TYPE_CHECKING, Any
 
+from gemel import compiled
+
 if TYPE_CHECKING:
     from gemel.gluon.block import Block
 
@@ -17,17 +19,21 @@ class Own:
     `compiled` is the block's program and `program` what a call may go to straight away: the
     program, when there are no hooks around it; `last` is the kind of arguments the last program
     was for, once that is gone. `op_hook` is told what every operation gives. `group` is where the
-    devices of a layer meet that computes over all of them.
+    devices of a layer meet that computes over all of them. `state` is another one whenever the
+    block or what is in it may do something else, None where no program asks; `in_parts` says that
+    hooks inside are to be called, None: not known.
     """
 
     __slots__ = (
         "compiled",
         "group",
+        "in_parts",
         "last",
         "names",
         "op_hook",
         "parents",
         "program",
+        "state",
         "unfinished",
     )
 
@@ -40,6 +46,21 @@ class Own:
         self.last: Any = None
         self.op_hook: Any = None
         self.group: Any = None
+        self.state: Any = None
+        self.in_parts: bool | None = None
+
+    def version(self) -> Any:
+        """The `state`, for a program that has run the block."""
+        if self.state is None:
+            self.state = object()
+        return self.state
+
+    def renew(self) -> None:
+        """Have programs that ran the block look at it again, and the block at its hooks."""
+        self.program = self.in_parts = None
+        if self.state is not None:
+            self.state = None
+            compiled.parameters_replaced()
 
 
 class Children(dict[str, "Block"]):

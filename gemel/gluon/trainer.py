@@ -153,7 +153,9 @@ class Trainer:
         step, as `record`, `backward` on the loss and `step(batch_size)` are: `batch_size` is the
         length of the first argument unless it is given by name. Gradients are not left anywhere.
         Where a batch fails (an index out of range) parameters stay as they were. It is for
-        parameters on one device, in one process; the call raises `GemelError` otherwise.
+        parameters on one device, in one process; the call raises `GemelError` otherwise. `forward`
+        runs once for each kind of arguments, and again when blocks or parameters are added or
+        replaced; what it reads besides arrays (a number, a layer's rate) stays what it was then.
 
         >>> net, loss = gluon.nn.Dense(1), gluon.loss.L2Loss()
         >>> net.initialize()

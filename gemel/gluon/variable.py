@@ -257,7 +257,7 @@ class Parameter:
                 return position
         homes = [str(array.device) for array in self._arrays]
         raise DeviceError(
-            f"parameter {self.name} lives on {' and '.join(homes)}, not on {device}; initialize it "
+            f"parameter {self.name} lives on {', '.join(homes)}, not on {device}; initialize it "
             f"there or call reset_device([{', '.join([*homes, str(device)])}])"
         )
 

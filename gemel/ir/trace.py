@@ -66,12 +66,18 @@ class Trace:
         self.guards = Guards()
         self.random_calls = 0
         self.parameters: dict[int, tuple[Any, Entry]] = {}
+        #: The arguments' arrays, by what stands for them.
+        self.given: dict[Entry, Any] = {}
+        #: The inputs a gradient was taken for, each with those it was taken of.
+        self.wanted: dict[Entry, dict[Entry, None]] = {}
         self.updates: dict[int, tuple[Any, Entry]] = {}  # what a parameter is to hold
         #: What has been written in place, by the entry users hold, and the other way round.
         self.contents: dict[Entry, Entry] = {}
         self._holders: dict[Entry, Entry] = {}
         self.dims: dict[str, int] = {}  # the free extents
         self.held: dict[Scalar, float] = {}
+        #: What is noted about the blocks that have been run, see `gluon.structure`.
+        self.met: dict[int, Any] = {}
         #: The blocks that are being run, outermost first, and what in them has been named.
         self.scopes: list[Any] = []
         self.counts: dict[str, int] = {}
@@ -86,6 +92,13 @@ class Trace:
         number = self.counts.get(name, 0)
         self.counts[name] = number + 1
         return f"{name}{number}"
+
+    def ran(self, block: Any) -> None:
+        """A block is run: the program holds for what it is now. A part of one tells that."""
+        own = block._own
+        outer = self.scopes[-1] if self.scopes else None
+        if outer is None or all(parent() is not outer for parent in own.parents):
+            self.met[id(own)] = own
 
     def origin(self) -> str:
         """Where a node made now comes from."""
@@ -229,6 +242,17 @@ class Trace:
         _told()
 
     # --- arrays from outside ----------------------------------------------------------------
+
+    def arrays(self) -> dict[Entry, Any]:
+        """The arrays its inputs stand for, as far as it has met them."""
+        device = next((array.device for array in self.given.values()), None)
+        found = dict(self.given)
+        with suspended():
+            for parameter, entry in self.parameters.values():
+                found[entry] = parameter.data() if device is None else parameter.array(device)
+            for entry, closed in self.closed.inputs.items() if self.closed is not None else ():
+                found[entry] = closed.on(device)
+        return found
 
     def captured(self, array: Any, moves: bool = False) -> Entry:
         """What stands for an array here, see `ClosedOver.entry_of`."""

@@ -7,7 +7,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np
-from gemel.errors import unknown_keyword
+from gemel.errors import ArgumentError, unknown_keyword
 from gemel.optimizer.fused import Fused
 from gemel.tracebacks import warn
 
@@ -69,6 +69,7 @@ class Optimizer:
             optional = value is None and name in ("learning_rate", "clip_gradient")
             if not (optional or isinstance(value, Real) or hasattr(value, "item")):
                 raise TypeError(f"{type(self).__name__}: {name} must be a number, not {value!r}")
+            _refuse_nan(type(self).__name__, name, value)
         if not (lr_scheduler is None or callable(lr_scheduler)):
             raise TypeError(f"{type(self).__name__}: lr_scheduler must be callable")
         if learning_rate is None and lr_scheduler is None:
@@ -111,6 +112,7 @@ class Optimizer:
         """Change the learning rate. Raises `ValueError` when a scheduler decides it."""
         if self.lr_scheduler is not None:
             raise ValueError("set_learning_rate: the lr_scheduler decides the learning rate")
+        _refuse_nan("set_learning_rate", "lr", lr)
         self.lr = lr
 
     def set_lr_mult(self, args_lr_mult: dict[Any, float]) -> None:
@@ -316,6 +318,12 @@ class Optimizer:
 def limited(array: Any, limit: float | None) -> Any:
     """An array with its values limited to [-limit, limit]; as it is for no limit, 0 or below."""
     return array if limit is None or limit <= 0 else np.clip(array, -limit, limit)
+
+
+def _refuse_nan(name: str, setting: str, value: Any) -> None:
+    """Raise `ArgumentError` for what would make every parameter NaN."""
+    if isinstance(value, Real) and value != value:
+        raise ArgumentError(f"{name}: {setting} is {value!r}, and would make all parameters NaN")
 
 
 def by_hand(kind: type[Optimizer]) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from gemel.device import current_device
 from gemel.ir.graph import Graph, Node, placeholder
 from gemel.ir.interpret import reference
 from gemel.ir.op import Op
@@ -49,6 +50,13 @@ def by_numpy(
     return callback.issue(op.name, run, arrays, specs)
 
 
+def on_current_device(plan: Any, *numbers: Any) -> Any:
+    """What a plan without arrays gives, which do not say where it runs."""
+    if isinstance(plan, Relay):
+        return plan(*numbers)
+    return plan(*numbers, device=current_device().code)
+
+
 class Relay:
     """A graph with known extents as plans and operations. Called like a plan: arrays first.
 
@@ -78,6 +86,8 @@ class Relay:
         given = arrays_first(inner)
         graph = Graph((inner[entry] for entry in given), part.graph.outputs, (), self.name)
         plan = self.plan(graph)
+        if all(entry.spec.weak for entry in given):
+            plan = partial(on_current_device, plan)
         return Stage(plan, self.slots.all_of(given), self.slots.all_of(part.outputs))
 
     def _writing(self, whole: Graph) -> Stage:
@@ -101,7 +111,9 @@ class Relay:
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:
         """Issue all parts; the results."""
-        known = self.slots.run(values)
+        arrays = (value for value in values if hasattr(value, "device"))
+        with next((array.device for array in arrays), None) or current_device():
+            known = self.slots.run(values)
         return tuple(known[slot] for slot in self.outputs)
 
 
