@@ -152,6 +152,38 @@ def test_scopes_of_two_threads() -> None:
     assert made[0].name.startswith("dense")
 
 
+def test_a_network_shares_the_parameters_of_another() -> None:
+    """MXNet 1's way: ``Net(params=other.collect_params())``, blocks found by name in the scopes."""
+
+    class Net(gluon.HybridBlock):
+        def __init__(self, depth: int = 2, **settings: Any) -> None:
+            super().__init__(**settings)
+            with self.name_scope():
+                self.scale = self.params.get("scale", shape=(1,), init="ones")
+                self.inner = nn.HybridSequential()
+                with self.inner.name_scope():
+                    self.inner.add(*(nn.Dense(3) for _ in range(depth)))
+
+        def forward(self, x: Any) -> Any:
+            return self.inner(x) * self.scale.data()
+
+    net = Net()
+    net.initialize()
+    x = np.ones((2, 3))
+    expected = net(x)
+    assert net.collect_params().prefix == net.prefix
+    for other in (Net(params=net.collect_params()), Net(prefix="b_", params=net.collect_params())):
+        theirs = other.collect_params()
+        assert all(theirs[place] is each for place, each in net.collect_params().items())
+        assert other(x).tolist() == expected.tolist()
+    deeper = Net(3, params=net.collect_params(".*weight"))
+    assert deeper.inner[1].weight is net.inner[1].weight
+    assert deeper.inner[1].bias is not net.inner[1].bias
+    assert deeper.inner[2].weight.name == f"{deeper.inner[2].name}_weight"
+    own = Net(params=net.params)
+    assert own.scale is net.scale and own.inner[0].weight is not net.inner[0].weight
+
+
 # ---- copies
 
 

@@ -15,7 +15,7 @@ from gemel.extent import NUMBER
 from gemel.gluon.block_files import Files
 from gemel.gluon.block_parameters import BlockParameters
 from gemel.gluon.hooks import HookHandle
-from gemel.gluon.naming import NameScope, new_prefix
+from gemel.gluon.naming import NameScope, current_scope, new_prefix
 from gemel.gluon.parameter import Parameter, ParameterDict
 from gemel.gluon.structure import Children, Own
 from gemel.ir.graph import Entry
@@ -38,7 +38,7 @@ class Block(Files):
 
     Assigning a block or a parameter to an attribute makes it part of this block. `prefix` begins
     the names of its parameters (by default the class's name and a number); `params` are parameters
-    of another block to share.
+    of another block to share, by blocks made in this one's `name_scope`, too.
     """
 
     #: Containers run their children and nothing else: there is no code of theirs to compile.
@@ -55,7 +55,7 @@ class Block(Files):
         self._own = Own()
         self._prefix = new_prefix(prefix, self._alias())
         self._children = Children(self)
-        self._reg_params = BlockParameters(self, params)
+        self._reg_params = BlockParameters(self, params, current_scope())
         self._forward_hooks: dict[int, Any] = {}
         self._forward_pre_hooks: dict[int, Any] = {}
 
@@ -183,13 +183,14 @@ class Block(Files):
         `select` is a regular expression; only parameters whose place or name it matches are given.
         """
         found = ParameterDict(self._walk(""))
-        if select is None:
-            return found
-        import re
+        if select is not None:
+            import re
 
-        matches = re.compile(select).match
-        kept = {k: p for k, p in found.items() if matches(k) or matches(p.name)}
-        return ParameterDict(kept)
+            matches = re.compile(select).match
+            kept = {k: p for k, p in found.items() if matches(k) or matches(p.name)}
+            found = ParameterDict(kept)
+        found._whose = self._prefix
+        return found
 
     def _walk(self, prefix: str) -> Iterator[tuple[str, Parameter]]:
         for name, parameter in self._reg_params.items():
