@@ -15,6 +15,7 @@ import pytest
 import gemel
 from gemel import autograd, gluon, init, np, npx
 from gemel.errors import (
+    ArgumentError,
     AxisError,
     ParameterFileError,
     ShapeError,
@@ -573,6 +574,28 @@ def test_values_in_a_trace(look: Any, what: str) -> None:
     place = rf"{what} at \S*test_blocks\.py:{look.__code__.co_firstlineno}"
     with pytest.raises(TraceError, match=rf"{place} needs.*use npx\.cond.*\(in net\.0\)"):
         net(np.ones(2))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_errors_say_sizes_in_numbers(compiled: bool) -> None:
+    """Also those of a list of sizes, which has names for them in a trace."""
+    net = nn.HybridSequential(prefix="net_")
+    net.add(gluon.rnn.LSTM(3, prefix="lstm_"))
+    net.hybridize(compiled)
+    net.initialize()
+    with pytest.raises(ShapeError, match=r"inputs \[4, 5\] must have three axes"):
+        net(np.ones((4, 5)))
+    layer = gluon.rnn.LSTM(3, input_size=4)
+    layer.initialize()
+    layer.hybridize(compiled)
+    with pytest.raises(ShapeError, match=r"states \[1, 7, 3\] must be \[1, 5, 3\]"):
+        layer(np.ones((4, 5, 4)), layer.begin_state(7))
+
+
+def test_a_lambda_needs_a_function() -> None:
+    for kind in (nn.Lambda, nn.HybridLambda):
+        with pytest.raises(ArgumentError, match="3 is no function; give one, or the name of one"):
+            kind(3)
 
 
 def test_a_plain_block_among_hybrid_ones() -> None:

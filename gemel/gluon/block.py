@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gemel import init
 from gemel.device import elsewhere
 from gemel.errors import GemelError, ShapeError, unknown_keyword, unknown_name
-from gemel.extent import NUMBER
+from gemel.extent import NUMBER, name_of, seen
 from gemel.gluon.block_files import Files
 from gemel.gluon.block_parameters import BlockParameters
 from gemel.gluon.hooks import HookHandle
@@ -263,11 +263,18 @@ class Block(Files):
             with there:
                 return self.forward(*arguments, **keywords)
         except GemelError as error:
-            self._passed(error)
+            self._passed(error, arguments)
             raise
 
-    def _passed(self, error: GemelError) -> None:
-        """Put this block in front of the path of blocks an error has come through."""
+    def _passed(self, error: GemelError, arguments: tuple[Any, ...]) -> None:
+        """Put this block in front of the path of blocks an error has come through, and the sizes
+        of its arguments, if it was being traced, in place of their names.
+        """
+        if error.args and isinstance(error.args[0], str):
+            text = error.args[0]
+            for extent in sorted(_free_sizes(arguments), key=lambda n: -len(name_of(n))):
+                text = text.replace(name_of(extent), str(seen(extent)))
+            error.args = text, *error.args[1:]
         inner, path = getattr(error, "_path", (None, ()))
         keys = [key for key, child in self._children.items() if child is inner]
         # One that comes from elsewhere, such as an array that failed before, begins here.
@@ -436,3 +443,10 @@ def __getattr__(name: str) -> Any:
 
         return getattr(import_module("gemel.gluon"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _free_sizes(value: Any) -> list[int]:
+    """The sizes of symbols, in lists or alone, that have names."""
+    if isinstance(value, (list, tuple)):
+        return [extent for each in value for extent in _free_sizes(each)]
+    return [n for n in value.shape if name_of(n)] if type(value) is Entry else []
