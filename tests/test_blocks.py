@@ -15,6 +15,7 @@ import pytest
 import gemel
 from gemel import autograd, gluon, init, np, npx
 from gemel.errors import (
+    ArgumentError,
     AxisError,
     ParameterFileError,
     ShapeError,
@@ -150,6 +151,38 @@ def test_scopes_of_two_threads() -> None:
         thread.join()
         assert nn.Dense(1).name == "outer_dense0"
     assert made[0].name.startswith("dense")
+
+
+def test_a_network_shares_the_parameters_of_another() -> None:
+    """MXNet 1's way: ``Net(params=other.collect_params())``, blocks found by name in the scopes."""
+
+    class Net(gluon.HybridBlock):
+        def __init__(self, depth: int = 2, **settings: Any) -> None:
+            super().__init__(**settings)
+            with self.name_scope():
+                self.scale = self.params.get("scale", shape=(1,), init="ones")
+                self.inner = nn.HybridSequential()
+                with self.inner.name_scope():
+                    self.inner.add(*(nn.Dense(3) for _ in range(depth)))
+
+        def forward(self, x: Any) -> Any:
+            return self.inner(x) * self.scale.data()
+
+    net = Net()
+    net.initialize()
+    x = np.ones((2, 3))
+    expected = net(x)
+    assert net.collect_params().prefix == net.prefix
+    for other in (Net(params=net.collect_params()), Net(prefix="b_", params=net.collect_params())):
+        theirs = other.collect_params()
+        assert all(theirs[place] is each for place, each in net.collect_params().items())
+        assert other(x).tolist() == expected.tolist()
+    deeper = Net(3, params=net.collect_params(".*weight"))
+    assert deeper.inner[1].weight is net.inner[1].weight
+    assert deeper.inner[1].bias is not net.inner[1].bias
+    assert deeper.inner[2].weight.name == f"{deeper.inner[2].name}_weight"
+    own = Net(params=net.params)
+    assert own.scale is net.scale and own.inner[0].weight is not net.inner[0].weight
 
 
 # ---- copies
@@ -541,6 +574,28 @@ def test_values_in_a_trace(look: Any, what: str) -> None:
     place = rf"{what} at \S*test_blocks\.py:{look.__code__.co_firstlineno}"
     with pytest.raises(TraceError, match=rf"{place} needs.*use npx\.cond.*\(in net\.0\)"):
         net(np.ones(2))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_errors_say_sizes_in_numbers(compiled: bool) -> None:
+    """Also those of a list of sizes, which has names for them in a trace."""
+    net = nn.HybridSequential(prefix="net_")
+    net.add(gluon.rnn.LSTM(3, prefix="lstm_"))
+    net.hybridize(compiled)
+    net.initialize()
+    with pytest.raises(ShapeError, match=r"inputs \[4, 5\] must have three axes"):
+        net(np.ones((4, 5)))
+    layer = gluon.rnn.LSTM(3, input_size=4)
+    layer.initialize()
+    layer.hybridize(compiled)
+    with pytest.raises(ShapeError, match=r"states \[1, 7, 3\] must be \[1, 5, 3\]"):
+        layer(np.ones((4, 5, 4)), layer.begin_state(7))
+
+
+def test_a_lambda_needs_a_function() -> None:
+    for kind in (nn.Lambda, nn.HybridLambda):
+        with pytest.raises(ArgumentError, match="3 is no function; give one, or the name of one"):
+            kind(3)
 
 
 def test_a_plain_block_among_hybrid_ones() -> None:

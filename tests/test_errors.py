@@ -409,6 +409,15 @@ def test_a_head_gradient_of_another_shape() -> None:
         y.backward(ones(2))
 
 
+@pytest.mark.parametrize("shape", [(0, -1), (-2,), (0, 3)])
+def test_codes_of_mxnet_1_in_reshape(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ShapeError, match=r"reshape: .*; nd.reshape \(F.reshape\) knows MXNet 1's"):
+        ones(2, 3).reshape(shape)
+    with pytest.raises(ShapeError) as caught:
+        ones(2, 3).reshape(4, -1)
+    assert "MXNet" not in str(caught.value)
+
+
 def test_integers_are_no_variables() -> None:
     with pytest.raises(GradientError, match=r"attach_grad.*int64\[2\].*floating"):
         np.array([1, 2]).attach_grad()

@@ -454,7 +454,7 @@ def test_utils():
     parts = gluon.utils.split_data(np.arange(6), 3)
     assert [part.tolist() for part in parts] == [[0, 1], [2, 3], [4, 5]]
     uneven = gluon.utils.split_data(np.arange(5), 2, even_split=False)
-    assert [part.tolist() for part in uneven] == [[0, 1], [2, 3, 4]]
+    assert [part.tolist() for part in uneven] == [[0, 1, 2], [3, 4]]  # as in MXNet 1.9
     with pytest.raises(ShapeError, match="even_split=False"):
         gluon.utils.split_data(np.arange(5), 2)
     arrays = [np.array([3.0]), np.array([4.0])]

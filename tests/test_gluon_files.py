@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from struct import pack
+from struct import pack, unpack_from
 
 import pytest
 
-from gemel import np
+from gemel import nd, np, npx
 from gemel.errors import ParameterFileError
 from gemel.gluon import nn
 from gemel.npx import serialize
+from gemel.npx.engine import NUMPYS
 
 
 def network(in_units=3):
@@ -94,12 +95,36 @@ def test_files_of_mxnet(tmp_path, version):
     assert serialize.load_named(path)["w"].tolist() == [1.5, -2]
 
 
-def test_mxnet_reads_what_is_written(tmp_path):
-    """The bytes are those of the format; only the field MXNet does not read holds a checksum."""
-    serialize.save(tmp_path / "a", {"arg:w": np.array([1.5, -2])})
+@pytest.mark.parametrize("version", ["v2", "v3"])
+def test_mxnet_reads_what_is_written(tmp_path, version):
+    """The bytes are those of the format; only the field MXNet does not read holds a checksum.
+
+    MXNet refuses one version after `set_np`, and the other without it.
+    """
+    if version == "v3":
+        npx.set_np()
+    try:
+        serialize.save(tmp_path / "a", {"arg:w": np.array([1.5, -2])})
+    finally:
+        npx.reset_np()
+        NUMPYS.update(shape=True, array=True)
     content = (tmp_path / "a").read_bytes()
-    expected = file_of(MXNET["v3"] + elements(1.5, -2))
+    magic = unpack_from("<I", MXNET[version])[0]
+    expected = file_of(MXNET["v3"] + elements(1.5, -2)).replace(
+        pack("<I", 0xF993FACA), pack("<I", magic)
+    )
     assert content[:8] + bytes(8) + content[16:] == expected
+
+
+def test_files_of_nd(tmp_path):
+    """MXNet 1 has lists and dictionaries in files; one array is a list of one."""
+    path = tmp_path / "nd"
+    nd.save(path, nd.array([1, 2]))
+    for found in (nd.load(path), nd.load_frombuffer(path.read_bytes())):
+        assert isinstance(found, list) and found[0].tolist() == [1, 2]
+        assert type(found[0]) is nd.NDArray
+    nd.save(path, {"w": nd.array([1, 2])})
+    assert list(nd.load(path)) == ["w"]
 
 
 def test_full_names_are_understood(tmp_path):

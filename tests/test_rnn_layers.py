@@ -9,7 +9,7 @@ import numpy
 import pytest
 from slow import check
 
-from gemel import autograd, cpu, device, gluon, gpu, init, np, npx
+from gemel import autograd, cpu, device, gluon, gpu, init, nd, np, npx
 from gemel.errors import ShapeError, UnknownNameError
 from gemel.gluon import nn, rnn
 
@@ -198,6 +198,60 @@ def test_cells_unroll(kind: str) -> None:
     assert gradients and all(float(np.abs(g).sum()) > 0 for g in gradients if g.ndim > 1)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_modifiers_around_both_ways(compiled: bool) -> None:
+    """What needs no single step goes around a bidirectional cell, too."""
+    inner = rnn.BidirectionalCell(rnn.LSTMCell(2), rnn.LSTMCell(2))
+    x, lengths = np.random.normal(size=(3, 5, 4)), np.array([5, 1, 3])
+    outer = rnn.ResidualCell(inner), rnn.VariationalDropoutCell(inner, 0.3, drop_outputs=0.3)
+    inner.initialize()
+    for cell, added in zip(outer, (x, 0 * x), strict=True):
+        if compiled:
+            cell.hybridize()
+        wanted = inner.unroll(5, x, merge_outputs=True)[0] + added
+        close(cell.unroll(5, x, merge_outputs=True)[0], wanted)
+        close(np.stack(cell.unroll(5, x, merge_outputs=False)[0], axis=1), wanted)
+        cut, _ = cell.unroll(5, x, valid_length=lengths)
+        kept = inner.unroll(5, x, valid_length=lengths)[0] + added
+        close(cut, npx.sequence_mask(kept, lengths, True, axis=1))
+    with autograd.train_mode():
+        dropped, _ = outer[1].unroll(5, x)
+    zeros = dropped == 0
+    assert zeros.any() and (zeros == zeros[:, :1]).all()
+    with pytest.raises(NotImplementedError, match="around the cells inside"):
+        rnn.ZoneoutCell(inner, 0.5).unroll(5, x)
+
+
+def test_what_unroll_gives_unasked() -> None:
+    """As in MXNet: a list, also both ways; but dropout alone leaves an array what it is."""
+    x = np.random.normal(size=(3, 5, 4))
+    both = rnn.BidirectionalCell(rnn.GRUCell(2), rnn.GRUCell(2))
+    both.initialize()
+    outputs, _ = both.unroll(5, x)
+    assert isinstance(outputs, list) and outputs[0].shape == (3, 4)
+    assert both.unroll(5, x, valid_length=np.array([1, 2, 3]))[0].shape == (3, 5, 4)
+    cell = rnn.DropoutCell(0.5, axes=(1,))
+    assert cell.unroll(5, x)[0].shape == (3, 5, 4)
+    assert [len(cell.unroll(5, x, merge_outputs=False)[0]), len(cell.unroll(3, list(x))[0])] == [
+        5,
+        3,
+    ]
+    with autograd.train_mode():
+        zeros = cell.unroll(5, x)[0] == 0
+    assert zeros.any() and (zeros == zeros[:, :1]).all()  # one mask for all steps
+
+
+def test_cells_say_their_settings() -> None:
+    zoneout = rnn.ZoneoutCell(rnn.RNNCell(2, "relu", input_size=3), 0.1, 0.2)
+    assert repr(zoneout) == "ZoneoutCell(p_out=0.1, p_state=0.2, RNNCell(3 -> 2, relu))"
+    assert repr(rnn.DropoutCell(0.3)) == "DropoutCell(rate=0.3, axes=())"
+    gru = rnn.GRUCell(1, input_size=3)
+    said = "BidirectionalCell(forward=GRUCell(3 -> 3), backward=GRUCell(3 -> 3))"
+    assert repr(rnn.BidirectionalCell(gru, gru)) == said
+    said = "VariationalDropoutCell(p_inputs=0.5, p_states=0.0, p_outputs=0.0, GRUCell(3 -> 3))"
+    assert repr(rnn.VariationalDropoutCell(gru, 0.5)) == said
+
+
 def test_cells_inside_a_hybrid_block() -> None:
     class Net(nn.HybridSequential):
         def __init__(self) -> None:
@@ -289,6 +343,22 @@ def test_begin_state() -> None:
     assert h.dtype.name == "float64"
     assert layer.state_info(5)[0] == {"shape": (4, 5, 3), "__layout__": "LNC"}
     assert rnn.LSTMPCell(4, 3).state_info(2)[0]["shape"] == (2, 3)
+
+
+def test_begin_state_calls_its_function_by_keywords() -> None:
+    for block in (rnn.GRU(4), rnn.GRUCell(4)):
+        (h,) = block.begin_state(3, func=nd.random.uniform, low=2, high=3)
+        assert h.shape[-2:] == (3, 4) and float(h.min()) >= 2
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_begin_state_has_the_dtype_of_a_layer(dtype: str) -> None:
+    layer = rnn.LSTM(4)
+    layer.cast(dtype)
+    layer.initialize()
+    outputs, states = layer(np.ones((3, 2, 5), dtype=dtype), layer.begin_state(2))
+    assert {each.dtype.name for each in (outputs, *states)} == {dtype}
+    assert layer.begin_state(2, dtype="float32")[0].dtype.name == "float32"
 
 
 def test_on_another_device_and_in_float16() -> None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from gemel import init
 from gemel.device import elsewhere
 from gemel.errors import GemelError, ShapeError, unknown_keyword, unknown_name
-from gemel.extent import NUMBER
+from gemel.extent import NUMBER, name_of, seen
 from gemel.gluon.block_files import Files
 from gemel.gluon.block_parameters import BlockParameters
 from gemel.gluon.hooks import HookHandle
-from gemel.gluon.naming import NameScope, new_prefix
+from gemel.gluon.naming import NameScope, current_scope, new_prefix
 from gemel.gluon.parameter import Parameter, ParameterDict
 from gemel.gluon.structure import Children, Own
 from gemel.ir.graph import Entry
@@ -38,7 +38,7 @@ class Block(Files):
 
     Assigning a block or a parameter to an attribute makes it part of this block. `prefix` begins
     the names of its parameters (by default the class's name and a number); `params` are parameters
-    of another block to share.
+    of another block to share, by blocks made in this one's `name_scope`, too.
     """
 
     #: Containers run their children and nothing else: there is no code of theirs to compile.
@@ -55,7 +55,7 @@ class Block(Files):
         self._own = Own()
         self._prefix = new_prefix(prefix, self._alias())
         self._children = Children(self)
-        self._reg_params = BlockParameters(self, params)
+        self._reg_params = BlockParameters(self, params, current_scope())
         self._forward_hooks: dict[int, Any] = {}
         self._forward_pre_hooks: dict[int, Any] = {}
 
@@ -198,13 +198,14 @@ class Block(Files):
         `select` is a regular expression; only parameters whose place or name it matches are given.
         """
         found = ParameterDict(self._walk(""))
-        if select is None:
-            return found
-        import re
+        if select is not None:
+            import re
 
-        matches = re.compile(select).match
-        kept = {k: p for k, p in found.items() if matches(k) or matches(p.name)}
-        return ParameterDict(kept)
+            matches = re.compile(select).match
+            kept = {k: p for k, p in found.items() if matches(k) or matches(p.name)}
+            found = ParameterDict(kept)
+        found._whose = self._prefix
+        return found
 
     def _walk(self, prefix: str) -> Iterator[tuple[str, Parameter]]:
         for name, parameter in self._reg_params.items():
@@ -283,11 +284,18 @@ class Block(Files):
             with there:
                 return self.forward(*arguments, **keywords)
         except GemelError as error:
-            self._passed(error)
+            self._passed(error, arguments)
             raise
 
-    def _passed(self, error: GemelError) -> None:
-        """Put this block in front of the path of blocks an error has come through."""
+    def _passed(self, error: GemelError, arguments: tuple[Any, ...]) -> None:
+        """Put this block in front of the path of blocks an error has come through, and the sizes
+        of its arguments, if it was being traced, in place of their names.
+        """
+        if error.args and isinstance(error.args[0], str):
+            text = error.args[0]
+            for extent in sorted(_free_sizes(arguments), key=lambda n: -len(name_of(n))):
+                text = text.replace(name_of(extent), str(seen(extent)))
+            error.args = text, *error.args[1:]
         inner, path = getattr(error, "_path", (None, ()))
         keys = [key for key, child in self._children.items() if child is inner]
         # One that comes from elsewhere, such as an array that failed before, begins here.
@@ -459,3 +467,10 @@ def __getattr__(name: str) -> Any:
 
         return getattr(import_module("gemel.gluon"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _free_sizes(value: Any) -> list[int]:
+    """The sizes of symbols, in lists or alone, that have names."""
+    if isinstance(value, (list, tuple)):
+        return [extent for each in value for extent in _free_sizes(each)]
+    return [n for n in value.shape if name_of(n)] if type(value) is Entry else []

@@ -9,13 +9,23 @@ from gemel.gluon.parameter import Parameter, ParameterDict
 
 
 class BlockParameters(ParameterDict):
-    """A block's own parameters; what `get` and `get_constant` make belongs to the block."""
+    """A block's own parameters; what `get` and `get_constant` make belongs to the block.
 
-    __slots__ = ("_block", "_shared")
+    A block made in the `scope` of one that shares another network's parameters shares those that
+    have its name there.
+    """
 
-    def __init__(self, block: Any, shared: ParameterDict | None = None) -> None:
-        super().__init__(shared=shared)
+    __slots__ = ("_block", "_there")
+
+    def __init__(self, block: Any, shared: ParameterDict | None = None, scope: Any = None) -> None:
+        outer = None if scope is None or shared is not None else scope.params
+        super().__init__(shared=shared if outer is None else outer._shared)
         self._block: Any = ref(block)
+        #: What the names of the shared ones begin with, in place of this block's prefix.
+        self._there: str | None = None
+        if outer is not None and outer._shared is not None:
+            before = outer._shared.prefix if outer._there is None else outer._there
+            self._there = before + block.prefix.removeprefix(scope.prefix)
 
     @property
     def prefix(self) -> str:
@@ -30,6 +40,11 @@ class BlockParameters(ParameterDict):
 
         def get(self, name: str, default: Any = None, **settings: Any) -> Parameter:
             """The parameter, made if need be."""
+
+    def _found_in(self, shared: ParameterDict, name: str) -> Parameter | None:
+        if self._there is None:
+            return super()._found_in(shared, name)
+        return shared._called(self._there + name)
 
     def _add(self, name: str, parameter: Parameter) -> Parameter:
         self._block()._register_parameter(name, parameter)

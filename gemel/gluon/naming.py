@@ -36,9 +36,14 @@ class NameScope:
         _scopes.blocks.pop()
 
 
+def current_scope() -> Block | None:
+    """The block in whose scope this thread is."""
+    return _scopes.blocks[-1] if _scopes.blocks else None
+
+
 def new_prefix(given: str | None, hint: str) -> str:
     """The prefix of a new block: the given one, or one from its class's name; after the scope's."""
-    scope = _scopes.blocks[-1] if _scopes.blocks else None
+    scope = current_scope()
     if given is None:
         counts = _counts if scope is None else scope._own.names
         number = counts.get(hint, 0)

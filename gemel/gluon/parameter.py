@@ -58,12 +58,14 @@ class ParameterDict(dict[str, Parameter]):
         super().__init__(() if isinstance(prefix, str) else prefix)
         #: None: these are parameters of others, and no new ones are made.
         self._prefix = prefix if isinstance(prefix, str) else None
+        #: What the names begin with in the block whose parameters these are.
+        self._whose = ""
         self._shared = shared
 
     @property
     def prefix(self) -> str:
-        """What the names of the parameters it makes begin with."""
-        return self._prefix or ""
+        """What the names of the parameters it makes begin with, or those of a block's."""
+        return self._prefix or self._whose
 
     def _called(self, name: object) -> Parameter | None:
         """The parameter with that full name."""
@@ -112,9 +114,12 @@ class ParameterDict(dict[str, Parameter]):
         for key in (name, self.prefix + name):
             if key in self:
                 return self[key]
-            if self._shared is not None and key in self._shared:
-                return self._add(name, self._shared[key])
-        return None
+        found = None if self._shared is None else self._found_in(self._shared, name)
+        return None if found is None else self._add(name, found)
+
+    def _found_in(self, shared: ParameterDict, name: str) -> Parameter | None:
+        keys = name, self.prefix + name
+        return next((shared[key] for key in keys if key in shared), None)
 
     def _add(self, name: str, parameter: Parameter) -> Parameter:
         self[self.prefix + name] = parameter

@@ -20,8 +20,8 @@ def split_data(
 ) -> list[ndarray]:
     """`data` in `num_slice` parts along `batch_axis`; views of it.
 
-    Raises `ShapeError` when the parts would differ in length. Without `even_split` they may, by
-    one, and of fewer examples than `num_slice` each is a part.
+    Raises `ShapeError` when the parts would differ in length. Without `even_split` the first ones
+    may have one more, and of fewer examples than `num_slice` each is a part.
     """
     size = data.shape[batch_axis]
     if size == 0 or (even_split and size % num_slice):
@@ -30,7 +30,8 @@ def split_data(
             f"into {num_slice} equal parts; use another batch size or even_split=False"
         )
     num_slice = min(num_slice, size)
-    bounds = [size * part // num_slice for part in range(num_slice + 1)]
+    length, more = divmod(size, num_slice)
+    bounds = [length * part + min(part, more) for part in range(num_slice + 1)]
     before = (slice(None),) * (batch_axis % data.ndim)
     parts = [(*before, slice(a, b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
     return [data[part] for part in parts]

@@ -101,6 +101,25 @@ def array(source_array: Any, ctx: Any = None, dtype: Any = None) -> Any:
     return np.array(source_array, dtype=dtype, ctx=ctx)
 
 
+def save(fname: Any, data: Any) -> None:
+    """Write arrays, in a dictionary or a list, to a file of MXNet's. One alone is a list of one."""
+    from gemel import np, npx
+
+    npx.save(fname, [data] if isinstance(data, np.ndarray) else data)
+
+
+def load_frombuffer(buf: bytes) -> Any:
+    """What is in the bytes of such a file."""
+    from gemel.legacy.ndarray import as_nd
+    from gemel.npx import serialize
+
+    return as_nd(serialize.read("in memory", buf, None))
+
+
+#: Functions of `gemel.ndarray` that are its own.
+OWN = {"save": save, "load_frombuffer": load_frombuffer}
+
+
 def arrays(name: str, scope: dict[str, Any]) -> Any:
     """What `gemel.ndarray` has under a name."""
     if name in _hiding["gemel.ndarray"]:
@@ -111,6 +130,8 @@ def arrays(name: str, scope: dict[str, Any]) -> Any:
         return _kept(scope, name, NDArray)
     if name == "array":
         return _kept(scope, name, lambda *given, **keywords: as_nd(array(*given, **keywords)))
+    if name in OWN:
+        return _kept(scope, name, OWN[name])
     found = attribute(name, "gemel.ndarray", scope, giving, giving)
     kept = name in scope or name in _hiding["gemel.ndarray"]
     if kept or isinstance(found, (type, ModuleType)) or not callable(found):

@@ -715,7 +715,8 @@ def roi_pooling(
     width): (regions, C, *pooled_size)."""
 
 def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
-    """Write arrays (named, a list, or a single one) to `file`, in MXNet's format."""
+    """Write arrays (named, a list, or a single one) to `file`, in MXNet's format: after `set_np`
+    in the one MXNet reads after it, else in the one it reads without."""
 
 def savez(file: Any, *args: Any, **kwargs: Any) -> None:
     """Write arrays to `file` as an archive of NumPy's (.npz), as MXNet 2 does."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from gemel import _core
 from gemel.archives import appear, is_numpys, packed, unpacked
 from gemel.device import Device, as_device
-from gemel.dtype import DTYPES, DType, as_dtype
+from gemel.dtype import DTYPES, MANNERS, DType, as_dtype
 from gemel.errors import ParameterFileError, unknown_name
 from gemel.ir.public import function, publish
 from gemel.ndarray import array_like, from_buffer
@@ -59,7 +59,8 @@ _FLAGS = {name: flag for flag, name in _TYPES.items()}
 
 @function(public="npx")
 def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
-    """Write arrays (named, a list, or a single one) to `file`, in MXNet's format.
+    """Write arrays (named, a list, or a single one) to `file`, in MXNet's format: after `set_np`
+    in the one MXNet reads after it, else in the one it reads without.
 
     `load` gives back what was written: a dictionary, a list or an array.
 
@@ -273,7 +274,10 @@ def dtype_of_flag(flag: str) -> str:
 
 
 def _array_parts(value: ndarray) -> list[bytes]:
-    header = pack("<IiI", _V3, 0, value.ndim) + pack(f"<{value.ndim}q", *value.shape)
+    # MXNet reads _V3 after `set_np` and _V2 without it; there all arrays have axes and elements.
+    old = value.ndim and value.size and not MANNERS["floating positions"]
+    magic = _V2 if old else _V3
+    header = pack("<IiI", magic, 0, value.ndim) + pack(f"<{value.ndim}q", *value.shape)
     return [header + pack("<iii", 1, 0, _FLAGS[value.dtype.name]), _core.to_bytes(value)]
 
 

@@ -19,16 +19,15 @@ from gemel.ir.public import Array, function
 from gemel.ops.elementwise import copy as materialized
 from gemel.ops.elementwise import full
 from gemel.ops.sections import check_span, section_lengths, sections_of
+from gemel.ops.targets import target_shape
 from gemel.spec import (
     Spec,
     extents,
     is_several,
     normalize_axes,
     normalize_axis,
-    product,
     promote_specs,
     sequence,
-    whole_numbers,
     wholes,
 )
 
@@ -56,24 +55,6 @@ def operands(values: Any) -> list[Any]:
 
 
 # --- reshape --------------------------------------------------------------------------------
-
-
-def target_shape(x: Spec, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """`shape` with its -1 filled in. Raises `ShapeError` when the sizes differ."""
-    whole_numbers("reshape", "shape", shape)
-    free = [axis for axis, n in enumerate(shape) if type(n) is int and n == -1]
-    if len(free) > 1 or any(type(n) is int and n < -1 for n in shape):
-        raise ShapeError(f"reshape: {x} to {list(shape)}: at most one extent may be -1, none below")
-    if free:
-        known = product(n for axis, n in enumerate(shape) if axis != free[0])
-        if known == 0 or x.size % known != 0:
-            raise ShapeError(f"reshape: {x} to {list(shape)}: {x.size} is no multiple of {known}")
-        return (*shape[: free[0]], x.size // known, *shape[free[0] + 1 :])
-    if not product(shape) == x.size:
-        raise ShapeError(
-            f"reshape: {x} to {list(shape)}: {x.size} elements cannot fill {product(shape)}"
-        )
-    return tuple(shape)
 
 
 @op(public="np", onnx="Reshape", mxnet="_npx_reshape", alignment="reshape")

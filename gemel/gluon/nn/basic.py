@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import np, npx
 from gemel.dtype import as_dtype
-from gemel.errors import AxisError, ShapeError, suggestion
+from gemel.errors import ArgumentError, AxisError, ShapeError, suggestion
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.activations import Activation
@@ -237,8 +237,12 @@ class Identity(HybridBlock):
 
 def _function(given: Any) -> Callable[..., Any]:
     """A function, or the one in `np` or `npx` of that name."""
-    if not isinstance(given, str):
+    if callable(given):
         return given  # type: ignore[no-any-return]
+    if not isinstance(given, str):
+        raise ArgumentError(
+            f"Lambda: {given!r} is no function; give one, or the name of one in np or npx"
+        )
     found: Callable[..., Any] | None = getattr(npx, given, None) or getattr(np, given, None)
     if found is None:
         hint = suggestion(given, (*npx.__all__, *np.__all__))

@@ -52,8 +52,8 @@ class RecurrentCell(Block):
     def begin_state(
         self, batch_size: int = 0, func: Callable[..., Any] = np.zeros, **settings: Any
     ) -> list[Any]:
-        """The states before the first step; `func(shape, **settings)` makes each."""
-        return [func(info["shape"], **settings) for info in self.state_info(batch_size)]
+        """The states before the first step; `func(shape=..., **settings)` makes each."""
+        return [func(shape=info["shape"], **settings) for info in self.state_info(batch_size)]
 
     def reset(self) -> None:
         """Forget what was kept for the sequence at hand."""
@@ -219,6 +219,9 @@ class RNNCell(_GatedCell):
 
     def __init__(self, hidden_size: int, activation: str = "tanh", **settings: Any) -> None:
         super().__init__(hidden_size, activation=activation, **settings)
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, {self._activation})"
 
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """(batch, inputs) -> (batch, hidden_size), which is the new state, too."""

@@ -79,7 +79,10 @@ class BidirectionalCell(HybridRecurrentCell):
 
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """Cannot be: the way back begins at the end."""
-        raise NotImplementedError(f"{self.name} cannot be stepped: use unroll")
+        raise NotImplementedError(
+            f"{self.name} cannot be stepped: use unroll, and put what steps (a ZoneoutCell, "
+            "dropout of states) around the cells inside"
+        )
 
     @takes_symbols
     def unroll(
@@ -103,8 +106,24 @@ class BidirectionalCell(HybridRecurrentCell):
         )
         pairs = zip(forth, _turned(back, valid_length), strict=True)
         outputs = [np.concatenate(list(pair), axis=-1) for pair in pairs]
-        merge = not isinstance(inputs, (list, tuple)) if merge_outputs is None else merge_outputs
+        merge = valid_length is not None if merge_outputs is None else merge_outputs
         return merged(outputs, layout, merge), [*ends, *others]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(forward={self.l_cell!r}, backward={self.r_cell!r})"
+
+
+def _whole(length: int, inputs: Any, layout: str) -> Any:
+    """The steps of a sequence, which is a list or an array in `layout`, as such an array."""
+    steps = as_list(length, inputs, layout)
+    return merged(steps, layout, True) if isinstance(inputs, (list, tuple)) else inputs
+
+
+def _masked(whole: Any, layout: str, valid_length: Tensor | None) -> Any:
+    """A sequence that is 0 behind the valid length."""
+    if valid_length is None:
+        return whole
+    return npx.sequence_mask(whole, valid_length, True, axis=layout.index("T"))
 
 
 def _turned(steps: list[Any], valid_length: Tensor | None) -> list[Any]:
@@ -131,6 +150,28 @@ class DropoutCell(HybridRecurrentCell):
         return (
             npx.dropout(inputs, p=self._rate, axes=self._axes) if self._rate else inputs
         ), states
+
+    @takes_symbols
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: list[Any] | None = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Tensor | None = None,
+    ) -> tuple[Any, list[Any]]:
+        """See `RecurrentCell.unroll`; but a sequence in one array is one step, and stays an array
+        unless `merge_outputs` is False: `axes` are those of this array.
+        """
+        listed = isinstance(inputs, (list, tuple)) and not merge_outputs
+        if listed or merge_outputs is False:
+            return super().unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
+        outputs, states = self(_whole(length, inputs, layout), begin_state or [])
+        return _masked(outputs, layout, valid_length), states
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(rate={self._rate}, axes={self._axes})"
 
 
 class ModifierCell(HybridRecurrentCell):
@@ -160,6 +201,26 @@ class ResidualCell(ModifierCell):
         output, states = self.base_cell(inputs, states)
         return output + inputs, states
 
+    @takes_symbols
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: list[Any] | None = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Tensor | None = None,
+    ) -> tuple[Any, list[Any]]:
+        """What the cell inside, which may be bidirectional, gives for the sequence, and inputs."""
+        outputs, states = self.base_cell.unroll(
+            length, inputs, begin_state, layout, merge_outputs, valid_length
+        )
+        whole = _masked(_whole(length, inputs, layout), layout, valid_length)
+        if not isinstance(outputs, list):
+            return outputs + whole, states
+        pairs = zip(outputs, as_list(length, whole, layout), strict=True)
+        return [output + x for output, x in pairs], states
+
 
 class _Remembering(ModifierCell):
     """A modifier that keeps arrays from step to step: its cell is compiled, it is not."""
@@ -185,6 +246,10 @@ class ZoneoutCell(_Remembering):
         super().__init__(base_cell, **settings)
         self._rates = zoneout_outputs, zoneout_states
         self._before: Any = None
+
+    def __repr__(self) -> str:
+        out, state = self._rates
+        return f"{type(self).__name__}(p_out={out}, p_state={state}, {self.base_cell!r})"
 
     def reset(self) -> None:
         """Forget the output of the step before."""
@@ -224,6 +289,37 @@ class VariationalDropoutCell(_Remembering):
         super().__init__(base_cell, **settings)
         self._rates = {"inputs": drop_inputs, "states": drop_states, "outputs": drop_outputs}
         self._masks: dict[str, Any] = {}
+
+    @takes_symbols
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: list[Any] | None = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Tensor | None = None,
+    ) -> tuple[Any, list[Any]]:
+        """See `RecurrentCell.unroll`; without dropout of states the cell inside, which may be
+        bidirectional then, gets the whole sequence, and the outputs stay one array unless
+        `merge_outputs` is False.
+        """
+        if self._rates["states"]:
+            return super().unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
+        axes = (layout.index("T"),)
+        rates, whole = self._rates, _whole(length, inputs, layout)
+        if rates["inputs"]:
+            whole = npx.dropout(whole, p=rates["inputs"], axes=axes)
+        outputs, states = self.base_cell.unroll(
+            length, whole, begin_state, layout, True, valid_length
+        )
+        if rates["outputs"]:
+            outputs = npx.dropout(outputs, p=rates["outputs"], axes=axes)
+        return as_list(length, outputs, layout) if merge_outputs is False else outputs, states
+
+    def __repr__(self) -> str:
+        rates = ", ".join(f"p_{name}={rate}" for name, rate in self._rates.items())
+        return f"{type(self).__name__}({rates}, {self.base_cell!r})"
 
     def reset(self) -> None:
         """Forget the masks: the next step draws new ones."""

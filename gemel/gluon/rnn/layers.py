@@ -122,8 +122,13 @@ class _Layer(HybridBlock):
     def begin_state(
         self, batch_size: int = 0, func: Callable[..., Any] = np.zeros, **settings: Any
     ) -> list[Any]:
-        """The states before the first step; `func(shape, **settings)` makes each."""
-        return [func(info["shape"], **settings) for info in self.state_info(batch_size)]
+        """The states before the first step; `func(shape=..., **settings)` makes each, in the dtype
+        of the parameters unless `settings` say another.
+        """
+        dtype = next(iter(self._reg_params.values())).dtype
+        if dtype != "float32":  # which `func` makes by itself
+            settings = {"dtype": dtype, **settings}
+        return [func(shape=info["shape"], **settings) for info in self.state_info(batch_size)]
 
     def forward(
         self, inputs: Tensor, states: Any = None, sequence_length: Tensor | None = None
