@@ -14,7 +14,8 @@ from test_kvstore_lines import connected, on_all
 from gemel import autograd, cpu, gluon, np
 from gemel.errors import WorkersError
 from gemel.gluon import nn
-from gemel.kvstore import courses, mpi
+from gemel.kvstore import courses, leaving, mpi
+from gemel.kvstore.agreement import Request
 from gemel.kvstore.courses import Piece, buckets_of
 from gemel.kvstore.leaving import state_of
 from gemel.kvstore.lines import Lines
@@ -251,6 +252,45 @@ def test_a_worker_that_is_gone_is_named(job: Job, monkeypatch: pytest.MonkeyPatc
     for total in waiting:
         with pytest.raises(WorkersError, match="worker 1 is gone"):
             total.wait_to_read()
+    for issue in (lambda: brought(stores[0], "ab", 3), lambda: stores[0].barrier()):
+        with pytest.raises(WorkersError, match="worker 1 is gone"):
+            issue()  # though nothing is waited for
+
+
+@pytest.mark.parametrize("job", [(2, 30.0), (3, 30.0)], indirect=True)
+@pytest.mark.parametrize("ends", [0, 1])
+def test_all_hear_that_a_worker_has_ended(job: Job, ends: int) -> None:
+    """Also of the first, and where no sum of a step has to be agreed on."""
+    stores = job.stores()
+    for turn in range(2):
+        for totals in [brought(store, "ab", turn) for store in stores]:
+            check(totals, "ab", turn, len(stores))
+    leaves = threading.Thread(target=job.worlds[ends].close)
+    leaves.start()
+    begin = time.monotonic()
+    for total in brought(stores[1 - ends], "ab", 2):
+        with pytest.raises(WorkersError, match=f"worker {ends} has ended, and worker {1 - ends}"):
+            total.wait_to_read()
+    assert time.monotonic() - begin < 10
+    leaves.join(10)
+
+
+def test_the_last_sums_of_a_worker_that_has_ended_arrive(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is heard of by another socket, and may be heard of before them."""
+    stores = job.stores()
+    for turn in range(2):
+        for totals in [brought(store, "ab", turn) for store in stores]:
+            check(totals, "ab", turn, 2)
+    near = job.worlds[0]
+    assert near.leaving is not None
+    late = state_of(near.leaving._courier)._replace(name="key 'a'", open=1, missing=[1])
+    end = Request(0, "the end", 1, "end", "uint8", (near.leaving.brought,), 0, 0, "")
+    near._agreement.leave(1, end)
+    with monkeypatch.context() as patch:
+        patch.setattr(leaving, "state_of", lambda courier: late)
+        assert near.leaving.problem(time.monotonic(), near._agreement.left) == ""
 
 
 # ---- what it takes

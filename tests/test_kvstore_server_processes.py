@@ -181,3 +181,21 @@ def test_servers_that_cannot_start_end_the_job(tmp_path: Path) -> None:
     job = Job("train.py", folder=tmp_path)
     with pytest.raises(WorkersError, match="server 0 did not start"):
         Launcher(job, LocalPlace()).run()
+
+
+@pytest.mark.parametrize(("rule", "status"), [("replace", 1), ("leave_out", 0)])
+def test_a_worker_without_servers_is_not_started_again(rule: str, status: int) -> None:
+    """It would look for a server in vain, as often as processes are started again."""
+
+    class Ended:
+        def poll(self) -> int:
+            return 3
+
+    said: list[str] = []
+    launcher = Launcher(Job("train.py", workers=2, rule=rule), LocalPlace(), say=said.append)
+    launcher.servers[0].over = True
+    launcher.workers[1].process = Ended()  # type: ignore[assignment]
+    launcher._look()
+    assert launcher.workers[1].over and launcher.status == status
+    words = "left out" if rule == "leave_out" else "ended with 3, and all servers have ended"
+    assert len(said) == 1 and words in said[0]

@@ -305,7 +305,7 @@ def test_a_server_started_again_is_where_it_was(tmp_path: Path, limit: int) -> N
     assert state.gone == {2} and state.updates is not None
     counts, arrays = state.updates.states()
     assert set(counts.values()) == {5} and len(arrays) == 2
-    assert len(os.listdir(tmp_path)) == 2
+    assert len(os.listdir(tmp_path)) == 3  # a snapshot, its log and the lock
 
 
 def test_a_record_cut_off_is_forgotten(tmp_path: Path) -> None:
@@ -348,6 +348,45 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
         (tmp_path / "snapshot.1").write_bytes(damaged)
         with pytest.raises(JournalError, match="damaged"):
             read_snapshot(tmp_path / "snapshot.1")
+
+
+def test_a_record_with_another_rank_or_length_is_damaged(tmp_path: Path) -> None:
+    """A longer one would look like the last of a process that was killed, and all behind it go."""
+    journal = Journal(tmp_path)
+    state = journal.load(3)
+    for rank, message in history(3)[:5]:
+        if state.apply(rank, message):
+            journal.append(rank, message)
+    journal.close()
+    whole = (tmp_path / "log.0").read_bytes()
+    for place in range(16):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        (tmp_path / "log.0").write_bytes(damaged)
+        with pytest.raises(JournalError, match="the record at byte 0 is damaged"):
+            Journal(tmp_path).load(3)
+
+
+def test_a_log_without_its_snapshot_is_no_new_job(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.snapshot(journal.load(1))
+    journal.close()
+    (tmp_path / "snapshot.1").unlink()
+    with pytest.raises(JournalError, match=r"log.1 goes on from snapshot.1, which is missing"):
+        Journal(tmp_path).load(1)
+
+
+def test_a_folder_is_one_server_s(tmp_path: Path) -> None:
+    """Another one, of another job even, would have cut off and thrown away what this one writes."""
+    journal = Journal(tmp_path)
+    journal.load(1)
+    for workers in (1, 2):
+        with pytest.raises(JournalError, match="another server that runs keeps its journal here"):
+            Journal(tmp_path).load(workers)
+    journal.close()
+    again = Journal(tmp_path)
+    again.load(1)
+    again.close()
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])

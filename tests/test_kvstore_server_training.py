@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from server_jobs import Job, job
 
 from gemel import autograd, lr_scheduler, np
-from gemel.errors import KVStoreError
+from gemel.errors import KVStoreError, ServerLostError
 from gemel.gluon import Trainer, loss, nn
+from gemel.kvstore.server.settings import Limits
 
 STEPS, BATCH = 8, 12
 
@@ -106,6 +108,19 @@ def test_a_trainer_that_takes_over(tmp_path: Path) -> None:
         assert again.step == STEPS
         Trainer(other.collect_params(), "adam", rule("adam"), kvstore=again)
         assert all((a == b).all() for a, b in zip(parameters(other), before, strict=True))
+
+
+def test_a_trainer_that_updates_here_does_not_train_on_without_sums() -> None:
+    """Parameters stay as they were where a sum has failed, and the losses tell of nothing."""
+    with job(1, limits=Limits(silent=0.5, wait=9.0, reach=1.0)) as made:
+        net, store = network(1), made.store(0)
+        trainer = Trainer(net.collect_params(), "sgd", {}, kvstore=store, update_on_kvstore=False)
+        train(net, trainer, slice(None))
+        made.servers[0].stop()
+        with pytest.raises(ServerLostError, match=r"worker 0: .*server 0 .*could not be reached"):
+            for _ in range(100):
+                train(net, trainer, slice(None))
+                time.sleep(0.1)
 
 
 def test_what_a_trainer_cannot_do_there(tmp_path: Path) -> None:

@@ -180,6 +180,15 @@ def test_who_has_ended_is_named_at_once():
     )
 
 
+def test_what_was_brought_before_the_end_is_on_its_way():
+    agreed = Agreement(3, 10.0)
+    agreed.announce(1, END._replace(shape=(5,)), 0.0)
+    agreed.leave(2, END._replace(shape=(), note="with KeyError"))
+    assert agreed.left([0, 1], brought=5) == ""
+    assert agreed.left([0, 1], brought=6) == agreed.left([1]) == "worker 1 has ended"
+    assert agreed.left([0, 1, 2], brought=5) == "worker 2 has ended (with KeyError)"
+
+
 # ---- workers in one process, connected by queues
 
 

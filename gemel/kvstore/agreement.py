@@ -7,6 +7,7 @@ ready, and does what rank 0 says all have. Nothing here talks to anybody or look
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +19,9 @@ class Request(NamedTuple):
     """What a worker wants to do with all others.
 
     `name` is what users know (``"key 'w'"``), `store` which of its stores; the `turn` counts the
-    requests with this name. `note` is whatever else the workers must agree in, as a text.
+    requests with this name. `note` is whatever else the workers must agree in, as a text; of an
+    ``end`` it is how the worker ended, and the `shape` how many sums it has brought that nobody
+    agreed on.
     """
 
     store: int
@@ -70,13 +73,13 @@ class Agreement:
         self._size = size
         self._limit = limit
         self._pending: dict[Place, _Pending] = {}
-        self._left: dict[int, str] = {}
+        self._left: dict[int, Request] = {}
         self._count = 0
 
     def announce(self, rank: int, request: Request, now: float) -> str | None:
         """A worker has come with a request. A text if that cannot go well: what is wrong."""
         if request.kind == "end":
-            self._left[rank] = request.note
+            self.leave(rank, request)
         pending = self._pending.get(request.place)
         if pending is None:
             self._count += 1
@@ -103,12 +106,21 @@ class Agreement:
                     )
         return None
 
-    def left(self, ranks: Sequence[int]) -> str:
-        """Of these workers the first that has ended, and how; empty if none has."""
-        rank = min((rank for rank in ranks if rank in self._left), default=None)
+    def leave(self, rank: int, end: Request) -> None:
+        """A worker has ended."""
+        self._left[rank] = end
+
+    def left(self, ranks: Sequence[int], brought: float = math.inf) -> str:
+        """Of these workers the first that has ended, and how; empty if none has.
+
+        What a worker has brought before it ended may still be on its way: only those count that
+        have brought less than `brought` sums that nobody agreed on.
+        """
+        ended = (rank for rank in ranks if rank in self._left)
+        rank = min((one for one in ended if sum(self._left[one].shape) < brought), default=None)
         if rank is None:
             return ""
-        note = self._left[rank]
+        note = self._left[rank].note
         return f"worker {rank} has ended" + (f" ({note})" if note else "")
 
     def next(self, group: Callable[[Request], str] = lambda request: "") -> list[Request]:

@@ -65,7 +65,7 @@ class Course:
             self._specs = [[(one._code, tuple(one.shape)) for one in part] for part in parts]
         leaving = self._world.leaving
         assert leaving is not None
-        self._world.check_process(self.buckets[0].name)
+        self._world.check(self.buckets[0].name)
         found: list[Any] = []
         for bucket, part, specs in zip(self.buckets, parts, self._specs, strict=True):
             found += leaving.issue(bucket, part, specs)

@@ -103,15 +103,24 @@ class Leaving:
         while not useless() and state_of(self._courier).open:
             time.sleep(LOOKING)
 
-    def problem(self, now: float, left: Callable[[Sequence[int]], str]) -> str:
-        """Why it cannot go on, if so; `left` says which of some workers has ended, and how."""
+    @property
+    def brought(self) -> int:
+        """How many sums this worker has issued here."""
+        return self._sent["groups"]
+
+    def problem(self, now: float, left: Callable[[Sequence[int], float], str]) -> str:
+        """Why it cannot go on, if so.
+
+        `left` says which of some workers has ended, and how, of those that have brought less than
+        some sums here: what the others have brought is on its way.
+        """
         state = state_of(self._courier)
         self._troubled = min(self._troubled, now) if state.problem else math.inf
         if now - self._troubled >= REASON:
             return state.problem
         if not state.name:
             return ""
-        if ended := left(state.missing):
+        if ended := left(state.missing, self.brought):
             return f"{ended}, and worker {self._rank} waits for it with {state.name}"
         if state.waiting <= self._limit:
             return ""

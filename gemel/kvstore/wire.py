@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gemel import config
 from gemel.kvstore.lines import Lines, opened
@@ -13,7 +13,43 @@ from gemel.kvstore.waiting import LONGEST, Scratch, wait_until
 from gemel.kvstore.ways import MOST_PAIRS, ways_of
 
 if TYPE_CHECKING:
+    from gemel import _core
     from gemel.kvstore.passing import Passing
+
+
+class Wire(Protocol):
+    """What connects the workers. All but `send` and `received` are called by all at once."""
+
+    rank: int
+    #: The longest pause, in seconds, between two looks at what all do together.
+    pause: float
+    #: Whether `received` sleeps until something comes, and sums have the way `lines`.
+    lines: bool
+
+    #: What adds up without being told to, where `lines` says that there are sockets.
+    courier: _core.Courier | None
+
+    @property
+    def machines(self) -> Sequence[int]:
+        """For each rank the number of its machine."""
+
+    def send(self, rank: int, message: bytes) -> None:
+        """Send a message on its way."""
+
+    def received(self, patience: float = 0.0) -> list[tuple[int, bytes]]:
+        """The messages that have come, with the ranks they come from.
+
+        Where `lines` says so it waits for them, for `patience` seconds at most.
+        """
+
+    def gathered(self, row: Any) -> Any:
+        """The rows of all workers, in the order of ranks; all are as long."""
+
+    def summed(self, row: Any, way: str, lengths: Sequence[int]) -> Any:
+        """The sum of the rows of all workers, by a way; `lengths` are those of its requests."""
+
+    def broadcast(self, row: Any) -> Any:
+        """The row of rank 0."""
 
 
 class MpiWire:
@@ -161,4 +197,4 @@ def _added(rows: Any) -> Any:
     return total
 
 
-__all__ = ["MpiWire"]
+__all__ = ["MpiWire", "Wire"]

@@ -18,7 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gemel import _core, config, npx
 from gemel.dtype import uint8
@@ -27,6 +27,9 @@ from gemel.kvstore.agreement import GENERAL, Agreement, Request
 from gemel.kvstore.leaving import URGENT, Leaving
 from gemel.kvstore.waiting import ALONE, LONGEST, Scratch
 from gemel.kvstore.ways import CHEAP, GROUP, Ways
+
+if TYPE_CHECKING:
+    from gemel.kvstore.wire import Wire
 
 #: Seconds between two looks at what others say: as long as something is waited for, doubling
 #: from the first to the second; else the third. A look costs backward some 50 us of its core. Where
@@ -43,41 +46,6 @@ HOLD = 5e-2
 TELLING, FORGETTING = 64 << 10, 1.02
 #: Seconds a worker that has failed waits at its exit for others to hear of it.
 FAREWELL = 10.0
-
-
-class Wire(Protocol):
-    """What connects the workers. All but `send` and `received` are called by all at once."""
-
-    rank: int
-    #: The longest pause, in seconds, between two looks at what all do together.
-    pause: float
-    #: Whether `received` sleeps until something comes, and sums have the way `lines`.
-    lines: bool
-
-    #: What adds up without being told to, where `lines` says that there are sockets.
-    courier: _core.Courier | None
-
-    @property
-    def machines(self) -> Sequence[int]:
-        """For each rank the number of its machine."""
-
-    def send(self, rank: int, message: bytes) -> None:
-        """Send a message on its way."""
-
-    def received(self, patience: float = 0.0) -> list[tuple[int, bytes]]:
-        """The messages that have come, with the ranks they come from.
-
-        Where `lines` says so it waits for them, for `patience` seconds at most.
-        """
-
-    def gathered(self, row: Any) -> Any:
-        """The rows of all workers, in the order of ranks; all are as long."""
-
-    def summed(self, row: Any, way: str, lengths: Sequence[int]) -> Any:
-        """The sum of the rows of all workers, by a way; `lengths` are those of its requests."""
-
-    def broadcast(self, row: Any) -> Any:
-        """The row of rank 0."""
 
 
 class _Task(NamedTuple):
@@ -164,12 +132,13 @@ class World:
         """Issue a request; the array of its result, like the array given unless `result` says how.
 
         Kinds are ``sum``, ``gather`` (a row for each worker), ``broadcast`` (of rank 0's),
-        ``meet``, ``measure`` and ``end``. Raises `WorkersError` in a process that has been forked
-        off.
+        ``meet``, ``measure`` and ``end``. Raises `WorkersError`, see `check`.
         """
-        self.check_process(name)
+        self.check(name)
         array = arrays[0] if arrays else None
         shape = () if array is None else tuple(array.shape)
+        if kind == "end" and self.leaving is not None:
+            shape = (self.leaving.brought,)
         dtype = "uint8" if array is None else array.dtype.name
         size = 0 if array is None else array.nbytes
         with self._lock:
@@ -185,13 +154,19 @@ class World:
             (made,) = self._desk.issue(number, f"kvstore {kind}, {name}", arrays, [result])
         return made
 
-    def check_process(self, name: str) -> None:
-        """Raise `WorkersError` in a process that has been forked off."""
+    def check(self, name: str) -> None:
+        """Raise `WorkersError` in a process that has been forked off, or when nobody can go on.
+
+        An optimizer leaves parameters as they are where a sum has failed: without that a program
+        which looks at its own losses only would train on and on, and nothing would be learned.
+        """
         if os.getpid() != self.process:
             raise WorkersError(
                 f"kvstore: {name}: this process was forked off from worker {self.rank} and is no "
                 "worker itself; use the store in the worker"
             )
+        if self.broken:
+            raise WorkersError(self.broken)
 
     def statistics(self) -> dict[str, float]:
         """What has been done so far, for all stores: see `MpiStore.statistics`."""
@@ -209,7 +184,9 @@ class World:
         if reason is None and self.leaving is not None:
             self.leaving.wait(lambda: self.broken)
         note = "" if reason is None else f"with {reason.__name__}"
-        last = None if self.broken else self.issue(0, "the end", "end", note=note)
+        last = None
+        with contextlib.suppress(WorkersError):  # nobody can go on
+            last = self.issue(0, "the end", "end", note=note)
         self._ended.wait(None if reason is None else FAREWELL)
         self._end("kvstore: the program has ended")
         if last is not None:
@@ -361,11 +338,16 @@ class World:
         problem = self._agreement.announce(rank, request, time.monotonic())
         if problem:
             self._break(problem)
+        if request.kind == "end":  # others may wait for sums that nobody has to agree on
+            for other in range(1, self.size):
+                self._tell(other, {"left": [rank, list(request)]})
 
     def _hear(self, rank: int, message: dict[str, Any]) -> None:
         for fields in message.get("ready", ()):
-            request = Request(*fields)
-            self._hear_of(rank, request._replace(shape=tuple(request.shape)))
+            self._hear_of(rank, _request(fields))
+        if "left" in message:
+            ended, fields = message["left"]
+            self._agreement.leave(ended, _request(fields))
         if "go" in message:
             self._do([tuple(place) for place in message["go"]], message["way"])
         if "stop" in message:
@@ -494,4 +476,10 @@ class World:
                 )
 
 
-__all__ = ["Wire", "World"]
+def _request(fields: Sequence[Any]) -> Request:
+    """A request as others tell it."""
+    request = Request(*fields)
+    return request._replace(shape=tuple(request.shape))
+
+
+__all__ = ["World"]

@@ -319,12 +319,19 @@ class ServerStore(KVStore):
         devices: Sequence[Device],
         blocks: Sequence[Sequence[Sequence[Any]]] = (),
     ) -> list[list[Any]]:
-        """For each device the sums, over all workers' devices, of the arrays of each key."""
+        """For each device the sums, over all workers' devices, of the arrays of each key.
+
+        Raises what went wrong with an earlier sum, if that is known: an optimizer leaves parameters
+        as they are where a sum has failed, and a program might never look at one.
+        """
         if not self._rounds:
             raise KVStoreError(
                 f"kvstore {self.type!r}: gradients of workers do not meet; the servers have to "
                 "update the parameters (update_on_kvstore=True)"
             )
+        for key in filter(None, map(self._keys.get, keys)):
+            if (problem := key.error or key.missed) is not None:
+                raise problem
         found: list[list[Any]] = [[None] * len(keys) for _ in devices]
         for position in reversed(range(len(keys))):
             one, arrays = keys[position], values[position]

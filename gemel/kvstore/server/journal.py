@@ -3,11 +3,13 @@
 `snapshot.N` is a state; `log.N` has the messages that came after it. Snapshots are written beside
 their place and renamed; both are checked when they are read. What a killed process wrote is there:
 nothing is kept in Python's buffers. A machine that loses power may lose what it had not written
-through, unless `durable`.
+through, unless `durable`. `lock` is held by the server whose files they are: another one would cut
+off what this one is just writing.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -30,8 +32,10 @@ if TYPE_CHECKING:
 #: A snapshot must not take more than a part of the work: the next is due after so many times that.
 REPLAY = 1.0
 SELDOM = 5.0
-#: A record of the log: rank, bytes of the message, their CRC-32.
-RECORD = struct.Struct(">III")
+#: A record of the log begins with rank and bytes of the message, the CRC-32 of these two, since a
+#: wrong length would look like the log's end, and that of the message.
+HEAD = struct.Struct(">II")
+CHECKS = struct.Struct(">II")
 #: A snapshot: magic, bytes of the description; then that, the arrays, and SHA-256 of it all.
 SNAPSHOT = struct.Struct(">4sQ")
 MAGIC = b"GKS1"
@@ -57,7 +61,7 @@ class Journal:
         self._spent = 0.0
         self._number = 0
         self._written = 0
-        self._log = -1
+        self._log = self._lock = -1
         #: Whether what was loaded was left by another job.
         self.is_new_job = False
         try:
@@ -72,18 +76,41 @@ class Journal:
         goes on from the values and rounds that are there (`State.begin_anew`).
         """
         try:
+            self._take_lock()
             return self._load(workers)
         except OSError as error:
+            self.close()
             raise JournalError(f"{self.folder}: the journal cannot be read: {error}") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def _take_lock(self) -> None:
+        """Be the only server of this folder, until `close` or the end of the process."""
+        self._lock = os.open(self.folder / "lock", os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise JournalError(
+                f"{self.folder}: another server that runs keeps its journal here; give each server "
+                "its own --folder"
+            ) from None
+        except OSError:  # a file system without locks
+            return
 
     def _load(self, workers: int) -> State:
         """The same. Raises `OSError`, too."""
-        numbers = sorted(int(path.suffix[1:]) for path in self.folder.glob("snapshot.*[0-9]"))
+        numbers = self._numbers("snapshot")
+        logs = self._numbers("log")
         state = State(workers)
+        if logs and (not numbers or logs[-1] > numbers[-1]):
+            raise JournalError(
+                f"{self.folder}: log.{logs[-1]} goes on from snapshot.{logs[-1]}, which is missing"
+            )
         if numbers:
             self._number = numbers[-1]
             state = read_snapshot(self.folder / f"snapshot.{self._number}")
-        elif not (self.folder / "log.0").exists():
+        else:
             write_snapshot(self.folder / "snapshot.0", state)  # it says how many workers there are
         path = self.folder / f"log.{self._number}"
         begun = time.monotonic()
@@ -99,11 +126,17 @@ class Journal:
             self.snapshot(state)
         return state
 
+    def _numbers(self, name: str) -> list[int]:
+        """The numbers of the snapshots or the logs that are there, the last one last."""
+        found = (path.suffix[1:] for path in self.folder.glob(f"{name}.*"))
+        return sorted(int(number) for number in found if number.isdecimal())
+
     def append(self, rank: int, message: Message, seconds: float = 0.0) -> None:
         """Write a message down, which took the state so many seconds."""
         header, body = encode(message)
         check = zlib.crc32(body, zlib.crc32(header))
-        record = RECORD.pack(rank, len(header) + len(body), check) + header
+        head = HEAD.pack(rank, len(header) + len(body))
+        record = head + CHECKS.pack(zlib.crc32(head), check) + header
         for part in (record, body):
             view = memoryview(part)
             while view:
@@ -123,10 +156,10 @@ class Journal:
         number = self._number + 1
         begun = time.monotonic()
         write_snapshot(self.folder / f"snapshot.{number}", state)
+        path = self.folder / f"log.{number}"
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.close(self._log)
-        self._log = os.open(
-            self.folder / f"log.{number}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
-        )
+        self._log = log
         old, self._number, self._written = self._number, number, 0
         for name in (f"snapshot.{old}", f"log.{old}"):
             (self.folder / name).unlink(missing_ok=True)
@@ -134,10 +167,11 @@ class Journal:
         self._replay = max(self._replay, SELDOM * (time.monotonic() - begun))
 
     def close(self) -> None:
-        """Close the log."""
-        if self._log >= 0:
-            os.close(self._log)
-        self._log = -1
+        """Close the log, and leave the folder to others."""
+        for file in (self._log, self._lock):
+            if file >= 0:
+                os.close(file)
+        self._log = self._lock = -1
 
 
 def _replay(path: Path, state: State) -> int:
@@ -145,19 +179,21 @@ def _replay(path: Path, state: State) -> int:
     good = 0
     decoder = Decoder()
     with path.open("rb") as file:
-        while len(head := file.read(RECORD.size)) == RECORD.size:
-            rank, size, check = RECORD.unpack(head)
-            data = file.read(size)
-            if len(data) < size:
+        begin = HEAD.size + CHECKS.size
+        while len(found := file.read(begin)) == begin:
+            (rank, size), checks = HEAD.unpack_from(found), CHECKS.unpack_from(found, HEAD.size)
+            whole = zlib.crc32(found[: HEAD.size]) == checks[0]
+            data = file.read(size) if whole else b""
+            if whole and len(data) < size:
                 break
-            if zlib.crc32(data) != check:
+            if not whole or zlib.crc32(data) != checks[1]:
                 raise JournalError(f"{path}: the record at byte {good} is damaged")
             try:
                 (message,) = decoder.feed(data)
                 state.apply(rank, message)
             except (KVStoreError, ValueError) as error:
                 raise JournalError(f"{path}: the record at byte {good}: {error}") from None
-            good += RECORD.size + size
+            good += begin + size
     return good
 
 

@@ -26,7 +26,8 @@ class Key:
 
     `pushes` counts the pushes issued; `flag` is the array that is there when the last of them has
     been handed to the connections. `share` is how many workers' pushes the value last pulled has.
-    Who counts a push or a pull and issues it holds `order`, and `turns` begin them in that order.
+    `error` is why it can no longer be pushed, `missed` why a value could not be had. Who counts a
+    push or a pull and issues it holds `order`, and `turns` begin them in that order.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Key:
     flag: Any = None
     share: int = 0
     error: BaseException | None = None
+    missed: BaseException | None = None
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     order: threading.Lock = field(default_factory=threading.Lock, repr=False)
     turns: Turns = field(default_factory=Turns, repr=False)
@@ -158,6 +160,7 @@ class Fetch:
         """The value cannot be had."""
         with self._key.lock:
             self._key.waiting.discard(self)
+            self._key.missed = failure
         with self._lock:
             over = self._left <= 0
             self._left = 0

@@ -183,16 +183,20 @@ class Launcher:
         return {"GEMEL_SECRET": self.job.secret}
 
     def _look(self) -> None:
-        """Start again what has died."""
+        """Start again what has died, unless there is no server any more for which it could work."""
         for slot in [*self.servers, *self.workers]:
             status = None if slot.over or slot.process is None else slot.process.poll()
             if status is None:
                 continue
             if status == 0:
                 slot.over = True
-            elif self.job.rule == "leave_out" and all(server.over for server in self.servers):
+            elif all(server.over for server in self.servers):
                 slot.over = True
-                self._say(f"launch: {slot.name} was left out, and the others have finished")
+                if self.job.rule == "leave_out":
+                    self._say(f"launch: {slot.name} was left out, and the others have finished")
+                    continue
+                self.status = 1
+                self._say(f"launch: {slot.name} ended with {status}, and all servers have ended")
             elif slot.restarts < self.job.restarts:
                 slot.restarts += 1
                 self._say(f"launch: {slot.name} ended with {status}; it is started again")

@@ -75,6 +75,17 @@ class Server:
             self.state = self._journal.load(settings.workers)
             if not self._journal.is_new_job:
                 self._came = {rank for e in self.state.entries.values() for rank in e.last}
+        try:
+            await self._serve(ready)
+        finally:
+            if self._journal is not None:
+                self._journal.close()
+        if self.error is not None:
+            raise self.error
+
+    async def _serve(self, ready: Callable[[int], Any]) -> None:
+        """Listen until it is stopped. Raises `PortTakenError`."""
+        settings = self.settings
         loop = asyncio.get_running_loop()
         try:
             listener = await loop.create_server(
@@ -97,10 +108,6 @@ class Server:
             listener.close()
             for connection in [*self._connections.values(), *self._strangers]:
                 connection.close()
-            if self._journal is not None:
-                self._journal.close()
-        if self.error is not None:
-            raise self.error
 
     def stop(self, error: BaseException | None = None) -> None:
         """Let `run` end, with an error if there is one."""
