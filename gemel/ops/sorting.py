@@ -486,8 +486,9 @@ def union1d(ar1: Any, ar2: Any) -> Array:
 @beside_arrays
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     """What is in the first array and not in the second, in order. Waits for them."""
-    a, b = _as_sets(ar1, ar2, assume_unique)
-    return cast(boolean_index(a, logical_not(isin(a, b))), dtype=operand(ar1).dtype)
+    a = reshape(operand(ar1), shape=(-1,))
+    a = a if assume_unique else _distinct(a)  # in its own dtype: the common one may round integers
+    return boolean_index(a, logical_not(isin(*operands((a, ar2)))))
 
 
 @function(public="np")
