@@ -385,3 +385,26 @@ def test_quotients_of_polynomials_of_two_dtypes(u: str, v: str) -> None:
     for found, wanted in zip(np.polydiv(*map(np.array, given)), numpy.polydiv(*given), strict=True):
         assert found.dtype == "float64"
         numpy.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("x", "fp"),
+    [
+        ([0.0, 1.0], [0.0, 5.0, numpy.inf]),  # at a point
+        ([0.5, 1.5], [0.0, numpy.inf, numpy.inf]),  # on a level line
+        ([0.5, 1.0], [-numpy.inf, 2.0, 3.0]),  # seen from the other end
+        ([0.5, 1.5], [-numpy.inf, numpy.inf, numpy.nan]),
+        ([0.0, 1.0], [1.0, 2.0, numpy.nan]),
+    ],
+)
+def test_lines_beside_infinite_values(x: Any, fp: Any) -> None:
+    given = (numpy.array(x), numpy.array([0.0, 1.0, 2.0]), numpy.array(fp))
+    wanted = numpy.interp(*given)
+    for call in (np.interp, gemel.compile(np.interp)):
+        numpy.testing.assert_array_equal(call(*map(np.array, given)).asnumpy(), wanted)
+
+
+def test_what_has_a_mean_of_no_dtype() -> None:
+    for name in ("nanmean", "var"):
+        with pytest.raises(DTypeError, match=rf"^{name}: of int32 there is none: a mean is no"):
+            getattr(np, name)(np.ones(3), dtype="int32")

@@ -298,6 +298,9 @@ def interp(
     x0, x1, y0, y1 = (gather(v, at, axis=0) for v in (xp, fp) for at in (lower, upper))
     width = where(x1 == x0, 1, x1 - x0)
     found = where(x == x1, y1, y0 + (y1 - y0) * ((x - x0) / width))
+    # Beside an infinite value: at a point, on a level line, or seen from the other end.
+    other = y1 - (y1 - y0) * ((x1 - x) / width)
+    found = where(found == found, found, where((x == x0) + (y0 == y1), y0, other))
     found = where(x < xp[0], fp[0] if left is None else left, found)
     found = where(x > xp[-1], fp[-1] if right is None else right, found)
     return cast(where(x != x, x, found), dtype=dtype)
