@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
 
 from gemel import __version__, config
@@ -42,7 +44,7 @@ def main(arguments: list[str]) -> int:
     run.add_argument("file", help="script.py or notebook.ipynb")
     launch = commands.add_parser("launch", help="run a Python script in several workers")
     launch.add_argument(
-        "-n", "--workers", type=int, help="how many; left out, one on each host or one in all"
+        "-n", "--workers", type=int, help="how many; left out, one on each host, one with --servers"
     )
     launch.add_argument("--hosts", default="", help="machines that take turns, with commas between")
     launch.add_argument("--timeout", type=float, help="seconds workers wait for each other (300)")
@@ -103,9 +105,14 @@ def _topology(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     command.add_arguments(parser)
     try:
-        return command.run(parser.parse_args(arguments))
+        status = command.run(parser.parse_args(arguments))
+        sys.stdout.flush()
     except GemelError as error:
         parser.error(str(error))
+    except BrokenPipeError:  # as in `python -m gemel topology | head`: what is left is for nobody
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    return status
 
 
 if __name__ == "__main__":

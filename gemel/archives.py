@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from threading import get_ident
 from typing import Any
@@ -108,25 +109,43 @@ def _put(file: Any, ending: str, content: bytes) -> None:
 def appear(path: str, parts: Iterable[bytes]) -> None:
     """Write a file that appears whole or not at all: beside its place, and moved there.
 
-    Each thread has a place of its own. Raises `MissingFileError` where there is no such folder;
-    what else the system refuses is its `OSError`, for the path that was given.
+    Where a link leads there the link stays, and a file that was there hands on who may read it.
+    What is no file (a pipe, a device) is written into. Each thread has a place of its own. Raises
+    `MissingFileError` where there is no such folder; what else the system refuses is its `OSError`,
+    for the path that was given.
     """
-    beside = f"{path}.{os.getpid()}-{get_ident()}.part"
+    mode = _mode(path)
+    if mode is not None and not stat.S_ISREG(mode):
+        with open(path, "wb") as file:
+            file.writelines(parts)
+        return
+    place = os.path.realpath(path)
+    beside = f"{place}.{os.getpid()}-{get_ident()}.part"
     try:
         with open(beside, "wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), stat.S_IMODE(mode))
             file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(beside, place)
     except BaseException as error:
         if os.path.exists(beside):
             os.unlink(beside)
         if isinstance(error, FileNotFoundError):
-            folder = os.path.dirname(path)
+            folder = os.path.dirname(place if os.path.islink(path) else path)
             raise MissingFileError(f"{path} cannot be written: no folder {folder!r}") from None
         if isinstance(error, OSError) and error.filename == beside:
             raise OSError(error.errno, error.strerror, path) from None
         raise
+
+
+def _mode(path: str) -> int | None:
+    """What is at a place, and who may do what with it; None: nothing."""
+    try:
+        return os.stat(path).st_mode
+    except OSError:
+        return None
 
 
 # --- reading --------------------------------------------------------------------------------

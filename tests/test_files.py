@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import threading
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -167,3 +168,40 @@ def test_where_nothing_can_be_written(name: str, tmp_path: Path) -> None:
         WRITERS[name](path)
     assert ".part" not in str(caught.value) and str(tmp_path / "taken") in str(caught.value)
     assert sorted(os.listdir(tmp_path)) == ["taken.npy", "taken.npz"]
+
+
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    link, target = tmp_path / "a.params", tmp_path / "disk" / "large.params"
+    link.symlink_to(target)
+    for number in (1.0, 2.0):
+        npx.save(str(link), np.array([number]))
+        assert link.is_symlink()
+        assert npx.load(str(target)).tolist() == [number]
+    assert [each.name for each in tmp_path.rglob("*.part")] == []
+    link.unlink()
+    link.symlink_to(tmp_path / "nowhere" / "b.params")
+    with pytest.raises(MissingFileError, match="nowhere"):
+        npx.save(str(link), np.ones(1))
+
+
+def test_who_may_read_a_file_stays(tmp_path: Path) -> None:
+    path = tmp_path / "a.params"
+    npx.save(str(path), np.ones(1))
+    path.chmod(0o640)
+    npx.save(str(path), np.zeros(1))
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert npx.load(str(path)).tolist() == [0]
+
+
+def test_pipes_are_written_into(tmp_path: Path) -> None:
+    """They, and devices such as /dev/null, were replaced by files."""
+    pipe, found = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()))
+    reader.start()
+    npx.save(str(pipe), np.array([3.0]))
+    reader.join(30)
+    (tmp_path / "file").write_bytes(*found)
+    assert npx.load(str(tmp_path / "file")).tolist() == [3]
+    assert pipe.is_fifo()

@@ -360,3 +360,51 @@ def test_places_that_partition(kth: Any) -> None:
     assert np.argpartition(np.zeros((0, 3)), 7).shape == (0, 3)
     with pytest.raises(TypeError, match=r"argpartition: kth 1\.5 must be a whole number"):
         np.partition(np.array(row), 1.5)
+
+
+def test_the_place_in_an_array_without_axes() -> None:
+    x = np.array(4.0)
+    assert np.unravel_index(np.argmax(x), x.shape) == ()
+    assert gemel.compile(lambda i: np.unravel_index(i, ()))(np.array(0)) == ()
+    with pytest.raises(ShapeError, match="without axes"):
+        np.unravel_index(np.array([0]), ())
+
+
+def test_what_is_in_one_set_only_keeps_its_dtype() -> None:
+    """Beside signed integers unsigned ones of 64 bits are floats, which cannot tell them apart."""
+    whole, signed = numpy.array([7, 2**64 - 1, 0, 7], "uint64"), numpy.array([-1, 0], "int32")
+    assert np.setdiff1d(np.array(whole), np.array(signed)).tolist() == [7, 2**64 - 1]
+    near = numpy.array([2**53, 2**53 + 1])
+    found = np.setdiff1d(np.array(near), np.array(near[1:].astype("uint64")))
+    assert found.tolist() == [2**53]
+
+
+@pytest.mark.parametrize(("u", "v"), [("float64", "uint64"), ("float32", "float64")])
+def test_quotients_of_polynomials_of_two_dtypes(u: str, v: str) -> None:
+    given = numpy.array([4.0, 1.0], u), numpy.array([9], v)
+    for found, wanted in zip(np.polydiv(*map(np.array, given)), numpy.polydiv(*given), strict=True):
+        assert found.dtype == "float64"
+        numpy.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("x", "fp"),
+    [
+        ([0.0, 1.0], [0.0, 5.0, numpy.inf]),  # at a point
+        ([0.5, 1.5], [0.0, numpy.inf, numpy.inf]),  # on a level line
+        ([0.5, 1.0], [-numpy.inf, 2.0, 3.0]),  # seen from the other end
+        ([0.5, 1.5], [-numpy.inf, numpy.inf, numpy.nan]),
+        ([0.0, 1.0], [1.0, 2.0, numpy.nan]),
+    ],
+)
+def test_lines_beside_infinite_values(x: Any, fp: Any) -> None:
+    given = (numpy.array(x), numpy.array([0.0, 1.0, 2.0]), numpy.array(fp))
+    wanted = numpy.interp(*given)
+    for call in (np.interp, gemel.compile(np.interp)):
+        numpy.testing.assert_array_equal(call(*map(np.array, given)).asnumpy(), wanted)
+
+
+def test_what_has_a_mean_of_no_dtype() -> None:
+    for name in ("nanmean", "var"):
+        with pytest.raises(DTypeError, match=rf"^{name}: of int32 there is none: a mean is no"):
+            getattr(np, name)(np.ones(3), dtype="int32")

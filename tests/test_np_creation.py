@@ -18,6 +18,7 @@ CREATED: dict[str, Any] = {
     "eye": lambda np: np.eye(3, 5, 1, dtype="int64"),
     "eye below": lambda np: np.eye(3, k=-2, dtype=bool),
     "identity": lambda np: np.identity(3, dtype="int32"),
+    "arange of bools": lambda np: np.arange(0, 4, 3, dtype=bool),
     "linspace": lambda np: np.linspace(-1, 0.7, 7, dtype="float64"),
     "linspace open": lambda np: np.linspace(2, 5, 4, endpoint=False, dtype="float64"),
     "linspace of integers": lambda np: np.linspace(-3, 3, 5, dtype="int32"),

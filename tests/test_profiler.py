@@ -10,7 +10,7 @@ import pytest
 
 import gemel
 from gemel import _core, cpu, device, gpu, np, npx, profiler
-from gemel.errors import UnknownNameError
+from gemel.errors import ArgumentError, UnknownNameError
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -279,6 +279,12 @@ def test_capacity():
     assert len(profiler.recording().operations) == 5
     assert profiler.recording().dropped == 15
     assert "15 operations were not recorded" in profiler.dumps()
+
+
+@pytest.mark.parametrize("capacity", ["many", -1, 2.5, None])
+def test_capacities_that_are_none(capacity):
+    with pytest.raises(ArgumentError, match="is no number of operations"):
+        profiler.set_config(capacity=capacity)
 
 
 def test_configuration_errors():

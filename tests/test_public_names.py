@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import inspect
 from importlib import import_module
 from typing import Any
@@ -259,3 +260,8 @@ def test_unknown_names_suggest_the_nearest() -> None:
     ]:  # fmt: skip
         with pytest.raises(AttributeError, match=f"did you mean '{right}'"):
             getattr(module, wrong)
+
+
+def test_tools_that_read_modules_may_ask_what_they_hold() -> None:
+    """`doctest` unwraps whatever it finds in one."""
+    assert doctest.DocTestFinder().find(import_module("gemel.ops.shape"))

@@ -168,3 +168,12 @@ def test_a_thousand_machines_take_less_than_ten_seconds() -> None:
     assert time.process_time() - begin < 10
     assert found.machines[-1] == 1000
     assert all(column[-1] > 0 for column in found.seconds.values())
+
+
+def test_a_reader_that_wants_no_more() -> None:
+    command = [sys.executable, "-m", "gemel", "topology", "--explain", "p3"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 141

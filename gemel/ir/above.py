@@ -68,6 +68,8 @@ class Unloaded:
     """`Above`, until the layers above are loaded and `install` fills it."""
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Python's own question, such as inspect's for __wrapped__
+            raise AttributeError(name)
         raise RuntimeError(f"{name} is asked of the layers above, which are not loaded")
 
 

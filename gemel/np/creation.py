@@ -286,7 +286,7 @@ def arange(
         found = found * step
     if start != 0 or step < 0:  # where 0 times the step is -0.0
         found = found + start
-    return found.astype(chosen) if wide is not chosen else found
+    return found.astype(chosen) if found.dtype is not chosen else found
 
 
 @function(public="np")

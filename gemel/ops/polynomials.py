@@ -13,6 +13,7 @@ from gemel.ops.elementwise import add, cast, divide, full, iota, multiply, subtr
 from gemel.ops.reduction import floating
 from gemel.ops.series import convolve
 from gemel.ops.shape import concatenate, operand, reshape
+from gemel.spec import Spec, promote_specs
 
 
 def _coefficients(name: str, p: Any) -> Any:
@@ -86,8 +87,9 @@ def polydiv(u: Any, v: Any) -> tuple[Any, ...]:
 
     >>> np.polydiv([3, 5, 2], [2, 1])
     """
-    rows = (floating(_coefficients("polydiv", p)) for p in (u, v))
-    return _by_numpy("polydiv", *rows)
+    rows = [floating(_coefficients("polydiv", p)) for p in (u, v)]
+    dtype = promote_specs(*(Spec(row.shape, row.dtype) for row in rows))
+    return _by_numpy("polydiv", *(cast(row, dtype=dtype) for row in rows))
 
 
 @function(public="np")

@@ -334,7 +334,7 @@ def in_floating(name: str, x: Any, dtype: Any) -> Any:
     """x converted to a dtype, unless that is None. Raises `DTypeError` for one of integers."""
     if dtype is not None and as_dtype(dtype).kind in "biu":
         raise DTypeError(
-            f"{name}: of {as_dtype(dtype)} there is none: a mean of squares is no whole number; "
+            f"{name}: of {as_dtype(dtype)} there is none: a mean is no whole number; "
             "leave dtype out and convert the result with astype"
         )
     return in_dtype(x, dtype)

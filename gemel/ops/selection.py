@@ -297,8 +297,12 @@ def _(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
 
     A position out of range is a `ValueError`, raised when the result is waited for.
     """
-    indices = operand(above.index_item(indices, None))
-    found = unravel_index(indices, shape=tuple(listed(shape)), order=order)
+    indices, extents = operand(above.index_item(indices, None)), tuple(listed(shape))
+    if not extents:  # no axes, no results: an operation has one at least
+        if indices.ndim:
+            raise ShapeError(f"unravel_index: {indices.shape}: without axes there is one position")
+        return ()
+    found = unravel_index(indices, shape=extents, order=order)
     return found if isinstance(found, tuple) else (found,)
 
 

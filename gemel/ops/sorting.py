@@ -280,8 +280,7 @@ def interp(
     not rise, and what lies beside is one of its repetitions.
     """
     given = operands((x, xp, fp))
-    inexact = [each.dtype for each in given if each.dtype.is_inexact]
-    dtype = reduce(promote, inexact or [default_float()])
+    dtype = reduce(promote, [v.dtype for v in given if v.dtype.is_inexact] or [default_float()])
     # Differences of unsigned integers would wrap; float64 holds whole numbers that float32 rounds.
     x, xp, fp = (each if each.dtype.is_inexact else cast(each, dtype=float64) for each in given)
     if xp.ndim != 1 or not same_shape(xp.shape, fp.shape) or xp.shape[0] == 0:
@@ -298,6 +297,8 @@ def interp(
     x0, x1, y0, y1 = (gather(v, at, axis=0) for v in (xp, fp) for at in (lower, upper))
     width = where(x1 == x0, 1, x1 - x0)
     found = where(x == x1, y1, y0 + (y1 - y0) * ((x - x0) / width))
+    other = where((x == x0) + (y0 == y1), y0, y1 - (y1 - y0) * ((x1 - x) / width))
+    found = where(found == found, found, other)  # beside infinite values, seen from the other end
     found = where(x < xp[0], fp[0] if left is None else left, found)
     found = where(x > xp[-1], fp[-1] if right is None else right, found)
     return cast(where(x != x, x, found), dtype=dtype)
@@ -486,8 +487,8 @@ def union1d(ar1: Any, ar2: Any) -> Array:
 @beside_arrays
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     """What is in the first array and not in the second, in order. Waits for them."""
-    a, b = _as_sets(ar1, ar2, assume_unique)
-    return cast(boolean_index(a, logical_not(isin(a, b))), dtype=operand(ar1).dtype)
+    a = reshape(operand(ar1), shape=(-1,)) if assume_unique else _distinct(operand(ar1))
+    return boolean_index(a, logical_not(isin(*operands((a, ar2)))))  # a common dtype may round
 
 
 @function(public="np")

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gemel.errors import unknown_name
+from gemel.errors import ArgumentError, unknown_name
 from gemel.profiler import table
 from gemel.profiler.annotations import (
     Counter,
@@ -96,12 +96,15 @@ def set_config(**settings: Any) -> None:
     """`filename` of `dump` (profile.json) and `capacity`, the most operations recorded (1,000,000).
 
     MXNet's switches (`profile_all`, `aggregate_stats`, ...) are accepted: everything is always
-    recorded. Raises `UnknownNameError` for any other setting.
+    recorded. Raises `UnknownNameError` for any other setting, `ArgumentError` for a capacity that
+    is no number.
     """
     for name, value in settings.items():
         if name == "filename":
             _profiler.filename = os.fspath(value)
         elif name == "capacity":
+            if not isinstance(value, int) or value < 0:
+                raise ArgumentError(f"profiler: capacity={value!r} is no number of operations")
             _profiler.recorder.capacity = value
         elif name not in _SWITCHES:
             raise unknown_name(
@@ -112,7 +115,8 @@ def set_config(**settings: Any) -> None:
 def set_state(state: str = "stop", profile_process: str = "worker") -> None:
     """Start a recording, forgetting the last one ("run"), or end it once all is done ("stop").
 
-    Here as in the others `profile_process` is accepted for old code: there are no servers.
+    Here as in the others `profile_process` is accepted for old code: this process is recorded,
+    parameter servers are not.
     """
     if state not in ("run", "stop"):
         raise unknown_name("state of the profiler", state, ("run", "stop"))
