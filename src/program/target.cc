@@ -46,13 +46,20 @@ struct Feature {
 };
 
 constexpr Feature kFeatures[] = {
-    {"fma", 1, &Registers::c, 12, kSaved32},      {"movbe", 1, &Registers::c, 22, 0},
-    {"popcnt", 1, &Registers::c, 23, 0},          {"avx", 1, &Registers::c, 28, kSaved32},
-    {"f16c", 1, &Registers::c, 29, kSaved32},     {"bmi", 7, &Registers::b, 3, 0},
-    {"avx2", 7, &Registers::b, 5, kSaved32},      {"bmi2", 7, &Registers::b, 8, 0},
-    {"avx512f", 7, &Registers::b, 16, kSaved64},  {"avx512dq", 7, &Registers::b, 17, kSaved64},
-    {"avx512cd", 7, &Registers::b, 28, kSaved64}, {"avx512bw", 7, &Registers::b, 30, kSaved64},
-    {"avx512vl", 7, &Registers::b, 31, kSaved64}, {"avx512vnni", 7, &Registers::c, 11, kSaved64},
+    {"fma", 1, &Registers::c, 12, kSaved32},
+    {"movbe", 1, &Registers::c, 22, 0},
+    {"popcnt", 1, &Registers::c, 23, 0},
+    {"avx", 1, &Registers::c, 28, kSaved32},
+    {"f16c", 1, &Registers::c, 29, kSaved32},
+    {"bmi", 7, &Registers::b, 3, 0},
+    {"avx2", 7, &Registers::b, 5, kSaved32},
+    {"bmi2", 7, &Registers::b, 8, 0},
+    {"avx512f", 7, &Registers::b, 16, kSaved64},
+    {"avx512dq", 7, &Registers::b, 17, kSaved64},
+    {"avx512cd", 7, &Registers::b, 28, kSaved64},
+    {"avx512bw", 7, &Registers::b, 30, kSaved64},
+    {"avx512vl", 7, &Registers::b, 31, kSaved64},
+    {"avx512vnni", 7, &Registers::c, 11, kSaved64},
     {"avx512bf16", 7, &Registers::a, 5, kSaved64, 1},
     {"lzcnt", 0x80000001, &Registers::c, 5, 0},
 };
