@@ -18,7 +18,7 @@ from gemel import autograd, np
 from gemel.codegen.program import Program
 from gemel.codegen.schedules import Recipe, compile_program
 from gemel.codegen.target import TARGETS, Target
-from gemel.errors import GemelError, UnknownNameError
+from gemel.errors import GemelError, ShapeError, UnknownNameError
 from gemel.ir.declare import elementwise, op
 from gemel.ir.graph import Entry, Graph, Node, placeholder, rewrite
 from gemel.ir.layout import Layout
@@ -343,3 +343,17 @@ def test_what_depends_on_places_is_no_part_of_a_product() -> None:
     assert (program(a, b).asnumpy() == wanted).all()
     graph = optimized(lambda a, b: np.dot(a, b) * 2 + column(shape=(64, 48)), (64, 32), (32, 48))
     assert len([node for node in graph.walk() if node.op is not None]) > 1
+
+
+def test_an_operation_without_results_is_refused() -> None:
+    @op()
+    def nothing(x: Any) -> Any:
+        """No result at all."""
+        return ()
+
+    @nothing.spec
+    def _(x: Spec) -> tuple[Spec, ...]:
+        return ()
+
+    with pytest.raises(ShapeError, match=r"nothing: float32\[3\]: its spec gives no results"):
+        nothing(np.ones(3))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gemel import _core
-from gemel.errors import DTypeError, suggestion, unknown_name
+from gemel.errors import DTypeError, ShapeError, suggestion, unknown_name
 from gemel.extent import Dim
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, Node
@@ -260,10 +260,14 @@ class Op(_core.OpBase):
     # --- meaning ----------------------------------------------------------------------------
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
-        """The specs of the results. Raises `ShapeError` or `DTypeError`."""
+        """The specs of the results, one at least. Raises `ShapeError` or `DTypeError`."""
         self.check_complex(specs)
         found = self.rules["spec"](*specs, **parameters)
-        return (found,) if isinstance(found, Spec) else tuple(found)
+        found = (found,) if isinstance(found, Spec) else tuple(found)
+        if not found:  # the core has nothing to make, and nothing to wait for
+            given = " and ".join(map(str, specs)) or "no arrays"
+            raise ShapeError(f"{self.name}: {given}: its spec gives no results; give one at least")
+        return found
 
     def check_complex(self, specs: Sequence[Spec]) -> None:
         """Raises `DTypeError` for complex inputs of an operation on real numbers."""
