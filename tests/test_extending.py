@@ -347,13 +347,13 @@ def test_what_depends_on_places_is_no_part_of_a_product() -> None:
 
 def test_an_operation_without_results_is_refused() -> None:
     @op()
-    def nothing(x: Any) -> Any:
+    def without_results(x: Any) -> Any:
         """No result at all."""
         return ()
 
-    @nothing.spec
+    @without_results.spec
     def _(x: Spec) -> tuple[Spec, ...]:
         return ()
 
-    with pytest.raises(ShapeError, match=r"nothing: float32\[3\]: its spec gives no results"):
-        nothing(np.ones(3))
+    with pytest.raises(ShapeError, match=r"without_results: float32\[3\]: its spec gives no results"):
+        without_results(np.ones(3))
