@@ -427,10 +427,8 @@ def _tiled(schedule: Schedule, task: Task, k_block: int = 0, wide: int = 0) -> C
         square = n_block <= (wide or m_block * 4)
         # So many micro-tiles at least share a panel of b, which comes from far away for the first.
         least = 2 if stays_cached else 8
-        tall = m_block > least * rows and (stays_cached or square)
-        tall = (
-            tall and not schedule.packs_b
-        )  # as many rows as can be use the panels the first leave
+        # As many rows as can be use the panels that the first leave.
+        tall = m_block > least * rows and (stays_cached or square) and not schedule.packs_b
         if m_block > rows and (tall or n_block <= columns):
             m_block, m_parts = _cut(m, m_block, rows)
         elif n_block > columns:
@@ -470,11 +468,11 @@ class StepPlan(NamedTuple):
     """One step of a product: a kernel and what it is called with.
 
     `buffers` are numbers of the product's operands (index operands have no buffer), or `SCRATCH`
-    and below. `integers` are the run-time integers,
-    with 0 for each of the scalars. The tile range is [0, extent), `chunk` tiles a call, and tiles
-    run in any order or side by side. `packs` is the operand that a step only copies into panels
-    (-1: it does more): it may be skipped while the operand and the panels are unchanged. `scratch`
-    is how many bytes the blocks of scratch have which the product needs, each aligned to 64.
+    and below. `integers` are the run-time integers, with 0 for each of the scalars. The tile range
+    is [0, extent), `chunk` tiles a call, and tiles run in any order or side by side. `packs` is the
+    operand that a step only copies into panels (-1: it does more): it may be skipped while the
+    operand and the panels are unchanged. `scratch` is how many bytes the blocks of scratch have
+    which the product needs, each aligned to 64.
     """
 
     program: Program
