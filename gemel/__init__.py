@@ -6,7 +6,7 @@ from typing import Any
 
 try:
     # Before the core: its hook at the exit runs after the core's.
-    from gemel import forking  # noqa: F401
+    from gemel.process import forking  # noqa: F401
 except ImportError:
     from importlib.util import find_spec
 
@@ -28,7 +28,7 @@ _core.configure(
     ahead_bytes=config.AHEAD_BYTES.read(),
 )
 
-from gemel import device, errors, notebook, ops, tracebacks  # noqa: E402 -- the engine is configured before anything can run
+from gemel import device, errors, ops  # noqa: E402 -- the engine is configured before anything can run
 from gemel.device import (  # noqa: E402
     Context,
     Device,
@@ -42,6 +42,7 @@ from gemel.device import (  # noqa: E402
     try_all_gpus,
     try_gpu,
 )
+from gemel.process import notebook, tracebacks  # noqa: E402
 
 _core.set_exception_types(
     {
@@ -110,7 +111,7 @@ _LAZY_NAMES = {
     "Benchmark": "gemel.benchmark",
     "MXNetError": "gemel.base",
     "Timer": "gemel.benchmark",
-    "compile": "gemel.compiled",
+    "compile": "gemel.tracing.compiled",
     "load": "gemel.export.program",
     "save": "gemel.export.program",
     "waitall": "gemel.npx",

@@ -71,13 +71,13 @@ def main(arguments: list[str]) -> int:
         return run_serve(given)
     if given.command == "launch":
         return _launch(given, launch)
-    from gemel import running  # imported here: help needs none of it
+    from gemel.command import running  # imported here: help needs none of it
 
     return running.run(given.file, given.arguments)
 
 
 def _launch(given: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    from gemel import launching
+    from gemel.command import launching
     from gemel.errors import GemelError
 
     if given.servers:

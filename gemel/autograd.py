@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel import _core, reverse
+from gemel import _core
 from gemel.errors import GradientError, ShapeError, unknown_name
-from gemel.function import Function
 from gemel.ir.graph import Entry
 from gemel.ir.interpret import spec_of
 from gemel.ir.trace import current_trace, recording_trace, suspended
@@ -15,9 +14,11 @@ from gemel.ops.elementwise import full
 from gemel.ops.shape import operand
 from gemel.runtime.prepare import as_entry
 from gemel.spec import Spec
-from gemel.steps import Step, Target
-from gemel.tape import Leaf, become_variable, source_of
-from gemel.wanted import whole_gradient
+from gemel.tape import reverse
+from gemel.tape.function import Function
+from gemel.tape.recording import Leaf, become_variable, source_of
+from gemel.tape.steps import Step, Target
+from gemel.tracing.wanted import whole_gradient
 
 # --- modes ----------------------------------------------------------------------------------
 

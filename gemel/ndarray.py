@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gemel import _core, autograd, lists, tape
+from gemel import _core, autograd, lists
+from gemel.arrays.exchange import Exchange, from_dlpack
+from gemel.arrays.inspection import FLOATING, Inspection
 from gemel.device import CPUS, GPUS, Device, as_device, present, try_gpu
 from gemel.dtype import (
     BY_NAME,
@@ -27,9 +29,7 @@ from gemel.dtype import (
     uint64,
 )
 from gemel.errors import ArgumentError, DTypeError, ShapeError
-from gemel.exchange import Exchange, from_dlpack
 from gemel.extent import NUMBER, WHOLE, Dim
-from gemel.function import Transfer
 from gemel.ir.above import install
 from gemel.ir.array_methods import ArrayMethods
 from gemel.ir.graph import Entry
@@ -38,17 +38,18 @@ from gemel.ir.numbers import beyond, plain_number
 from gemel.ir.op import Op
 from gemel.ir.public import OPERATORS, function
 from gemel.ir.trace import current_trace
-from gemel.manners import FLOATING, Manners
 from gemel.ops import assignment, elementwise, indexing, keys
 from gemel.ops.shape import stack as _stack  # `nd.stack` is MXNet's
 from gemel.passes.gradient import gradient
 from gemel.runtime import callback, prepare
 from gemel.runtime.prepare import as_entry, elementwise_kernel
 from gemel.spec import Spec, product
+from gemel.tape import recording as tape
+from gemel.tape.function import Transfer
 
 
 @function(public="np")
-class ndarray(Manners, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's name
+class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's name
     """An n-dimensional array. Operations on it return at once; reading its elements waits.
 
     Made by `np.array`, `np.zeros`, ... and by operations, never by its class.

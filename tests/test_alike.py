@@ -12,7 +12,6 @@ import gemel
 from gemel import np, npx
 from gemel.codegen.body import write_loops
 from gemel.device import current_device
-from gemel.forking import Helpers
 from gemel.gluon import nn
 from gemel.ir.graph import Graph, placeholder
 from gemel.ir.trace import Trace
@@ -20,6 +19,7 @@ from gemel.ops import elementwise, shape
 from gemel.ops.winograd import planes_of
 from gemel.passes import optimize
 from gemel.passes.simplify import expand, frozen
+from gemel.process.forking import Helpers
 from gemel.runtime import alike
 from gemel.runtime.backend import backend_of
 from gemel.runtime.image import Kept

@@ -29,7 +29,7 @@ from gemel.codegen.assembly import (
 )
 from gemel.codegen.target import PORTABLE, Target, generic, host
 from gemel.errors import CompileError
-from gemel.forking import Helpers, compiling
+from gemel.process.forking import Helpers, compiling
 
 
 def begun() -> tuple[Module, Builder]:

@@ -620,7 +620,7 @@ def test_an_input_given_twice() -> None:
 
 
 def test_threads_share_the_plans_of_many_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gemel.compiled.SIZES", 4)
+    monkeypatch.setattr("gemel.tracing.compiled.SIZES", 4)
     function = gemel.compile(lambda x: x.sum(axis=0) * x + x.shape[0])
     wrong: list[Any] = []
 

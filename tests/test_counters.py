@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 import gemel
-from gemel import _core, autograd, gluon, np, npx, steps
+from gemel import _core, autograd, gluon, np, npx
 from gemel.gluon import nn
 from gemel.ir.above import above
 from gemel.runtime import prepare
 from gemel.runtime.cache import counters
+from gemel.tape import steps
 
 
 @contextmanager

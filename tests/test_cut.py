@@ -17,8 +17,8 @@ from gemel.ir.graph import Entry, placeholder
 from gemel.ir.trace import Trace
 from gemel.passes.gradient import gradient
 from gemel.passes.saved import _Cut
-from gemel.programs import Halves
 from gemel.spec import Spec
+from gemel.tracing.programs import Halves
 
 ROWS, COLUMNS = 6, 40
 

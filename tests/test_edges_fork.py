@@ -257,7 +257,7 @@ if pid == 0:
 took = time.monotonic() - began
 done.set()
 thread.join()
-tell(status=os.waitpid(pid, 0)[1], at_once=took < gemel.forking.PATIENCE)
+tell(status=os.waitpid(pid, 0)[1], at_once=took < gemel.process.forking.PATIENCE)
 """
 
 

@@ -290,7 +290,7 @@ def test_the_message_says_where() -> None:
 
 
 def test_a_failed_batch_leaves_what_it_would_have_updated() -> None:
-    from gemel.updates import Update
+    from gemel.tracing.updates import Update
 
     step = Update(lambda arrays, scalars: [arrays[0] - arrays[1] * scalars[0]])
     x, target = np.arange(4, dtype="float32"), np.zeros((2,))

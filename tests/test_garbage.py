@@ -12,8 +12,8 @@ import pytest
 
 import gemel
 from gemel import np
-from gemel.garbage import NEVER, uncollected
 from gemel.gluon import nn
+from gemel.process.garbage import NEVER, uncollected
 
 
 def runs() -> bool:

@@ -16,7 +16,8 @@ import numpy
 import pytest
 from sklearn.datasets import load_digits
 
-from gemel import cpu, launching
+from gemel import cpu
+from gemel.command import launching
 
 pytestmark = [
     pytest.mark.distributed,

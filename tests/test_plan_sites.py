@@ -14,7 +14,7 @@ from core_fakes import checked_copy, installed, loop_step, plan, step, vector
 import gemel
 from gemel import _core, autograd, gluon, np, npx
 from gemel.runtime.image import OUTPUT, WRITTEN
-from gemel.updates import Update
+from gemel.tracing.updates import Update
 
 #: Few elements are computed by the thread that asks, many are handed to the engine.
 SMALL, LARGE = 4, 1 << 18

@@ -34,9 +34,9 @@ from gemel import gluon, np, npx
 from gemel.codegen.print_c import source
 from gemel.codegen.program import FUNCTIONS
 from gemel.codegen.target import TARGETS
-from gemel.compiled import Compiled
 from gemel.errors import TraceError
 from gemel.runtime.reading import as_c
+from gemel.tracing.compiled import Compiled
 
 COMPILER = shutil.which("cc")
 OPTIONS = ("-std=c11", "-O1", "-ffp-contract=off", "-shared", "-fPIC")

@@ -212,7 +212,7 @@ def test_a_notebook_shows_failures_after_the_cell():
 
 # engine.md 16
 def test_the_report_after_a_cell(capsys):
-    from gemel import notebook
+    from gemel.process import notebook
 
     shell = Shell()
     notebook.install(shell)

@@ -203,7 +203,7 @@ def test_waitall_lists_each_failure_with_its_own_line() -> None:
 
 
 def test_a_notebook_names_its_cells_and_hides_our_frames() -> None:
-    from gemel import notebook
+    from gemel.process import notebook
 
     shell = Shell()
     notebook.install(shell)

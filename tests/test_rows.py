@@ -23,7 +23,7 @@ from gemel.passes.rows import bounds_of, in_rows
 from gemel.runtime.backend import backend_for
 from gemel.runtime.plans import plan_of
 from gemel.spec import Spec
-from gemel.tape import blocks_of, let_travel
+from gemel.tape.recording import blocks_of, let_travel
 
 # ---- the pass
 

@@ -53,7 +53,7 @@ SMALLER = [
 
 CHILD = """
 import contextlib, io, json, sys, traceback
-from gemel.running import display, run_cell
+from gemel.command.running import display, run_cell
 scope, found = {"__name__": "__main__"}, []
 for source in json.load(sys.stdin):
     printed, error = io.StringIO(), ""

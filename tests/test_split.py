@@ -8,12 +8,13 @@ from typing import Any
 import numpy
 import pytest
 
-from gemel import autograd, device, gpu, np, npx, profiler, steps
+from gemel import autograd, device, gpu, np, npx, profiler
 from gemel.ir.graph import Graph, placeholder
 from gemel.ir.trace import Trace
 from gemel.ops.linalg import matmul
 from gemel.passes.split import split
 from gemel.spec import Spec
+from gemel.tape import steps
 
 
 def mlp(x: Any, w: list[Any]) -> Any:

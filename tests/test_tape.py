@@ -412,7 +412,7 @@ def test_numbers_keep_their_precision(function: Function, slope: Function) -> No
 
 
 def test_a_structure_is_compiled_when_it_comes_again(monkeypatch: Any) -> None:
-    from gemel import steps
+    from gemel.tape import steps
 
     compiled: list[Any] = []
     original = steps._compile
@@ -451,9 +451,9 @@ def test_dtypes_and_ranks_do_not_mix() -> None:
 
 
 def test_a_kind_that_is_made_again_has_its_number() -> None:
-    from gemel import kinds
     from gemel.ops.elementwise import multiply
     from gemel.spec import Spec
+    from gemel.tape import kinds
 
     def number(*shape: int, dtype: str = "float32") -> int:
         found = kinds.kind_of_specs(multiply, (Spec(shape, dtype), Spec((), "float32")), {})
@@ -466,7 +466,7 @@ def test_a_kind_that_is_made_again_has_its_number() -> None:
 
 
 def test_the_oldest_goes_unless_it_is_used() -> None:
-    from gemel.kinds import Recent
+    from gemel.tape.kinds import Recent
 
     class Kept:
         used = False

@@ -19,11 +19,11 @@ from gemel import autograd, np, npx
 from gemel.errors import TraceError
 from gemel.ir.interpret import interpret
 from gemel.ir.op_kinds import Composite, Elementwise, Reduction
-from gemel.programs import Arguments
 from gemel.spec import Spec
 from gemel.symbol import json
 from gemel.symbol.export import exported
 from gemel.symbol.run import run
+from gemel.tracing.programs import Arguments
 
 SEED = 5
 

@@ -14,14 +14,16 @@ from typing import Any
 import numpy
 import pytest
 
-from gemel import _core, autograd, gluon, kvstore, launching, np, steps
+from gemel import _core, autograd, gluon, kvstore, np
 from gemel.__main__ import main
+from gemel.command import launching
 from gemel.errors import WorkersError
 from gemel.gluon import nn
 from gemel.kvstore.agreement import BUCKET_BYTES, Agreement, Request
 from gemel.kvstore.local import LocalStore
 from gemel.kvstore.world import World
 from gemel.runtime.chain import Chain
+from gemel.tape import steps
 
 # ---- operations whose work is done elsewhere
 

@@ -13,22 +13,22 @@ import os
 from struct import pack, unpack_from
 from typing import Any
 
-from gemel.archives import appear
-from gemel.compiled import Compiled
+from gemel.arrays.archives import appear
 from gemel.device import as_device
 from gemel.errors import ExportError, GemelError, ShapeError, SymbolFileError
 from gemel.export.rules import Rules, structure_of
 from gemel.gluon.block import Block
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.parameter import Parameter
-from gemel.nested import unflatten
 from gemel.npx import serialize
-from gemel.programs import Arguments
 from gemel.symbol import json as symbols
 from gemel.symbol.export import Exported, exported
 from gemel.symbol.node import nodes_of
 from gemel.symbol.own import encoded, encoded_guard
 from gemel.symbol.run import run
+from gemel.tracing.compiled import Compiled
+from gemel.tracing.nested import unflatten
+from gemel.tracing.programs import Arguments
 
 MAGIC = b"gemel\0"
 VERSION = 1

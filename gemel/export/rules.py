@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.errors import SymbolFileError
-from gemel.programs import Arguments
 from gemel.symbol.own import decoded, holds, named_extents
+from gemel.tracing.programs import Arguments
 
 
 class Rules:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel import archives
+from gemel.arrays import archives
 from gemel.errors import ParameterFileError
 from gemel.gluon.parameter import ParameterDict
 from gemel.npx import serialize

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
-from gemel import autograd, compiled
+from gemel import autograd
 from gemel.errors import GemelError
 from gemel.gluon.block import Block
 from gemel.gluon.callbacks import Callback, Progress
@@ -14,6 +14,7 @@ from gemel.gluon.checkpoint import Checkpoint, set_streams, streams
 from gemel.gluon.job import Job
 from gemel.gluon.trainer import Trainer
 from gemel.gluon.utils import split_and_load
+from gemel.tracing import compiled
 
 
 class FitError(GemelError, ValueError):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gemel import compiled
 from gemel.errors import PythonGivenError, SymbolGivenError
 from gemel.gluon import facade
 from gemel.gluon.block import Block, BlockError
 from gemel.ir.graph import Entry, walk
 from gemel.ir.trace import current_trace
 from gemel.ndarray import ndarray
-from gemel.nested import by_place, flatten
+from gemel.tracing import compiled
+from gemel.tracing.nested import by_place, flatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ from gemel.errors import DeferredInitializationError, GemelError
 from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, placeholder
 from gemel.ir.trace import Trace
-from gemel.nested import flatten, unflatten
 from gemel.spec import Spec
+from gemel.tracing.nested import flatten, unflatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable

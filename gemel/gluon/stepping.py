@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gemel import autograd, compiled
+from gemel import autograd
 from gemel._core import Array
 from gemel.errors import ArgumentError, GemelError, GradientError
 from gemel.gluon.parameter import Parameter
 from gemel.ir.graph import Entry, walk
 from gemel.ir.trace import Held, Trace, current_trace
-from gemel.nested import by_place, flatten
 from gemel.optimizer.base import by_hand
 from gemel.optimizer.fused import Kept
+from gemel.tracing import compiled
+from gemel.tracing.nested import by_place, flatten
 
 if TYPE_CHECKING:
     from gemel.device import Device

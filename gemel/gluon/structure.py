@@ -5,7 +5,7 @@ from __future__ import annotations
 from _weakref import ref
 from typing import TYPE_CHECKING, Any
 
-from gemel import compiled
+from gemel.tracing import compiled
 
 if TYPE_CHECKING:
     from gemel.gluon.block import Block

@@ -8,10 +8,10 @@ from gemel import autograd
 from gemel.errors import TraceError
 from gemel.gluon.shapes import run_with_symbols
 from gemel.ir.graph import Entry, Graph, Node, placeholder, walk
-from gemel.nested import flatten
 from gemel.ops.linalg import matmul
 from gemel.passes import expand
 from gemel.spec import Spec, product
+from gemel.tracing.nested import flatten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

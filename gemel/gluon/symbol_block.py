@@ -6,21 +6,21 @@ import os
 import warnings
 from typing import Any
 
-from gemel.archives import appear
+from gemel.arrays.archives import appear
 from gemel.device import as_device
 from gemel.errors import ExportError, ExportWarning, ShapeError, unknown_name
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.parameter import Parameter
 from gemel.lists import as_list
-from gemel.nested import unflatten
 from gemel.npx import serialize
-from gemel.programs import Arguments
 from gemel.symbol import json
 from gemel.symbol.export import Exported, exported
 from gemel.symbol.node import SymbolNode, nodes_of
 from gemel.symbol.run import infer, run
 from gemel.symbol.symbol import Symbol, group, load
+from gemel.tracing.nested import unflatten
+from gemel.tracing.programs import Arguments
 
 # --- writing --------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from gemel.gluon.given import distinct, optimizer_of
 from gemel.gluon.parameter import Parameter
 from gemel.gluon.stepping import CompiledStep
 from gemel.gluon.utils import split_data
-from gemel.tape import blocks_of, let_travel
+from gemel.tape.recording import blocks_of, let_travel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

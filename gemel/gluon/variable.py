@@ -11,7 +11,7 @@ import threading
 from _weakref import ref
 from typing import TYPE_CHECKING, Any
 
-from gemel import autograd, compiled, init, np
+from gemel import autograd, init, np
 from gemel.device import as_device, current_device
 from gemel.dtype import DType, as_dtype
 from gemel.errors import (
@@ -29,6 +29,7 @@ from gemel.ir import trace
 from gemel.ir.graph import placeholder
 from gemel.ir.trace import current_trace
 from gemel.spec import Spec
+from gemel.tracing import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

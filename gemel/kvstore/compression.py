@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from gemel import compiled, np
+from gemel import np
 from gemel.device import Device
 from gemel.errors import ArgumentError, unknown_name
+from gemel.tracing import compiled
 
 
 class Compression(ABC):

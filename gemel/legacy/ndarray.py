@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel import np
+from gemel.arrays.inspection import FLOATING
 from gemel.errors import ArgumentError
 from gemel.ir.methods import given_shape
 from gemel.legacy.declare import wanted
-from gemel.manners import FLOATING
 
 _Plain: Any = np.ndarray
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.exchange import shown
+from gemel.arrays.exchange import shown
 from gemel.ir.op import numpy
 from gemel.ir.public import function
 from gemel.np.creation import asarray

@@ -19,7 +19,7 @@ from struct import pack, unpack_from
 from typing import TYPE_CHECKING, Any
 
 from gemel import _core
-from gemel.archives import appear, is_numpys, packed, unpacked
+from gemel.arrays.archives import appear, is_numpys, packed, unpacked
 from gemel.device import Device, as_device
 from gemel.dtype import DTYPES, MANNERS, DType, as_dtype
 from gemel.errors import ParameterFileError, unknown_name

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gemel import autograd, np
 from gemel.errors import ArgumentError, unknown_keyword
 from gemel.optimizer.fused import Fused
-from gemel.tracebacks import warn
+from gemel.process.tracebacks import warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

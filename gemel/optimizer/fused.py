@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gemel import autograd, updates
+from gemel import autograd
 from gemel._core import Array
-from gemel.nested import flatten
+from gemel.tracing import updates
+from gemel.tracing.nested import flatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

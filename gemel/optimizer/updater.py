@@ -6,7 +6,7 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 from gemel.errors import GemelError, ParameterFileError
-from gemel.nested import flatten, unflatten
+from gemel.tracing.nested import flatten, unflatten
 
 if TYPE_CHECKING:
     from gemel.optimizer.base import Optimizer

@@ -10,7 +10,7 @@ from typing import Any
 from gemel._core import cores
 from gemel.codegen.program import ACROSS, INNER, Program
 from gemel.config import DEBUG
-from gemel.forking import Helpers, compiling
+from gemel.process.forking import Helpers, compiling
 from gemel.runtime import files
 from gemel.runtime.backend import Backend
 

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from gemel import _core
 from gemel.dtype import default_float
 from gemel.errors import NoKernelError
-from gemel.forking import compiling
-from gemel.garbage import uncollected
 from gemel.ir.graph import Graph
 from gemel.ir.text import signature
+from gemel.process.forking import compiling
+from gemel.process.garbage import uncollected
 from gemel.runtime import cache, files
 from gemel.runtime.backend import Backend
 from gemel.runtime.relay import Relay

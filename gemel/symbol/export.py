@@ -12,14 +12,14 @@ from gemel.ir.graph import Entry, Node, captured, placeholder, walk
 from gemel.ir.methods import call
 from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.legacy.declare import Inside, Written, wanted
-from gemel.nested import flatten_results, unflatten
-from gemel.programs import Arguments
 from gemel.runtime.prepare import as_entry
 from gemel.spec import Spec
 from gemel.symbol.node import VARIABLE, Reference, SymbolNode, text_of, variables_of
 from gemel.symbol.nodes import as_call, fixed, free, number_of, of_batch
 from gemel.symbol.noting import Note, Noting
 from gemel.symbol.own import PREFIX, named_extents, numbers_text, parameters_text
+from gemel.tracing.nested import flatten_results, unflatten
+from gemel.tracing.programs import Arguments
 
 
 class Exported:

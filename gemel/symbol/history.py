@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.errors import ExportError, GradientError
-from gemel.kinds import OperationKind
-from gemel.programs import Arguments
 from gemel.spec import Spec
-from gemel.steps import Step
 from gemel.symbol.export import exported
 from gemel.symbol.symbol import Symbol
-from gemel.tape import key_of, source_of
+from gemel.tape.kinds import OperationKind
+from gemel.tape.recording import key_of, source_of
+from gemel.tape.steps import Step
+from gemel.tracing.programs import Arguments
 
 
 def history(x: Any) -> Symbol:

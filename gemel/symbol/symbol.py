@@ -187,7 +187,7 @@ class Symbol:
 
     def save(self, fname: Any, remove_amp_cast: bool = True) -> None:
         """Write its symbol file, whole or not at all."""
-        from gemel.archives import appear
+        from gemel.arrays.archives import appear
 
         appear(os.fspath(fname), [self.tojson().encode()])
 

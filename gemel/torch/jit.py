@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import gemel
-from gemel.compiled import Compiled
 from gemel.scripting import own_scripted
 from gemel.torch.nn import Module, Parameter
 from gemel.torch.tensor import Tensor, apply, unwrapped, wrapped
+from gemel.tracing.compiled import Compiled
 
 
 class Scripted(Module):

@@ -72,8 +72,8 @@ bool install_exit_hooks() {
   return done && Py_AtExit(end_process) == 0;
 }
 
-// Python's own forks have waited for what is pending (gemel/forking.py). Others, from C code, may
-// hold the GIL, so that nobody must wait for anything here.
+// Python's own forks have waited for what is pending (gemel/process/forking.py). Others, from C
+// code, may hold the GIL, so that nobody must wait for anything here.
 void install_fork_hooks() {
   pthread_atfork([] { Engine::get().before_fork(); }, [] { Engine::get().after_fork_parent(); },
                  [] { Engine::get().after_fork_child(); });

@@ -1,5 +1,5 @@
 // The tape as the core writes it: recorded calls, and what they save. What is read from it and why
-// is Python's business (gemel/tape.py).
+// is Python's business (gemel/tape/recording.py).
 
 #pragma once
 

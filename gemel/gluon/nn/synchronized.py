@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel import autograd, np, updates
+from gemel import autograd, np
 from gemel.gluon.block import Tensor
 from gemel.gluon.nn.basic import BatchNorm
 from gemel.ir.trace import current_trace
 from gemel.ops.meeting import Group, all_reduce
+from gemel.tracing import updates
 
 
 class SyncBatchNorm(BatchNorm):

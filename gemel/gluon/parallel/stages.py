@@ -8,8 +8,8 @@ from gemel import _core, autograd
 from gemel.gluon.shapes import ShapeTrace
 from gemel.gluon.summary import operations, size_of
 from gemel.ir.graph import placeholder, walk
-from gemel.nested import flatten
 from gemel.spec import Spec
+from gemel.tracing.nested import flatten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,13 +15,13 @@ from gemel.errors import GradientError
 from gemel.ir.above import above
 from gemel.ir.interpret import spec_of
 from gemel.ir.op import Op
-from gemel.kinds import Kind, Place, kind_of_call, kind_of_specs
 from gemel.ops.assignment import taken_from
 from gemel.ops.elementwise import cast, copy, full
 from gemel.ops.indexing import assign, gather
 from gemel.ops.shape import broadcast_to, reshape
 from gemel.spec import Spec
-from gemel.views import Apply, positions, repeats, window
+from gemel.tape.kinds import Kind, Place, kind_of_call, kind_of_specs
+from gemel.tape.views import Apply, positions, repeats, window
 
 
 class Leaf:

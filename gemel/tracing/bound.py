@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gemel import _core, tape
+from gemel import _core
 from gemel.errors import GradientError
-from gemel.garbage import uncollected
 from gemel.ir.graph import Entry, inline, placeholder
 from gemel.ir.interpret import spec_of
 from gemel.ir.trace import Trace
-from gemel.kinds import Kind, Place, in_parts
-from gemel.nested import unflatten
 from gemel.passes import gradient
 from gemel.passes.bind import concrete_graph
 from gemel.passes.gradient import with_heads
-from gemel.programs import Arguments, Program
+from gemel.process.garbage import uncollected
 from gemel.runtime.backend import backend_for
 from gemel.runtime.image import Image
 from gemel.runtime.relay import on_current_device
+from gemel.tape import recording as tape
+from gemel.tape.kinds import Kind, Place, in_parts
+from gemel.tracing.nested import unflatten
+from gemel.tracing.programs import Arguments, Program
 
 
 class Bound:

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeGuard
 
 from gemel import _core
-from gemel.garbage import uncollected
 from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, rewrite, walk
 from gemel.ir.interpret import NumpyLane, spec_of
 from gemel.ir.numbers import computed
@@ -23,6 +22,7 @@ from gemel.ir.text import call_text
 from gemel.ir.trace import Trace
 from gemel.ops.elementwise import full
 from gemel.passes.gradient import gradient, like, rule
+from gemel.process.garbage import uncollected
 from gemel.runtime.files import digest
 from gemel.runtime.prepare import tagged
 from gemel.spec import Spec

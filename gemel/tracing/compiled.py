@@ -14,25 +14,25 @@ from sys import modules
 from typing import Any, overload
 
 from gemel import _core, autograd
-from gemel.bound import Bound
 from gemel.codegen.schedules import Recipe
 from gemel.codegen.schedules import checked as checked_recipes
 from gemel.device import Device, current_device, elsewhere
 from gemel.dtype import default_float
 from gemel.errors import TraceError
 from gemel.extent import seen
-from gemel.garbage import uncollected
 from gemel.ir.graph import Graph, constant
 from gemel.ir.trace import Trace, current_trace, parameters_replaced
 from gemel.ndarray import ndarray
-from gemel.nested import by_place, form_of
 from gemel.passes import Pass, pipeline
 from gemel.passes.simplify import fold
-from gemel.programs import Arguments, Program, Unfit
+from gemel.process.garbage import uncollected
 from gemel.runtime.backend import backend_for
 from gemel.runtime.prepare import check_one_device
 from gemel.spec import Spec
-from gemel.wanted import are_apart
+from gemel.tracing.bound import Bound
+from gemel.tracing.nested import by_place, form_of
+from gemel.tracing.programs import Arguments, Program, Unfit
+from gemel.tracing.wanted import are_apart
 
 
 class Compiled:

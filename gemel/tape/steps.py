@@ -1,7 +1,7 @@
 """Steps: the part of the tape some heads depend on, and the plan of its gradient.
 
 A step whose structure has been met often enough becomes one gradient graph, which is compiled: a
-plan, whatever the numbers in it. Until then it is not worth that: see `reverse`.
+plan, whatever the numbers in it. Until then it is not worth that: see `tape.reverse`.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any, NamedTuple
 
 from gemel import _core
 from gemel.errors import GradientError
-from gemel.function import FunctionCall
-from gemel.garbage import uncollected
 from gemel.ir.graph import Entry, Graph, inline, placeholder
 from gemel.ir.interpret import spec_of
 from gemel.ir.layout import dense_strides
 from gemel.ir.trace import Trace
-from gemel.kinds import Recent, Recipe
 from gemel.ops.elementwise import full
 from gemel.ops.shape import transpose
+from gemel.process.garbage import uncollected
 from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.chain import Chain
 from gemel.runtime.files import digest
 from gemel.runtime.plans import plan_of
 from gemel.spec import Spec
-from gemel.tape import Leaf, key_of, source_of
-from gemel.views import inverse
+from gemel.tape.function import FunctionCall
+from gemel.tape.kinds import Recent, Recipe
+from gemel.tape.recording import Leaf, key_of, source_of
+from gemel.tape.views import inverse
 
 
 class Target:

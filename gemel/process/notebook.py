@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from gemel import _core, config, tracebacks
+from gemel import _core, config
+from gemel.process import tracebacks
 
 _REPORTED = "_gemel_reports_failures"
 

@@ -15,7 +15,6 @@ from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, Graph, Node, captured, constant, inline, placeholder
 from gemel.ir.text import signature
 from gemel.ir.trace import Trace, shows_another
-from gemel.nested import flatten, flatten_results, unflatten
 from gemel.passes import PIPELINE, gradient, optimize
 from gemel.passes.backward import shared
 from gemel.passes.bind import concrete_graph, settled
@@ -28,8 +27,9 @@ from gemel.runtime.plans import plan_for, plan_of
 from gemel.runtime.prepare import as_entry
 from gemel.runtime.relay import Relay
 from gemel.spec import Spec
-from gemel.views import check_apart
-from gemel.wanted import Wanted
+from gemel.tape.views import check_apart
+from gemel.tracing.nested import flatten, flatten_results, unflatten
+from gemel.tracing.wanted import Wanted
 
 #: How many plans a graph keeps, the newest first.
 PLANS = 64

@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from gemel import as_mxnet, notebook, tracebacks  # noqa: F401 -- from here on mxnet is gemel
+from gemel import as_mxnet  # noqa: F401 -- from here on mxnet is gemel
+from gemel.process import notebook, tracebacks
 
 
 def run(file: str, arguments: list[str]) -> int:

@@ -16,9 +16,9 @@ from gemel.ir.interpret import spec_of
 from gemel.ir.trace import Trace
 from gemel.ops.elementwise import add
 from gemel.passes.gradient import leading_to, total_gradient
-from gemel.steps import Step
-from gemel.tape import current_source, key_of
-from gemel.views import meet
+from gemel.tape.recording import current_source, key_of
+from gemel.tape.steps import Step
+from gemel.tape.views import meet
 
 # --- while tracing --------------------------------------------------------------------------
 

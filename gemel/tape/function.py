@@ -10,7 +10,7 @@ from gemel.ir.above import above
 from gemel.ir.interpret import spec_of
 from gemel.ir.trace import current_trace
 from gemel.spec import Spec
-from gemel.tape import Leaf, recording, source_of, tracked
+from gemel.tape.recording import Leaf, recording, source_of, tracked
 
 
 class Function:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from gemel import _core
-from gemel.function import FunctionCall
 from gemel.ops.elementwise import copy, full
-from gemel.steps import Head, Step, Target, arrive, backwards, met
-from gemel.tape import Leaf, key_of, recording
+from gemel.tape.function import FunctionCall
+from gemel.tape.recording import Leaf, key_of, recording
+from gemel.tape.steps import Head, Step, Target, arrive, backwards, met
 
 
 def into_gradients(step: Step, targets: Sequence[Target | Leaf]) -> None:

@@ -36,7 +36,7 @@ class Flags:
 FLOATING: set[type] = set()
 
 
-class Manners:
+class Inspection:
     """What NumPy's users ask an array for, and no symbol can tell."""
 
     __slots__ = ()
@@ -65,4 +65,4 @@ class Manners:
         self.attach_grad("null")
 
 
-__all__ = ["FLOATING", "Flags", "Manners"]
+__all__ = ["FLOATING", "Flags", "Inspection"]

@@ -1,0 +1,1 @@
+"""gemel in a process: forks and exits, the garbage collector, tracebacks, notebooks."""

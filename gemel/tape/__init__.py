@@ -1,0 +1,1 @@
+"""The tape: what was recorded, and how gradients go back through it."""
