@@ -156,7 +156,7 @@ class Processes:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             with warnings.catch_warnings():
-                # Python warns of forks beside threads; gemel's own are ready for them (process/forking.py).
+                # Python warns of forks beside threads; gemel's are ready (process/forking.py).
                 warnings.simplefilter("ignore", DeprecationWarning)
                 context = multiprocessing.get_context("fork")
                 process = context.Process(target=begin, name=f"gemel-data-{number}", daemon=True)
