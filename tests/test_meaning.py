@@ -43,7 +43,7 @@ from gemel.codegen.program import (
 )
 from gemel.codegen.target import TARGETS
 from gemel.codegen.values import Recorder
-from gemel.dtype import float32, int32
+from gemel.dtype import float32, int32, int64
 
 PAGE = Path(__file__).parent.parent / "docs" / "internals" / "kernels.md"
 
@@ -140,6 +140,37 @@ def test_few_columns_are_woven(target: str, passes: int) -> None:
         buffers = [values.astype("float32").view("uint8"), *results]
         case = Case([call], buffers, [float32] * len(operands))
         same_bytes(case, outcome(case, lambda _: kernel)[1], outcome(case, meant)[1])
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("passes", (1, 2))
+@pytest.mark.parametrize(("rows", "columns"), [(17, 2113), (131, 301), (260, 700), (4200, 260)])
+def test_columns_of_large_arrays_go_by_strips(
+    target: str, passes: int, rows: int, columns: int
+) -> None:
+    """Several strips, blocks of sums and blocks of these; ranges of columns that end anywhere."""
+    record = Recorder()
+    x = record.load(0, float32)
+    found = [record.reduce("sum", x), record.reduce("argmax", x)]
+    if passes == 2:
+        most = record.reduce("max", x)
+        found[1:] = [most, record.reduce("sum", (x - most) * (x - most))]
+    for number, value in enumerate(found, 1):
+        record.store(number, value)
+    dtypes = [float32, float32, float32, float32] if passes == 2 else [float32, float32, int64]
+    operands = [Operand(float32, INPUT, CONTIGUOUS, True)]
+    operands += [Operand(dtype, OUTPUT, CONTIGUOUS) for dtype in dtypes[1:]]
+    program = Program(1, 1, OUTER, tuple(operands), (), 0, tuple(record.code))
+    stride = columns + 3
+    values = (numpy.arange(rows * stride) * 7 % 23 - 11).astype("float32")  # their sums are exact
+    written = [1, 0] * (len(operands) - 1)
+    call = Call(
+        program, [(n, 0) for n in range(len(operands))], [columns, rows, 1, stride, *written],
+        [0, columns - 11, columns],
+    )  # fmt: skip
+    results = [numpy.zeros(columns * dtype.itemsize, "uint8") for dtype in dtypes[1:]]
+    case = Case([call], [values.view("uint8"), *results], dtypes)
+    same_bytes(case, outcome(case, partial(compiled, target))[1], outcome(case, meant)[1])
 
 
 def test_the_page_shows_what_is_true() -> None:

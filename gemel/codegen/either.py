@@ -1,15 +1,18 @@
 """Loops as they stand, or in another way: whichever pays for the extents a kernel is given.
 
-A kernel has both, and looks at its extents once.
+A kernel has them all, and looks at its extents once.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Module
 from gemel.codegen.loops import Loops
 from gemel.codegen.program import Program
 from gemel.codegen.short_rows import ShortRows
+from gemel.codegen.strips import Strips
 from gemel.codegen.target import Target
 from gemel.codegen.woven import Woven
 
@@ -20,16 +23,19 @@ def emit(program: Program, target: Target) -> Module:
 
 
 class Either(Loops):
-    """Loops as they stand, and another way where there is one. No program has both: rows are along
-    the vector of the one, across that of the other."""
+    """Loops as they stand, and other ways where there are some."""
 
     def run(self, bases: Bases) -> None:
-        way = ShortRows.of(self) or Woven.of(self)
-        if way is None:
+        ways = [ShortRows.of(self), Woven.of(self), Strips.of(self)]
+        self.by_strips = isinstance(ways[-1], Strips)
+        self._first_that_pays([way for way in ways if way], bases)
+
+    def _first_that_pays(self, ways: Sequence[ShortRows | Woven | Strips], bases: Bases) -> None:
+        if not ways:
             super().run(bases)
             return
-        with self.builder.if_else(way.pays()) as (pays, otherwise):
+        with self.builder.if_else(ways[0].pays()) as (pays, otherwise):
             with pays:
-                way.walk(bases)
+                ways[0].walk(bases)
             with otherwise:
-                super().run(bases)
+                self._first_that_pays(ways[1:], bases)

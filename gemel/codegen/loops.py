@@ -41,6 +41,9 @@ Inside = Callable[[Bases], None]
 #: beyond it.
 Vectors = Callable[[Value, int, int, "Value | None", Carried], Carried]
 
+#: One inner position: its bases, its number and the states before it give the states after it.
+Row = Callable[[Bases, Value, list[State]], list[State]]
+
 
 class Course(NamedTuple):
     """A pass on its way over inner positions: its work, and its reductions' states before that."""
@@ -61,6 +64,8 @@ class Loops(Frame):
         #: Whether all arrays are `MANY` places, and how many rows are walked along at a time.
         self.many: Value = Constant(I1, 0)
         self._apart = i64(1)
+        #: Whether columns that come from far away are read another way.
+        self.by_strips = False
         #: What later passes ask of the rows of a group: where, and its dtype.
         self._rooms: dict[int, tuple[Value, DType]] = {}
         self.reductions = {
@@ -232,11 +237,25 @@ class Loops(Frame):
 
     def _pass_outer(self, work: Pass, sites: list[Site], given: list[Values]) -> None:
         lanes, carrying = sites[0].lanes, [*work.reductions, *work.scans]
-        count = len(carrying)
         course = Course(work, [self.reductions[p].identity(lanes) for _ in sites for p in carrying])
+        one_row = self.row_of(work, sites, given)
 
         def body(bases: Bases, flat: Value, held: list[State]) -> list[State]:
-            self._ask_early(work, bases, sites)
+            if not self.by_strips:
+                self.ask_early(work, bases, sites)
+            return one_row(bases, flat, held)
+
+        finals = iter(self._inner_walk(course, self.program.inner, sites[0].bases, body))
+        for number, values in enumerate(given):
+            own = {p: self.reductions[p].result(self.builder, next(finals)) for p in carrying}
+            given[number] = {**values, **own}
+
+    def row_of(self, work: Pass, sites: list[Site], given: list[Values]) -> Row:
+        """A pass at one inner position, at several sites: what its states are after it."""
+        lanes, carrying = sites[0].lanes, [*work.reductions, *work.scans]
+        count = len(carrying)
+
+        def body(bases: Bases, flat: Value, held: list[State]) -> list[State]:
             shared = self.access.print(work.uniform, Site(self.access, bases), self._shared(given))
 
             def one(number: int) -> tuple[Site, Values]:
@@ -259,12 +278,9 @@ class Loops(Frame):
             self.at_sites(work, len(sites), one)
             return held
 
-        finals = iter(self._inner_walk(course, self.program.inner, sites[0].bases, body))
-        for number, values in enumerate(given):
-            own = {p: self.reductions[p].result(self.builder, next(finals)) for p in carrying}
-            given[number] = {**values, **own}
+        return body
 
-    def _ask_early(self, work: Pass, bases: Bases, sites: list[Site]) -> None:
+    def ask_early(self, work: Pass, bases: Bases, sites: list[Site]) -> None:
         """Asks for what is read some rows ahead, where rows are longer than what is read of each
         and come from far away: that no prefetcher of a processor foresees."""
         builder = self.builder
@@ -323,7 +339,7 @@ class Loops(Frame):
         course: Course,
         stop: int,
         first: Bases,
-        body: Callable[[Bases, Value, list[State]], list[State]],
+        body: Row,
     ) -> list[State]:
         """Inner dimensions up to `stop`, nested: the states in the end. `body` is also given the
         number of the position."""

@@ -43,6 +43,9 @@ TILE = 1 << 16
 SHARE, SHARES = 3000, 4
 #: Tiles along the vectorised dimension end at multiples of this, so that vectors stay whole.
 TILE_MULTIPLE = 64
+#: Those of columns that are reduced at multiples of this, where so many elements come from memory:
+#: of narrower ones it gives half as much (`strips`).
+STRIP_MULTIPLE, FAR = 512, 1 << 22
 #: What lies across is transposed this many rows at a time.
 SQUARE_ROWS = 16
 
@@ -384,7 +387,8 @@ class Nest:
             return maximum(extent, 1)
         cuts = 1
         if program.outer == 1 and program.lanes == OUTER:
-            cuts = TILE_MULTIPLE
+            far = minimum(1, extent * work // FAR) if program.inner == 1 else 0
+            cuts = TILE_MULTIPLE + (STRIP_MULTIPLE - TILE_MULTIPLE) * far
         elif any(operand.stride_class == ACROSS for operand in program.operands):
             cuts = SQUARE_ROWS
         work = maximum(work, 1)

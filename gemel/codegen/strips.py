@@ -1,0 +1,216 @@
+"""Columns of large arrays that are reduced: a strip of them, a few rows at a time.
+
+Reducing some vectors of columns from the first row to the last reads a short piece of each row,
+which no prefetcher of a processor foresees: half of memory's rate, or less. Here a few rows of a
+whole strip of columns are read before the next few. What the columns have come to is kept in
+memory of the kernel's own in between. It is one of two ways that a kernel has (`either`); sums are
+added up in the same order in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from gemel import dtype as dtypes
+from gemel.codegen import memory
+from gemel.codegen.access import Bases, Site, Values
+from gemel.codegen.assembly import Builder, Value
+from gemel.codegen.frame import Carried, i64
+from gemel.codegen.loops import MANY, Loops, Vectors
+from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER
+from gemel.codegen.reductions import BLOCK, Accumulator, State, flatten, unflatten
+from gemel.codegen.registers import splat
+from gemel.dtype import DType
+
+#: Rows that are read before the next columns are: a power of two, at most a block of sums.
+ROWS = 8
+#: Columns of a strip, at most; and of rows that need not be asked for early.
+COLUMNS, NARROW = 2048, 512
+#: Vectors of a strip at a time: where a row costs at most so many operations, and elsewhere.
+COPIES, CHEAP, FEWER = 16, 12, 4
+#: Blocks of sums, and blocks of blocks.
+LEVELS = 2
+
+
+class Strips:
+    """The loops of such a kernel; `nest` prints what they stand around."""
+
+    def __init__(self, nest: Loops) -> None:
+        self.nest, self.lanes = nest, nest.lanes
+        self.builder: Builder = nest.builder
+        self.rows = nest.extents[-1]
+        self.work = nest.analysis.passes[0]
+        self.first = i64(0)  # the strip's first column
+        self.states = {p: _States(self, nest.reductions[p]) for p in self.work.reductions}
+
+    @classmethod
+    def of(cls, nest: Loops) -> Strips | None:
+        """Such loops of the program of `nest`, whose beginning is written; None unless it reduces
+        one axis in one pass, in which it reads whole vectors."""
+        program, analysis = nest.program, nest.analysis
+        names = {program.code[p].name for p in analysis.live}
+        if program.lanes != OUTER or program.inner != 1 or "reduce" not in names or analysis.last:
+            return None
+        if names & {"scan", "gather", "scatter_add", "check"} or nest.lanes < 4:
+            return None
+        varying = [program.operands[n] for n in nest._used() if program.operands[n].varies]
+        along = all((o.role, o.stride_class) == (INPUT, CONTIGUOUS) for o in varying)
+        return cls(nest) if varying and along else None
+
+    def pays(self) -> Value:
+        """Whether there are enough columns in one go, and all of them leave the cache."""
+        builder, (places, *others) = self.builder, self.nest.extents
+        for extent in others:
+            places = builder.mul(places, extent)
+        columns = others[-2] if len(others) > 1 else builder.sub(self.nest.end, self.nest.begin)
+        wide = builder.icmp_signed(">=", columns, i64(COPIES * self.lanes))
+        high = builder.icmp_signed(">=", self.rows, i64(2 * ROWS))
+        many = builder.icmp_signed(">=", places, i64(MANY))
+        return builder.and_(many, builder.and_(wide, high))
+
+    def walk(self, bases: Bases) -> None:
+        """All loops."""
+        nest = self.nest
+        before, nest.hides_steps = nest.hides_steps, True
+        nest.run_rows(bases, self._columns, nest.program.outer - 1)
+        nest.hides_steps = before
+
+    def _columns(self, start: Value, stop: Value, bases: Bases) -> None:
+        """All columns of a range, at one position of the other outer dimensions."""
+        nest, builder = self.nest, self.builder
+        given = nest.access.print(nest.analysis.row(), Site(nest.access, bases), nest.fixed)
+        # Where columns are few one row follows the other, as a prefetcher expects.
+        columns = nest.extents[nest.program.outer - 1]
+        nest.many = builder.icmp_signed(">", columns, i64(NARROW))
+
+        def strip(first: Value) -> None:
+            self.first = first
+            end = builder.minimum(builder.add(first, i64(COLUMNS)), stop)
+            self._reduce(end, bases, given)
+            self._write(end, bases, given)
+
+        nest.each(start, stop, COLUMNS, strip)
+
+    def _reduce(self, stop: Value, bases: Bases, row: Values) -> None:
+        """All rows of a strip."""
+        nest, builder, states = self.nest, self.builder, list(self.states.values())
+        copies = COPIES if nest.analysis.cost(self.work.varying) <= CHEAP else FEWER
+        self._each([one.begin for one in states], stop)
+
+        def some(begin: Value) -> None:
+            end = builder.minimum(builder.add(begin, i64(ROWS)), self.rows)
+            vectors = self._vectors(begin, end, bases, row)
+            nest._along(self.first, stop, copies, [], vectors, tail=FEWER)
+            self._end_blocks([one for one in states if one.kind.blocked], stop, end)
+
+        nest.each(0, self.rows, ROWS, some)
+
+    def _vectors(self, begin: Value, end: Value, bases: Bases, row: Values) -> Vectors:
+        """Some rows of some vectors of a strip."""
+        nest, analysis, work = self.nest, self.nest.analysis, self.work
+        count, kept = len(self.states), list(self.states.values())
+
+        def body(index: Value, copies: int, lanes: int, stop: Value | None, _: Carried) -> Carried:
+            sites = [nest._site(bases, index, copy, lanes, stop) for copy in range(copies)]
+            given = [nest.access.print(analysis.point(0, True), site, row) for site in sites]
+            states = [one.load(site) for site in sites for one in kept]
+            one_row = nest.row_of(work, sites, given)
+
+            def once(position: Value, held: Carried) -> Carried:
+                inside = nest.advance(bases, nest.program.outer, position)
+                if stop is None:
+                    nest.ask_early(work, inside, sites)
+                return flatten(one_row(inside, position, unflatten(held, states)))
+
+            found = unflatten(nest.loop(begin, end, 1, flatten(states), once), states)
+            for number, state in enumerate(found):
+                kept[number % count].store(state, sites[number // count])
+            return []
+
+        return body
+
+    def _write(self, stop: Value, bases: Bases, row: Values) -> None:
+        """What follows from the reductions."""
+        nest, analysis = self.nest, self.nest.analysis
+
+        def body(index: Value, copies: int, lanes: int, end: Value | None, _: Carried) -> Carried:
+            site = nest._site(bases, index, 0, lanes, end)
+            given = nest.access.print(analysis.point(0, True), site, row)
+            results = {p: states.result(site) for p, states in self.states.items()}
+            nest.access.print(analysis.point(1, True), site, {**given, **results})
+            return []
+
+        if nest.masks:  # written once for whole vectors and others: it is little of the work
+            once = lambda index, held: body(index, 1, self.lanes, stop, held)  # noqa: E731
+            nest.loop(self.first, stop, self.lanes, [], once)
+        else:
+            nest._along(self.first, stop, 1, [], body)
+
+    def _end_blocks(self, sums: list[_States], stop: Value, end: Value, level: int = 1) -> None:
+        """What blocks have come to, joined to the blocks before where one ends, and to the blocks
+        of blocks where one of these does."""
+        if not sums or level > LEVELS:
+            return
+        builder, inside = self.builder, i64(BLOCK**level - 1)
+        ended = builder.icmp_signed("==", builder.and_(end, inside), i64(0))
+        with builder.if_then(ended, likely=False):
+            self._each([partial(one.end_block, level) for one in sums], stop)
+            self._end_blocks(sums, stop, end, level + 1)
+
+    def _each(self, tasks: list[Callable[[Site], None]], stop: Value) -> None:
+        """Does these at all vectors of a strip, whole ones even at its end: rooms hold them."""
+
+        def once(index: Value) -> None:
+            for task in tasks:
+                task(Site(self.nest.access, [], index, self.lanes))
+
+        self.nest.each(self.first, stop, self.lanes, once)
+
+
+class _States:
+    """The states of one reduction, for each column of a strip: what the rows since the last block
+    of sums have come to, then the blocks, then the blocks of blocks."""
+
+    def __init__(self, strips: Strips, kind: Accumulator) -> None:
+        self.strips, self.builder, self.kind = strips, strips.builder, kind
+        self.dtypes = [kind.dtype, *[dtypes.int64] * kind.positions]
+        self.rooms = [
+            [memory.room(self.builder, dtype, COLUMNS) for dtype in self.dtypes]
+            for _ in range(1 + LEVELS * kind.blocked)
+        ]
+
+    def _places(self, site: Site, level: int) -> list[tuple[Value, DType]]:
+        """Where the parts of a site's states are."""
+        column = self.builder.sub(site.index, self.strips.first)
+        parts = zip(self.rooms[level], self.dtypes, strict=True)
+        return [(memory.element(self.builder, room, column, d), d) for room, d in parts]
+
+    def load(self, site: Site, level: int = 0) -> State:
+        """The states of a site's columns."""
+        places = self._places(site, level)
+        return [memory.load(self.builder, place, d, site.lanes) for place, d in places]
+
+    def store(self, state: State, site: Site, level: int = 0) -> None:
+        """Keeps the states of a site's columns."""
+        for (place, dtype), value in zip(self._places(site, level), state, strict=True):
+            whole = splat(self.builder, value, site.lanes)
+            memory.store(self.builder, whole, place, dtype, site.lanes)
+
+    def begin(self, site: Site) -> None:
+        """No row has been seen."""
+        for level in range(len(self.rooms)):
+            self.store(self.kind.identity(site.lanes), site, level)
+
+    def end_block(self, level: int, site: Site) -> None:
+        """Joins a block of the level below to those before."""
+        whole = self.kind.join(self.builder, self.load(site, level), self.load(site, level - 1))
+        self.store(whole, site, level)
+        self.store(self.kind.identity(site.lanes), site, level - 1)
+
+    def result(self, site: Site) -> Value:
+        """The reduction's value: all levels together, as `in_blocks` joins them."""
+        total = self.load(site)
+        for level in range(1, len(self.rooms)):
+            total = self.kind.join(self.builder, self.load(site, level), total)
+        return self.kind.result(self.builder, total)
