@@ -27,8 +27,11 @@ from gemel.dtype import DType
 ROWS = 8
 #: Columns of a strip, at most; and of rows that need not be asked for early.
 COLUMNS, NARROW = 2048, 512
-#: Vectors of a strip at a time: where a row costs at most so many operations, and elsewhere.
+#: Vectors of a strip at a time, all reductions together: where a row costs at most so many
+#: operations, and elsewhere.
 COPIES, CHEAP, FEWER = 16, 12, 4
+#: Reductions at most, whose states take 8 to 48 KB of the stack each.
+MOST = 4
 #: Blocks of sums, and blocks of blocks.
 LEVELS = 2
 
@@ -56,7 +59,8 @@ class Strips:
             return None
         varying = [program.operands[n] for n in nest._used() if program.operands[n].varies]
         along = all((o.role, o.stride_class) == (INPUT, CONTIGUOUS) for o in varying)
-        return cls(nest) if varying and along else None
+        few = len(analysis.passes[0].reductions) <= MOST
+        return cls(nest) if varying and along and few else None
 
     def pays(self) -> Value:
         """Whether there are enough columns in one go, and all of them leave the cache."""
@@ -95,13 +99,14 @@ class Strips:
     def _reduce(self, stop: Value, bases: Bases, row: Values) -> None:
         """All rows of a strip."""
         nest, builder, states = self.nest, self.builder, list(self.states.values())
-        copies = COPIES if nest.analysis.cost(self.work.varying) <= CHEAP else FEWER
+        cheap = nest.analysis.cost(self.work.varying) <= CHEAP
+        copies = (COPIES if cheap else FEWER) // (1 << (len(states) - 1).bit_length())
         self._each([one.begin for one in states], stop)
 
         def some(begin: Value) -> None:
             end = builder.minimum(builder.add(begin, i64(ROWS)), self.rows)
             vectors = self._vectors(begin, end, bases, row)
-            nest._along(self.first, stop, copies, [], vectors, tail=FEWER)
+            nest._along(self.first, stop, copies, [], vectors, tail=min(copies, FEWER))
             self._end_blocks([one for one in states if one.kind.blocked], stop, end)
 
         nest.each(0, self.rows, ROWS, some)
