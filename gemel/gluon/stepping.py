@@ -11,7 +11,7 @@ from gemel._core import Array
 from gemel.errors import ArgumentError, GemelError, GradientError
 from gemel.gluon.parameter import Parameter
 from gemel.ir.graph import Entry, walk
-from gemel.ir.trace import Held, Trace, current_trace
+from gemel.ir.trace import StateArray, Trace, current_trace
 from gemel.optimizer.base import by_hand
 from gemel.optimizer.fused import Kept
 from gemel.tracing import compiled
@@ -160,7 +160,7 @@ class _Program:
         self.update = update
         self.parameters = parameters
         self.arrays = [parameter._arrays[0] for parameter in parameters]
-        self.kept = [Held("state", array) for array in asked.kept]
+        self.kept = [StateArray("state", array) for array in asked.kept]
         self.scalars = len(asked.scalars)
         #: Where lies what it overwrites.
         self.storages = frozenset(array._storage for array in (*self.arrays, *asked.kept))
@@ -224,7 +224,7 @@ class _Program:
         return found
 
     def _check(self, loss: Any, trace: Trace) -> None:
-        if any(own.op_hook for own in trace.met.values()):
+        if any(own.op_hook for own in trace.blocks.values()):
             raise _refused("a network of the step has an operations' hook (register_op_hook)")
         for closed in trace.closed.inputs.values() if trace.closed is not None else ():
             if closed.array._storage in self.storages:

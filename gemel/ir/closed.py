@@ -12,7 +12,7 @@ from typing import Any
 from gemel import _core
 from gemel.device import current_device
 from gemel.errors import DeviceError
-from gemel.ir.free import held, is_free
+from gemel.ir.free import is_free, specialized
 from gemel.ir.graph import Entry, Graph, Node, captured, placeholder, walk
 from gemel.spec import Spec
 
@@ -29,7 +29,7 @@ class Closed:
         self.array = array
         self.moves = moves
         entry = placeholder(Spec(array.shape, array.dtype), "array")
-        entry.node.place = OUTSIDE
+        entry.node.serial = OUTSIDE
         self.entry = entry
 
     def on(self, device: Any) -> Any:
@@ -113,14 +113,14 @@ class ClosedOver:
         of the trace.
         """
         nodes = walk([entry])
-        if entry.told or not all(map(self._is_known, nodes)):
+        if entry.is_run_time_number or not all(map(self._is_known, nodes)):
             return None
         values: dict[Entry, Any] = {}
         for node in nodes:
             if node.op is None:
                 values[node.entries[0]] = self._value(node)
                 continue
-            parameters = {name: held(value) for name, value in node.params.items()}
+            parameters = {name: specialized(value) for name, value in node.params.items()}
             found = node.op(*(values[each] for each in node.inputs), **parameters)
             several = found if isinstance(found, tuple) else (found,)
             values.update(zip(node.entries, several, strict=True))
@@ -129,7 +129,7 @@ class ClosedOver:
     def _is_known(self, node: Node) -> bool:
         (entry, *_) = node.entries
         if node.op is None:
-            return node.is_constant or entry.told or entry in self.inputs
+            return node.is_constant or entry.is_run_time_number or entry in self.inputs
         # Of what a graph that is free inside would give, no guard would know.
         free = any(isinstance(value, Graph) and is_free(value) for value in node.params.values())
         return not (node.op.random or node.op.updates or free)
@@ -138,7 +138,7 @@ class ClosedOver:
         (entry,) = node.entries
         closed = self.inputs.get(entry)
         if closed is None:
-            return held(entry._value("") if entry.told else node.value)
+            return specialized(entry._value("") if entry.is_run_time_number else node.value)
         self._ask(closed.array)
         return closed.on(current_device())
 

@@ -35,12 +35,12 @@ def nodes_of(graph: Graph) -> list[Node]:
     return [*given, *[node for node in graph.walk() if node not in given]]
 
 
-def held(value: Any) -> Any:
+def specialized(value: Any) -> Any:
     """A parameter or number with the numbers its extents are now; guards hold on to those."""
     if isinstance(value, Dim):
         return int(value)
     if isinstance(value, (tuple, list)):
-        found = map(held, value)
+        found = map(specialized, value)
         return list(found) if isinstance(value, list) else tuple(found)
     return value
 
@@ -62,4 +62,4 @@ def trial(extents: Iterable[int]) -> Iterator[list[Guard]]:
             del each[counts[key] :]
 
 
-__all__ = ["held", "is_free", "nodes_of", "trial"]
+__all__ = ["is_free", "nodes_of", "specialized", "trial"]

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from gemel.ir.op import Op
 
 
-_places = count()
+_serials = count()
 
 
-def next_place() -> int:
+def next_serial() -> int:
     """How many nodes there have been."""
-    return next(_places)
+    return next(_serials)
 
 
 class Node:
@@ -47,7 +47,7 @@ class Node:
         "origin",
         "params",
         "part",
-        "place",
+        "serial",
         "specs",
         "value",
     )
@@ -64,7 +64,7 @@ class Node:
         part: str = "",
     ) -> None:
         #: How many nodes there had been before it.
-        self.place = next(_places)
+        self.serial = next(_serials)
         self.op = op
         self.origin = origin
         self.part = part
@@ -124,8 +124,8 @@ class Entry(InMemory, ArrayMethods):
 
     __slots__ = ("index", "node")
 
-    #: Whether it is a number given at run time, whose value a trace that asks is told.
-    told = False
+    #: Whether it is a `trace.Scalar`: a number argument, whose value may be asked while tracing.
+    is_run_time_number = False
 
     def __init__(self, node: Node, index: int) -> None:
         self.node = node
@@ -368,7 +368,7 @@ class Graph:
         found.update(self.results)
         return found
 
-    def strangers(self) -> list[Node]:
+    def unbound_inputs(self) -> list[Node]:
         """What is used and comes from outside, but is no input."""
         given = {entry.node for entry in self.inputs}
         return [node for node in self.walk() if node.is_input and node not in given]

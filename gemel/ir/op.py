@@ -19,7 +19,7 @@ from gemel.ir.keywords import OUT, static
 from gemel.ir.known import of_known, of_numbers
 from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY, call
-from gemel.ir.public import FILLING, filling, make_method, make_operator, publish
+from gemel.ir.public import OUT_NAMESPACES, accepting_out, make_method, make_operator, publish
 from gemel.ir.signature import VARIADIC, signature_of
 from gemel.ir.trace import current_trace, shows_another
 from gemel.spec import Spec
@@ -133,7 +133,7 @@ class Op(_core.OpBase):
         self.names = names
         if common is not None:
             self.common = common
-        elif public in FILLING:
+        elif public in OUT_NAMESPACES:
             self.common = OUT
         self.rules: dict[str, Callable[..., Any]] = {}
         self.__doc__ = function.__doc__
@@ -162,7 +162,9 @@ class Op(_core.OpBase):
         function.__name__ = function.__qualname__ = self.name
         function.__doc__ = function.__doc__ or self.__doc__
         function.__module__ = f"gemel.{self.public}"  # where pickling finds it
-        publish(filling(function, self.public), self.name, self.public, self.aliases, before=self)
+        publish(
+            accepting_out(function, self.public), self.name, self.public, self.aliases, before=self
+        )
         if self.method:
             make_method(function, self.method)
         return function

@@ -27,9 +27,9 @@ OPERATORS: dict[str, Any] = {}
 ALONE = frozenset(("neg", "abs", "invert", "copy", "eq", "ne", "lt", "le", "gt", "ge"))
 
 #: Namespaces whose functions all take `out`, those that are written over operations, too.
-FILLING = ("npx", "np.fft")
+OUT_NAMESPACES = ("npx", "np.fft")
 
-#: What is asked of namespaces with the underscores of Python's own names.
+#: Dunder names a namespace answers; Python asks modules for many others.
 ASKED = ("__all__", "__array_namespace_info__")
 
 
@@ -46,7 +46,7 @@ def publish(
     held.update(dict.fromkeys(names, value))
 
 
-def asked(
+def lookup(
     name: str,
     module: str,
     scope: dict[str, Any],
@@ -133,7 +133,7 @@ def in_place(op: Any) -> Callable[[Any, Any], Any]:
     return method
 
 
-class Filling:
+class AcceptingOut:
     """A function of arrays as people call it: `out` is what its results are written into."""
 
     def __init__(self, function: Callable[..., Any], namespace: str) -> None:
@@ -162,14 +162,18 @@ class Filling:
         return self.__name__
 
 
-def filling(value: Any, namespace: str) -> Any:
+def accepting_out(value: Any, namespace: str) -> Any:
     """What a namespace has for a function: where all take `out`, one that does."""
-    if namespace not in FILLING or isinstance(value, type):
+    if namespace not in OUT_NAMESPACES or isinstance(value, type):
         return value
     code = value.__code__
     given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     gives = str(value.__annotations__.get("return"))
-    return Filling(value, namespace) if gives.startswith("Array") and "out" not in given else value
+    return (
+        AcceptingOut(value, namespace)
+        if gives.startswith("Array") and "out" not in given
+        else value
+    )
 
 
 def function(
@@ -179,7 +183,7 @@ def function(
 
     def declare(value: Declared) -> Declared:
         if public:
-            publish(filling(value, public), value.__name__, public, aliases)
+            publish(accepting_out(value, public), value.__name__, public, aliases)
         if method:
             make_method(value, value.__name__)
         return value
@@ -191,9 +195,9 @@ __all__ = [
     "NAMESPACES",
     "OPERATORS",
     "Array",
-    "asked",
     "function",
     "late_methods",
+    "lookup",
     "make_method",
     "make_operator",
     "publish",

@@ -141,12 +141,12 @@ def signature(graph: Graph) -> str | None:
     None for a graph that has no such text: with arrays, or with operations declared elsewhere.
     """
     try:
-        return repr(_told(graph))
+        return repr(_key_words(graph))
     except GemelError:
         return None
 
 
-def _told(graph: Graph) -> list[Any]:
+def _key_words(graph: Graph) -> list[Any]:
     """A graph with free extents as a list whose `repr` tells it from all others, in one go.
 
     Values are known by their numbers. Where a failure comes from is a part of it, too. The list is
@@ -208,7 +208,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple([_plain(item) for item in value])
     if isinstance(value, Graph):
-        return _told(value)
+        return _key_words(value)
     raise GemelError(f"{value!r} has no text")
 
 

@@ -11,7 +11,7 @@ from gemel.dtype import weak
 from gemel.errors import TraceError
 from gemel.extent import Dim, Guards, is_left_over
 from gemel.ir.closed import ClosedOver
-from gemel.ir.graph import Entry, Node, captured, copy_node, next_place, placeholder
+from gemel.ir.graph import Entry, Node, captured, copy_node, next_serial, placeholder
 from gemel.ir.layout import dense
 from gemel.ir.methods import REGISTRY
 from gemel.spec import Spec
@@ -20,14 +20,14 @@ from gemel.spec import Spec
 class Scalar(Entry):
     """A number given at run time. Who asks for its value gets the one seen, and holds it."""
 
-    __slots__ = ("asked", "seen")
+    __slots__ = ("owner", "seen")
 
-    asked: Trace
+    owner: Trace
     seen: float
-    told = True
+    is_run_time_number = True
 
     def _value(self, what: str) -> float:
-        self.asked.held[self] = self.seen
+        self.owner.specialized[self] = self.seen
         return self.seen
 
     def __str__(self) -> str:
@@ -69,15 +69,15 @@ class Trace:
         #: The arguments' arrays, by what stands for them.
         self.given: dict[Entry, Any] = {}
         #: The inputs a gradient was taken for, each with those it was taken of.
-        self.wanted: dict[Entry, dict[Entry, None]] = {}
+        self.gradient_reads: dict[Entry, dict[Entry, None]] = {}
         self.updates: dict[int, tuple[Any, Entry]] = {}  # what a parameter is to hold
         #: What has been written in place, by the entry users hold, and the other way round.
         self.contents: dict[Entry, Entry] = {}
         self._holders: dict[Entry, Entry] = {}
         self.dims: dict[str, int] = {}  # the free extents
-        self.held: dict[Scalar, float] = {}
+        self.specialized: dict[Scalar, float] = {}
         #: What is noted about the blocks that have been run, see `gluon.structure`.
-        self.met: dict[int, Any] = {}
+        self.blocks: dict[int, Any] = {}
         #: The blocks that are being run, outermost first, and what in them has been named.
         self.scopes: list[Any] = []
         self.counts: dict[str, int] = {}
@@ -98,7 +98,7 @@ class Trace:
         own = block._own
         outer = self.scopes[-1] if self.scopes else None
         if outer is None or all(parent() is not outer for parent in own.parents):
-            self.met[id(own)] = own
+            self.blocks[id(own)] = own
 
     def origin(self) -> str:
         """Where a node made now comes from."""
@@ -118,7 +118,7 @@ class Trace:
         """A number given at run time, now `value`."""
         node = placeholder(Spec((), weak(value), weak=True), name).node
         scalar = Scalar(node, 0)
-        scalar.asked, scalar.seen = self, value
+        scalar.owner, scalar.seen = self, value
         node.entries = (scalar,)
         return scalar
 
@@ -141,11 +141,11 @@ class Trace:
         """Whether what is done from now on is recorded."""
         if recording != self.recording:
             self.recording = recording
-            self._switches.append(next_place())
+            self._switches.append(next_serial())
 
     def was_recorded(self, node: Node) -> bool:
         """Whether it was made while calls were recorded."""
-        switched = len(self._switches) - bisect(self._switches, node.place)
+        switched = len(self._switches) - bisect(self._switches, node.serial)
         return self.recording ^ bool(switched % 2)
 
     @property
@@ -229,17 +229,17 @@ class Trace:
         contents, _, updates, calls = before
         written = (h for h, value in self.contents.items() if contents.get(h) is not value)
         pairs = [[id(entry) for _, entry in each.values()] for each in (self.updates, updates)]
-        own = all(holder.node.place > began for holder in written)
+        own = all(holder.node.serial > began for holder in written)
         return own and pairs[0] == pairs[1] and self.random_calls == calls
 
     def __enter__(self) -> Trace:
         _local.stack.append(self)
-        _told()
+        _tell_core()
         return self
 
     def __exit__(self, *error: object) -> None:
         _local.stack.pop()
-        _told()
+        _tell_core()
 
     # --- arrays from outside ----------------------------------------------------------------
 
@@ -303,7 +303,7 @@ def kept_whole(name: str) -> Any:
     return None if trace is None else trace.whole(name)
 
 
-class Held:
+class StateArray:
     """An array that programs read, and overwrite, as they do with parameters."""
 
     def __init__(self, name: str, value: Any) -> None:
@@ -328,11 +328,11 @@ class suspended:  # noqa: N801 -- used as a function
     def __enter__(self) -> None:
         self._kept = _local.stack[:]
         _local.stack.clear()
-        _told()
+        _tell_core()
 
     def __exit__(self, *error: object) -> None:
         _local.stack.extend(self._kept)
-        _told()
+        _tell_core()
 
 
 class _Local(threading.local):
@@ -345,7 +345,7 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def _told() -> None:
+def _tell_core() -> None:
     """Tell the core of the traces in progress on this thread."""
     stack = _local.stack
     _core.set_tracing(len(stack), bool(stack) and stack[-1].closed is not None)

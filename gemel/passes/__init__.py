@@ -10,11 +10,11 @@ from gemel.errors import GemelError
 from gemel.ir.graph import Graph
 from gemel.ir.trace import Trace
 from gemel.ir.verify import verify
-from gemel.passes.backward import shared
 from gemel.passes.fuse import fuse
 from gemel.passes.gradient import gradient
 from gemel.passes.hoist import hoist
 from gemel.passes.join import add_up, unite
+from gemel.passes.loop_gradient import shared
 from gemel.passes.recompute import fuse_sums, recompute
 from gemel.passes.simplify import drop, expand, fold, merge, transpose_products
 

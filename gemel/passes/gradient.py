@@ -27,7 +27,7 @@ def gradient(
     no gradient.
     """
     nodes = walk(outputs, inputs)
-    return _through(nodes, leads_to(nodes, inputs), outputs, heads, inputs)
+    return _through(nodes, dependents(nodes, inputs), outputs, heads, inputs)
 
 
 def total_gradient(
@@ -41,7 +41,7 @@ def total_gradient(
     Other nodes than `passed` ones are taken to depend on no input.
     """
     nodes = walk(outputs)
-    needed = leads_to(filter(passed, nodes), inputs)
+    needed = dependents(filter(passed, nodes), inputs)
     return _through(nodes, needed, outputs, heads, inputs)
 
 
@@ -63,7 +63,7 @@ def _through(
     return tuple(arrived[entry] if entry in arrived else zeros(entry) for entry in inputs)
 
 
-def leads_to(nodes: Iterable[Node], inputs: Iterable[Entry]) -> set[Entry]:
+def dependents(nodes: Iterable[Node], inputs: Iterable[Entry]) -> set[Entry]:
     """The floating entries that depend on one of `inputs`."""
     needed = set(inputs)
     for node in nodes:
@@ -72,7 +72,7 @@ def leads_to(nodes: Iterable[Node], inputs: Iterable[Entry]) -> set[Entry]:
     return needed
 
 
-def leading_to(outputs: Sequence[Entry], ends: Callable[[Node], bool]) -> dict[Entry, int]:
+def dependencies(outputs: Sequence[Entry], ends: Callable[[Node], bool]) -> dict[Entry, int]:
     """The floating entries that floating outputs depend on, by way of such entries, and of no node
     that `ends` gradients; with a bit for each output that does.
     """

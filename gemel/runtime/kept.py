@@ -46,10 +46,10 @@ class Split(NamedTuple):
         return inputs, captured, [int(buffer.size) for buffer in self.values]
 
 
-def made_of(graph: Graph, still: Sequence[int]) -> set[Entry]:
+def made_of(graph: Graph, stable: Sequence[int]) -> set[Entry]:
     """The entries that depend on inputs at these positions alone, which are not updated."""
     updated = {index for index, _ in graph.updates}
-    found = {graph.inputs[index] for index in still if index not in updated}
+    found = {graph.inputs[index] for index in stable if index not in updated}
     for node in graph.walk() if found else ():
         if node.op is not None and node.inputs and found.issuperset(node.inputs):
             found.update(node.entries)
@@ -65,11 +65,11 @@ def split(items: Sequence[Any], fixed: set[Entry] | None, where: dict[Entry, Any
     """
     if fixed is None:
         return Split([], list(items), [], [])
-    still = {where[entry].buffer for entry in fixed if entry.node.is_input}
+    stable = {where[entry].buffer for entry in fixed if entry.node.is_input}
     writers = _writers(items)
     refused: set[Buffer] = set()
     while True:
-        found = _tried(items, still, refused)
+        found = _tried(items, stable, refused)
         ours = _writers(found.first)
         # One that is written by several is kept if all of them can be.
         partly = {buffer for buffer, count in ours.items() if count < writers[buffer]}
@@ -84,13 +84,13 @@ def split(items: Sequence[Any], fixed: set[Entry] | None, where: dict[Entry, Any
     return found if found.values else Split([], list(items), [], [])
 
 
-def _tried(items: Sequence[Any], still: set[Buffer], refused: set[Buffer]) -> Split:
+def _tried(items: Sequence[Any], stable: set[Buffer], refused: set[Buffer]) -> Split:
     """The items split as if what is written by several were kept, but for what is refused."""
     left = config.KEEP_BYTES.read()
     made: set[Buffer] = set()
     found = Split([], [], [], [])
     for item in items:
-        size = _size(item, still | made, refused) if isinstance(item, Launch) else None
+        size = _size(item, stable | made, refused) if isinstance(item, Launch) else None
         if size is None or size > left:
             found.rest.append(item)
             continue
@@ -109,14 +109,14 @@ def _writers(items: Sequence[Any]) -> dict[Buffer, int]:
     return counts
 
 
-def _size(item: Launch, still: set[Buffer], refused: set[Buffer]) -> int | None:
+def _size(item: Launch, stable: set[Buffer], refused: set[Buffer]) -> int | None:
     """How many bytes a launch's results take; None if they cannot be kept."""
     if item.fails or any(number.source[0] != "constant" for _, number in item.scalars):
         return None
     for buffer, written in item.touches():
         if written and (buffer.space != TEMPORARY or buffer in refused):
             return None
-        if not written and buffer not in still and buffer.space != CAPTURED:
+        if not written and buffer not in stable and buffer.space != CAPTURED:
             return None
     if any(isinstance(size, Dim) for size in _sizes(item)):
         return None

@@ -16,7 +16,6 @@ from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, MixedStride, broadcast_strides, dense, several_strides
 from gemel.passes.domain import gathers, is_product, joins
 from gemel.passes.fuse import can_fail, fused
-from gemel.runtime.alike import Launches, Optimized
 from gemel.runtime.backend import Backend
 from gemel.runtime.cache import Compilation
 from gemel.runtime.concurrent import Concurrent, behind, flat, side_by_side
@@ -40,10 +39,11 @@ from gemel.runtime.image import (
 )
 from gemel.runtime.items import Items
 from gemel.runtime.kept import made_of, split
-from gemel.runtime.overwriting import Reading
+from gemel.runtime.overwriting import InputReaders
+from gemel.runtime.reuse import LaunchCache, OptimizedCache
 from gemel.runtime.rounds import Rounds, lower_branch, lower_rounds
+from gemel.runtime.rule_nest import RuleNest
 from gemel.runtime.sites import Site, find_sites
-from gemel.runtime.written import Written
 from gemel.spec import product
 
 #: Elements side by side in memory from which on a part of a whole is computed in its place.
@@ -56,7 +56,7 @@ class Lowering:
     `layouts` has the strides of inputs that are not dense.
     Free extents stay free; `guards` has what was asked of them, also by who made the graph.
     `atomic`: what an update overwrites stays as it was when the new value could not be computed;
-    otherwise it fails as results do. `still` are the positions of inputs that rarely change: what
+    otherwise it fails as results do. `stable` are the positions of inputs that rarely change: what
     depends on them alone is kept; nothing is without it. `random` call numbers are reserved at
     least, for draws nobody reads. `early` outputs are wanted as soon as they are there.
     """
@@ -68,13 +68,13 @@ class Lowering:
         layouts: dict[int, Layout] | None = None,
         guards: Sequence[Guard] = (),
         atomic: bool = True,
-        still: Sequence[int] | None = None,
+        stable: Sequence[int] | None = None,
         random: int = 0,
         early: Sequence[int] = (),
     ) -> None:
         self.compilation: Compilation | None = None  # of the kernels, while others are lowered
         self.graph, self.early = graph, frozenset(early)
-        self.fixed = None if still is None else made_of(graph, still)
+        self.fixed = None if stable is None else made_of(graph, stable)
         self.guards = guards
         self.atomic = atomic
         self.backend = backend
@@ -91,7 +91,7 @@ class Lowering:
         self.users = graph.readers()
         self.results = set(graph.results)
         self.packed: dict[str, tuple[Any, int]] = {}
-        self.launches, self.inner_graphs = Launches(), Optimized()  # for what is alike
+        self.launches, self.inner_graphs = LaunchCache(), OptimizedCache()  # for what is alike
         self.random = random
         self.inputs: list[Input] = []
         self._take_inputs(layouts or {})
@@ -120,7 +120,7 @@ class Lowering:
             if self._computed(root) and root not in self.claimed and root.dtype is entry.dtype:
                 self.claimed[root] = Place(buffer, root.dtype, dense(root.shape))
         read = {*self.users, *self.results}
-        reading = Reading(self.graph)
+        readers = InputReaders(self.graph)
         for index, entry in self.graph.updates:
             old, root = self.graph.inputs[index], self._root(entry)
             if self.atomic and root.node.op is fused and can_fail(root.node):
@@ -128,7 +128,7 @@ class Lowering:
             if old not in read and self._computed(root) and root not in self.claimed:
                 # Nobody asks what was there: a gradient is computed in its place.
                 self.claimed[root] = Place(self.where[old].buffer, root.dtype, dense(root.shape))
-            elif entry not in self.claimed and reading.ends_with(old, entry):
+            elif entry not in self.claimed and readers.can_overwrite(old, entry):
                 self.claimed[entry] = self.where[old]
 
     def _computed(self, entry: Entry) -> bool:
@@ -295,11 +295,11 @@ class Lowering:
         given = dict(zip(body.inputs, (self.where[e] for e in node.inputs), strict=True))
         if any(map(is_product, body.walk())):
             first, second = factor(node, 0), factor(node, 1)
-            often = self.factors[second] >= OFTEN or self._is_still(second)
+            often = self.factors[second] >= OFTEN or self._is_stable(second)
             workspace = Workspace(
                 *(self.backend.target, self.contiguous, self._scratch, self.packed),
                 often=often,
-                still=self._is_still(first),
+                still=self._is_stable(first),
             )
             launches = write_product(body, given, outputs, workspace)
         else:
@@ -307,12 +307,12 @@ class Lowering:
         for launch in launches:
             self._launch(launch)
 
-    def _is_still(self, entry: Entry | None) -> bool:
+    def _is_stable(self, entry: Entry | None) -> bool:
         """Whether what is being emitted is done again and again, and this is always the same."""
         if self.fixed and entry in self.fixed:
             return True
         where = self.where.get(entry) if entry is not None and self.inside is not None else None
-        return isinstance(where, Place) and self.inside.still(where.buffer)  # type: ignore[union-attr]
+        return isinstance(where, Place) and self.inside.is_invariant(where.buffer)  # type: ignore[union-attr]
 
     def _place(self, entry: Entry) -> Place:
         """Where an entry is in memory; a number is written there first."""
@@ -350,9 +350,9 @@ class Lowering:
         failure: tuple[str, str] | None = None,
         parallel: bool = True,
         reduced: frozenset[int] = frozenset(),
-    ) -> Written:
+    ) -> RuleNest:
         """A loop nest over a shape, to be written step by step and finished."""
-        return Written(self, shape, failure, parallel, reduced)
+        return RuleNest(self, shape, failure, parallel, reduced)
 
     def copy(self, source: Place, target: Place) -> None:
         """Copy elements, converting and broadcasting as needed."""

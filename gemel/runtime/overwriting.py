@@ -9,7 +9,7 @@ from gemel.passes.domain import is_view
 from gemel.passes.fuse import fused
 
 
-class Reading:
+class InputReaders:
     """Who reads the inputs of a graph whose nodes run in their order."""
 
     def __init__(self, graph: Graph) -> None:
@@ -17,7 +17,7 @@ class Reading:
         self.results = set(graph.results)
         self.order = {node: place for place, node in enumerate(graph.walk())}
 
-    def ends_with(self, old: Entry, new: Entry) -> bool:
+    def can_overwrite(self, old: Entry, new: Entry) -> bool:
         """Whether the loops that compute `new` are the last to read the input `old`, each element
         where they write it: they may write it there.
         """
@@ -53,4 +53,4 @@ def _stays(node: Node, old: Entry) -> bool:
     )
 
 
-__all__ = ["Reading"]
+__all__ = ["InputReaders"]

@@ -125,7 +125,7 @@ class Rounds:
         self.packed = dict(lowering.packed)
         lowering.inside = self
 
-    def still(self, buffer: Buffer) -> bool:
+    def is_invariant(self, buffer: Buffer) -> bool:
         """Whether a buffer holds the same in all rounds: only windows are written."""
         if isinstance(buffer, Window):
             return buffer.depth < self.depth
@@ -133,7 +133,7 @@ class Rounds:
 
     def use(self, buffer: Buffer) -> None:
         """Note that a round touches a block of memory."""
-        if self.still(buffer):
+        if self.is_invariant(buffer):
             self.used.add(buffer)
         if self.outer is not None:
             self.outer.use(buffer)
@@ -141,7 +141,7 @@ class Rounds:
     def ahead(self, launch: Launch) -> bool:
         """Whether a launch that makes panels is done before the loop, and noted for that."""
         source = launch.places[0]
-        if not isinstance(source, Place) or not self.still(source.buffer):
+        if not isinstance(source, Place) or not self.is_invariant(source.buffer):
             return False
         (panels,) = (each for each, w in zip(launch.places, launch.written, strict=True) if w)
         self.moved.add(panels)

@@ -120,13 +120,13 @@ class FunctionCall:
         self.variables: dict[int, Leaf] = {}
         self.freed = False
 
-    def backward(self, gradients: tuple[Any, ...], again: bool) -> tuple[Any, ...]:
+    def backward(self, gradients: tuple[Any, ...], create_graph: bool) -> tuple[Any, ...]:
         """The gradients of the arguments. Raises `GradientError` or `ShapeError`."""
         name = type(self.function).__name__
-        if again:
+        if create_graph:
             saved = self.function.saved_tensors
             self.function.save_for_backward(*map(self._connected, saved))
-        found = recording(again, self.function.backward, *gradients)
+        found = recording(create_graph, self.function.backward, *gradients)
         results = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         if len(results) != len(self.inputs):
             raise GradientError(

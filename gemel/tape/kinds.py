@@ -7,7 +7,6 @@ run as it is, one operation after another, or becomes a part of a plan.
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeGuard
@@ -26,40 +25,10 @@ from gemel.process.garbage import uncollected
 from gemel.runtime.files import digest
 from gemel.runtime.prepare import tagged
 from gemel.spec import Spec
+from gemel.tape.clock_cache import ClockCache
 
 #: An input or an output of a call.
 Place = tuple[str, int]
-
-
-class Recent(dict[Any, Any]):
-    """A cache of bounded size: the oldest goes, unless it has been used since it was last spared.
-
-    What is kept has an attribute `used`.
-    """
-
-    def __init__(self, limit: int) -> None:
-        super().__init__()
-        self.limit = limit
-        self._lock = threading.Lock()
-
-    def find(self, key: Any) -> Any:
-        """What is kept for a key, or None."""
-        found = self.get(key)
-        if found is not None:
-            found.used = True
-        return found
-
-    def keep(self, key: Any, value: Any) -> Any:
-        """Keep a value; the same."""
-        with self._lock:
-            while len(self) >= self.limit:
-                oldest = next(iter(self))
-                spared = self.pop(oldest)
-                if spared.used:
-                    spared.used = False
-                    self[oldest] = spared
-            self[key] = value
-        return value
 
 
 _numbers = itertools.count(10)
@@ -80,14 +49,14 @@ class Kind:
         self.floating = tuple(spec.dtype.is_inexact for spec in outputs)
         self._recipes: dict[Any, Recipe] = {}
 
-    def stand_ins(self, again: bool) -> dict[Place, Entry]:
+    def stand_ins(self, create_graph: bool) -> dict[Place, Entry]:
         """Entries for all that the gradient may read."""
         found = {("input", i): placeholder(spec) for i, spec in enumerate(self.inputs)}
         found |= {("output", i): placeholder(spec) for i, spec in enumerate(self.outputs)}
         return found
 
     def gradients(
-        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], again: bool
+        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], create_graph: bool
     ) -> Sequence[Entry | None]:
         """Entries for the gradients of the inputs, from those of the outputs.
 
@@ -96,10 +65,10 @@ class Kind:
         raise NotImplementedError
 
     def recipe(
-        self, arrived: tuple[bool, ...], wanted: tuple[bool, ...], again: bool = False
+        self, arrived: tuple[bool, ...], wanted: tuple[bool, ...], create_graph: bool = False
     ) -> Recipe:
         """The gradients of the wanted inputs, where gradients of these outputs have arrived."""
-        key = (arrived, wanted, again)
+        key = (arrived, wanted, create_graph)
         found = self._recipes.get(key)
         if found is None:
             with uncollected:
@@ -130,12 +99,12 @@ class OperationKind(Kind):
             self.number = int.from_bytes(digest(text.encode())[:8], "little") >> 1
 
     def gradients(
-        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], again: bool
+        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], create_graph: bool
     ) -> Sequence[Entry | None]:
         """By the operation's rule, in its inputs' shapes and dtypes."""
         inputs = tuple(given["input", i] for i in range(len(self.inputs)))
         outputs = tuple(given["output", i] for i in range(len(self.outputs)))
-        if again and _has_parts(self.op):
+        if create_graph and _has_parts(self.op):
             body = self.op.written_out(inputs, self.parameters)
             known = [(y, g) for y, g in zip(body, gs, strict=False) if g is not None]
             return gradient([y for y, _ in known], [g for _, g in known], inputs)
@@ -180,7 +149,7 @@ def in_parts(graph: Graph) -> Graph:
 
 
 #: The kinds of calls met lately.
-_kinds = Recent(8192)
+_kinds = ClockCache(8192)
 
 
 def kind_of_call(
@@ -230,15 +199,15 @@ class Recipe:
     """
 
     def __init__(
-        self, kind: Kind, arrived: tuple[bool, ...], wanted: tuple[bool, ...], again: bool
+        self, kind: Kind, arrived: tuple[bool, ...], wanted: tuple[bool, ...], create_graph: bool
     ) -> None:
         with Trace():
             gs = tuple(
                 placeholder(spec) if there else None
                 for spec, there in zip(kind.outputs, arrived, strict=True)
             )
-            given = kind.stand_ins(again)
-            found = kind.gradients(gs, given, again)
+            given = kind.stand_ins(create_graph)
+            found = kind.gradients(gs, given, create_graph)
         pairs = [(i, g) for i, (g, want) in enumerate(zip(found, wanted, strict=True)) if want]
         self.targets = tuple(i for i, g in pairs if g is not None)
         results = [g for _, g in pairs if g is not None]
@@ -342,4 +311,4 @@ def _listed(graph: Graph) -> tuple[list[Operation], list[Any], list[int]]:
     return steps, constants, [slots[entry] for entry in graph.outputs]
 
 
-__all__ = ["Kind", "Place", "Recent", "Recipe", "in_parts", "kind_of_call", "kind_of_specs"]
+__all__ = ["Kind", "Place", "Recipe", "in_parts", "kind_of_call", "kind_of_specs"]

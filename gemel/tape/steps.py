@@ -13,20 +13,15 @@ from typing import Any, NamedTuple
 
 from gemel import _core
 from gemel.errors import GradientError
-from gemel.ir.graph import Entry, Graph, inline, placeholder
+from gemel.ir.graph import Entry, inline, placeholder
 from gemel.ir.interpret import spec_of
 from gemel.ir.layout import dense_strides
-from gemel.ir.trace import Trace
 from gemel.ops.elementwise import full
 from gemel.ops.shape import transpose
-from gemel.process.garbage import uncollected
-from gemel.runtime.backend import Backend, backend_for
-from gemel.runtime.chain import Chain
 from gemel.runtime.files import digest
-from gemel.runtime.plans import plan_of
 from gemel.spec import Spec
 from gemel.tape.function import FunctionCall
-from gemel.tape.kinds import Recent, Recipe
+from gemel.tape.kinds import Recipe
 from gemel.tape.recording import Leaf, key_of, source_of
 from gemel.tape.views import inverse
 
@@ -216,7 +211,7 @@ def _lying(spec: Spec, order: tuple[int, ...] | None) -> Entry:
     return placeholder(Spec((spec.shape[axis] for axis in order), spec.dtype))
 
 
-def _as_it_lies(array: Any) -> Any:
+def in_memory_order(array: Any) -> Any:
     order = turned(array)
     if order is None:
         return array
@@ -252,7 +247,10 @@ def _leads(source: Any, leading: set[int], ends: set[Any]) -> bool:
 
 
 def backwards(
-    calls: list[Any], wanted: list[tuple[bool, ...]], arrived: dict[Any, Any], again: bool = False
+    calls: list[Any],
+    wanted: list[tuple[bool, ...]],
+    arrived: dict[Any, Any],
+    create_graph: bool = False,
 ) -> Iterator[tuple[int, Any, list[Any], Recipe]]:
     """The calls gradients go through, last first: position, call, gradients arrived, and recipe."""
     for position in range(len(calls) - 1, -1, -1):
@@ -262,7 +260,7 @@ def backwards(
         gs = [arrived.get((id(call), index)) for index in range(len(call.kind.outputs))]
         present = tuple(g is not None for g in gs)
         if True in present:
-            recipe = call.kind.recipe(present, mask, again)
+            recipe = call.kind.recipe(present, mask, create_graph)
             yield position, call, [g for g in gs if g is not None], recipe
 
 
@@ -293,155 +291,4 @@ def arrive(arrived: dict[Any, Any], source: Any, g: Any) -> None:
     arrived[key] = arrived[key] + g if key in arrived else g
 
 
-# --- plans ----------------------------------------------------------------------------------
-
-
-class Met:
-    """A structure that has been met so many times, and its plan, if it has one."""
-
-    def __init__(self) -> None:
-        self.used = False
-        self.times = 0
-        self.plan: Any = None
-        self.order: list[int] = []
-        #: Which gradients the plan has made in how many blocks when it writes them in place.
-        self.early: list[tuple[int, int]] = []
-        self.reads: list[tuple[int, Recipe]] = []
-
-    def arguments(self, step: Step) -> list[Any]:
-        """The arrays and numbers the plan takes of a step."""
-        found = [head.gradient for head in step.heads if head.gradient is not None]
-        for position, recipe in self.reads:
-            call = step.calls[position]
-            found += map(_as_it_lies, call.arrays(recipe.arrays))
-            found += recipe.numbers(call)
-        return found
-
-    def run(self, values: list[Any]) -> Any:
-        """The plan on what the graph takes: arrays first, then numbers."""
-        return self.plan(*[values[position] for position in self.order])
-
-    def blocks(self, found: Sequence[Any]) -> Iterator[tuple[int, Sequence[Any]]]:
-        """Of what `run` gave in place: which gradients there are in blocks of rows, and these."""
-        start = 0
-        for target, count in self.early:
-            yield target, found[start : start + count]
-            start += count
-
-
-class Family:
-    """The structures that end at variables of the same specs: all lengths of one network, say.
-
-    It counts the calls whose gradients were run call by call, and those that went into plans.
-    """
-
-    def __init__(self) -> None:
-        self.used = False
-        self.run = 0
-        self.compiled = 0
-
-    def affords(self, calls: int, times: int) -> bool:
-        """Whether one more plan, of so many calls, is in proportion to what has been run.
-
-        Otherwise many structures that come by turns would all be compiled in their second round.
-        One that has been run as often as pays for its plan need not wait for the others.
-        """
-        return self.compiled + calls <= AT_ONCE + self.run // RUNS or times >= RUNS
-
-
-#: Calls of a family that may go into plans whatever has been run.
-AT_ONCE = 500
-#: Compiling a call takes as long as running it and its gradient some 5 to 10 times.
-RUNS = 10
-
-#: The structures met lately, and their families.
-_met = Recent(512)
-_families = Recent(512)
-
-
-def in_pieces(targets: Sequence[Target | Leaf]) -> bool:
-    """Whether a backward runs as several operations: where its gradients travel."""
-    return any(target.leaf is not None and target.leaf.travels for target in targets)
-
-
-def blocks_wanted(targets: Sequence[Target | Leaf]) -> tuple[int, ...]:
-    """Into how many blocks of rows the gradients are to be cut."""
-    leaves = [target.leaf for target in targets]
-    return tuple([0 if leaf is None else leaf.travels for leaf in leaves])
-
-
-def worth_compiling(calls: int, times: int) -> bool:
-    """Whether a step of so many calls is to be compiled that was met so many times before.
-
-    Compiling takes 0.1 to 0.4 ms for each call and wins some 6 us of each from then on: it is won
-    back after about thirty times, however long the step is. What takes so little that nobody sees
-    it is compiled at once when it comes again, as it will in a loop that trains; a longer one first
-    has to come so often that compiling does not take much longer than it has taken so far.
-    """
-    return times > min(calls // 100, 30)
-
-
-def met(step: Step, targets: Sequence[Target | Leaf], in_place: bool) -> Met | None:
-    """The plan of a step; None for one that is not worth a plan yet, or is on several devices."""
-    if len(step.heads) > 1 and len({head.device.code for head in step.heads}) > 1:
-        return None
-    wanted = step.wanted(targets)
-    pieces = blocks_wanted(targets) if in_place and in_pieces(targets) else None
-    backend = backend_for(step.heads)
-    key = (step.structure(targets, wanted), in_place, pieces, backend)
-    found: Met | None = _met.find(key)
-    if found is None:
-        found = _met.keep(key, Met())
-    if found.plan is None:
-        # What leads through a compiled call is meant to come again.
-        asked = any(call.kind.compiled for call in step.calls)
-        family, calls = _family(targets), len(step.calls)
-        worth = worth_compiling(calls, found.times) and family.affords(calls, found.times)
-        if not (asked or worth):
-            found.times += 1
-            family.run += calls
-            return None
-        family.compiled += 0 if asked else calls
-        with uncollected:
-            _compile(found, step, targets, wanted, in_place, pieces, backend)
-    return found
-
-
-def _family(targets: Sequence[Target | Leaf]) -> Family:
-    """The family of the structures that end here."""
-    key = digest(array("q", [word for target in targets for word in target.words]).tobytes())
-    found: Family = _families.find(key) or _families.keep(key, Family())
-    return found
-
-
-def _compile(
-    found: Met,
-    step: Step,
-    targets: Sequence[Target | Leaf],
-    wanted: list[tuple[bool, ...]],
-    in_place: bool,
-    pieces: tuple[int, ...] | None,
-    backend: Backend,
-) -> None:
-    with Trace():
-        inputs, results, found.reads = step.graph(targets, wanted)
-        places = [placeholder(target.spec) for target in targets] if in_place else []
-        updates = []
-        for position, (target, place) in enumerate(zip(targets, places, strict=False)):
-            adds = target.leaf is not None and target.leaf.request == "add"
-            updates.append((position, place + results[position] if adds else results[position]))
-    graph = Graph((*places, *inputs), () if in_place else results, updates, "backward")
-    # Targets come first among the arrays, so updates keep their positions.
-    found.order = sorted(range(len(graph.inputs)), key=lambda i: graph.inputs[i].spec.weak)
-    ordered = [graph.inputs[position] for position in found.order]
-    order = Graph(ordered, graph.outputs, graph.updates, "backward")
-    random = any(node.op is not None and node.op.random for node in order.walk())
-    # A gradient that could not be computed must not pass for the one of the batch before.
-    if pieces is not None and not random:
-        found.plan = Chain(order, backend, atomic=False, blocks=pieces)
-        found.early = found.plan.early
-    else:
-        found.plan = plan_of(order, backend, atomic=False)
-
-
-__all__ = ["Head", "Met", "Step", "Target", "arrive", "backwards", "met"]
+__all__ = ["Head", "Step", "Target", "arrive", "backwards"]

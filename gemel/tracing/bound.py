@@ -73,7 +73,7 @@ class Bound:
         arrays = (*given.arrays, *own)
         written = self.program.written
         self.program.check_apart(arrays)
-        self.program.wanted.check(self.program.name, arrays)
+        self.program.inner_gradients.check(self.program.name, arrays)
         wanted = self._wanted(arrays) if _core.recording() else ()
         plan = self.in_place(given.arrays, own) if written and not _core.recording() else None
         if True in wanted:
@@ -138,20 +138,20 @@ class BoundHalves(Kind):
         #: Where each saved value comes from: an input of the call, or a result of the plan.
         self.saved: list[Place] = [places[entry] for entry in halves.saved]
 
-    def stand_ins(self, again: bool) -> dict[Place, Entry]:
+    def stand_ins(self, create_graph: bool) -> dict[Place, Entry]:
         """Entries for what was saved; for all inputs where the whole is differentiated."""
-        if again:
-            return super().stand_ins(again)
+        if create_graph:
+            return super().stand_ins(create_graph)
         return {
             place: placeholder(entry.spec)
             for place, entry in zip(self.saved, self.backward.inputs, strict=False)
         }
 
     def gradients(
-        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], again: bool
+        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], create_graph: bool
     ) -> Sequence[Entry | None]:
         """By the backward half; by that of the whole program where it is differentiated in turn."""
-        if again:
+        if create_graph:
             return self._gradients_again(gs, given)
         saved = [given[place] for place in self.saved]
         heads = [g for g, floating in zip(gs, self.floating, strict=True) if floating]

@@ -30,9 +30,9 @@ from gemel.runtime.backend import backend_for
 from gemel.runtime.prepare import check_one_device
 from gemel.spec import Spec
 from gemel.tracing.bound import Bound
+from gemel.tracing.inner_gradients import are_apart
 from gemel.tracing.nested import by_place, form_of
 from gemel.tracing.programs import Arguments, Program, Unfit
-from gemel.tracing.wanted import are_apart
 
 
 class Compiled:
@@ -134,7 +134,7 @@ class Compiled:
         flat = (*leaves, *given.numbers)
         if len(flat) != len(arguments) or not all(map(is_same, arguments, flat)):
             return
-        if program.trace.held or not program.closed.is_plain:
+        if program.trace.specialized or not program.closed.is_plain:
             return
         if not leaves and not self._at_home(own):
             return
@@ -142,10 +142,10 @@ class Compiled:
         if isinstance(plan, _core.Plan):
             form = form_of(bound.structure)
             known = _core.training(), tuple(leaves), len(given.numbers), plan, own, form
-            decided = program.wanted.is_decided_by(program.written, len(leaves))
+            decided = program.inner_gradients.is_decided_by(program.written, len(leaves))
             if self.apart or (decided and (self.owns or not program.updated)):
                 self.quick.add(generations[0], *known)
-            elif not program.wanted.is_tied:
+            elif not program.inner_gradients.is_tied:
                 self._storages = (self._storages or frozenset()).union(a._storage for a in own)
                 self._careful.add(generations[1], *known)
 

@@ -16,9 +16,9 @@ from gemel.ir.graph import Entry, Graph, Node, captured, constant, inline, place
 from gemel.ir.text import signature
 from gemel.ir.trace import Trace, shows_another
 from gemel.passes import PIPELINE, gradient, optimize
-from gemel.passes.backward import shared
 from gemel.passes.bind import concrete_graph, settled
-from gemel.passes.gradient import leading_to
+from gemel.passes.gradient import dependencies
+from gemel.passes.loop_gradient import shared
 from gemel.passes.saved import replaced, saved
 from gemel.passes.simplify import drop, merge, opened
 from gemel.runtime.backend import Backend, backend_for
@@ -28,8 +28,8 @@ from gemel.runtime.prepare import as_entry
 from gemel.runtime.relay import Relay
 from gemel.spec import Spec
 from gemel.tape.views import check_apart
+from gemel.tracing.inner_gradients import InnerGradients
 from gemel.tracing.nested import flatten, flatten_results, unflatten
-from gemel.tracing.wanted import Wanted
 
 #: How many plans a graph keeps, the newest first.
 PLANS = 64
@@ -75,19 +75,19 @@ class Program:
         self._in_place: Plans | None = None
         self._halves: dict[Any, Halves] = {}
         traced = self._traced(compiled, given)
-        if traced.strangers():
+        if traced.unbound_inputs():
             # What stood for an element of a loop has left it, by way of a variable of the program.
             traced = self._traced(compiled, given, writes_out=True)
-            for stranger in traced.strangers():
+            for stranger in traced.unbound_inputs():
                 raise stranger.entries[0].left_over(self.name)
         #: The blocks it ran, as they were then.
-        self.met = [(own, own.version()) for own in self.trace.met.values()]
+        self.blocks = [(own, own.version()) for own in self.trace.blocks.values()]
         #: What is asked of the free extents once those found equal have one name.
         self.guards = self.trace.guards
         self.guards.open = False
         self.asked_recording = self.trace.asked_recording
         self.trace.guards = Guards(self.guards)
-        found = leading_to(traced.outputs, self._ends)
+        found = dependencies(traced.outputs, self._ends)
         #: For each input a bit for each output from which gradients may pass to it: otherwise none
         #: is left there, as without tracing.
         self.reached = tuple([found.get(entry, 0) for entry in traced.inputs])
@@ -143,7 +143,7 @@ class Program:
             every = shared([*outputs, *(entry for _, entry in updates)])
         places = [position for position, _ in updates]
         self.given = len(entries)
-        self.wanted = Wanted(self.trace, inputs, lambda: self.arrays(given.arrays))
+        self.inner_gradients = InnerGradients(self.trace, inputs, lambda: self.arrays(given.arrays))
         self.trace.given = {}
         #: Which parameters are overwritten.
         self.updated = places
@@ -214,7 +214,7 @@ class Program:
     @property
     def lives(self) -> bool:
         """Whether the blocks it ran are what they were."""
-        return all(own.state is version for own, version in self.met)
+        return all(own.state is version for own, version in self.blocks)
 
     def holds(self, given: Arguments) -> bool:
         """Whether the blocks it ran, and where the trace has asked the numbers, the arrays it
@@ -222,12 +222,12 @@ class Program:
         """
         if not self.lives:
             return False
-        held = self.trace.held
+        held = self.trace.specialized
         pairs = zip(self.numbers, given.numbers, strict=True)
         # As text 0.0 and -0.0 are two numbers, and NaN is one.
         same = all(e not in held or held[e].hex() == n.hex() for e, n in pairs)
         arrays = partial(self.arrays, given.arrays)
-        return same and self.closed.holds() and self.wanted.holds(arrays)
+        return same and self.closed.holds() and self.inner_gradients.holds(arrays)
 
     def fits(self, given: Arguments, recorded: bool) -> bool:
         """Whether the trace holds for arguments like these, in calls that are `recorded` or not."""
@@ -251,10 +251,10 @@ class Program:
     def inference(self) -> Plans:
         """The plans that compute the results."""
         if self._plans is None:
-            self._plans = self._planned(self.graph, self._still())
+            self._plans = self._planned(self.graph, self._stable())
         return self._plans
 
-    def _still(self) -> list[int]:
+    def _stable(self) -> list[int]:
         """The positions of inputs that rarely change."""
         outside = range(self.given, len(self.graph.inputs) - len(self.numbers))
         return [position for position in outside if position not in self.written]
@@ -270,7 +270,7 @@ class Program:
             updates = [*self.graph.updates, *zip(self.written, contents, strict=True)]
             graph = Graph(self.graph.inputs, outputs, updates, self.graph.name)
             # As where they are copied: what cannot be computed fails, and is not what it was.
-            self._in_place = self._planned(graph, self._still(), atomic=False)
+            self._in_place = self._planned(graph, self._stable(), atomic=False)
         return self._in_place
 
     @property
@@ -302,12 +302,12 @@ class Program:
         count = len(self.graph.outputs)
         changed = zip(updates, outputs[count:], strict=True)
         graph = Graph(inputs, outputs[:count], changed, self.graph.name)
-        still = range(self.given, self.given + len(self.parameters))
-        return self._planned(graph, still)
+        stable = range(self.given, self.given + len(self.parameters))
+        return self._planned(graph, stable)
 
-    def _planned(self, graph: Graph, still: Sequence[int] | None, atomic: bool = True) -> Plans:
+    def _planned(self, graph: Graph, stable: Sequence[int] | None, atomic: bool = True) -> Plans:
         calls = self.trace.random_calls
-        return Plans(graph, self.passes, self.guards, self.recipes, still, calls, atomic)
+        return Plans(graph, self.passes, self.guards, self.recipes, stable, calls, atomic)
 
     # --- training ---------------------------------------------------------------------------
 
@@ -372,7 +372,7 @@ class Unfit(Exception):
 class Plans:
     """The plans of a graph with free extents: usually one, another where its guards do not hold.
 
-    `still` are the positions of inputs that rarely change, `random` is how many call numbers a run
+    `stable` are the positions of inputs that rarely change, `random` is how many call numbers a run
     takes, see `Lowering`, also for `atomic`.
     """
 
@@ -382,13 +382,13 @@ class Plans:
         passes: tuple[Any, ...],
         guards: list[Guard],
         recipes: tuple[Recipe, ...] = (),
-        still: Sequence[int] | None = None,
+        stable: Sequence[int] | None = None,
         random: int = 0,
         atomic: bool = True,
     ) -> None:
         self.graph = graph
         self.random, self.atomic = random, atomic
-        self.still = still
+        self.stable = stable
         self.keeper = _core.Keeper()
         self.passes = passes
         self.guards = guards
@@ -438,7 +438,7 @@ class Plans:
             return None
         text = signature(self.graph)
         passes = [] if self.passes is PIPELINE else [step.__name__ for step in self.passes]
-        kept = self.still, config.KEEP_BYTES.read(), self.random, self.atomic
+        kept = self.stable, config.KEEP_BYTES.read(), self.random, self.atomic
         return text and f"{text}{passes} {values} {self.guards} {kept}"
 
     def image(self, values: dict[str, int], backend: Backend) -> Image:
@@ -456,13 +456,13 @@ class Plans:
         guards = list(self.guards)
         free = {name: Dim(value, name, guards) for name, value in values.items()}
         graph = concrete_graph(optimized, free)
-        still, random, atomic = self.still, self.random, self.atomic
-        return Lowering(graph, backend, guards=guards, still=still, random=random, atomic=atomic)
+        stable, random, atomic = self.stable, self.random, self.atomic
+        return Lowering(graph, backend, guards=guards, stable=stable, random=random, atomic=atomic)
 
     def source(self, values: dict[str, int], backend: Backend) -> str:
         """The kernels of the plan for these extents as C text. Raises `Unfit`."""
         from gemel.runtime.lower import Lowering
-        from gemel.runtime.reading import as_c
+        from gemel.runtime.plan_text import as_c
 
         def items(graph: Graph) -> list[Any]:
             lowering = Lowering(optimize(graph, self.passes), backend)

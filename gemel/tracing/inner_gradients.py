@@ -15,7 +15,7 @@ from gemel.ir.graph import Entry, Node
 from gemel.ir.interpret import spec_of
 from gemel.ir.trace import Trace
 from gemel.ops.elementwise import add
-from gemel.passes.gradient import leading_to, total_gradient
+from gemel.passes.gradient import dependencies, total_gradient
 from gemel.tape.recording import current_source, key_of
 from gemel.tape.steps import Step
 from gemel.tape.views import meet
@@ -59,15 +59,15 @@ def _note(
     def stops(node: Node) -> bool:
         return not trace.was_recorded(node) or node.op is None or not node.op.recorded
 
-    read = [entry for entry in leading_to(ends, stops) if entry in arrays]
+    read = [entry for entry in dependencies(ends, stops) if entry in arrays]
     for entry in wanted:
-        trace.wanted.setdefault(entry, {}).update(dict.fromkeys(read))
+        trace.gradient_reads.setdefault(entry, {}).update(dict.fromkeys(read))
 
 
 # --- when it runs ---------------------------------------------------------------------------
 
 
-class Wanted:
+class InnerGradients:
     """What a program takes gradients for, and which of its arrays were the same when traced."""
 
     def __init__(self, trace: Trace, inputs: Sequence[Entry], arrays: Callable[[], Any]) -> None:
@@ -75,7 +75,7 @@ class Wanted:
         #: For each input a gradient is taken for: another one that what it is taken of depends on.
         self.pairs = [
             (places[entry], places[other])
-            for entry, read in trace.wanted.items()
+            for entry, read in trace.gradient_reads.items()
             for other in read
             if other is not entry and entry in places and other in places
         ]
@@ -164,4 +164,4 @@ def _leads_to(array: Any, origin: Any) -> bool:
     return any(key_of(source) == variable for source in sources)
 
 
-__all__ = ["Wanted", "is_computed", "variable_of", "whole_gradient"]
+__all__ = ["InnerGradients", "is_computed", "variable_of", "whole_gradient"]

@@ -16,7 +16,7 @@ from gemel.ops import linalg, reduction, shape
 from gemel.ops.elementwise import add, full
 from gemel.ops.indexing import basic_index
 from gemel.ops.rounds import loop
-from gemel.passes.gradient import gradient, leads_to, zeros
+from gemel.passes.gradient import dependents, gradient, zeros
 from gemel.passes.saved import replaced, saved
 from gemel.passes.simplify import swapped
 from gemel.spec import normalize_axes
@@ -48,7 +48,7 @@ class _Backward:
         active = {i for i, want in enumerate(self.wanted) if want}
         nodes = step.walk()
         while True:
-            needed = leads_to(nodes, [self.inputs[i] for i in sorted(active)])
+            needed = dependents(nodes, [self.inputs[i] for i in sorted(active)])
             ends = enumerate(step.outputs[self.count :], start=self.data)
             more = {i for i, entry in ends if entry in needed} - active
             if not more:

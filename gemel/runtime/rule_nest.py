@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from gemel.runtime.lower import Lowering
 
 
-class Written(Nest):
+class RuleNest(Nest):
     """A nest that a `lower` rule writes; `finish` hands it to the plan."""
 
     def __init__(
@@ -33,4 +33,4 @@ class Written(Nest):
         return launch
 
 
-__all__ = ["Written"]
+__all__ = ["RuleNest"]

@@ -17,7 +17,7 @@ from gemel.passes.simplify import frozen
 from gemel.spec import Spec
 
 
-class Launches:
+class LaunchCache:
     """The launches of loops that a lowering has written so far."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Launches:
         return [_elsewhere(launch, moved) for launch in launches]
 
 
-class Optimized:
+class OptimizedCache:
     """The graphs of rounds and of sides of choices that a lowering has optimised so far."""
 
     def __init__(self) -> None:
@@ -115,4 +115,4 @@ def sizes(extents: tuple[Any, ...]) -> Any:
     return frozen(extents)
 
 
-__all__ = ["Launches", "Optimized", "body_text"]
+__all__ = ["LaunchCache", "OptimizedCache", "body_text"]
