@@ -16,11 +16,11 @@ from gemel.ir.graph import Entry, Graph, Node, captured, constant, inline, place
 from gemel.ir.text import signature
 from gemel.ir.trace import Trace, shows_another
 from gemel.passes import PIPELINE, gradient, optimize
-from gemel.passes.bind import concrete_graph, settled
+from gemel.passes.bind import concrete_graph, concretize_in_place
 from gemel.passes.gradient import dependencies
-from gemel.passes.loop_gradient import shared
+from gemel.passes.loop_gradient import share_loops
 from gemel.passes.saved import replaced, saved
-from gemel.passes.simplify import drop, merge, opened
+from gemel.passes.simplify import drop, inline_light_composites, merge
 from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
 from gemel.runtime.plans import plan_for, plan_of
@@ -92,7 +92,7 @@ class Program:
         #: is left there, as without tracing.
         self.reached = tuple([found.get(entry, 0) for entry in traced.inputs])
         with self.trace:
-            self.graph = settled(traced, self._settled())
+            self.graph = concretize_in_place(traced, self._unified_dims())
 
     def _ends(self, node: Node) -> bool:
         """Whether nothing recorded leads through a node: `detach()`, or what `pause` has made."""
@@ -140,7 +140,7 @@ class Program:
             outputs += [contents[inputs[position]] for position in self.written]
             updates = self._updates(len(entries))
             # Loops which gradients of the function's own read are done once.
-            every = shared([*outputs, *(entry for _, entry in updates)])
+            every = share_loops([*outputs, *(entry for _, entry in updates)])
         places = [position for position, _ in updates]
         self.given = len(entries)
         self.inner_gradients = InnerGradients(self.trace, inputs, lambda: self.arrays(given.arrays))
@@ -160,7 +160,7 @@ class Program:
                 shape[axis] = self.trace.free(extent, n)
         return placeholder(Spec(shape, array.dtype), name)
 
-    def _settled(self) -> dict[str, int]:
+    def _unified_dims(self) -> dict[str, int]:
         """The free extents after the trace: those it found equal have one name, or are a number."""
         found = names = self.trace.dims
         others = []
@@ -333,8 +333,10 @@ class Halves:
             ]
             found = gradient([y for y, _ in pairs], [h for _, h in pairs], self.wanted)
             heads = [head for head in self.heads if head is not None]
-            every = shared([*graph.results, *found])
-            every = list(merge(drop(opened(Graph((*graph.inputs, *heads), every)))).outputs)
+            every = share_loops([*graph.results, *found])
+            every = list(
+                merge(drop(inline_light_composites(Graph((*graph.inputs, *heads), every)))).outputs
+            )
             count = len(graph.results)
             outputs, derived = every[: len(graph.outputs)], every[count:]
             changed = zip(graph.updates, every[len(outputs) : count], strict=True)
