@@ -1,8 +1,8 @@
-"""Running backward: by a plan where there is one, else call by call.
+"""The backward pass: by a plan if the step has one (`step_plans`), else call by call.
 
-Call by call, each gradient is computed by the operations' own kernels. That is how a structure of
-the tape is run that is not worth a plan yet, how calls of `autograd.Function` are passed, and how
-gradients are made that can be differentiated in turn: then what is done here is recorded.
+Call by call, each gradient is computed by the operations' own kernels. So run steps that are not
+worth a plan yet, steps with calls of `autograd.Function`, and gradients with ``create_graph=True``:
+then the operations of the backward pass are recorded themselves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gemel.tape.steps import Head, Step, Target, arrive, backwards
 
 
 def into_gradients(step: Step, targets: Sequence[Target | Leaf]) -> None:
-    """Leave the gradients of the targets where their variables have them."""
+    """Write or add the gradients of the targets into the arrays of their variables (`x.grad`)."""
     leaves = [target.leaf for target in targets if target.leaf is not None]
     plan = None if step.has_functions else plan_for_step(step, targets, in_place=True)
     if plan is not None:
@@ -27,7 +27,7 @@ def into_gradients(step: Step, targets: Sequence[Target | Leaf]) -> None:
         for position, blocks in plan.blocks(found):
             leaves[position].blocks = leaves[position].state, blocks
         return
-    # All are known before the first is written: an error changes none.
+    # All are computed before the first is written: an error changes none.
     found = recording(False, gradients, step, targets)
     recording(False, _write, leaves, found)
 
@@ -43,7 +43,7 @@ def _write(leaves: list[Leaf], found: list[Any]) -> None:
 def fresh(
     step: Step, targets: Sequence[Target | Leaf], devices: list[Any], create_graph: bool
 ) -> list[Any]:
-    """The gradients of the targets as new arrays; `again`: they can be differentiated in turn."""
+    """The gradients of the targets as new arrays; with `create_graph` recorded themselves."""
     plan = (
         None if create_graph or step.has_functions else plan_for_step(step, targets, in_place=False)
     )
@@ -55,7 +55,7 @@ def fresh(
 def _apart(
     step: Step, targets: Sequence[Target | Leaf], devices: list[Any], create_graph: bool
 ) -> list[Any]:
-    """Gradients that share no memory with each other, nor with what was given."""
+    """Gradients that share no memory with each other or with the given heads."""
     found = gradients(step, targets, create_graph)
     taken = {head.gradient._storage for head in step.heads if head.gradient is not None}
     for position, (target, g, device) in enumerate(zip(targets, found, devices, strict=True)):
@@ -72,8 +72,7 @@ def gradients(
 ) -> list[Any]:
     """The gradients of the targets, call by call; None where none arrives.
 
-    Between two calls of functions a plan does it, where there is one: but for steps without any
-    functions, whose plan would have been taken before.
+    In a step with `autograd.Function` calls, the stretches between them may have plans.
     """
     arrived: dict[Any, Any] = {}
     for head in step.heads:
@@ -138,7 +137,7 @@ def _one_by_one(
 def _by_plan(
     calls: list[Any], wanted: list[tuple[bool, ...]], ends: set[Any], arrived: dict[Any, Any]
 ) -> bool:
-    """Pass some calls by their plan; False where there is none."""
+    """Go back through some calls by their plan; False if they have none."""
     heads, targets = [], {}
     inside = {id(call) for call in calls}
     for call, mask in zip(calls, wanted, strict=True):
@@ -159,7 +158,7 @@ def _by_plan(
         return False  # calls on two devices may follow each other without anything in between
     for target, g in zip(targets.values(), plan.run(arguments), strict=True):
         if isinstance(target.source, tuple) and id(target.source[0]) in inside:
-            arrived[target.key] = g  # what had arrived before is in it
+            arrived[target.key] = g  # includes what had arrived before: it was a head
         else:
             arrive(arrived, target.source, g)
     return True

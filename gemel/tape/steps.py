@@ -1,7 +1,8 @@
-"""Steps: the part of the tape some heads depend on, and the plan of its gradient.
+"""Steps: the part of the tape that some heads depend on.
 
-A step whose structure has been met often enough becomes one gradient graph, which is compiled: a
-plan, whatever the numbers in it. Until then it is not worth that: see `tape.reverse`.
+A step is what one call of `backward()` goes through: the recorded calls in order, its heads and its
+targets. It can be turned into one gradient graph (`Step.graph`); steps with the same `structure`
+have the same graph. `reverse` runs steps, `step_plans` compiles them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from gemel.tape.views import inverse
 
 
 class Target:
-    """Where a gradient is wanted, besides at a `Leaf`, which can stand for itself."""
+    """A source whose gradient is wanted. A `Leaf` is a target itself, with the same attributes."""
 
     __slots__ = ("key", "leaf", "source", "spec")
 
@@ -35,16 +36,16 @@ class Target:
         self.source = source
         self.key = key_of(source)
         self.spec = spec
-        self.leaf = leaf  # whose gradient is to be left there
+        self.leaf = leaf  # the variable to whose gradient it is written, if any
 
     @property
     def words(self) -> tuple[int, ...]:
-        """What of it decides the gradient graph."""
+        """Its part in the key of the gradient graph (`Step.structure`)."""
         return self.leaf.words if self.leaf is not None else (0, *_words(self.spec))
 
 
 class Head(NamedTuple):
-    """An array whose gradient is given (None for ones)."""
+    """An array the backward pass starts from, and its gradient (None for ones)."""
 
     source: Any
     spec: Spec
@@ -53,14 +54,14 @@ class Head(NamedTuple):
 
 
 class Step:
-    """Some calls of the tape, in order, and the gradients that come to them from outside."""
+    """Calls of the tape in order, and the heads from which gradients come to them."""
 
     def __init__(self, heads: list[Head], calls: list[Any]) -> None:
         self.heads = heads
         self.calls = calls
-        #: Of each call the sources gradients go on to.
+        #: For each call the sources its gradients go on to.
         self.sources = [call.sources for call in calls]
-        # In each step of a training loop: lists take half of what generators do.
+        # This runs in each step of training: lists take half the time of generators.
         if [call for call in calls if call.reached is not None]:
             self._follow()
         if [call for call in self.calls if call.freed]:
@@ -72,7 +73,7 @@ class Step:
 
     @classmethod
     def of(cls, heads: list[Any], grads: list[Any]) -> Step:
-        """The step that leads to some arrays."""
+        """The step that computed some arrays, given their gradients (None for ones)."""
         found = []
         for head, g in zip(heads, grads, strict=True):
             g = None if g is None else g.astype(head.dtype, copy=False)
@@ -80,7 +81,7 @@ class Step:
         return cls(found, _reached([head.source for head in found]))
 
     def _follow(self) -> None:
-        """Leave out what leads only to such outputs of calls as the heads do not depend on."""
+        """Drop calls and sources that matter only to outputs the heads do not depend on."""
         asked: dict[int, int] = {}  # a bit for each output of a call
         for head in self.heads:
             _ask(asked, head.source)
@@ -99,9 +100,7 @@ class Step:
         self.sources = [sources for _, sources in reversed(found)]
 
     def by_device(self) -> list[Step]:
-        """Itself, or a step for each device its heads are on, which have nothing in common where
-        nothing travels between devices.
-        """
+        """A step for each device of the heads, so that devices compute side by side; or itself."""
         devices = dict.fromkeys([head.device for head in self.heads])
         if len(devices) < 2 or self.has_functions:
             return [self]
@@ -123,7 +122,7 @@ class Step:
         return found
 
     def wanted(self, targets: Sequence[Target | Leaf]) -> list[tuple[bool, ...]]:
-        """For each call, through which inputs gradients lead to the targets."""
+        """For each call, for each input whether its gradient leads to a target."""
         ends = {target.key for target in targets}
         leading: set[int] = set()
         found = []
@@ -135,16 +134,16 @@ class Step:
         return found
 
     def free(self) -> None:
-        """Give back what the calls of this step saved."""
+        """Release what the calls of this step saved."""
         for call in self.calls:
             call.free()
 
     # --- as a graph ---------------------------------------------------------------------------
 
     def structure(self, targets: Sequence[Target | Leaf], wanted: list[tuple[bool, ...]]) -> bytes:
-        """What two steps with the same gradient graph have in common, as a digest."""
+        """A digest that two steps share if they have the same gradient graph."""
         places: dict[Any, int] = {target.key: -3 - i for i, target in enumerate(targets)}
-        # Results which are targets themselves stand for those from then on.
+        # If a target is the output of a call, which output it is belongs to the key.
         marked = any(isinstance(target.source, tuple) for target in targets)
         words = [len(targets), marked]
         for target in targets:
@@ -167,7 +166,11 @@ class Step:
     def graph(
         self, targets: Sequence[Target | Leaf], wanted: list[tuple[bool, ...]]
     ) -> tuple[list[Entry], list[Entry], list[tuple[int, Recipe]]]:
-        """The inputs of the gradient graph, the gradients of the targets, and what it reads."""
+        """The gradient graph: its inputs, the gradients of the targets, and the recipes it reads.
+
+        The inputs are the given gradients of heads, then for each call from the last to the first
+        what its recipe reads: (position of the call, recipe) in the third result.
+        """
         inputs: list[Entry] = []
         arrived: dict[Any, Entry] = {}
         for source, spec, g, _ in self.heads:
@@ -195,7 +198,7 @@ class Step:
 
 
 def turned(array: Any) -> tuple[int, ...] | None:
-    """The order of axes in which an array is dense, where that is not its own."""
+    """The order of axes in which a transposed array is dense; None if it is, or is none."""
     if array._is_contiguous:
         return None
     strides = array._element_strides
@@ -229,7 +232,7 @@ def _word(source: Any, places: dict[Any, int]) -> int:
 
 
 def _ask(asked: dict[int, int], source: Any) -> None:
-    """Note that an output of a call is needed, if that is where a source is."""
+    """Note that a source is needed, if it is the output of a call."""
     if isinstance(source, tuple):
         call, index = source
         asked[id(call)] = asked.get(id(call), 0) | 1 << index
@@ -252,7 +255,7 @@ def backwards(
     arrived: dict[Any, Any],
     create_graph: bool = False,
 ) -> Iterator[tuple[int, Any, list[Any], Recipe]]:
-    """The calls gradients go through, last first: position, call, gradients arrived, and recipe."""
+    """The calls gradients pass, last first: (position, call, gradients that arrived, recipe)."""
     for position in range(len(calls) - 1, -1, -1):
         call, mask = calls[position], wanted[position]
         if True not in mask:
@@ -265,9 +268,9 @@ def backwards(
 
 
 def _reached(sources: list[Any]) -> list[Any]:
-    """The calls that lead to these sources, each after those that lead to it.
+    """The calls that sources depend on, in topological order.
 
-    The order follows from what leads where alone: equal steps have equal orders.
+    The order depends on the connections only, so that equal steps have equal orders.
     """
     order: list[Any] = []
     seen: set[int] = set()
@@ -286,7 +289,7 @@ def _reached(sources: list[Any]) -> list[Any]:
 
 
 def arrive(arrived: dict[Any, Any], source: Any, g: Any) -> None:
-    """One more gradient for a variable or a result of a call."""
+    """Add a gradient to those that have arrived at a source."""
     key = key_of(source)
     arrived[key] = arrived[key] + g if key in arrived else g
 
