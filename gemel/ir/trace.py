@@ -93,7 +93,7 @@ class Trace:
         self.dims: dict[str, int] = {}
         #: The float arguments whose values were asked for.
         self.specialized: dict[Scalar, float] = {}
-        #: The `structure.Own` of blocks that were run, by id.
+        #: The `structure.Internals` of blocks that were run, by id.
         self.blocks: dict[int, Any] = {}
         #: The blocks being run, outermost first; how many nodes have each name so far.
         self.scopes: list[Any] = []

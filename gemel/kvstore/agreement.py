@@ -1,8 +1,9 @@
-"""What several workers do next, and in which order: rank 0 decides, as it hears what each has.
+"""Agreement on the order of collective operations: rank 0 decides.
 
-Workers may come to their requests at different times, and those with higher priorities go first
-where several could; but all must do the same at the same time. So each tells rank 0 what it has
-ready, and does what rank 0 says all have. Nothing here talks to anybody or looks at a clock.
+A collective operation works only if all workers start the same one, but their gradients become
+ready at different times and in different orders. So each worker tells rank 0 which requests it has;
+rank 0 announces one that all have, by priority; and all do that. This module is the state of the
+protocol only: it sends nothing and looks at no clock.
 """
 
 from __future__ import annotations

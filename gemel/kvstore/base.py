@@ -1,4 +1,4 @@
-"""What every key-value store offers, whatever lies behind it."""
+"""The interface of key-value stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Gradients in fewer bits on their way: what an element loses is added to what it sends next.
+"""Gradient compression with error feedback: gradients are sent in fewer bits, and what an element
+loses by that is added to what it sends next.
 
 Seide et al., 1-bit stochastic gradient descent, Interspeech 2014; Karimireddy et al., Error
 feedback fixes SignSGD, ICML 2019; the two bits are MXNet's.

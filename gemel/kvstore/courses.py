@@ -1,10 +1,10 @@
-"""Sums of steps that all workers take alike: once that is known, nothing is agreed on any more.
+"""Courses: fixed schedules for the sums of a training step, agreed on once.
 
-The first time a store brings some keys together rank 0 decides what goes when, as ever
-(`gemel.kvstore.agreement`), and all workers tell a digest of what they bring, in which order and
-parts. Where all are the same such steps have a course: from the second on their sums leave as soon
-as they are there, each known by a tag that is the same everywhere, and a thread of the core does
-the rest (`src/program/courier.h`).
+The first time a store adds up some keys, rank 0 decides what goes when (`gemel.kvstore.agreement`),
+and all workers exchange a digest of the keys, their order and how they are cut. If the digests are
+equal the step gets a *course*: from its second run on each sum is sent as soon as its gradients are
+ready, under a tag that is the same on all workers, without asking anybody. A thread of the core,
+the *courier* (`src/program/courier.h`), does the rest.
 """
 
 from __future__ import annotations

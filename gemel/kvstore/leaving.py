@@ -1,4 +1,4 @@
-"""Sums that leave by themselves, of all stores of a worker: what the courier is told and tells."""
+"""The Python side of the courier, the core's thread that runs `courses`: its orders and reports."""
 
 from __future__ import annotations
 

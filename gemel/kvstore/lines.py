@@ -1,9 +1,9 @@
-"""Connections of our own between the workers of an MPI job: who waits for one sleeps.
+"""Sockets between the workers of an MPI job, so that waiting costs nothing.
 
-MPI makes progress while it is asked, again and again, and each time costs the core that computes
-some 60 us. Bytes on a socket are brought by the kernel, which wakes who waits when enough have
-come. MPI says who there is, and tells the addresses and a secret that is drawn for the job; each
-side of a connection shows the other that it knows it (HMAC, RFC 2104) before anything else.
+MPI makes progress only while it is polled, and each poll takes some 60 us from the core that
+computes. Data on a socket is received by the kernel, which wakes the waiting thread when enough has
+come. The workers get each other's addresses, and a secret drawn for the job, over MPI; both sides
+of a connection prove that they know the secret (HMAC, RFC 2104) before anything else is sent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The store of one process: where the gradients of its devices meet.
+"""The store of one process: adds up the gradients of its devices.
 
-Everything is issued and nothing waits: each key's sum begins when its gradients are there, while
-the rest of backward goes on.
+Calls return at once: the sum of a key begins when its gradients are ready, while the rest of the
+backward pass goes on.
 """
 
 from __future__ import annotations

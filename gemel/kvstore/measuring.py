@@ -1,8 +1,8 @@
-"""What the ways to add up cost between these workers: each is tried with a few sizes.
+"""Measures what each all-reduce algorithm costs between these workers, for a few sizes.
 
-All workers do that together when they join, before anything else is sent. It is a matter of a
-fraction of a second: rank 0 looks at the clock and says whether a size is tried, so that large
-ones are left out where the wires are slow; beyond what was tried, straight lines go on.
+All workers do that together when they join, before anything else is sent, within a fraction of a
+second: rank 0 looks at the clock and skips large sizes where the network is slow. Costs of other
+sizes are interpolated, and extrapolated linearly.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`dist_sync`: the workers of a job add up over MPI, all in step.
+"""`dist_sync`: synchronous data-parallel training of several workers over MPI.
 
-Every worker keeps its own replica of all values and changes it in the same way by the same sums,
-so that the replicas are the same bits; nothing but sums travels, and rank 0's values at the start.
+Every worker has a replica of all values and updates it by the same sums in the same way, so that
+replicas stay equal to the bit. Only sums are sent, and the values of rank 0 at the start.
 """
 
 from __future__ import annotations

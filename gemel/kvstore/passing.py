@@ -1,9 +1,9 @@
-"""A schedule as one of its ranks does it: messages to others, and additions to what it has.
+"""Runs one rank's part of an all-reduce schedule: its sends, receives and additions.
 
-Where several parts of a sum meet they are added with the lowest rank first, so that a schedule
-that keeps the order of ranks (`gemel.topology.keeps_order`) gives the bits of a loop over them. For
-the others each request is cut into pieces for itself: which bits an element gets then depends on
-its place in its own array, not on what travels with it.
+Partial sums are added with the lowest rank first, so that a schedule that keeps the order of ranks
+(`gemel.topology.keeps_order`) gives the same bits as a loop over them. With other schedules each
+request is cut into pieces by itself: then the bits of an element depend on its place in its own
+array, not on what else is sent with it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Gradients of simulated GPUs on their way over the links of a topology.
+"""Sums of gradients of simulated GPUs, at the speed of the links of a topology.
 
-A sum is an operation that ends when a thread says so: the schedule that the planner chooses for
-its size has then been run, with its bytes, at the rates of the links (`gemel.topology.moving`).
-Sums go one after the other, as a communication library has them go: of those whose gradients are
-there, the one with the highest priority. Which schedule that is depends on the topology and the
-size alone, so that all runs have the same bits.
+A sum is an operation of the engine that a thread completes: it runs the schedule the planner chose
+for the size, moving its bytes at the rates of the links (`gemel.topology.moving`). As in a
+communication library sums run one after the other; of those whose gradients are ready, the one with
+the highest priority goes first. The schedule depends on topology and size alone, so that all runs
+give the same bits.
 """
 
 from __future__ import annotations

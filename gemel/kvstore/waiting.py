@@ -1,9 +1,8 @@
-"""Waiting for what makes progress only while it is asked, beside threads that compute.
+"""Polling MPI beside threads that compute.
 
-A worker often has one core. A call of MPI that blocks keeps it busy by asking again and again,
-which takes it from backward; one that is asked now and then leaves it to backward, but is asked too
-late. So: a few times at once, since what other workers of this machine send is often there, then
-after pauses that grow.
+A worker often has one core. A blocking call of MPI polls all the time and takes that core from the
+backward pass; polling rarely leaves it alone, but notices messages late. So we poll a few times at
+once, since messages from workers on the same machine come quickly, then after growing pauses.
 """
 
 from __future__ import annotations

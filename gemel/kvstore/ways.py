@@ -1,7 +1,7 @@
-"""How the sums of several workers can be made, what that costs, and which way is taken.
+"""The all-reduce algorithms ("ways") for sums over several workers, and the choice among them.
 
-Rank 0 decides, for each group of requests when it lets it go; the others do what it says. What ways
-cost is measured when the workers join (`gemel.kvstore.measuring`), and is the same table on all.
+Rank 0 chooses for each group of requests, and the others follow. The costs are measured when the
+workers join (`gemel.kvstore.measuring`); all workers have the same table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What connects the workers of an MPI job: MPI itself, and the sockets it has introduced."""
+"""The connections between the workers of an MPI job: MPI itself, and sockets (`lines`)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The thread through which the workers of a job talk, and what their stores ask of it.
+"""The communication thread of a worker, and the requests of its stores.
 
-A request is an operation of the engine that ends when this thread says so: it reads the arrays to
-be sent as soon as they are there, while everything else goes on. Rank 0 decides what is done next
-(`gemel.kvstore.agreement`) and which way sums are made (`gemel.kvstore.ways`): unless a store asks
-for other ways, in the order of the ranks, whatever travels together, so that they have the same
-bits on all workers and in all runs.
+A request is an operation of the engine that this thread completes: it reads the arrays to be sent
+as soon as they are ready, while everything else goes on. Rank 0 decides what is done next
+(`gemel.kvstore.agreement`) and by which algorithm (`gemel.kvstore.ways`). By default sums are in
+the order of the ranks, whatever is sent together, so that all workers and all runs have the same
+bits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Nests that the `lower` rules of operations write."""
+"""The loop nests that `lower` rules of operations write (`Lowering.loop`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class RuleNest(Nest):
-    """A nest that a `lower` rule writes; `finish` hands it to the plan."""
+    """A loop nest of a `lower` rule; `finish` adds its launch to the plan."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class RuleNest(Nest):
         self.parallel = parallel
 
     def finish(self) -> Launch:
-        """The launch, which is a step of the plan now."""
+        """Add the launch to the plan and return it."""
         launch = super().finish()
         self.lowering._launch(launch)
         return launch
