@@ -22,7 +22,7 @@ def wait_until(
     pause: Callable[[float], object] = time.sleep,
     longest: float = LONGEST,
 ) -> None:
-    """Wait until `done` says so; it is what makes progress. Pauses grow up to the `longest`.
+    """Call `done`, which makes progress, until it is true. Pauses grow up to the `longest`.
 
     >>> left = [False, False, True]
     >>> wait_until(lambda: left.pop(0))
@@ -40,13 +40,13 @@ def wait_until(
 
 
 class Scratch:
-    """Memory for rows on their way, which is kept: to take new pages costs as much as a copy."""
+    """Reusable memory for rows in transit: fresh pages would cost as much as a copy."""
 
     def __init__(self) -> None:
         self._memory: Any = None
 
     def take(self, size: int) -> Any:
-        """So many bytes, as an array of uint8: the same ones each time."""
+        """This many bytes as an array of uint8: the same memory each time."""
         import numpy
 
         if self._memory is None or self._memory.size < size:
