@@ -31,7 +31,7 @@ def hoist(graph: Graph) -> Graph:
 
 
 class _Rewritten:
-    """One loop being rewritten: the inputs of a round (`data`, `states`, `alike`: the same in all
+    """One loop being rewritten: the inputs of a round (`data`, `states`, `shared`: the same in all
     rounds), and the entry outside that is given for each (`given`)."""
 
     def __init__(self, node: Node, inputs: tuple[Entry, ...], read: set[Entry]) -> None:
@@ -42,7 +42,7 @@ class _Rewritten:
         self.given = dict(zip(step.inputs, inputs, strict=True))
         self.data = list(step.inputs[:data])
         self.states = list(step.inputs[data : data + states])
-        self.alike = list(step.inputs[data + states :])
+        self.shared = list(step.inputs[data + states :])
         condition = self.params["condition"]
         self.condition = step.inputs[condition] if condition >= 0 else None
         #: The old outputs that are read. Each is data of the loop (`there`) or a new output.
@@ -61,8 +61,8 @@ class _Rewritten:
         nodes = Graph((), self.results).walk()
         used = {entry for node in nodes for entry in node.inputs} | set(self.results)
         self.data = [e for e in self.data if e in used or e is self.condition]
-        self.alike = [entry for entry in self.alike if entry in used]
-        inputs = (*self.data, *self.states, *self.alike)
+        self.shared = [entry for entry in self.shared if entry in used]
+        inputs = (*self.data, *self.states, *self.shared)
         step = Graph(inputs, self.results, name="step")
         settings = {"data": len(self.data), "states": len(self.states)}
         settings["condition"] = next((i for i, e in enumerate(inputs) if e is self.condition), -1)
@@ -104,10 +104,10 @@ class _Rewritten:
         )
         if not invariant:
             return
-        outside = inline(Graph(self.alike, invariant), [self.given[e] for e in self.alike])
+        outside = inline(Graph(self.shared, invariant), [self.given[e] for e in self.shared])
         stands = {entry: placeholder(entry.spec) for entry in invariant}
         self.given.update(zip(stands.values(), outside, strict=True))
-        self.alike += stands.values()
+        self.shared += stands.values()
         self.results = replaced(self.results, stands)
 
     def _products(self) -> None:

@@ -1,7 +1,7 @@
 """The gradient of a `loop` node: a loop in the other direction, over values the first one saved.
 
 A loop is a scan: a round (the graph `step`) takes one element of each data array, the states the
-round before left, and inputs that are the same in all rounds ("alike"); it gives elements of the
+round before left, and inputs that are the same in all rounds ("shared"); it gives elements of the
 outputs and the next states. The backward loop takes the gradients of the outputs and the saved
 values as data, and carries the gradients of the states from the last round to the first.
 
@@ -92,9 +92,9 @@ class _Backward:
         back.condition = None if self.condition is None else stands[self.condition]
         for i, head in self.heads.items():
             back.data[head] = self.gs[i]
-        alike = set(self.inputs[self.data + self.states :])
+        shared = set(self.inputs[self.data + self.states :])
         for entry, stand in stands.items():
-            (back.alike if entry in alike else back.data)[stand] = values[entry]
+            (back.shared if entry in shared else back.data)[stand] = values[entry]
         for i, stand in self.passed.items():
             g = self.gs[self.count + i - self.data]
             back.states[stand] = zeros(stand) if g is None else g
@@ -159,16 +159,16 @@ class _Loop:
     def __init__(self) -> None:
         self.data: dict[Entry, Any] = {}
         self.states: dict[Entry, Any] = {}
-        self.alike: dict[Entry, Any] = {}
+        self.shared: dict[Entry, Any] = {}
         self.outputs: list[Entry] = []
         self.after: list[Entry] = []
         self.condition: Entry | None = None
 
     def apply(self, forward: dict[str, Any]) -> tuple[Entry, ...]:
         """Its outputs and last states, run in the direction opposite to the loop `forward`."""
-        inputs = (*self.data, *self.states, *self.alike)
+        inputs = (*self.data, *self.states, *self.shared)
         step = Graph(inputs, (*self.outputs, *self.after), name="back")
-        given = (*self.data.values(), *self.states.values(), *self.alike.values())
+        given = (*self.data.values(), *self.states.values(), *self.shared.values())
         settings = {"length": forward["length"], "data": len(self.data), "states": len(self.states)}
         settings["condition"] = next((i for i, e in enumerate(inputs) if e is self.condition), -1)
         return loop.apply(given, {"step": step, **settings, "reverse": not forward["reverse"]})
