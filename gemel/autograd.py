@@ -18,7 +18,7 @@ from gemel.tape import reverse
 from gemel.tape.function import Function
 from gemel.tape.recording import Leaf, become_variable, source_of
 from gemel.tape.steps import Step, Target
-from gemel.tracing.wanted import whole_gradient
+from gemel.tracing.inner_gradients import whole_gradient
 
 # --- modes ----------------------------------------------------------------------------------
 

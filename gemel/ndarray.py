@@ -288,8 +288,7 @@ def from_buffer(
 
 def _made(array: Any) -> Any:
     """An array of elements from elsewhere: in a trace a constant of the program."""
-    trace = current_trace()
-    if trace is not None and trace.closed is not None:
+    if (trace := current_trace()) is not None and trace.closed is not None:
         trace.closed.made(array)
     return array
 

@@ -20,7 +20,7 @@ from gemel.ops.winograd import planes_of
 from gemel.passes import optimize
 from gemel.passes.simplify import expand, frozen
 from gemel.process.forking import Helpers
-from gemel.runtime import alike
+from gemel.runtime import reuse
 from gemel.runtime.backend import backend_of
 from gemel.runtime.image import Kept
 from gemel.runtime.lower import Lowering, lowered
@@ -59,7 +59,7 @@ def test_what_is_alike_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for count in (3, 9):
         written: list[Any] = []
         monkeypatch.setattr(
-            alike, "write_loops", lambda *given, own=written: own.append(1) or write_loops(*given)
+            reuse, "write_loops", lambda *given, own=written: own.append(1) or write_loops(*given)
         )
         image_of(layers(count))
         counts.append(len(written))
@@ -69,8 +69,8 @@ def test_what_is_alike_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_plans_are_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs = [layers(5), *map(random_graph, range(60))]
     found = [image_of(graph) for graph in graphs]
-    monkeypatch.setattr(alike.Launches, "loops", anew)
-    monkeypatch.setattr(alike.Optimized, "of", lambda self, graph: optimize(graph))
+    monkeypatch.setattr(reuse.LaunchCache, "loops", anew)
+    monkeypatch.setattr(reuse.OptimizedCache, "of", lambda self, graph: optimize(graph))
     assert [image_of(graph) for graph in graphs] == found
 
 
@@ -128,7 +128,7 @@ def test_composites_that_are_alike_keep_their_places() -> None:
     ]
     assert told[0] == told[1] == told[2]
     third = Graph((inputs[2], weight), graph.outputs[2:])
-    assert alike.body_text(third) == alike.body_text(alone)
+    assert reuse.body_text(third) == reuse.body_text(alone)
 
 
 # --- parts in their places ----------------------------------------------------------------------

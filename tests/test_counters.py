@@ -14,7 +14,7 @@ from gemel.gluon import nn
 from gemel.ir.above import above
 from gemel.runtime import prepare
 from gemel.runtime.cache import counters
-from gemel.tape import steps
+from gemel.tape import step_plans
 
 
 @contextmanager
@@ -189,20 +189,20 @@ def test_an_annealed_coefficient_compiles_its_backward_once() -> None:
 
     first = step(0.5)
     step(0.5)  # a structure that comes again is compiled
-    plans = len(steps._met)
+    plans = len(step_plans._plans)
     with compiling(0):
         found = [step(0.5 / (i + 1)) for i in range(50)]
-    assert len(steps._met) == plans
+    assert len(step_plans._plans) == plans
     assert found[0].tolist() == first.tolist()
     assert found[1].tolist() != first.tolist()
     # The number is read, not kept: the same as a step that never saw another one.
-    steps._met.clear()
+    step_plans._plans.clear()
     assert step(0.5 / 50).tolist() == found[-1].tolist()
 
 
 @pytest.mark.parametrize(("calls", "met"), [(1, 1), (99, 1), (100, 2), (250, 3), (10_000, 31)])
 def test_how_often_a_step_is_met_before_it_is_compiled(calls: int, met: int) -> None:
-    worth = [steps.worth_compiling(calls, times) for times in range(met + 2)]
+    worth = [step_plans.worth_compiling(calls, times) for times in range(met + 2)]
     assert worth == [False] * met + [True, True]
 
 
@@ -224,10 +224,10 @@ def test_a_step_is_compiled_when_that_is_worth_it(calls: int, way: str) -> None:
         y.backward(np.ones(2))
         return x.grad.tolist()
 
-    steps._met.clear()
+    step_plans._plans.clear()
     expected, compiled = gradient(), 0
     for times in range(6):
-        (found,) = steps._met.values()
+        (found,) = step_plans._plans.values()
         assert (found.plan is not None) == (way == "compiled" or times > calls // 100)
         compiled += found.plan is not None
         assert gradient() == pytest.approx(expected, rel=1e-5)
@@ -247,37 +247,37 @@ def lengths_by_turns(lengths: range, rounds: int, factor: float) -> list[int]:
                     y = y * factor
             y.backward(np.ones(3))
             assert x.grad[0].item() == pytest.approx(factor ** (length - 1), rel=1e-4)
-        found.append(sum(met.plan is not None for met in steps._met.values()))
+        found.append(sum(met.plan is not None for met in step_plans._plans.values()))
     return found
 
 
 def test_structures_that_come_by_turns_are_compiled_little_by_little() -> None:
     """Their second round takes no more than a few of them compiled; in the end all are plans."""
-    steps._met.clear()
-    steps._families.clear()
+    step_plans._plans.clear()
+    step_plans._families.clear()
     lengths = range(60, 100)
     found = lengths_by_turns(lengths, 11, 1.01)
     calls, run = sum(lengths), 0
     assert found[0] == 0
     run = 2 * calls
-    most = steps.AT_ONCE + run // steps.RUNS
+    most = step_plans.AT_ONCE + run // step_plans.RUNS
     assert 0 < found[1] <= most // lengths[0] < len(lengths) // 2
     assert found == sorted(found)
     assert found[-1] == len(lengths)
 
 
 def test_another_network_is_compiled_as_if_it_were_alone() -> None:
-    steps._met.clear()
-    steps._families.clear()
+    step_plans._plans.clear()
+    step_plans._families.clear()
     lengths_by_turns(range(60, 100), 2, 1.01)
-    before = set(steps._met)
+    before = set(step_plans._plans)
     w = np.ones((3, 2))
     w.attach_grad()
     for times in range(2):
         with autograd.record():
             y = (np.tanh(w) * w).sum()
         y.backward()
-        (own,) = [met for key, met in steps._met.items() if key not in before]
+        (own,) = [met for key, met in step_plans._plans.items() if key not in before]
         assert (own.plan is not None) == (times == 1)
 
 
@@ -308,13 +308,13 @@ def test_learning_rates_compile_nothing(rule: str, options: Any, hybridize: bool
 
     step()
     step()
-    plans = len(steps._met)
+    plans = len(step_plans._plans)
     with compiling(0):
         for i in range(20):
             trainer.set_learning_rate(0.1 / (i + 2))
             step()
         npx.waitall()
-    assert len(steps._met) == plans
+    assert len(step_plans._plans) == plans
 
 
 def test_weight_decay_and_rescaling_are_read_anew() -> None:
@@ -335,14 +335,14 @@ def test_a_loop_of_programs_is_bounded() -> None:
     """Plans are forgotten one by one when there are too many of them, and made again."""
     x = np.ones((2, 2))
     x.attach_grad()
-    limit = steps._met.limit
-    steps._met.limit = 4
+    limit = step_plans._plans.limit
+    step_plans._plans.limit = 4
     try:
         for n in [1, 2, *range(1, 12)]:
             with autograd.record():
                 y = np.broadcast_to(x, (n, 2, 2)).sum()
             y.backward()
             assert x.grad.tolist() == [[n, n]] * 2
-            assert len(steps._met) <= 4 or n == 1
+            assert len(step_plans._plans) <= 4 or n == 1
     finally:
-        steps._met.limit = limit
+        step_plans._plans.limit = limit

@@ -333,7 +333,7 @@ def test_a_program_is_lowered_once_for_its_sizes(
     monkeypatch.setattr(items_module, "kernel_for", lambda program, backend: None)
     (program, *_) = next(iter(function._programs.values()))
     plans = program.inference()
-    plans.still = None  # more is kept where sizes are fixed
+    plans.stable = None  # more is kept where sizes are fixed
     fits = 0
     for n, m in itertools.product(batches, batches):
         free = Read(plans.image({"n0_0": n, "n0_1": 5}, NATIVE).write())

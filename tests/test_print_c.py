@@ -35,7 +35,7 @@ from gemel.codegen.print_c import source
 from gemel.codegen.program import FUNCTIONS
 from gemel.codegen.target import TARGETS
 from gemel.errors import TraceError
-from gemel.runtime.reading import as_c
+from gemel.runtime.plan_text import as_c
 from gemel.tracing.compiled import Compiled
 
 COMPILER = shutil.which("cc")

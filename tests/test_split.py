@@ -14,7 +14,7 @@ from gemel.ir.trace import Trace
 from gemel.ops.linalg import matmul
 from gemel.passes.split import split
 from gemel.spec import Spec
-from gemel.tape import steps
+from gemel.tape import step_plans
 
 
 def mlp(x: Any, w: list[Any]) -> Any:
@@ -52,7 +52,7 @@ def gradients(model: Callable[..., Any], request: str) -> list[Any]:
 @pytest.mark.parametrize("request_", ["write", "add"])
 def test_the_same_gradients(model, request_, monkeypatch):
     whole = gradients(model, request_)
-    monkeypatch.setattr(steps, "in_pieces", lambda leaves: True)
+    monkeypatch.setattr(step_plans, "in_pieces", lambda leaves: True)
     for a, b in zip(whole, gradients(model, request_), strict=True):
         numpy.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
 
@@ -90,7 +90,7 @@ def test_a_gradient_used_as_data(monkeypatch):
         return [weight.grad.asnumpy() for weight in weights]
 
     whole = run()
-    monkeypatch.setattr(steps, "in_pieces", lambda leaves: True)
+    monkeypatch.setattr(step_plans, "in_pieces", lambda leaves: True)
     for a, b in zip(whole, run(), strict=True):
         numpy.testing.assert_allclose(a, b, rtol=1e-12)
 

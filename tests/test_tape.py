@@ -412,11 +412,11 @@ def test_numbers_keep_their_precision(function: Function, slope: Function) -> No
 
 
 def test_a_structure_is_compiled_when_it_comes_again(monkeypatch: Any) -> None:
-    from gemel.tape import steps
+    from gemel.tape import step_plans
 
     compiled: list[Any] = []
-    original = steps._compile
-    monkeypatch.setattr(steps, "_compile", lambda *a: (compiled.append(a), original(*a)))
+    original = step_plans._compile
+    monkeypatch.setattr(step_plans, "_compile", lambda *a: (compiled.append(a), original(*a)))
     x = array([1.0, 2.0])
     x.attach_grad()
 
@@ -466,12 +466,12 @@ def test_a_kind_that_is_made_again_has_its_number() -> None:
 
 
 def test_the_oldest_goes_unless_it_is_used() -> None:
-    from gemel.tape.kinds import Recent
+    from gemel.tape.clock_cache import ClockCache
 
     class Kept:
         used = False
 
-    cache = Recent(3)
+    cache = ClockCache(3)
     for name in "abc":
         cache.keep(name, Kept())
     cache.find("a")

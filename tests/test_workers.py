@@ -23,7 +23,7 @@ from gemel.kvstore.agreement import BUCKET_BYTES, Agreement, Request
 from gemel.kvstore.local import LocalStore
 from gemel.kvstore.world import World
 from gemel.runtime.chain import Chain
-from gemel.tape import steps
+from gemel.tape import step_plans
 
 # ---- operations whose work is done elsewhere
 
@@ -351,7 +351,7 @@ def test_gradients_that_leave_do_so_one_by_one(monkeypatch):
         chains.append(Chain(*given, **settings))
         return chains[-1]
 
-    monkeypatch.setattr(steps, "Chain", chain)
+    monkeypatch.setattr(step_plans, "Chain", chain)
     for store, pieces in ((Two(), 3), ("device", 0)):
         chains.clear()
         net = nn.HybridSequential()

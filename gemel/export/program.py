@@ -98,7 +98,7 @@ def _settings(parameter: Parameter) -> dict[str, Any]:
 
 def _described(found: Exported, given: Arguments) -> dict[str, Any]:
     trace = found.trace
-    held = {int(str(e.node.name)[6:]): value.hex() for e, value in trace.held.items()}
+    held = {int(str(e.node.name)[6:]): value.hex() for e, value in trace.specialized.items()}
     return {
         "arguments": _structure(given.structure),
         "inputs": [[len(x.shape), x.dtype.name] for x in given.arrays],

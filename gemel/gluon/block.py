@@ -17,7 +17,7 @@ from gemel.gluon.block_parameters import BlockParameters
 from gemel.gluon.hooks import HookHandle
 from gemel.gluon.naming import NameScope, current_scope, new_prefix
 from gemel.gluon.parameter import Parameter, ParameterDict
-from gemel.gluon.structure import Children, Own
+from gemel.gluon.structure import Children, Internals
 from gemel.ir.graph import Entry
 from gemel.ir.trace import current_trace
 from gemel.ops.shape import operand
@@ -25,7 +25,7 @@ from gemel.ops.shape import operand
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: What flows through a network: an array, or in a trace the symbol that stands for it.
+#: What flows through a network: an array, or a symbol while it is traced.
 Tensor = Any
 
 
@@ -52,7 +52,7 @@ class Block(Files):
     ) -> None:
         if unknown:
             raise unknown_keyword(type(self), next(iter(unknown)))
-        self._own = Own()
+        self._own = Internals()
         self._prefix = new_prefix(prefix, self._alias())
         self._children = Children(self)
         self._reg_params = BlockParameters(self, params, current_scope())
@@ -136,16 +136,16 @@ class Block(Files):
         self._changed()
 
     def _changed(self) -> None:
-        """The structure or an array changed: programs compiled over it no longer hold."""
-        self._own.renew()
+        """The structure or an array changed: invalidate programs over it and its parents."""
+        self._own.invalidate()
         for parent in self._own.parents:
             block = parent()
             if block is not None:
                 block._changed()
 
     def _hooked(self) -> None:
-        """A hook came or went: those that this is a part of have to look, their programs hold."""
-        self._own.renew()
+        """A hook was added or removed: the block and its parents look for hooks again."""
+        self._own.invalidate()
         for parent in self._own.parents:
             block = parent()
             if block is not None:
@@ -153,7 +153,7 @@ class Block(Files):
 
     @property
     def _has_hooks(self) -> bool:
-        """Whether anybody is to be told of what it gives, or what is inside of it."""
+        """Whether it, or a block inside of it, has hooks."""
         own = self._forward_hooks or self._forward_pre_hooks or self._own.op_hook
         return bool(own) or any(child._has_hooks for child in self._children.values())
 
@@ -163,7 +163,7 @@ class Block(Files):
         return {**self.__dict__, **registries}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._own = Own()
+        self._own = Internals()
         children, parameters = state["_children"], state["_reg_params"]
         found = {"_children": Children(self), "_reg_params": BlockParameters(self)}
         self.__dict__.update({**state, **found})
@@ -284,12 +284,13 @@ class Block(Files):
             with there:
                 return self.forward(*arguments, **keywords)
         except GemelError as error:
-            self._passed(error, arguments)
+            self._add_to_path(error, arguments)
             raise
 
-    def _passed(self, error: GemelError, arguments: tuple[Any, ...]) -> None:
-        """Put this block in front of the path of blocks an error has come through, and the sizes
-        of its arguments, if it was being traced, in place of their names.
+    def _add_to_path(self, error: GemelError, arguments: tuple[Any, ...]) -> None:
+        """Prepend this block to the path of blocks in an error's message.
+
+        Names of free extents in the message become the numbers they have in this call.
         """
         if error.args and isinstance(error.args[0], str):
             text = error.args[0]
@@ -369,9 +370,9 @@ class Block(Files):
     def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Have ``hook(block, inputs, output)`` called after each forward.
 
-        While there are hooks inside of a hybridized block, that runs in parts, so that they are
-        given arrays in each call. In `gemel.compile` and `Trainer.compile`, which run blocks only
-        when they are traced, they are called then, with symbols.
+        A hybridized block with hooks inside runs its children one by one, so that the hooks get
+        arrays in each call. In `gemel.compile` and `Trainer.compile` hooks are called while these
+        trace, with symbols.
         """
         return HookHandle(self._forward_hooks, hook, self._hooked)
 
@@ -380,10 +381,10 @@ class Block(Files):
         return HookHandle(self._forward_pre_hooks, hook, self._hooked)
 
     def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
-        """Have ``callback(name, operation, array)`` called for what every operation gives.
+        """Have ``callback(name, operation, array)`` called for the result of every operation.
 
-        Inside of hybridized blocks, after each call; with `monitor_all` also for their inputs and
-        parameters.
+        For a hybridized block this happens after its call; with `monitor_all` also for its inputs
+        and parameters.
         """
         for child in self._children.values():
             child.register_op_hook(callback, monitor_all)

@@ -1,4 +1,9 @@
-"""Hybrid blocks: their `forward` works with symbols too, so `hybridize()` makes a program of it."""
+"""Hybrid blocks: their `forward` also works on symbols, so that `hybridize()` can compile it.
+
+A call of a hybridized block runs its program (`tracing.Compiled`), which is made at the first call.
+It runs its Python instead while another program is traced (the block becomes part of that), while
+hooks inside have to be called, or if its results cannot be compiled.
+"""
 
 from __future__ import annotations
 
@@ -90,9 +95,9 @@ class HybridBlock(Block):
             return self._never_whole(error, arguments)
 
     def _in_parts(self) -> bool:
-        """Whether hooks inside are to be called: then its parts are programs, not the whole.
+        """Whether hooks inside have to be called: then its children are compiled, not the whole.
 
-        Who has an operations' hook of its own is told of what is inside by its program.
+        Not with an op hook of its own: then its program also returns the results inside.
         """
         if self._own.in_parts is None:
             inside = any(child._has_hooks for child in self._children.values())
@@ -100,7 +105,7 @@ class HybridBlock(Block):
         return self._own.in_parts
 
     def _never_whole(self, error: Exception, arguments: tuple[Any, ...]) -> Any:
-        """From now on its Python, which runs what cannot be compiled between what can."""
+        """Give up compiling the block as a whole: warn, and run its Python from now on."""
         import warnings
 
         warnings.warn(f"{self.name} is not compiled as a whole: {error}", stacklevel=3)
@@ -109,14 +114,14 @@ class HybridBlock(Block):
         return self._imperatively(arguments, {})
 
     def _imperatively(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Run its Python: with arrays, or with a trace's symbols; or compose MXNet's symbols."""
+        """Run its Python on arrays or on symbols of a trace, or compose MXNet's symbols."""
         first = type(arguments[0]) if arguments else None
         if first is not ndarray:
             if first is not Entry and holds_symbols((*arguments, *keywords.values())):
                 given = self._positional(arguments, keywords) if keywords else arguments
                 return symbol_block().composed(self, given)
         elif not (self._forward_hooks or self._forward_pre_hooks) and current_trace() is None:
-            return self._forwarded(*arguments, **keywords)  # without frames that add nothing
+            return self._forwarded(*arguments, **keywords)  # fewer frames on the common path
         return super().__call__(*arguments, **keywords)
 
     def _run(self, *arguments: Any, **keywords: Any) -> Any:
@@ -134,7 +139,7 @@ class HybridBlock(Block):
         return result
 
     def _traced(self, trace: Any, *arguments: Any, **keywords: Any) -> Any:
-        """The block's Python with symbols, whose names begin with the block's."""
+        """Run the block's Python on symbols, with its prefix in the names of nodes."""
         trace.scopes.append(self)
         try:
             return self._forwarded(*arguments, **keywords)
@@ -142,7 +147,7 @@ class HybridBlock(Block):
             trace.scopes.pop()
 
     def _within(self, trace: Any, *arguments: Any, **keywords: Any) -> Any:
-        """The same as a part of another program, which depends on the block from then on."""
+        """The same within the trace of another program, which notes the block's structure."""
         trace.ran(self)
         return self._traced(trace, *arguments, **keywords)
 
@@ -156,11 +161,11 @@ class HybridBlock(Block):
         return program
 
     def _whole(self, *arguments: Any) -> Any:
-        """What its own program is traced from: the block tells that when it changes."""
+        """The function its own program is traced from."""
         return self._traced(current_trace(), *arguments)
 
     def _with_operations(self, *arguments: Any) -> tuple[Any, dict[Any, Any]]:
-        """The result, and what every operation on the way to it gives: by name and operation."""
+        """The result, and the results of all operations by (name, operation), for an op hook."""
         result = self._whole(*arguments)
         results: list[Any] = []
         flatten(result, results, [])
@@ -175,7 +180,7 @@ class HybridBlock(Block):
         return result, seen
 
     def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
-        """Have ``callback(name, operation, array)`` called for what every operation gives."""
+        """Have ``callback(name, operation, array)`` called for the result of every operation."""
         super().register_op_hook(callback, monitor_all)
         self._own.op_hook = callback, monitor_all
         self._changed()

@@ -46,8 +46,8 @@ class Constant(Parameter):
 class ParameterDict(dict[str, Parameter]):
     """Parameters by their place in the network (``0.weight``), or full name (``dense0_weight``).
 
-    One made with a `prefix` names the parameters that `get` makes; `shared` is another one to take
-    them from.
+    `get` makes parameters with `prefix` before their names, unless `shared`, another dictionary,
+    has one of that name.
     """
 
     def __init__(
@@ -56,19 +56,19 @@ class ParameterDict(dict[str, Parameter]):
         shared: ParameterDict | None = None,
     ) -> None:
         super().__init__(() if isinstance(prefix, str) else prefix)
-        #: None: these are parameters of others, and no new ones are made.
+        #: None for a collection of existing parameters: it makes no new ones.
         self._prefix = prefix if isinstance(prefix, str) else None
-        #: What the names begin with in the block whose parameters these are.
+        #: The prefix of the block whose parameters these are.
         self._whose = ""
         self._shared = shared
 
     @property
     def prefix(self) -> str:
-        """What the names of the parameters it makes begin with, or those of a block's."""
+        """The prefix of the names of parameters it makes, else that of its block."""
         return self._prefix or self._whose
 
     def _called(self, name: object) -> Parameter | None:
-        """The parameter with that full name."""
+        """The parameter with this full name, or None."""
         return next((each for each in self.values() if each.name == name), None)
 
     def __contains__(self, name: object) -> bool:
@@ -87,7 +87,7 @@ class ParameterDict(dict[str, Parameter]):
     # ---- making parameters
 
     def get(self, name: str, default: Any = None, **settings: Any) -> Any:
-        """The parameter `name`; one it does not have is taken from `shared`, or made.
+        """The parameter `name`; if there is none it is taken from `shared`, or made.
 
         It is made as ``Parameter(name, **settings)``; but a dictionary of others' parameters, such
         as `collect_params()` gives, makes none, and gives `default`. Raises `ShapeError` when the

@@ -1,4 +1,8 @@
-"""Shapes found without computing: a network runs with symbols, its parameters have shapes only."""
+"""Shape inference: a network runs on symbols, and its parameters are symbols of known shapes.
+
+A layer of a user's own that does not say its parameters' shapes gets those its operations accept:
+each unknown size is tried among the sizes of the inputs (`fitting_shapes`).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ShapeTrace(Trace):
-    """A trace in which parameters need no arrays: their shapes do."""
+    """A trace in which parameters need no arrays, only shapes."""
 
     shapes_only = True
 
@@ -28,7 +32,7 @@ class ShapeTrace(Trace):
         super().__init__(closed=ClosedOver(constant=True))
 
     def parameter(self, parameter: Any) -> Entry:
-        """The symbol that stands for a parameter."""
+        """The entry that stands for a parameter."""
         if id(parameter) not in self.parameters:
             if not parameter.is_shape_known:
                 raise DeferredInitializationError(
@@ -40,7 +44,7 @@ class ShapeTrace(Trace):
 
 
 def run_with_symbols(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[Entry]:
-    """The results of a block or its forward, and what it writes to parameters, as symbols."""
+    """The results of a block or of its forward, and the values it sets parameters to: symbols."""
     arrays: list[Any] = []
     numbers: list[float] = []
     structure = flatten(arguments, arrays, numbers)
@@ -53,7 +57,7 @@ def run_with_symbols(function: Callable[..., Any], arguments: tuple[Any, ...]) -
 
 
 def _sizes(array: Any) -> tuple[int, ...]:
-    """The shape as numbers. To ask a free extent for its number would fix it."""
+    """The shape as numbers, without a guard, which int() of a free extent would leave."""
     return tuple(getattr(n, "value", n) for n in array.shape)
 
 
@@ -64,10 +68,10 @@ TRIALS = 200
 def fitting_shapes(
     block: Block, unknown: list[Any], arguments: tuple[Any, ...]
 ) -> tuple[tuple[int, ...], ...] | None:
-    """The shapes with which the block accepts these arguments, if there is just one choice.
+    """The shapes of unknown parameters with which the block accepts these arguments, if unique.
 
-    An unknown size is that of an axis of an argument, or that of all but the first; which one, the
-    operations decide: each is tried, with symbols.
+    Candidates for a size are the extents of the arguments, and the product of all but the first.
+    Each combination is tried on symbols: the operations accept or refuse it.
     """
     arrays: list[Any] = []
     flatten(arguments, arrays, [])

@@ -1,4 +1,9 @@
-"""A step of training as one program: what `Trainer.compile` gives."""
+"""A training step as one program, the result of `Trainer.compile`.
+
+A call traces the user's function, takes the gradients of its result and applies the optimizer's
+formula to every parameter, all in one trace. The parameters' arrays and the optimizer's states are
+inputs that the program overwrites; learning rate and step counts are run-time numbers.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from gemel._core import Array
 from gemel.errors import ArgumentError, GemelError, GradientError
 from gemel.gluon.parameter import Parameter
 from gemel.ir.graph import Entry, walk
-from gemel.ir.trace import Held, Trace, current_trace
+from gemel.ir.trace import StateArray, Trace, current_trace
 from gemel.optimizer.base import by_hand
 from gemel.optimizer.fused import Kept
 from gemel.tracing import compiled
@@ -24,31 +29,30 @@ if TYPE_CHECKING:
     from gemel.optimizer.fused import Asked
 
 
-#: How many programs a step keeps, the newest last: some settings may be others in each step.
+#: How many programs a step keeps, the newest last: settings may differ from step to step.
 PROGRAMS = 16
 
 
 class CompiledStep:
-    """Results, gradients and updates of a function of the trainer's parameters in one program.
+    """A callable training step, see `Trainer.compile`.
 
-    See `Trainer.compile`. `batch_size` is what gradients are divided by; without one, the length
-    of the first argument. Other arguments given by name go to the function, as those of functions
-    that `gemel.compile` gives do.
+    Gradients are divided by `batch_size`, by default the length of the first argument. Other
+    arguments given by name go to the function.
     """
 
     def __init__(self, trainer: Trainer, function: Callable[..., Any]) -> None:
         self._trainer = trainer
         self._function = function
         self._last: _Updated | None = None
-        #: By what decides the update; each for the arrays it keeps.
+        #: By the key of the update (`Asked.key`).
         self._programs: dict[Any, _Program] = {}
 
     def __call__(self, *arguments: Any, batch_size: float | None = None, **named: Any) -> Any:
-        """What the function gives for these arguments, with parameters as they were.
+        """Do one step. Returns the function's result, computed before the update.
 
         Raises `GradientError` for a parameter that has no part in the loss, `TraceError` for an
         argument that can be given by name only, and `GemelError` where the trainer's parameters
-        live on several devices or meet those of other workers.
+        live on several devices or are trained together with other workers.
         """
         if current_trace() is not None:
             raise GemelError("step: it is a program of its own; call it outside of compiled ones")
@@ -71,17 +75,17 @@ class CompiledStep:
                 return program.run(*arguments, *asked.scalars)
 
     def _updated(self, arguments: Sequence[Any]) -> _Updated:
-        """What a step updates: what the one before did, unless something has been replaced."""
+        """What a step updates: as in the step before, unless something has been replaced."""
         words = self._words()
         if self._last is None or self._last.words != words or not self._last.holds():
             if not all(p._arrays for p in self._trainer._params if p.grad_req != "null"):
                 with autograd.pause(train_mode=False):
-                    self._function(*arguments)  # tells the shapes
+                    self._function(*arguments)  # finishes parameters of unknown shape
             self._last = self._found()
         return self._last
 
     def _words(self) -> list[Any]:
-        """The same as long as parameters have the same arrays and are trained as they were."""
+        """A key that changes if a parameter gets other arrays, is frozen or trained again."""
         found: list[Any] = []  # without comprehensions: every step asks every parameter
         for parameter in self._trainer._params:
             found.append(id(parameter._arrays))
@@ -122,7 +126,7 @@ class CompiledStep:
             update = self._trainer.optimizer._fused.function(asked)
             known = _Program(self._function, update, parameters, asked)
             self._programs.pop(asked.key, None)
-            # Another thread may be at it, too.
+            # Evict the oldest; another thread may be doing the same.
             for old in list(self._programs)[: len(self._programs) + 1 - PROGRAMS]:
                 self._programs.pop(old, None)
             self._programs[asked.key] = known
@@ -130,10 +134,10 @@ class CompiledStep:
 
 
 class _Updated(NamedTuple):
-    """Parameters that steps update, and what they update them with."""
+    """The parameters that steps update, and the updater and states they use."""
 
     words: list[Any]
-    arrays: list[Any]  # kept alive: `words` has their numbers
+    arrays: list[Any]  # kept alive, since `words` has their ids
     by_index: dict[Any, Any]
     device: Device
     updater: Updater
@@ -142,7 +146,7 @@ class _Updated(NamedTuple):
     kept: Kept
 
     def holds(self) -> bool:
-        """Whether the states are still these."""
+        """Whether the updater still has these states."""
         return self.updater.states is self.by_index
 
 
@@ -160,15 +164,15 @@ class _Program:
         self.update = update
         self.parameters = parameters
         self.arrays = [parameter._arrays[0] for parameter in parameters]
-        self.kept = [Held("state", array) for array in asked.kept]
+        self.kept = [StateArray("state", array) for array in asked.kept]
         self.scalars = len(asked.scalars)
-        #: Where lies what it overwrites.
+        #: The storages it overwrites.
         self.storages = frozenset(array._storage for array in (*self.arrays, *asked.kept))
         self.run = compiled.Compiled(self._step, name=getattr(function, "__name__", "step"))
         self.run.apart = True  # see `check_apart`
 
     def keeps(self, parameters: list[Parameter], kept: list[Any]) -> bool:
-        """Whether it updates these parameters, where they are now, and these arrays."""
+        """Whether it was made for these parameters, their present arrays and these states."""
         held = (each.value for each in self.kept)
         now = (parameter._arrays[0] for parameter in parameters)
         return (
@@ -178,9 +182,9 @@ class _Program:
         )
 
     def check_apart(self, arguments: Sequence[Any]) -> None:
-        """Raises `ArgumentError` for an argument that is, or shows, what the program overwrites.
+        """Raises `ArgumentError` for an argument that shares memory with what the step overwrites.
 
-        Gradients would not pass through it, and it might be read before or after.
+        No gradient would pass through it, and it might be read before or after the update.
         """
         for position, argument in enumerate(arguments):
             arrays = [argument]
@@ -195,7 +199,7 @@ class _Program:
                     )
 
     def _step(self, *values: Any) -> Any:
-        """The step as it is traced: arguments, then numbers."""
+        """The traced function: takes the arguments, then the optimizer's numbers."""
         trace = current_trace()
         assert trace is not None
         arguments, scalars = values[: -self.scalars], list(values[-self.scalars :])
@@ -224,7 +228,7 @@ class _Program:
         return found
 
     def _check(self, loss: Any, trace: Trace) -> None:
-        if any(own.op_hook for own in trace.met.values()):
+        if any(own.op_hook for own in trace.blocks.values()):
             raise _refused("a network of the step has an operations' hook (register_op_hook)")
         for closed in trace.closed.inputs.values() if trace.closed is not None else ():
             if closed.array._storage in self.storages:

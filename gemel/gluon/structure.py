@@ -1,4 +1,9 @@
-"""What a block is made of, besides the attributes that users see in `vars(block)`."""
+"""The bookkeeping of a block: its parents, its compiled program, and when that is invalid.
+
+A compiled program over a block holds as long as the block's structure does. Whatever changes it (a
+child, a parameter, a hook is added, replaced or removed) calls `Block._changed`, which goes up the
+parents and drops the program and the `state` of each.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +16,20 @@ if TYPE_CHECKING:
     from gemel.gluon.block import Block
 
 
-class Own:
-    """What gemel notes about a block. Programs that walk over a block's attributes never meet it.
+class Internals:
+    """gemel's notes about a block (`block._own`), apart from `vars(block)`, which users walk over.
 
-    `parents` are weak references to the blocks it is a part of, `names` counts the blocks named
-    in its scope, `unfinished` says that the shape of an own parameter may still be unknown;
-    `compiled` is the block's program and `program` what a call may go to straight away: the
-    program, when there are no hooks around it; `last` is the kind of arguments the last program
-    was for, once that is gone. `op_hook` is told what every operation gives. `group` is where the
-    devices of a layer meet that computes over all of them. `state` is another one whenever the
-    block or what is in it may do something else, None where no program asks; `in_parts` says that
-    hooks inside are to be called, None: not known.
+    `parents`     weak references to the blocks it is a child of
+    `names`       how many blocks of each kind were named in its scope
+    `unfinished`  whether a parameter of its own may still have an unknown shape
+    `compiled`    its program, if it is hybridized and was called
+    `program`     the same if calls may go there directly: no hooks around it
+    `last`        the kind of arguments the last program was for, after that was dropped
+    `op_hook`     the callback for the results of operations
+    `group`       the communication group of a layer that computes over several devices
+    `state`       an object that is replaced whenever the block may compute something else; None
+                  while no program asks for it
+    `in_parts`    whether hooks inside require to run its children one by one; None: not known yet
     """
 
     __slots__ = (
@@ -50,13 +58,13 @@ class Own:
         self.in_parts: bool | None = None
 
     def version(self) -> Any:
-        """The `state`, for a program that has run the block."""
+        """The present `state`: a program that ran the block is valid while it stays the same."""
         if self.state is None:
             self.state = object()
         return self.state
 
-    def renew(self) -> None:
-        """Have programs that ran the block look at it again, and the block at its hooks."""
+    def invalidate(self) -> None:
+        """Make programs that ran the block invalid, and the block look for hooks again."""
         self.program = self.in_parts = None
         if self.state is not None:
             self.state = None
@@ -64,7 +72,7 @@ class Own:
 
 
 class Children(dict[str, "Block"]):
-    """The blocks inside of a block, by name; who writes to it changes the block."""
+    """The children of a block by name. Changing the dictionary changes the block's structure."""
 
     __slots__ = ("_block",)
 

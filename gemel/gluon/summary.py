@@ -68,7 +68,7 @@ def bytes_of(parameters: Iterable[Any]) -> int:
 
 def _now() -> int:
     """How many nodes there have been."""
-    return placeholder(Spec((), "float32")).node.place
+    return placeholder(Spec((), "float32")).node.serial
 
 
 def summary(block: Block, arguments: tuple[Any, ...]) -> str:
@@ -127,7 +127,7 @@ def _places(block: Block, place: str, found: dict[int, str]) -> dict[int, str]:
 def _share_out(rows: list[Row], results: list[Entry]) -> None:
     """Each row gets the operations of the nodes made in it, and not in a row inside of it."""
     for node in walk(results):
-        within = [row for row in rows if row.begin < node.place < row.end]
+        within = [row for row in rows if row.begin < node.serial < row.end]
         if within:
             innermost = min(within, key=lambda row: row.end - row.begin)
             innermost.operations += operations(node)

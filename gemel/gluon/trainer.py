@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gemel.device import Device
     from gemel.optimizer import Optimizer
 
-#: The positions of the parameters to update: their gradients on each device, which are fresh.
+#: By position of a parameter to update: its gradients on each device, and which of them are fresh.
 Chosen = dict[int, tuple[list[Any], list[bool]]]
 
 
@@ -93,13 +93,17 @@ class Trainer:
         #: Versions of the first replicas when the store last gave them its values.
         self._pulled: dict[int, int] = {}
         if self._together:
-            for parameter in self._params:
-                if parameter.cut_axis is not None:
-                    self._refuse_parts(parameter.name)
-            for position, parameter in enumerate(self._params):
-                if parameter._arrays:
-                    self._begin_alike(position, parameter)
-                parameter._followers.append(partial(_made, ref(self), position))
+            self._join_workers()
+
+    def _join_workers(self) -> None:
+        """Give all parameters, now or once they are filled, the values of the first worker."""
+        for parameter in self._params:
+            if parameter.cut_axis is not None:
+                self._refuse_parts(parameter.name)
+        for position, parameter in enumerate(self._params):
+            if parameter._arrays:
+                self._begin_alike(position, parameter)
+            parameter._followers.append(partial(_made, ref(self), position))
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -124,7 +128,7 @@ class Trainer:
     # ---- a step
 
     def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
-        """Bring the gradients together and update every parameter, gradients over `batch_size`.
+        """Add up the gradients of all devices, divide by `batch_size`, update every parameter.
 
         That is what the sum of all gradients is divided by, so the size of the whole batch: the
         parts of all devices and, as in MXNet, of all workers are to be counted by the caller.

@@ -50,16 +50,16 @@ class Parameter:
     """A named array that training changes, and its gradient.
 
     `shape` may have unknown sizes (0, -1 or None; None alone: nothing is known); the array is then
-    made at the first forward. `init` is an initializer or its name; without one, the one given
-    to `initialize` is. `grad_req` is ``"write"`` (each backward overwrites the gradient),
-    ``"add"`` or ``"null"``, which it stays where the parameter is not differentiable. `lr_mult`
-    and `wd_mult` multiply the trainer's learning rate and weight decay for this parameter.
-    `allow_deferred_init` is accepted for old code: an unknown
-    shape may always wait for the first forward. So is `grad_stype`:
-    gradients are dense, and so is the array (another `stype` raises `GemelError`).
+    made at the first forward. `init` is an initializer or its name, by default that given to
+    `initialize`. `grad_req` is ``"write"`` (each backward overwrites the gradient), ``"add"``, or
+    ``"null"``, to which it is fixed for a parameter that is not differentiable. `lr_mult` and
+    `wd_mult` multiply the trainer's learning rate and weight decay for this parameter. Two
+    arguments are accepted for old code and ignored: `allow_deferred_init` (an unknown shape may
+    always wait) and `grad_stype` (gradients are dense, as is the array: another `stype` raises
+    `GemelError`).
     """
 
-    #: The axis along which its arrays are parts of it, in order; None: each is all of it.
+    #: The axis along which it is split over its devices (`gluon.parallel`); None: replicated.
     cut_axis: int | None = None
 
     def __init__(
@@ -86,12 +86,12 @@ class Parameter:
         self._dtype = as_dtype(dtype)
         self._shape = _normalized(shape)
         self._grad_req = _checked_request(grad_req if differentiable else "null")
-        #: One for each device it lives on; none until they can be made.
+        #: Its arrays, one for each device; none until they can be made.
         self._arrays: tuple[ndarray, ...] = ()
-        #: What `initialize` was told, until then: initializer, devices.
+        #: The arguments of `initialize` until the array is made: initializer, devices.
         self._waiting: tuple[init_module.Initializer, list[Device]] | None = None
         self._owners: list[Any] = []
-        #: Who hears of it when it has been filled.
+        #: Callbacks for when it has been filled.
         self._followers: list[Callable[[Parameter], None]] = []
 
     def __repr__(self) -> str:
@@ -216,7 +216,7 @@ class Parameter:
             self._changed()
 
     def _shape_found(self) -> None:
-        """The shape became known in a forward: make the array if that was waited for."""
+        """In a forward that found the shape: make the array, if `initialize` was called before."""
         if self._waiting is not None and self.is_shape_known:
             self._make()
 
@@ -263,7 +263,7 @@ class Parameter:
         )
 
     def _chosen(self, device: Any, ctx: Any) -> int:
-        """Which replica is meant: of several and no device, the one on the current device."""
+        """The position of the replica on `device`; by default the one on the current device."""
         given = device if device is not None else ctx
         if given is None and len(self.arrays()) == 1:
             return 0
@@ -371,7 +371,7 @@ class Parameter:
         return grads, fresh
 
     def _mark_used(self) -> None:
-        """A step has used the gradients: until the next backward there are no others."""
+        """Note that a step has used the gradients: they are stale until the next backward."""
         for array in self._arrays:
             autograd.deposit_of(array).fresh = False
 
@@ -443,7 +443,7 @@ class Parameter:
             self._owners.append(ref(block))
 
     def _changed(self) -> None:
-        """Programs compiled over this parameter no longer hold."""
+        """Invalidate programs compiled over this parameter."""
         for owner in self._owners:
             block = owner()
             if block is not None:
@@ -451,7 +451,7 @@ class Parameter:
 
 
 class _Aside:
-    """Work on a parameter that is no part of what is being recorded or traced around it."""
+    """A `with` block whose work on a parameter is neither recorded nor traced."""
 
     def __enter__(self) -> None:
         self._trace = trace.suspended()

@@ -1,4 +1,9 @@
-"""What operations ask of the layers above theirs: one object, put here when those are loaded."""
+"""Calls from operations up to the layers above: dependency injection, since imports point down.
+
+An operation applied to arrays has to run kernels, and its gradient rule builds graphs, but both
+live in layers that import this one. So this module declares the functions it needs (`Above`), and
+`gemel.ndarray` calls `install` with an object that has them when it is imported.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class Above(Protocol):
-    """Calls on arrays, and what arrays are made of. `gemel.ndarray` gives them."""
+    """The functions operations need from above. `gemel.ndarray` provides them."""
 
     def run(
         self, op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], /
     ) -> tuple[Any, ...]:
-        """The results of a call the core does not do itself."""
+        """Run a call the C++ core leaves to Python: creation, conversion, NumPy, errors."""
 
     def prepare(self, op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], /) -> Any:
-        """The plan of calls on arrays and numbers like these; None when there is none."""
+        """The plan for calls with such inputs (a miss of the core's cache); None: there is none."""
 
     def elementwise_kernel(
         self,
@@ -44,16 +49,16 @@ class Above(Protocol):
         outputs: tuple[Any, ...],
         /,
     ) -> Any:
-        """Put a call on the tape; how the core does so with calls like it."""
+        """Put a call on the tape. Returns what the core needs to record such calls by itself."""
 
     def as_array(self, value: Any, beside: Iterable[Any] = (), /) -> Any:
-        """What an operation takes for an argument: an array, or a Python number as it is."""
+        """An argument as an operation takes it: an array, or a Python number unchanged."""
 
     def as_entry(self, value: Any, beside: Iterable[Any] = (), /) -> Entry:
-        """The same in a trace."""
+        """An argument as a node of the trace in progress takes it."""
 
     def from_numpy(self, value: Any, device: Device | None = None, /) -> Any:
-        """An array with a copy of a NumPy array's elements."""
+        """A new array with a copy of a NumPy array's elements."""
 
     def index_item(self, item: Any, x: Any, /) -> Any:
         """One item of an index of x: lists become arrays, NumPy's integers Python's."""
@@ -61,23 +66,23 @@ class Above(Protocol):
     def gradient(
         self, outputs: Sequence[Entry], heads: Sequence[Entry], inputs: Sequence[Entry], /
     ) -> Any:
-        """The gradients of inputs, as entries, from those of the outputs."""
+        """The gradients of `inputs` as entries, given those of `outputs` (`heads`)."""
 
 
 class Unloaded:
-    """`Above`, until the layers above are loaded and `install` fills it."""
+    """Stands for `Above` until `install` is called."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # Python's own question, such as inspect's for __wrapped__
             raise AttributeError(name)
-        raise RuntimeError(f"{name} is asked of the layers above, which are not loaded")
+        raise RuntimeError(f"{name} belongs to layers above gemel.ir, which are not loaded")
 
 
 above = cast(Above, Unloaded())
 
 
 def install(layers: Above) -> None:
-    """Let operations ask these layers."""
+    """Make `above` call these functions."""
     for name in (name for name in vars(Above) if not name.startswith("_")):
         setattr(above, name, getattr(layers, name))
 

@@ -38,46 +38,46 @@ class ArrayMethods(WrittenMethods):
         """a > b."""
 
     def __iadd__(self, other: Any) -> Self:
-        """add(self, other), which self holds from now on."""
+        """self[...] = add(self, other)."""
 
     def __iand__(self, other: Any) -> Self:
-        """bitwise_and(self, other), which self holds from now on."""
+        """self[...] = bitwise_and(self, other)."""
 
     def __ifloordiv__(self, other: Any) -> Self:
-        """floor_divide(self, other), which self holds from now on."""
+        """self[...] = floor_divide(self, other)."""
 
     def __ilshift__(self, other: Any) -> Self:
-        """left_shift(self, other), which self holds from now on."""
+        """self[...] = left_shift(self, other)."""
 
     def __imatmul__(self, other: Any) -> Self:
-        """matmul(self, other), which self holds from now on."""
+        """self[...] = matmul(self, other)."""
 
     def __imod__(self, other: Any) -> Self:
-        """remainder(self, other), which self holds from now on."""
+        """self[...] = remainder(self, other)."""
 
     def __imul__(self, other: Any) -> Self:
-        """multiply(self, other), which self holds from now on."""
+        """self[...] = multiply(self, other)."""
 
     def __invert__(self, /) -> Self:
         """Every bit reversed; for bools, not."""
 
     def __ior__(self, other: Any) -> Self:
-        """bitwise_or(self, other), which self holds from now on."""
+        """self[...] = bitwise_or(self, other)."""
 
     def __ipow__(self, other: Any) -> Self:
-        """power(self, other), which self holds from now on."""
+        """self[...] = power(self, other)."""
 
     def __irshift__(self, other: Any) -> Self:
-        """right_shift(self, other), which self holds from now on."""
+        """self[...] = right_shift(self, other)."""
 
     def __isub__(self, other: Any) -> Self:
-        """subtract(self, other), which self holds from now on."""
+        """self[...] = subtract(self, other)."""
 
     def __itruediv__(self, other: Any) -> Self:
-        """divide(self, other), which self holds from now on."""
+        """self[...] = divide(self, other)."""
 
     def __ixor__(self, other: Any) -> Self:
-        """bitwise_xor(self, other), which self holds from now on."""
+        """self[...] = bitwise_xor(self, other)."""
 
     def __le__(self, b: Any, /) -> Self:
         """a <= b."""

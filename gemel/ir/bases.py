@@ -1,4 +1,4 @@
-"""Powers and logarithms to the bases 2 and 10, for operations and for formulas from outside."""
+"""Powers and logarithms to the bases 2 and 10, as formulas over a namespace `xp`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ LN2 = 0.6931471805599453
 LN10 = 2.302585092994046
 
 
-def _settled(xp: Any, x: Any) -> Any:
-    """x, or the whole number it misses by no more than rounding: powers of the base give those."""
+def _snapped(xp: Any, x: Any) -> Any:
+    """x rounded to a whole number where it is that close: so logs of exact powers are exact."""
     whole = xp.rint(x)
     near = xp.absolute(x) * (2.4e-7 if x.dtype.itemsize == 4 else 4.5e-16)
     return xp.where(xp.absolute(x - whole) <= near, whole, x)
 
 
-#: By the size of a floating dtype: itself, the integers as wide, digits and bias of the exponent.
+#: By item size: the floating dtype, the integer dtype as wide, its mantissa bits, exponent bias.
 _BITS = {4: (float32, int32, 23, 127), 8: (float64, int64, 52, 1023)}
 
 
 def power_of_two(xp: Any, n: Any) -> Any:
-    """2 ** n, exact, for whole n within the exponents of normal numbers."""
+    """2 ** n, exactly, for whole n in the range of exponents of normal numbers."""
     dtype, integer, digits, bias = _BITS[n.dtype.itemsize]
     return xp.reinterpret((xp.cast(n, integer) + bias) << digits, dtype)
 
@@ -33,16 +33,16 @@ def exp2(xp: Any, x: Any) -> Any:
     x = xp.where(x > high, high, xp.where(x < low, low, x))
     whole = xp.where(x == x, xp.rint(x), 0)
     half = xp.floor(whole * 0.5)
-    # In two steps: the power of the whole part alone may leave the range.
+    # 2 ** whole alone may overflow where the result does not: multiply by it in two halves.
     part = xp.exp((x - whole) * LN2) * power_of_two(xp, half)
     return part * power_of_two(xp, whole - half)
 
 
 def log2(xp: Any, x: Any) -> Any:
     """The logarithm to base 2, exact for powers of it."""
-    return _settled(xp, xp.log(x) * (1 / LN2))
+    return _snapped(xp, xp.log(x) * (1 / LN2))
 
 
 def log10(xp: Any, x: Any) -> Any:
     """The logarithm to base 10, exact for powers of it."""
-    return _settled(xp, xp.log(x) * (1 / LN10))
+    return _snapped(xp, xp.log(x) * (1 / LN10))

@@ -1,8 +1,15 @@
-"""What a traced function closes over: arrays that are inputs of its program, values it asks for.
+"""What a traced function closes over: arrays that become inputs, and values it branches on.
 
-An array from outside is an input, read at each call; one that was made while tracing (`np.array`
-of numbers) is a constant. A value the function asks for (`float(w)`, `if w.sum() > 0`) is a
-constant of the program as well, which holds for as long as the array has the contents it had.
+    w = np.ones(3)
+
+    @gemel.compile
+    def f(x):
+        scale = np.array([2.0])     # made while tracing: a constant
+        if w.sum() > 0:             # its value is asked for: a guard on the contents of w
+            return x * w * scale    # w: a further input, read anew at each call
+
+A value that is asked for is a constant of the program. Before each later call `ClosedOver.holds`
+checks that the array still has the contents it had; if not, the function is traced again.
 """
 
 from __future__ import annotations
@@ -12,33 +19,36 @@ from typing import Any
 from gemel import _core
 from gemel.device import current_device
 from gemel.errors import DeviceError
-from gemel.ir.free import held, is_free
+from gemel.ir.free import is_free, specialized
 from gemel.ir.graph import Entry, Graph, Node, captured, placeholder, walk
 from gemel.spec import Spec
 
-#: What `_loans` says of an array that somebody outside may be writing to.
+#: The value of `array._loans` while somebody outside gemel may write to its memory.
 LENT = -1
-#: Where it stands among the nodes: before all that the program itself makes.
+#: The serial number of the nodes of closed-over arrays: before all that the program makes.
 OUTSIDE = -1
 
 
 class Closed:
-    """An array a program closes over, an input; if it `moves`, a copy of it where that runs."""
+    """A closed-over array and the input that stands for it.
+
+    If it `moves`, a run on another device reads a copy of it there.
+    """
 
     def __init__(self, array: Any, moves: bool) -> None:
         self.array = array
         self.moves = moves
         entry = placeholder(Spec(array.shape, array.dtype), "array")
-        entry.node.place = OUTSIDE
+        entry.node.serial = OUTSIDE
         self.entry = entry
 
     def on(self, device: Any) -> Any:
-        """The array a run on `device` reads."""
+        """The array that a run on `device` (None: wherever the array is) reads."""
         return self.array.to_device(device) if self.moves and device is not None else self.array
 
 
-class Asked:
-    """The contents of an array when they were asked for."""
+class Snapshot:
+    """The contents an array had when the traced function asked for them: a guard."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -46,8 +56,10 @@ class Asked:
         self.contents = _core.to_bytes(array)
 
     def holds(self) -> bool:
-        """Whether it has them still. Waits, where it has been written since, or somebody outside
-        had access."""
+        """Whether the array still has these contents.
+
+        Compares bytes, and so waits, only if the array may have been written since.
+        """
         state = self.array.version, self.array._loans
         if state == self.state and state[1] != LENT:
             return True
@@ -58,27 +70,29 @@ class Asked:
 
 
 class ClosedOver:
-    """The arrays one trace closes over. With `constant` it is no program: they are constants."""
+    """The arrays one trace closes over. With `constant` all of them become constants."""
 
     def __init__(self, constant: bool = False) -> None:
         self.constant = constant
-        #: By the array, and whether it is moved. Arrays made while tracing are constants.
+        #: By id of the array and whether it moves. The arrays are kept so that ids stay theirs.
         self._entries: dict[tuple[int, bool], tuple[Any, Entry]] = {}
+        #: Arrays made while tracing, by id.
         self._made: dict[int, Any] = {}
-        #: The inputs, in the order they were met.
+        #: The inputs, in the order the function first read them.
         self.inputs: dict[Entry, Closed] = {}
-        self.asked: dict[int, Asked] = {}
+        #: The arrays whose contents were asked for, by id.
+        self.asked: dict[int, Snapshot] = {}
 
     def made(self, array: Any) -> None:
-        """An array that was made while tracing: every call has it as it is now."""
+        """Note an array that was made while tracing: it is a constant of the program."""
         self._made[id(array)] = array
 
     def is_parameter(self, array: Any, entry: Entry) -> None:
-        """An array is a parameter's: the function reads that where it reads the array."""
+        """Note that an array belongs to a parameter, for which `entry` stands already."""
         self._entries[id(array), False] = array, entry
 
     def entry_of(self, array: Any, moves: bool = False) -> Entry:
-        """What stands for an array. Raises `DeviceError` for one on another device."""
+        """The entry that stands for an array. Raises `DeviceError` for one on another device."""
         found = self._entries.get((id(array), moves))
         if found is None:
             found = self._entries[id(array), moves] = array, self._entry(array, moves)
@@ -98,29 +112,29 @@ class ClosedOver:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a run takes the same arrays and asks for nothing."""
+        """Whether nothing has to be checked or moved before a call."""
         return not self.asked and not any(closed.moves for closed in self.inputs.values())
 
     def is_moved(self, entry: Entry) -> bool:
-        """Whether it stands for a copy of an array, which nobody sees written to."""
+        """Whether an entry stands for a copy on another device: writes to it are not seen."""
         found = self.inputs.get(entry)
         return found is not None and found.moves
 
     def known(self, entry: Entry) -> Any:
-        """The value of an entry made of closed-over arrays and numbers alone; None of another one.
+        """The array an entry has as its value; None if that depends on the arguments.
 
-        The program depends on it from now on, and on the sizes that are in it. To be called outside
-        of the trace.
+        It is known if it is computed from closed-over arrays and numbers alone. From now on the
+        program is only valid for these values and sizes. To be called outside of the trace.
         """
         nodes = walk([entry])
-        if entry.told or not all(map(self._is_known, nodes)):
+        if entry.is_run_time_number or not all(map(self._is_known, nodes)):
             return None
         values: dict[Entry, Any] = {}
         for node in nodes:
             if node.op is None:
                 values[node.entries[0]] = self._value(node)
                 continue
-            parameters = {name: held(value) for name, value in node.params.items()}
+            parameters = {name: specialized(value) for name, value in node.params.items()}
             found = node.op(*(values[each] for each in node.inputs), **parameters)
             several = found if isinstance(found, tuple) else (found,)
             values.update(zip(node.entries, several, strict=True))
@@ -129,8 +143,8 @@ class ClosedOver:
     def _is_known(self, node: Node) -> bool:
         (entry, *_) = node.entries
         if node.op is None:
-            return node.is_constant or entry.told or entry in self.inputs
-        # Of what a graph that is free inside would give, no guard would know.
+            return node.is_constant or entry.is_run_time_number or entry in self.inputs
+        # The sizes inside of a subgraph could not be guarded.
         free = any(isinstance(value, Graph) and is_free(value) for value in node.params.values())
         return not (node.op.random or node.op.updates or free)
 
@@ -138,21 +152,21 @@ class ClosedOver:
         (entry,) = node.entries
         closed = self.inputs.get(entry)
         if closed is None:
-            return held(entry._value("") if entry.told else node.value)
+            return specialized(entry._value("") if entry.is_run_time_number else node.value)
         self._ask(closed.array)
         return closed.on(current_device())
 
     def ask(self, array: Any) -> None:
-        """The contents of an array are asked for. To be called outside of the trace."""
+        """Note that the function asks for an array's contents. To be called outside the trace."""
         if id(array) not in self._made and not self.constant:
             self._ask(array)
 
     def _ask(self, array: Any) -> None:
         if id(array) not in self.asked:
-            self.asked[id(array)] = Asked(array)
+            self.asked[id(array)] = Snapshot(array)
 
     def holds(self) -> bool:
-        """Whether all that was asked for is as it was."""
+        """Whether every array whose contents were asked for still has them."""
         return all(asked.holds() for asked in self.asked.values())
 
 

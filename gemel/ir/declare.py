@@ -1,4 +1,15 @@
-"""The decorators that declare operations: each paragraph of `gemel.ops` begins with one."""
+"""The decorators that declare operations: each paragraph of `gemel.ops` begins with one.
+
+A paragraph is one operation, its declaration and its rules::
+
+    @elementwise(public="np", operator="add")
+    def add(xp, a, b):
+        return a + b
+
+    @add.gradient
+    def _(g, y, a, b):
+        return g, g
+"""
 
 from __future__ import annotations
 
@@ -12,12 +23,12 @@ from gemel.ir.op_kinds import Composite, Contraction, Elementwise, Reduction
 
 
 def elementwise(**options: Any) -> Callable[[Callable[..., Any]], Elementwise]:
-    """Declare an operation on each element alone. With `outputs` its body gives a tuple."""
+    """Declare an operation on each element. With ``outputs=2`` or more its body gives a tuple."""
     return lambda body: Elementwise(body, **options)
 
 
 def op(**options: Any) -> Callable[[Callable[..., Any]], Op]:
-    """Declare an operation by its NumPy reference; `spec` and `lower` or `view` rules follow."""
+    """Declare an operation by its NumPy reference. Its rules (`Op.spec`, ...) are added after."""
     return lambda function: Op(function, **options)
 
 
@@ -32,17 +43,17 @@ def contraction(**options: Any) -> Callable[[Callable[..., Any]], Contraction]:
 
 
 def composite(**options: Any) -> Callable[[Callable[..., Any]], Composite]:
-    """Declare an operation by writing it over others."""
+    """Declare an operation by composing others."""
     return lambda function: Composite(function, **options)
 
 
 def always(*inputs: Entry) -> bool:
-    """What leaves its first input as it is whenever the specs are the same (`unchanged=`)."""
+    """For `unchanged=`: the result is the first input whenever their specs are equal (a cast)."""
     return True
 
 
 def by_one(a: Entry, b: Entry) -> bool:
-    """What does so where the second input is the number 1."""
+    """For `unchanged=`: the result is the first input if the second is the number 1 (x * 1)."""
     node = b.node
     return bool(node.is_number and not isinstance(node.value, Dim) and node.value == 1)
 

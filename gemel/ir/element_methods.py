@@ -1,4 +1,4 @@
-"""Methods of arrays and symbols that read or write single elements, or all of them in place."""
+"""Methods of arrays and symbols that read or write elements in place: `flat`, `fill`, `put`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Flat:
     def __setitem__(self, key: Any, value: Any) -> None:
         row = self.base.reshape(-1)
         row[key] = value
-        # The row of an array that does not lie row by row is a copy, that of a symbol may be.
+        # Reshaping copies an array that is not contiguous (and perhaps a symbol): write it back.
         if not getattr(self.base, "_is_contiguous", False):
             self.base[...] = row.reshape(self.base.shape)
 
@@ -49,7 +49,7 @@ class Flat:
 
 
 class ElementMethods(NumpyProtocols):
-    """What NumPy's users call of an array, beside operations."""
+    """Methods of NumPy's arrays that are no operations."""
 
     __slots__ = ()
 
@@ -100,7 +100,7 @@ class ElementMethods(NumpyProtocols):
         _np("put")(self, indices, values, mode)
 
     def partition(self: Any, kth: Any, axis: int = -1) -> None:
-        """Put each row along an axis in such an order, in place, as `np.partition` gives."""
+        """Partially sort each row along an axis in place: see `np.partition`."""
         self[...] = _np("partition")(self, kth, axis)
 
     def as_np_ndarray(self: Any) -> Any:

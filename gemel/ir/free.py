@@ -1,4 +1,8 @@
-"""Free extents in programs: where they are, and what holds on to the numbers they are now."""
+"""Free extents (`Dim`, symbolic sizes) in graphs: finding them, fixing them, trying questions.
+
+A program is traced for free extents: x has the shape (n0_0, n0_1). Whatever asks such an extent for
+its number, or compares it, leaves a guard, and the program is valid only where the guards hold.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from gemel.ir.graph import Graph, Node
 
 
 def is_free(value: Any) -> bool:
-    """Whether there is a free extent in a parameter, a number or a graph."""
+    """Whether a parameter, a number or a graph contains a free extent."""
     if type(value) is int or value is None:
         return False
     if isinstance(value, (tuple, list)):
@@ -30,26 +34,29 @@ def _has_free(node: Node) -> bool:
 
 
 def nodes_of(graph: Graph) -> list[Node]:
-    """The inputs, used or not, then everything else in order."""
+    """All nodes of a graph: the inputs, used or not, then the others in order."""
     given = {entry.node: None for entry in graph.inputs}
     return [*given, *[node for node in graph.walk() if node not in given]]
 
 
-def held(value: Any) -> Any:
-    """A parameter or number with the numbers its extents are now; guards hold on to those."""
+def specialized(value: Any) -> Any:
+    """A parameter or number with its free extents replaced by their present numbers.
+
+    Guards make the program valid for these numbers only.
+    """
     if isinstance(value, Dim):
         return int(value)
     if isinstance(value, (tuple, list)):
-        found = map(held, value)
+        found = map(specialized, value)
         return list(found) if isinstance(value, list) else tuple(found)
     return value
 
 
 @contextmanager
 def trial(extents: Iterable[int]) -> Iterator[list[Guard]]:
-    """A block that may ask of free extents what does not bind the trace they belong to.
+    """A block whose questions about these extents leave no guards in their trace.
 
-    What it has asked is taken back at its end, and is in the list then.
+    The guards it would have left are in the list afterwards.
     """
     asked: list[Guard] = []
     guards = {id(n.guards): n.guards for n in extents if isinstance(n, Dim)}
@@ -62,4 +69,4 @@ def trial(extents: Iterable[int]) -> Iterator[list[Guard]]:
             del each[counts[key] :]
 
 
-__all__ = ["held", "is_free", "nodes_of", "trial"]
+__all__ = ["is_free", "nodes_of", "specialized", "trial"]

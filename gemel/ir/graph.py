@@ -1,4 +1,16 @@
-"""Node, Entry and Graph: a program as values that name the values they are made of."""
+"""Node, Entry and Graph: a program as a directed acyclic graph of operations.
+
+A node applies an operation to entries; an entry is one output of a node, so an edge of the graph.
+A graph is given by its inputs and outputs; its nodes are those the outputs need::
+
+    >>> x = placeholder(Spec((3,), "float32"), "x")
+    >>> with Trace():
+    ...     y = (x + 1) * x
+    >>> str(Graph([x], [y]))
+    '(x + 1) * x'
+
+Nodes are not changed once made: a pass makes a new graph, which shares what stayed the same.
+"""
 
 from __future__ import annotations
 
@@ -21,21 +33,22 @@ if TYPE_CHECKING:
     from gemel.ir.op import Op
 
 
-_places = count()
+_serials = count()
 
 
-def next_place() -> int:
-    """How many nodes there have been."""
-    return next(_places)
+def next_serial() -> int:
+    """A new serial number: greater than that of every node so far."""
+    return next(_serials)
 
 
 class Node:
     """One step of a program: an operation on entries, or (without one) an input or a constant.
 
-    `value` holds a constant: a Python number, or an array the traced function closed over (read
-    anew at every run). `specs` has one Spec per output. `origin` is the line of the program it was
-    traced at ("file:line"), when it was; `part` the operation it was written out from, or whose
-    gradient it belongs to.
+    `value` is that of a constant: a Python number, or an array the traced function closes over
+    (read anew at every run). `specs` has one Spec per output. `origin` is the line of the program
+    that was traced ("file:line"), or empty; `part` names the composite operation the node is a
+    piece of, or the operation whose gradient it belongs to. Nodes made later have a greater
+    `serial`.
     """
 
     __slots__ = (
@@ -47,7 +60,7 @@ class Node:
         "origin",
         "params",
         "part",
-        "place",
+        "serial",
         "specs",
         "value",
     )
@@ -63,8 +76,7 @@ class Node:
         origin: str = "",
         part: str = "",
     ) -> None:
-        #: How many nodes there had been before it.
-        self.place = next(_places)
+        self.serial = next(_serials)
         self.op = op
         self.origin = origin
         self.part = part
@@ -85,7 +97,7 @@ class Node:
 
     @property
     def is_constant(self) -> bool:
-        """Whether it is a number or an array the program closes over."""
+        """Whether it is a number or a closed-over array."""
         return self.op is None and self.value is not None
 
     @property
@@ -95,7 +107,7 @@ class Node:
 
     @property
     def has_kernel(self) -> bool:
-        """Whether it becomes machine code; NumPy does the others."""
+        """Whether it becomes machine code. NumPy runs the nodes that do not."""
         op = self.op
         if op is None or not op.kernel_for([e.spec for e in self.inputs], self.specs):
             return False
@@ -104,7 +116,7 @@ class Node:
 
     @property
     def fails(self) -> bool:
-        """Whether values may be such that it has no result."""
+        """Whether it can fail when it runs, depending on the values of its inputs."""
         if self.op is None or not self.op.may_fail(self.inputs):
             return False
         graphs = [value for value in self.params.values() if isinstance(value, Graph)]
@@ -116,16 +128,16 @@ class Node:
 
 
 class Entry(InMemory, ArrayMethods):
-    """One output of a node: what an operation takes and gives. Users see it as a symbol.
+    """One output of a node. Functions being traced get entries in place of arrays ("symbols").
 
-    It has the methods and operators of an array; each adds a node. Entries are compared by
-    identity when used as keys; `==` is the elementwise operation.
+    It has the methods and operators of an array; each adds a node. As keys, entries are compared
+    by identity; `==` is the elementwise operation.
     """
 
     __slots__ = ("index", "node")
 
-    #: Whether it is a number given at run time, whose value a trace that asks is told.
-    told = False
+    #: Whether it is a `trace.Scalar`: a number argument, whose value may be asked while tracing.
+    is_run_time_number = False
 
     def __init__(self, node: Node, index: int) -> None:
         self.node = node
@@ -133,7 +145,7 @@ class Entry(InMemory, ArrayMethods):
 
     @property
     def spec(self) -> Spec:
-        """What is known of it: shape and dtype."""
+        """Its shape and dtype."""
         return self.node.specs[self.index]
 
     @property
@@ -176,13 +188,13 @@ class Entry(InMemory, ArrayMethods):
 
     @property
     def device(self) -> Device:
-        """Where the program is traced for; it runs wherever its arrays are."""
+        """The device the program is traced on. It runs on the device of its arguments."""
         return current_device()
 
     ctx = context = device
 
     def to_device(self, device: Any) -> Entry:
-        """Itself: a program runs on one device. Raises `TraceError` for another one."""
+        """The entry itself: a program runs on one device. Raises `TraceError` for another one."""
         if as_device(device) == self.device:
             return self
         raise TraceError(
@@ -193,7 +205,7 @@ class Entry(InMemory, ArrayMethods):
     as_in_ctx = as_in_context = to_device
 
     def copyto(self, other: Any) -> Any:
-        """Its elements written into an array or another symbol, which is returned; or a copy."""
+        """Write its elements into another array or symbol and return that; on a device: a copy."""
         if isinstance(other, Device):
             return self.to_device(other).copy()
         if other.shape != self.shape:
@@ -232,7 +244,7 @@ class Entry(InMemory, ArrayMethods):
         )
 
     def left_over(self, what: str) -> TraceError:
-        """Why it is no operand of `what`: it belongs to a trace, and is used outside of that."""
+        """The error for a symbol that `what` was given after its trace has ended."""
         origin = self.node.origin
         place = f", made at {origin}," if origin else ""
         return TraceError(
@@ -251,7 +263,7 @@ class Entry(InMemory, ArrayMethods):
         return self._known(what).item()
 
     def _known(self, what: str) -> Any:
-        """The array it is, where only what the program closes over decides. Or `TraceError`."""
+        """Its value, if only closed-over arrays decide that. Raises `TraceError` otherwise."""
         from gemel.ir.trace import current_trace
 
         trace = current_trace()
@@ -276,15 +288,15 @@ class Entry(InMemory, ArrayMethods):
         return index
 
     def asnumpy(self) -> Any:
-        """The elements of what only closed-over arrays decide. Others: raises `TraceError`."""
+        """Its elements, if only closed-over arrays decide them. Raises `TraceError` otherwise."""
         return self._known("asnumpy()").asnumpy()
 
     def item(self, *index: Any) -> Any:
-        """The number a constant is; other values are not known in a trace: raises `TraceError`."""
+        """Its number, if it is a constant or closed-over arrays decide it. Else `TraceError`."""
         return (self._one(index) if index else self)._value("item()")
 
     def tolist(self) -> Any:
-        """The elements of what only closed-over arrays decide. Others: raises `TraceError`."""
+        """Its elements, if only closed-over arrays decide them. Raises `TraceError` otherwise."""
         return self._known("tolist()").tolist()
 
     def __array__(self, *given: Any, **named: Any) -> Any:
@@ -302,17 +314,17 @@ class Entry(InMemory, ArrayMethods):
 
 
 def is_foreign(other: object) -> bool:
-    """Whether nothing is elementwise equal to it: None and text, as for arrays."""
+    """Whether `==` with this is Python's own, not elementwise: None and text, as for arrays."""
     return other is None or isinstance(other, (str, bytes))
 
 
 def constant(value: Any) -> Entry:
-    """A Python number as a weak 0-d constant."""
+    """A Python number as a constant: 0-d and weak (it takes the dtype of what it meets)."""
     return Node(None, (), {}, (Spec((), weak(value), weak=True),), value).entries[0]
 
 
 def captured(array: Any) -> Entry:
-    """An array the program closes over: read at every run, never folded."""
+    """A closed-over array as a constant: read at every run, never folded."""
     return Node(None, (), {}, (Spec(array.shape, array.dtype),), array).entries[0]
 
 
@@ -322,9 +334,10 @@ def placeholder(spec: Spec, name: str = "") -> Entry:
 
 
 class Graph:
-    """A program: inputs, outputs, and updates -- (index of an input, the entry it becomes).
+    """A program: its inputs, its outputs and its updates.
 
-    It can be a part of another one: what its inputs are computed from is not its own then.
+    An update (index, entry) overwrites an input with the value of an entry. The inputs may be
+    entries in the middle of a larger program: what computes those is then no part of this graph.
     """
 
     __slots__ = ("_order", "_readers", "inputs", "name", "outputs", "updates")
@@ -350,12 +363,12 @@ class Graph:
 
     def walk(self) -> tuple[Node, ...]:
         """Every node the results need, each after its inputs."""
-        # Found once: a graph is looked through some twenty times, and no node of it changes.
+        # Passes walk a graph some twenty times, and it does not change: find the order once.
         self._order = self._order or tuple(walk(self.results, self.inputs))
         return self._order
 
     def readers(self) -> dict[Entry, list[Node]]:
-        """The nodes that read each entry that is read, in order, each as often as it does."""
+        """The nodes that read each entry, in order; one that reads it twice is listed twice."""
         if not self._readers:
             for node in self.walk():
                 for entry in node.inputs:
@@ -363,13 +376,13 @@ class Graph:
         return self._readers
 
     def uses(self) -> Counter[Entry]:
-        """How often each entry is read, or is a result."""
+        """How often each entry is read or is a result."""
         found = Counter({entry: len(nodes) for entry, nodes in self.readers().items()})
         found.update(self.results)
         return found
 
-    def strangers(self) -> list[Node]:
-        """What is used and comes from outside, but is no input."""
+    def unbound_inputs(self) -> list[Node]:
+        """Placeholders the results need that are not among the inputs."""
         given = {entry.node for entry in self.inputs}
         return [node for node in self.walk() if node.is_input and node not in given]
 
@@ -386,16 +399,16 @@ class Graph:
 
 
 def walk(results: Iterable[Entry], given: Iterable[Entry] = ()) -> list[Node]:
-    """Every node these entries need, each after its inputs, in order of first use.
+    """Every node these entries need, each after its inputs (depth first, in order of first use).
 
-    What computes a `given` entry is left out, with all that only it needs.
+    The walk stops at `given` entries: the nodes that compute them are left out.
     """
     order: list[Node] = []
     seen = {entry.node for entry in given if entry.node.op is not None}
     stack: list[Node | None] = [entry.node for entry in reversed(tuple(results))]
     while stack:
         node = stack.pop()
-        if node is None:  # all inputs of the node below are in the order
+        if node is None:  # a mark: all inputs of the node below it have been listed
             order.append(stack.pop())  # type: ignore[arg-type]
         elif node not in seen:
             seen.add(node)
@@ -414,10 +427,10 @@ Rule = Callable[[Node, tuple[Entry, ...]], "tuple[Entry, ...] | None"]
 
 
 def rewrite(graph: Graph, rule: Rule) -> Graph:
-    """A graph in which each node with an operation is replaced by what `rule` gives for it.
+    """A graph in which each operation is replaced by what `rule` returns for it.
 
-    The rule gets the node and its already rewritten inputs; None keeps the node (copied when its
-    inputs changed). This is the one way passes change graphs.
+    ``rule(node, inputs)`` gets the node and its already rewritten inputs, and returns the new
+    entries. None keeps the node (as a copy if its inputs changed). Most passes are one `rewrite`.
     """
     replaced: dict[Entry, Entry] = {}
     for node in graph.walk():
@@ -436,7 +449,7 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
 
 
 def substitute_results(graph: Graph, replaced: dict[Entry, Entry]) -> Graph:
-    """The same inputs with results looked up in `replaced`."""
+    """The graph with its outputs and updates looked up in `replaced`."""
     return Graph(
         graph.inputs,
         (replaced.get(entry, entry) for entry in graph.outputs),
@@ -446,13 +459,13 @@ def substitute_results(graph: Graph, replaced: dict[Entry, Entry]) -> Graph:
 
 
 def copy_node(node: Node, inputs: tuple[Entry, ...]) -> Node:
-    """The same operation on other inputs of the same specs."""
+    """A node of the same operation on other inputs, which must have the same specs."""
     own = node.params, node.specs, node.value, node.name, node.origin, node.part
     return Node(node.op, inputs, *own)
 
 
 def inline(graph: Graph, arguments: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The graph's outputs with its inputs replaced: a call, written out."""
+    """The outputs of a graph applied to arguments: its nodes copied, its inputs replaced."""
     replaced = dict(zip(graph.inputs, arguments, strict=True))
     for node in graph.walk():
         if node.op is None:

@@ -1,4 +1,7 @@
-"""The meaning of a graph: every node by its NumPy reference, slow and obvious."""
+"""The meaning of a graph: every node computed by its NumPy reference, slow and obvious.
+
+Tests compare kernels with it, and operations without a kernel are run by it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from gemel.spec import Spec
 
 
 class NumpyLane:
-    """The namespace an elementwise body sees as reference: NumPy, and what NumPy lacks.
+    """The namespace `xp` for running an elementwise body with NumPy: NumPy and what it lacks.
 
     `shape` is the result's shape; `stream` is (seed, call number) for random bodies.
     """
@@ -59,17 +62,17 @@ class NumpyLane:
         return numpy().vectorize(erf, otypes=[x.dtype])(x)
 
 
-#: What computes the results of NumPy arrays and Python numbers.
+#: A function from NumPy arrays and Python numbers to a tuple of NumPy arrays.
 Computed = Callable[..., tuple[Any, ...]]
 
 
 def reference(op: Op, *arrays: Any, **parameters: Any) -> tuple[Any, ...]:
-    """The results of an operation by NumPy, whatever its kernels do."""
+    """The results of an operation, computed by NumPy even if it has a kernel."""
     return resolved(op, tuple(map(spec_of, arrays)), parameters)(*arrays)
 
 
 def resolved(op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Computed:
-    """What does an operation by NumPy for inputs with these specs."""
+    """The NumPy function that does an operation on inputs with these specs."""
     if isinstance(op, Elementwise):
         return elementwise(op, specs, parameters)
     if isinstance(op, Composite):
@@ -84,7 +87,7 @@ def resolved(op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Com
 
 
 def elementwise(op: Elementwise, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Computed:
-    """An elementwise body in NumPy: inputs converted, computed and rounded as the kernel does."""
+    """The NumPy function of an elementwise operation, which converts and rounds as kernels do."""
     np = numpy()
     parameters = dict(parameters)
     stream = parameters.pop("stream", (0, 0))
@@ -109,8 +112,10 @@ def elementwise(op: Elementwise, specs: tuple[Spec, ...], parameters: dict[str, 
 
 
 def _body(op: Elementwise, dtypes: list[DType]) -> Callable[..., Any]:
-    """How elements of these dtypes are computed: complex ones by NumPy's function of the name,
-    since a body may know its way for real ones only."""
+    """The body for elements of these dtypes.
+
+    For complex ones it is NumPy's function of that name, since a body may hold for real ones only.
+    """
     function = getattr(numpy(), op.name, None)
     if isinstance(function, numpy().ufunc) and any(dtype.is_complex for dtype in dtypes):
         return lambda lane, *values: function(*values)
@@ -156,7 +161,7 @@ def interpret(graph: Graph, *arrays: Any, stream: tuple[int, int] = (0, 0)) -> l
 
 
 def _as_declared(value: Any, spec: Spec) -> Any:
-    """A weak result is a Python number, so that it gives way; any other is an array."""
+    """A weak result as a Python number, so that NumPy promotes it as such; others as arrays."""
     array = numpy().asarray(value)
     return array.item() if spec.weak else array
 
@@ -167,7 +172,7 @@ def composite(
     parameters: dict[str, Any],
     stream: tuple[int, int] = (0, 0),
 ) -> list[Any]:
-    """A composite by interpreting its body."""
+    """The results of a composite, by interpreting its body."""
     with Trace():
         inputs, outputs = op.expand(tuple(spec_of(a) for a in arrays), parameters)
     return interpret(Graph(inputs, outputs), *arrays, stream=stream)

@@ -1,6 +1,7 @@
-"""Keywords that NumPy's functions have in common: what kinds of operations take them, and `out`.
+"""The keywords that all NumPy functions of a kind share (`out`, `where`, `dtype`, ...), by kind.
 
-A call that gives none of them never comes here. `gemel.ops.keywords` says what the others mean.
+`into` and `fits` implement `out`; `gemel.ops.keywords` implements the others by composing
+operations. A call without any of these keywords never comes here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gemel.ir.graph import Entry
 from gemel.ir.methods import call
 from gemel.ir.trace import own
 
-#: What NumPy's universal functions take, with the defaults.
+#: The keywords of NumPy's universal functions, with their defaults.
 UFUNC: dict[str, Any] = {
     "out": None,
     "where": True,
@@ -25,14 +26,13 @@ UFUNC: dict[str, Any] = {
     "dtype": None,
     "subok": True,
 }
-#: What its universal functions of whole rows take: matmul, vecdot.
+#: Those of its generalized universal functions: matmul, vecdot.
 ROWS: dict[str, Any] = {name: value for name, value in UFUNC.items() if name != "where"}
-#: What its reductions take: all of them, those that a `where` may leave with nothing to combine
-#: (where the operation says of what), and those that combine numbers with one to begin with.
+#: Those of any reduction; of one with a `where`; of one that also has an `initial` value.
 OUT: dict[str, Any] = {"out": None}
 REDUCTION: dict[str, Any] = {"out": None, "where": True}
 STARTED: dict[str, Any] = {"out": None, "initial": None, "where": True}
-#: By the instruction that combines.
+#: The keywords of a reduction by its `combine`.
 REDUCTIONS = {
     **dict.fromkeys(("sum", "prod", "max", "min"), STARTED),
     **dict.fromkeys(("any", "all"), REDUCTION),
@@ -41,11 +41,11 @@ ORDERS = ("C", "F", "A", "K", None)
 
 
 def into(name: str, out: Any, found: Any, casting: str = "same_kind") -> Any:
-    """What was found, or `out` (one array or a tuple of as many) with it written inside.
+    """Write results into `out` (an array, or a tuple of as many) and return that.
 
-    It is an assignment as any other: on the tape inside of `record`, a step of the program in a
-    trace. Raises `TypeError` for what is no array, `DTypeError` where numbers would lose their
-    kind, `ShapeError` where the result does not broadcast to `out`.
+    Without `out` the results themselves. The write is an assignment like any other: recorded on
+    the tape, a node in a trace. Raises `TypeError` for what is no array, `DTypeError` for a cast
+    that `casting` forbids, `ShapeError` where the result does not broadcast to `out`.
     """
     if out is None:
         return found
@@ -74,7 +74,7 @@ def _written(target: Any, value: Any) -> Any:
 
 
 def fits(name: str, target: Any, shape: Any, dtype: Any, casting: str) -> None:
-    """Raises what `into` raises for a target that does not hold a result of this spec."""
+    """Raises what `into` raises for a target that cannot hold a result of this spec."""
     is_array: bool = isinstance(target, ArrayMethods)
     if not is_array:
         kind = type(target).__name__
@@ -104,7 +104,7 @@ def converted(name: str, x: Any, dtype: Any, casting: str) -> Any:
 
 
 def static(value: Any) -> Any:
-    """A parameter in its canonical, hashable form: tuples, and Python's numbers for NumPy's."""
+    """A parameter in hashable form: lists become tuples, NumPy's numbers become Python's."""
     if value is None or type(value) is int:
         return value
     if isinstance(value, Dim):

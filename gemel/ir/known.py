@@ -1,4 +1,4 @@
-"""Calls in a trace that knows what they are on: of arrays from outside, or of numbers alone."""
+"""Calls while tracing whose operands already have values: closed-over arrays, or only numbers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def of_known(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
-    """The results where arrays a program closes over decide them; the program depends on those.
+    """Run a call at once whose result's shape depends on values (`nonzero`), while tracing.
 
-    Raises `ValuesNeededError` where others do.
+    That is possible if only closed-over arrays decide the values; the program is then guarded by
+    their contents. Raises `ValuesNeededError` if arguments decide them.
     """
     trace = current_trace()
     arrays = [] if trace is None or trace.closed is None else _arrays(trace, inputs)
@@ -34,7 +35,7 @@ def of_known(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tup
 
 
 def _arrays(trace: Trace, inputs: tuple[Any, ...]) -> list[Any]:
-    """The arrays and numbers that entries are; None for what is not known."""
+    """The values of the inputs: arrays and numbers, None for one that is not known."""
     entries = [above.as_entry(value, inputs) for value in inputs]
     return [each.node.value if each.node.is_number else trace.known(each) for each in entries]
 
@@ -42,9 +43,10 @@ def _arrays(trace: Trace, inputs: tuple[Any, ...]) -> list[Any]:
 def of_numbers(
     trace: Trace, op: Op, inputs: tuple[Any, ...], found: tuple[Entry, ...]
 ) -> tuple[Entry, ...]:
-    """What a call gives: arrays, as where nothing is traced, where it is on numbers alone.
+    """The results of a traced call, made arrays where all its inputs were Python numbers.
 
-    What Python's operators make of numbers given at run time are numbers.
+    `np.sin(1.0)` is an array, as without tracing. Python's operators on number arguments (`s + 1`)
+    give numbers.
     """
     if trace.closed is None or op.dynamic or not found[0].node.specs[0].weak:
         return found

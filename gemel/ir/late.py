@@ -1,6 +1,7 @@
-"""Families of operations that most programs never use: imported when a name of theirs is asked for.
+"""Lazy imports: families of operations that most programs never use do not slow `import gemel`.
 
-So `import gemel` stays as quick as if they did not exist.
+`gemel.ops` names their modules with `later`. Whoever looks up a public name that is not there yet
+calls `load` and looks again.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ _waiting: list[str] = []
 
 
 def later(*modules: str) -> None:
-    """Say that these modules declare more of what is public."""
+    """Note modules that declare further operations."""
     _waiting.extend(modules)
 
 
 def load() -> None:
-    """Import what has not been asked for yet. A second thread waits for the first."""
+    """Import all modules noted so far."""
+    # Importing locks each module: a second thread that comes here meanwhile waits for the first.
     for module in tuple(_waiting):
         import_module(module)
     _waiting.clear()

@@ -1,4 +1,8 @@
-"""Layouts: where the elements of a view lie."""
+"""Layouts: shape, strides and offset of a view, all counted in elements.
+
+The element (i, j) lies at offset + i * strides[0] + j * strides[1] of its block of memory. The
+extents and strides may be free (`Dim`): methods that end in ``for_all`` hold whatever they are.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,11 @@ from gemel.spec import product, same_shape
 
 
 class MixedStride:
-    """The stride of an axis that counts the elements of several, which do not run on.
+    """The stride of an axis that merges several axes of memory, so that it is not one number.
 
-    `axes` are (extent, stride) of each, the outermost first.
+    x[:, :5].reshape(-1) of an array (4, 8) has an axis of 20 elements: 4 runs of 5, 8 apart. `axes`
+    are the (extent, stride) of each merged axis, the outermost first: [(4, 8), (5, 1)]. Only the
+    operands of matrix products may have such strides.
     """
 
     __slots__ = ("axes",)
@@ -21,10 +27,7 @@ class MixedStride:
 
 
 class Layout:
-    """Where the elements of a view lie: shape, strides and offset, in elements.
-
-    Only what is said to take them is given a stride that is `MixedStride`.
-    """
+    """Where the elements of a view lie: shape, strides and offset, in elements."""
 
     __slots__ = ("offset", "shape", "strides")
 
@@ -34,13 +37,13 @@ class Layout:
         self.offset = offset
 
     def is_same_for_all(self, other: Layout) -> bool:
-        """Whether one of the same shape has its elements where they are here, for all sizes."""
+        """Whether a layout of this shape puts all elements in the same places, for all sizes."""
         pairs = zip(self.shape, self.strides, other.strides, strict=True)
         where = all(same_for_all(n, 1) or same_for_all(a, b) for n, a, b in pairs)
         return where and same_for_all(self.offset, other.offset)
 
     def in_runs(self, least: int) -> bool:
-        """Whether so many elements at least lie side by side everywhere, for the sizes seen."""
+        """Whether at least `least` elements lie side by side everywhere, for the traced sizes."""
         *_, stride = (0, *self.strides)
         along = type(stride) is int and stride == 1 and seen(self.shape[-1]) >= least
         return along or self.contiguous
@@ -56,7 +59,7 @@ class Layout:
 
     @property
     def expanded(self) -> Layout:
-        """The same elements, with the axes that are several as so many."""
+        """The same elements, with each merged axis (`MixedStride`) as several axes."""
         axes: list[tuple[int, Any]] = []
         for extent, stride in zip(self.shape, self.strides, strict=True):
             axes += stride.axes if isinstance(stride, MixedStride) else [(extent, stride)]
@@ -74,7 +77,7 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 def broadcast_strides(
     shape: tuple[int, ...], strides: tuple[Any, ...], rank: int
 ) -> tuple[Any, ...]:
-    """Strides that repeat an array along `rank` axes, of which its own are the last ones."""
+    """Strides that broadcast an array to `rank` axes, of which its own are the last ones."""
     own = (0 if n == 1 else stride for n, stride in zip(shape, strides, strict=True))
     return (*[0] * (rank - len(shape)), *own)
 
@@ -85,7 +88,7 @@ def dense(shape: tuple[int, ...]) -> Layout:
 
 
 def several_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
-    """The strides of a view of another shape, where an axis may count those of several."""
+    """The strides of a reshaped view, whose axes may merge several (`MixedStride`); or None."""
     old = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if n != 1]
     strides: list[Any] = []
     for extent in reversed(shape):
@@ -108,7 +111,7 @@ def several_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[Any, ...] |
 
 
 def _missing(extent: int, filled: int, length: int) -> int:
-    """What of an axis of this length makes the filled part the extent; 0: all or nothing does."""
+    """How much of an axis of this length completes `filled` to `extent`; 0: all of it, or none."""
     if type(extent) is type(filled) is type(length) is int and filled * length > extent:
         missing = extent // filled
         return missing if missing * filled == extent and length % missing == 0 else 0

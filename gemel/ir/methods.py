@@ -13,12 +13,12 @@ from gemel.errors import DTypeError
 from gemel.ir.element_methods import ElementMethods
 from gemel.ir.late import load
 
-#: The operations by name; `gemel.ir.op` fills it as `gemel.ops` declares them.
+#: All operations by name. Declaring one (`gemel.ir.op.Op`) adds it.
 REGISTRY: dict[str, Any] = {}
 
 
 def named(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let methods call a function by its name, as they do operations."""
+    """Decorator: `call` finds the function by its name, as it finds operations."""
     REGISTRY[function.__name__] = function
     return function
 
@@ -31,7 +31,7 @@ def call(name: str, *inputs: Any, **parameters: Any) -> Any:
 
 
 def given_shape(arguments: tuple[Any, ...]) -> tuple[int, ...]:
-    """f(2, 3) and f((2, 3)) mean the same, and so does f of a range or a row in an array."""
+    """The shape in the arguments of f(2, 3), f((2, 3)), f(range(2)) or f(an array of one axis)."""
     if len(arguments) != 1:
         return arguments
     given = arguments[0]
@@ -41,9 +41,9 @@ def given_shape(arguments: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 class LegacyMethod:
-    """An operation of MXNet 1 as a method: `x.slice_axis(...)`, imported when it is asked for.
+    """A descriptor for a method of MXNet 1 (`x.slice_axis(...)`), imported when it is used.
 
-    There is one for each, for a `__getattr__` would slow down every attribute of every array.
+    One for each name, because a `__getattr__` would slow down every attribute of every array.
     """
 
     __slots__ = ("name",)
@@ -64,7 +64,7 @@ class WrittenMethods(ElementMethods):
 
     __slots__ = ()
 
-    # What compares elements would leave arrays without a hash.
+    # A class with __eq__ has no hash unless it says so.
     __hash__: Any = object.__hash__
 
     def __pos__(self) -> Any:
@@ -88,7 +88,7 @@ class WrittenMethods(ElementMethods):
     @property
     def T(self) -> Any:  # noqa: N802 -- NumPy's name
         """The array with its axes reversed."""
-        return REGISTRY["transpose"](self)  # which every program has
+        return REGISTRY["transpose"](self)  # always loaded, unlike what `call` may have to load
 
     @property
     def mT(self) -> Any:  # noqa: N802 -- the Array API's name
@@ -172,7 +172,7 @@ class WrittenMethods(ElementMethods):
         return call("detached", self)
 
 
-#: What arrays of MXNet 1 can do besides.
+#: Further methods of arrays in MXNet 1.
 LEGACY = """
     arccos arccosh arcsin arcsinh arctan arctanh argmax_channel broadcast_axes broadcast_like cbrt
     cosh degrees depth_to_space diag fix flip log10 log2 log_softmax nanprod nansum norm one_hot

@@ -1,4 +1,4 @@
-"""Operations on Python numbers: what is known while a program is traced."""
+"""Operations on Python numbers, computed while tracing (constant folding)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gemel.spec import Spec
 
 
 class PythonLane:
-    """The namespace an elementwise body sees when it is computed on Python numbers."""
+    """The namespace `xp` for running an elementwise body on Python numbers."""
 
     maximum = staticmethod(lambda a, b: a if a != a or a > b else b)
     minimum = staticmethod(lambda a, b: a if a != a or a < b else b)
@@ -30,9 +30,10 @@ class PythonLane:
 def computed(
     op: Op | None, specs: tuple[Spec, ...], parameters: dict[str, Any], numbers: list[Any]
 ) -> tuple[Any, ...] | None:
-    """An operation's results on Python numbers; None where the kernel has to tell.
+    """An operation's results on Python numbers; None where only the kernel can say.
 
-    That is so of 1 / 0, log(-1), a function Python lacks, and operations on more than numbers.
+    That is the case for 1 / 0 and log(-1), which raise in Python, for functions Python lacks, and
+    for operations that are not elementwise.
     """
     if not isinstance(op, Elementwise) or op.random or not numbers:
         return None
@@ -53,7 +54,7 @@ def _number(kind: str, value: Any) -> Any:
 
 
 def known_number(entry: Any, what: str) -> Any:
-    """The value of an entry that only numbers decide, asked for by `what`. Or `TraceError`."""
+    """The value of an entry computed from numbers alone. Raises `TraceError`, naming `what`."""
     node = entry.node
     if node.op is None:
         return entry._value(what)
@@ -66,12 +67,12 @@ def known_number(entry: Any, what: str) -> Any:
 
 
 def beyond(value: Any) -> bool:
-    """Whether a number is a whole one only uint64 holds: it is an array of that, as for NumPy."""
+    """Whether an integer needs uint64. NumPy makes it an array of that dtype, and so does gemel."""
     return type(value) is int and value >= 2**63
 
 
 def plain_number(value: Any) -> Any:
-    """Subclasses of Python's numbers (NumPy's float64 among them) as plain numbers."""
+    """A plain Python number for an instance of a subclass, such as NumPy's float64."""
     if isinstance(value, bool) or type(value) in (int, float, complex):
         return value
     if isinstance(value, float):

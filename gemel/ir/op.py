@@ -1,8 +1,16 @@
 """Op: one operation, declared once. Its kinds are in `op_kinds`, its decorators in `declare`.
 
-Everything else -- public function, imperative call, tracing, gradient, kernel, tests -- reads the
-declaration. Positional arguments are arrays (or Python numbers, which are weak run-time operands);
-keyword-only arguments are static parameters.
+Everything else -- public function, imperative call, tracing, gradient, kernel, tests -- is derived
+from the declaration. The positional arguments of the declared function are arrays (or Python
+numbers, which are weak run-time operands); its keyword-only arguments are static parameters::
+
+    @op(public="np")
+    def roll(a, *, shift, axis=None):      # the reference, in NumPy
+        return numpy().roll(a, shift, axis)
+
+    @roll.spec                             # rules are added by decorators
+    def _(a, *, shift, axis):
+        return a
 """
 
 from __future__ import annotations
@@ -19,67 +27,68 @@ from gemel.ir.keywords import OUT, static
 from gemel.ir.known import of_known, of_numbers
 from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY, call
-from gemel.ir.public import FILLING, filling, make_method, make_operator, publish
+from gemel.ir.public import OUT_NAMESPACES, accepting_out, make_method, make_operator, publish
+from gemel.ir.rules import RuleDecorators
 from gemel.ir.signature import VARIADIC, signature_of
 from gemel.ir.trace import current_trace, shows_another
 from gemel.spec import Spec
 
-#: What NumPy and MXNet call the first two arrays a function takes.
+#: Keywords under which NumPy and MXNet take the first and the second array.
 OPERANDS = (("a", "x", "x1", "data", "lhs", "array", "m"), ("b", "x2", "rhs"))
 
 #: The flag Python marks a function of any number of arrays with.
 CO_VARARGS = 0x04
 
-#: The types of the inputs of a call on nothing but symbols, and of whole numbers.
+#: The set of input types of a call on symbols only, and the types of integers.
 ENTRIES, WHOLES = {Entry}, {int, Dim}
 
 
 def numpy() -> Any:
-    """NumPy, imported on first use: nothing on the way to a cached inference needs it."""
+    """NumPy, imported on first use: a cached inference does not need it."""
     import numpy
 
     return numpy
 
 
 def _is_tried_out(known: Op, function: Callable[..., Any]) -> bool:
-    """Whether a program or notebook declares its own operation again."""
+    """Whether a notebook runs the cell again that declares an operation."""
     return known.function.__module__ == function.__module__ == "__main__"
 
 
-class Op(_core.OpBase):
-    """A named operation: its NumPy reference and the rules that hang on it.
+class Op(_core.OpBase, RuleDecorators):
+    """A named operation: its NumPy reference and its rules.
 
-    `public` is the namespace that has it under its name and its `aliases`, `method` whether (or as
-    what) arrays have it, `operator` Python's special method it is ("add").
+    Where it is public:
+        `public` is the namespace that has it under its name and its `aliases`; `method`, whether
+        arrays have it as a method (or under which name); `operator`, which special method of Python
+        it implements ("add"); `names`, what it is called elsewhere (``onnx=``, ``mxnet=``);
+        `common`, the keywords it shares with all of its kind (`ir.keywords`).
 
-    `outputs` is how many results it has, `updates` which inputs it overwrites (input -> output),
-    `names` the same operation under other standards (``onnx=``, ``mxnet=``). `random` operations
-    take a call number; the shape of what `dynamic` ones give depends on values, so that a call
-    waits for them and cannot be traced; `contracts` ones multiply and add over an axis: they are
-    what time goes into; `fails` ones can fail while they run, depending on values. Calls of an
-    operation that is not `recorded` lead nowhere: what they give comes from nothing.
+    What a call does:
+        `outputs` is the number of results; `updates` maps inputs it overwrites to the outputs that
+        hold their new values. A `random` operation gets a call number. The shape of the result of a
+        `dynamic` one depends on values: a call waits for them and cannot be traced. One that
+        `fails` can fail while it runs, depending on values. One that is not `recorded` cuts the
+        tape: its results depend on nothing. One that `contracts` multiplies and adds over an axis:
+        such operations dominate run time.
 
-    `moves` is how many of its inputs it only moves about, from the first (-1 for all), as views do:
-    numbers of any dtype. `complex` says that it computes with complex numbers, too, and that its
-    gradient is right for them. Kernels only move those; the rest is NumPy's. `common` are the
-    keywords all of its kind take (`ir.keywords`).
+    Which dtypes it takes:
+        The first `moves` inputs (-1: all) are only moved, not computed with, as by views: they may
+        have any dtype. `complex`: it also computes with complex numbers, and its gradient holds for
+        them. Kernels can move complex numbers; NumPy computes with them.
 
-    `alignment` says of a view that loops over its result are loops over its input, where axes of
-    length 1 come and go ("reshape": the same elements in the same order, in another shape), or
-    where it is repeated along such axes and new ones before them ("repeat").
+    `alignment` is for views that loops can see through: "reshape" if only axes of length 1 come and
+    go, so that elements keep their order; "repeat" if it broadcasts along such axes or new ones.
     """
 
     elementwise = False
     random = False
     dynamic = False
-    is_holomorphic = False
-    #: Whether its elements depend on where they are, not on those of its inputs alone.
+    #: Whether an element depends on its position, not only on the inputs' elements.
     positional = False
-    #: Whether it becomes machine code; NumPy does the others, in the Python lane.
-    has_kernel = False
-    #: How it combines elements, if it does: the name of an instruction.
+    #: The instruction by which it combines elements ("sum"), if it is a reduction.
     combine = ""
-    #: Keywords NumPy's functions of its kind have in common, with their defaults.
+    #: Keywords that NumPy's functions of its kind share, with their defaults.
     common: Mapping[str, Any] = {}
 
     def __init__(
@@ -103,22 +112,16 @@ class Op(_core.OpBase):
         alignment: str = "",
         **names: str,
     ) -> None:
-        code = function.__code__
-        lead = 1 if self.elementwise else 0  # the namespace `xp`
-        self.arity = VARIADIC if code.co_flags & CO_VARARGS else code.co_argcount - lead
-        self.required = self.arity - len(function.__defaults__ or ())
-        keyword = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-        # The core's quick way takes the results' shape from the inputs; it has room for four.
-        quick = self.elementwise and "shape" not in keyword and outputs <= 4
+        self._read_signature(function)
+        # The core's fast path takes the results' shape from the inputs; it has room for four.
+        fast = self.elementwise and "shape" not in self.parameters and outputs <= 4
         most = (self.arity,) if self.arity != VARIADIC else ()
-        super().__init__(function.__name__, quick, keyword, *most)
-        self.name = function.__name__
+        super().__init__(function.__name__, fast, self.parameters, *most)
+        self.name = self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
         self.function = function
         #: Whether gemel declares it: then its name says what it does.
         self.is_own = function.__module__.startswith("gemel.")
-        self.input_names = code.co_varnames[lead : code.co_argcount]
-        self.parameters = keyword
-        self.defaults = dict(function.__kwdefaults__ or {})
         self.outputs = outputs
         self.updates = updates or {}
         self.random = random
@@ -133,119 +136,56 @@ class Op(_core.OpBase):
         self.names = names
         if common is not None:
             self.common = common
-        elif public in FILLING:
+        elif public in OUT_NAMESPACES:
             self.common = OUT
         self.rules: dict[str, Callable[..., Any]] = {}
-        self.__doc__ = function.__doc__
-        self.__name__ = self.name
+        self.public, self.aliases, self.operator = public, aliases, operator
+        self.method = self.name if method is True else method
+        #: What users call: the operation itself, or its facade.
+        self.face: Callable[..., Any] = self
+        self._register()
+
+    def _read_signature(self, function: Callable[..., Any]) -> None:
+        """Inputs are the positional arguments of the reference, parameters the keyword-only ones.
+
+        It reads the code object itself, since `inspect` would slow down `import gemel`.
+        """
+        code, end = function.__code__, function.__code__.co_argcount
+        lead = 1 if self.elementwise else 0  # the namespace `xp`
+        self.arity = VARIADIC if code.co_flags & CO_VARARGS else end - lead
+        self.required = self.arity - len(function.__defaults__ or ())
+        self.input_names = code.co_varnames[lead:end]
+        self.parameters = code.co_varnames[end : end + code.co_kwonlyargcount]
+        self.defaults = dict(function.__kwdefaults__ or {})
+
+    def _register(self) -> None:
+        """Make it known by its name, and public where it says so. Raises `ValueError`."""
         known = REGISTRY.get(self.name)
-        if known is not None and not (public == "" and _is_tried_out(known, function)):
+        if known is not None and (self.public or not _is_tried_out(known, self.function)):
             raise ValueError(
                 f"operation {self.name!r} is declared twice, in {known.function.__module__} and "
-                f"{function.__module__}; give one of them another name"
+                f"{self.function.__module__}; give one of them another name"
             )
         REGISTRY[self.name] = self
-        self.public, self.aliases, self.operator = public, aliases, operator
-        #: What people call: itself, or its facade.
-        self.face: Callable[..., Any] = self
-        self.method = self.name if method is True else method
-        if public:
-            publish(self, self.name, public, aliases)
+        if self.public:
+            publish(self, self.name, self.public, self.aliases)
         if self.method:
             make_method(self, self.method)
-        if operator:
-            make_operator(self, operator)
+        if self.operator:
+            make_operator(self, self.operator)
 
     def facade(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare the function people call, where its signature is not the operation's own."""
+        """Declare the function users call, where its signature differs from the operation's."""
         self.face = function
         function.__name__ = function.__qualname__ = self.name
         function.__doc__ = function.__doc__ or self.__doc__
         function.__module__ = f"gemel.{self.public}"  # where pickling finds it
-        publish(filling(function, self.public), self.name, self.public, self.aliases, before=self)
+        publish(
+            accepting_out(function, self.public), self.name, self.public, self.aliases, before=self
+        )
         if self.method:
             make_method(function, self.method)
         return function
-
-    def extended(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare what takes the calls that give more than the operation has; the core the rest."""
-        function.__name__ = function.__qualname__ = self.name
-        self.__doc__ = function.__doc__ or self.__doc__
-        return self._declare("extended", function)
-
-    # --- rules ------------------------------------------------------------------------------
-
-    def _declare(self, kind: str, rule: Callable[..., Any]) -> Callable[..., Any]:
-        self.rules[kind] = rule
-        self.has_kernel |= kind in ("element", "lower", "pieces", "view")
-        if kind == "view":
-            self.moves = 1
-        return rule
-
-    def spec(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare the specs of the results: rule(*input specs, **parameters) -> Spec or a tuple."""
-        return self._declare("spec", rule)
-
-    def gradient(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare the gradient: rule(g, y, *inputs, **parameters) -> one entry or None per input.
-
-        With several outputs g and y are tuples; an output nobody needs has g None.
-        """
-        return self._declare("gradient", rule)
-
-    def holomorphic(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare the gradient of a holomorphic function as that of real numbers: g times the
-        derivative. Of complex numbers it is g times its conjugate (see `passes.gradient`)."""
-        self.complex = self.is_holomorphic = True
-        return self.gradient(rule)
-
-    def backward(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare the gradients of wanted inputs: rule(node, gs, wanted) -> one or None each."""
-        return self._declare("backward", rule)
-
-    def element(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare what the element at a position is: rule(loop, at, *inputs, **parameters).
-
-        `at` has an `At` for each axis of the result. ``x.at(...)`` reads an input, with an `At` or
-        a number for each of its axes; `loop.checked` and `loop.limited` keep numbers in range.
-        """
-        return self._declare("element", rule)
-
-    def pieces(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare what lies where in the result: rule(layout, *input specs, **parameters).
-
-        It gives, for each part, the layout of what it fills and what that is: the number of an
-        input, which is broadcast to it, or a float. Later parts lie over earlier ones.
-        """
-        return self._declare("pieces", rule)
-
-    def lower(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare the kernels: rule(emit, outputs, inputs, **parameters), see runtime.lower."""
-        return self._declare("lower", rule)
-
-    def step(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare what the core does for dense arrays on the host: rule(*input specs, **parameters)
-        -> `_core.SortedRows`, or None where NumPy does it."""
-        return self._declare("step", rule)
-
-    def issue(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare how calls are issued that no kernel does, nor NumPy: rule(*arrays, **parameters).
-
-        It gives the result, an array, and is not recorded.
-        """
-        return self._declare("issue", rule)
-
-    def view(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare that the result is a view of input 0: rule(layout, spec, **parameters)."""
-        return self._declare("view", rule)
-
-    def masked(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare what is combined of the elements a mask selects: rule(mask, x, **parameters)."""
-        return self._declare("masked", rule)
-
-    def put(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare how a view is written: rule(x, value, index of the result, **parameters) -> x."""
-        return self._declare("put", rule)
 
     @property
     def __signature__(self) -> Any:
@@ -288,7 +228,7 @@ class Op(_core.OpBase):
         return alike and self.moves != 0 and self._only_moves(inputs, results[0])
 
     def _only_moves(self, inputs: Sequence[Spec], result: Spec) -> bool:
-        """Whether the inputs that move are of the result's dtype."""
+        """Whether all inputs that are only moved have the result's dtype."""
         moved = inputs if self.moves < 0 else inputs[: self.moves]
         return all(spec.dtype is result.dtype and not spec.weak for spec in moved)
 
@@ -311,7 +251,7 @@ class Op(_core.OpBase):
         return f"{self.name}: unknown keyword {name!r}{hint} (keywords: {takes})"
 
     def takes(self, count: int) -> bool:
-        """Whether so many inputs are what the operation takes."""
+        """Whether the operation takes `count` inputs."""
         return self.arity == VARIADIC or self.required <= count <= self.arity
 
     def check_count(self, count: int) -> None:
@@ -327,13 +267,13 @@ class Op(_core.OpBase):
         """Raises `OverflowError` for whole numbers the other inputs' dtypes cannot hold."""
 
     def may_fail(self, inputs: Sequence[Entry]) -> bool:
-        """Whether values may be such that a call on these has no result."""
+        """Whether a call on these inputs can fail when it runs, depending on their values."""
         return self.fails
 
     # --- calls ------------------------------------------------------------------------------
 
     def apply(self, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Entry, ...]:
-        """A node of this operation on entries and numbers: the recorded form of a call."""
+        """The traced form of a call: a node on entries and numbers, in the trace in progress."""
         if self.dynamic:
             return of_known(self, inputs, parameters)
         trace = current_trace()
@@ -366,7 +306,7 @@ class Op(_core.OpBase):
         return Node(self, entries, parameters, specs)
 
     def _call(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Everything the core does not do itself: symbols, creation, conversions, errors."""
+        """A call the core does not do itself: symbols, creation, conversions, errors."""
         if not keywords and len(inputs) == self.arity == self.required:
             return self._run(inputs, self.complete(keywords) if self.parameters else {})
         if keywords and len(inputs) < self.required:
@@ -390,7 +330,7 @@ class Op(_core.OpBase):
         return self._run(inputs, self.complete(keywords))
 
     def _run(self, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
-        """Into the trace in progress, if there is one. `TraceError` for a symbol without one."""
+        """Add a call to the trace in progress, or run it. `TraceError` for a symbol left over."""
         trace = current_trace()
         if trace is not None:
             found = of_numbers(trace, self, inputs, self.apply(inputs, parameters))
@@ -404,7 +344,7 @@ class Op(_core.OpBase):
     def _by_name(
         self, inputs: tuple[Any, ...], keywords: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arrays that come by name: add(x1=..., x2=...)."""
+        """Move arrays given by name to their positions: add(x1=..., x2=...)."""
         rest = dict(keywords)
         for place in range(len(inputs), self.required):
             names = (self.input_names[place], *(OPERANDS[place] if place < len(OPERANDS) else ()))
@@ -417,7 +357,7 @@ class Op(_core.OpBase):
     def _given(
         self, inputs: tuple[Any, ...], keywords: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The inputs that are given: optional ones may be None, at the end, or come by name."""
+        """The inputs of a call without those that are None; optional ones may come by name."""
         rest = dict(keywords)
         for name in self.input_names[: len(inputs)]:
             if name in rest:
@@ -434,7 +374,7 @@ class Op(_core.OpBase):
     def _positional(
         self, inputs: tuple[Any, ...], keywords: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """sum(x, 0) for sum(x, axis=0), as NumPy's callers write."""
+        """Move parameters given by position to their names: sum(x, 0) is sum(x, axis=0)."""
         extra = inputs[self.arity :]
         if len(extra) > len(self.parameters):
             self.check_count(len(inputs))
@@ -445,8 +385,9 @@ class Op(_core.OpBase):
         return inputs[: self.arity], {**named, **keywords}
 
     def _prepare(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """The plan of a call the core has not seen (a miss), or what NumPy does for it. None sends
-        the call to `_call`.
+        """For the core, on a miss of its cache: the plan of such calls, or what NumPy does.
+
+        None sends the call to `_call`.
         """
         known = set(keywords) <= set(self.parameters)
         if not (known and self.takes(len(inputs))) or current_trace() is not None:
@@ -456,7 +397,7 @@ class Op(_core.OpBase):
     def _record(
         self, inputs: tuple[Any, ...], keywords: dict[str, Any], outputs: tuple[Any, ...]
     ) -> Any:
-        """Put a call on the tape; how the core does so with calls like it."""
+        """For the core: put a call on the tape. Returns what it needs to do so itself next time."""
         return above.record(self, inputs, self.complete(keywords), outputs)
 
     def __repr__(self) -> str:

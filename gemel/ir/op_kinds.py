@@ -1,6 +1,7 @@
-"""The kinds of operations: on each element alone, along axes, written over others.
+"""The kinds of operations: elementwise, reductions, contractions, and composites of others.
 
-An `Op` that is none of these says by a `lower` or `view` rule what becomes of it, or NumPy does it.
+An `Op` of no kind has a rule that says how it is lowered (`view`, `element`, `pieces`, `lower`);
+NumPy runs one that has none.
 """
 
 from __future__ import annotations
@@ -32,21 +33,23 @@ from gemel.spec import Spec, broadcast, normalize_axes, promote_specs
 
 
 class Elementwise(Op):
-    """An operation on each element alone: one body, written against a namespace `xp`.
+    """An operation on each element: one body, written against a namespace `xp`.
 
-    With xp = NumPy the body is the reference, with xp = a lane it is one iteration of a kernel.
-    `dtype` is the policy: ``"same"`` (promote), ``"floating"`` (integers become float32),
+    With NumPy as `xp` the body is the reference; with a lane of `codegen` it writes one iteration
+    of a kernel.
+
+    `dtype` is the promotion policy: ``"same"`` (promote), ``"floating"`` (integers become float32),
     ``"size"`` (promote, result real), ``"numeric"`` (bools become int8), ``"arithmetic"`` (bools
-    are refused), ``"integral"`` (floats are), ``"compare"`` (promote, result bool), ``"logical"``
-    (bool in and out), or a function (input specs, parameters) -> (dtype per input, result dtype).
-    With several results, which a body gives as a tuple, such a function says all their dtypes; the
-    names mean the same for all.
+    are refused), ``"integral"`` (floats are refused), ``"compare"`` (promote, result bool),
+    ``"logical"`` (bool in and out), or a function (op, input specs, parameters) -> (dtype per
+    input, dtype of the result). Where the body gives a tuple of several results the function may
+    give a tuple of dtypes; a named policy gives all results the same.
 
-    `natural`: which input must not be below 0 where integers are computed, and what the
-    `ValueError` says otherwise: at the call of a number, at the wait of an array's elements.
+    `natural` is (position of an input that must not be negative where integers are computed, the
+    message of the `ValueError`). A number is checked by the call, an array's elements at run time.
 
-    `unchanged(*input entries)` says when the result is the first input, where their specs are the
-    same: x * 1. `positional`: elements depend on where they are, too.
+    `unchanged(*input entries)` says whether the result is the first input if their specs are equal
+    (x * 1). `positional`: an element depends on its position, too.
     """
 
     elementwise = True
@@ -70,7 +73,7 @@ class Elementwise(Op):
             self.common = names.get("common", UFUNC)
         self.body = body
         self.policy = POLICIES[dtype] if isinstance(dtype, str) else dtype
-        #: Whether an element takes an instruction or two, and not a root, a power or a series.
+        #: Whether an element takes an instruction or two: no root, power or series.
         self.is_light = not self.random and dtype not in ("floating", "numeric")
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
@@ -95,10 +98,10 @@ class Elementwise(Op):
     def check_numbers(
         self, inputs: tuple[Any, ...], specs: tuple[Spec, ...], parameters: dict[str, Any]
     ) -> None:
-        """Raises `OverflowError` for whole numbers int64 cannot hold, nor the integers beside them.
+        """Raises `OverflowError` for Python integers that the dtype of the call cannot hold.
 
-        They are arrays of uint64 by now, or infinite; comparisons take them as they are.
-        And `ValueError` for one below 0 where it must not be.
+        Integers beyond int64 have become uint64 arrays or infinities by now; comparisons take them
+        as they are. Raises `ValueError` for a negative number where `natural` forbids it.
         """
         checked = self.checked(specs)
         if checked is not None and type(inputs[checked]) in WHOLE and inputs[checked] < 0:
@@ -115,21 +118,21 @@ class Elementwise(Op):
                 check_held(self.name, number, uint64 if dtype is bool_ else dtype)
 
     def checked(self, specs: Sequence[Spec]) -> int | None:
-        """Which input must not be below 0; None where there is none, or its dtype says so."""
+        """The input that must not be negative; None if there is none, or it is unsigned."""
         place = self.natural[0] if self.natural else None
         if place is None or specs[place].dtype.kind != "i":
             return None
         return place if self.types(tuple(specs), {})[1][0].kind == "i" else None
 
     def may_fail(self, inputs: Sequence[Entry]) -> bool:
-        """Whether an element of an array may be below 0 where it must not be."""
+        """Whether an element of an array may be negative where that is forbidden."""
         place = self.checked([entry.spec for entry in inputs]) if self.natural else None
         return place is not None and not inputs[place].node.is_number
 
     def _kernel(
         self, rank: int, operands: Any, parameters: dict[str, Any], device: int, *target: int
     ) -> Any:
-        """The machine code for one combination of dtypes and strides (a miss); None without."""
+        """For the core, on a miss: the kernel for such dtypes and strides, or None."""
         self.check_count(len(operands))
         specs = operand_specs(rank, operands)
         if has_complex(specs) and not self.moves:
@@ -148,15 +151,18 @@ class Elementwise(Op):
         return all(d.kind != "c" or (s.dtype is d and not s.weak) for s, d in pairs)
 
     def _into(self, target: Any, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> None:
-        """What the core leaves of writing a result into an array: there is no kernel for it."""
+        """For the core: write a result into an array where no kernel can do so directly."""
         copy: Any = find("copy")
         with target.device:  # where numbers become arrays
             copy.into(target, call("cast", self(*inputs, **parameters), dtype=target.dtype))
 
 
 def operand_specs(rank: int, operands: Any) -> tuple[Spec, ...]:
-    """The specs of operands as the core tells of them: (dtype code or below 0, stride class)."""
-    # A number that stands alone has no array to give way to: it keeps its digits.
+    """The specs of operands the core describes: (dtype code, or -1..-3 for numbers; stride class).
+
+    Only the rank of an array is known, so its extents are set to 2.
+    """
+    # A call on numbers alone computes in double precision.
     alone = all(code < 0 for code, _ in operands)
     weak = {-1: bool_, -2: int64, -3: float64 if alone else default_float()}
     return tuple(
@@ -227,7 +233,7 @@ POLICIES = {
 
 
 class Reduction(Op):
-    """An operation that combines elements along axes: `combine` names the instruction."""
+    """An operation that combines elements along axes. `combine` names the instruction ("sum")."""
 
     has_kernel = True
 
@@ -275,21 +281,21 @@ def has_complex(specs: Sequence[Spec]) -> bool:
 
 
 class Contraction(Op):
-    """Sums of the products of two inputs' elements; kernels in tiles compute those of matrices."""
+    """A sum of products of two inputs' elements: matrix products, convolutions."""
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
         super().__init__(function, contracts=True, **options)
 
 
 class Composite(Op):
-    """An operation written over other operations; expanded into them before kernels are made.
+    """An operation whose body applies other operations, into which it is expanded before lowering.
 
-    Its rules are about real numbers. Of complex ones it is what it is written in, from the call on.
-    One with `kernel=False` is written over some that NumPy does: a call makes them one by one.
-    What it is written in is its meaning, which gradients and exports go by; a `planned` rule may
-    say what plans do instead. `combine` says how it combines elements, where it does so as a
-    reduction does. Its gradient rule is about all its results, or the first `ruled` ones: others
-    are there for the rule to read, and where a gradient arrives at these it is written out.
+    The body is its meaning, which gradients and exports follow; a `planned` rule may say how plans
+    compute it instead. Its rules hold for real numbers: a call on complex ones is expanded at once.
+    With `kernel=False` the body uses operations NumPy runs, and an imperative call runs them one by
+    one. `combine` is for a composite that is a reduction. Its gradient rule covers the first
+    `ruled` results (all by default); the others are for the rule to read, and if a gradient arrives
+    at one of those, the gradient is that of the body.
     """
 
     def __init__(
@@ -311,26 +317,26 @@ class Composite(Op):
         """The specs of its body's results."""
         if "spec" in self.rules and not self.of_complex(specs):
             return super().infer(*specs, **parameters)
-        with Trace():  # what it creates is to be a part of it, too
+        with Trace():  # arrays the body creates are to be nodes, too
             return tuple(entry.spec for entry in self.expand(specs, parameters)[1])
 
     def of_complex(self, specs: Sequence[Spec]) -> bool:
-        """Whether a call on these is what it is written in, for the sake of complex numbers."""
+        """Whether a call on these specs is expanded at once because they are complex."""
         return has_complex(specs) and not self.updates
 
     def apply(self, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Entry, ...]:
-        """A node of it; of complex numbers the operations it is written in."""
+        """A node of it; for complex numbers, the nodes of its body."""
         entries = tuple(above.as_entry(value, inputs) for value in inputs)
         if self.of_complex([entry.spec for entry in entries]):
             return self.written_out(entries, parameters)
         return super().apply(entries, parameters)
 
     def planned(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare what a plan does in its body's stead: rule(*inputs, **parameters) -> results."""
+        """Declare what plans compute instead of the body: rule(*inputs, **parameters)."""
         return self._declare("planned", rule)
 
     def in_plan(self, inputs: tuple[Entry, ...], parameters: dict[str, Any]) -> tuple[Entry, ...]:
-        """Its results as a plan computes them: by its `planned` rule, or as its body says."""
+        """Its results as plans compute them: by its `planned` rule, else by its body."""
         rule = self.rules.get("planned")
         if rule is None:
             return self.written_out(inputs, parameters)
@@ -340,14 +346,14 @@ class Composite(Op):
     def expand(
         self, specs: tuple[Spec, ...], parameters: dict[str, Any]
     ) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
-        """Placeholders for the inputs and the entries the body makes of them."""
+        """Placeholders for inputs of these specs, and the body's results on them."""
         inputs = tuple(placeholder(spec) for spec in specs)
         return inputs, self.written_out(inputs, parameters)
 
     def written_out(
         self, inputs: tuple[Entry, ...], parameters: dict[str, Any]
     ) -> tuple[Entry, ...]:
-        """The body's results on these entries. A `DTypeError` names the composite, too."""
+        """The body's results on these entries. A `DTypeError` from inside names the composite."""
         try:
             found = self.function(*inputs, **parameters)
         except DTypeError as error:

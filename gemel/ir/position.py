@@ -1,7 +1,8 @@
-"""Positions: where along an axis an element is, as a sum over loops.
+"""Positions along an axis, as affine functions of loop indices.
 
-An operation that says what its element at a position is (its `element` rule) is given one `At` for
-each axis of its result, and reads its inputs at others made of them, or at computed numbers.
+An `element` rule says what the element of a result at some position is. It gets an `At` for each
+axis of the result, and reads its inputs at positions computed from these: the element (i, j) of a
+flip is ``x.at(i * -1 + (n - 1), j)``.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from gemel.ir.layout import Layout
 
 
 class At:
-    """The sum of loop index x step over the loops, an offset, and computed values x factor.
+    """offset + sum of steps[k] * (index of loop k) + sum of factor * value over `values`.
 
-    `loop` is the loop whose index it is, where it was made as that and nothing was added.
+    `values` are numbers read from memory while the loops run, as the indices of a `take`. `loop` is
+    k if the position is simply the index of loop k, as made by `along`.
     """
 
     __slots__ = ("loop", "offset", "steps", "values")
@@ -42,14 +44,14 @@ class At:
 
 @cache
 def along(loop: int | None, loops: int) -> At:
-    """At the index of one of the loops; None: at 0. One object for each."""
+    """The position that is the index of one of the loops; for None the constant position 0."""
     at = At(tuple(int(each == loop) for each in range(loops)))
     at.loop = loop
     return at
 
 
 class _Strides:
-    """A sum of an array's strides, each with a factor: what a view's rule makes of unknown ones."""
+    """A sum of factor * stride over an array's axes: what a view rule makes of unknown strides."""
 
     __slots__ = ("factors",)
 
@@ -69,15 +71,18 @@ class _Strides:
 
 
 def far(shape: tuple[int, ...]) -> Layout:
-    """A layout of unknown strides: what a rule makes of it says where elements are."""
+    """A layout of symbolic strides.
+
+    Applied to it, a `view` rule tells which axis of the source each axis of the view runs along.
+    """
     strides = [_Strides({axis: 1}) for axis in range(len(shape))]
     return Layout(shape, strides, _Strides({}))  # type: ignore[arg-type]
 
 
 def through(layout: Layout, ndim: int, position: tuple[At, ...], start: At) -> tuple[At, ...]:
-    """Where the element at a position of a layout is, which a rule made of a `far` one.
+    """The position in the source of a view's element, given what the rule made of `far`.
 
-    `start` is at 0, whatever the loops.
+    `start` is the constant position 0 in the same loops.
     """
     offset: Any = layout.offset
     strides: tuple[Any, ...] = layout.strides
@@ -92,9 +97,9 @@ def through(layout: Layout, ndim: int, position: tuple[At, ...], start: At) -> t
 
 
 def seen_through(node: Node, index: int, position: tuple[At, ...], start: At) -> tuple[At, ...]:
-    """Where in its input a view's element at a position is, for the view's result `index`.
+    """The position in its input of an element of result `index` of a view.
 
-    Not for `reshape`, which looks at the strides.
+    Not for `reshape`, whose rule compares strides and so cannot work on symbolic ones.
     """
     assert node.op is not None
     source = node.inputs[0]

@@ -1,4 +1,8 @@
-"""NumPy's functions called with arrays or symbols: gemel's own of the same name, else NumPy's."""
+"""NumPy's functions called on gemel's arrays: `numpy.exp(x)` runs `gemel.np.exp(x)`.
+
+If gemel has no function of that name, or not with these keywords, NumPy computes on copies and the
+result becomes a gemel array. The protocols are NumPy's `__array_ufunc__` and `__array_function__`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from gemel.dtype import as_dtype
 from gemel.errors import DTypeError, GradientError, TraceError
 from gemel.ir.late import load
 
-#: What NumPy's universal functions are called that reduce.
+#: The reduction that `numpy.add.reduce` and the like are, by the name of the universal function.
 REDUCTIONS = {
     "add": "sum",
     "multiply": "prod",
@@ -22,10 +26,10 @@ REDUCTIONS = {
     "logical_or": "any",
 }
 
-#: The versions of the Array API standard whose programs run.
+#: The versions of the Array API standard that `__array_namespace__` accepts.
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
-#: What each namespace holds: `gemel.ir.public` fills it.
+#: The public names of each namespace, filled by `gemel.ir.public.publish`.
 NAMESPACES: dict[str, dict[str, Any]] = {
     name: {}
     for name in ("np", "np.fft", "np.linalg", "np.random", "npx", "npx.image", "npx.random")
@@ -33,7 +37,7 @@ NAMESPACES: dict[str, dict[str, Any]] = {
 
 
 class NumpyProtocols:
-    """The methods NumPy's functions look for in what they are given."""
+    """The special methods by which NumPy's functions recognize arrays of other libraries."""
 
     __slots__ = ()
     __array_priority__ = 1000.0
@@ -62,7 +66,7 @@ class NumpyProtocols:
             name = REDUCTIONS.get(ufunc.__name__)
             keywords.setdefault("axis", 0)
         if out and ("where" in keywords or any(not isinstance(a, _core.Array) for a in out)):
-            # What they hold where nothing is computed stays.
+            # With `where`, the other elements of `out` keep their values.
             kept = tuple(map(as_numpy, out))
             found = by_numpy(getattr(ufunc, method), inputs, {**keywords, "out": kept})
         else:
@@ -97,7 +101,7 @@ def as_numpy(value: Any) -> Any:
 
 
 def _as_gemel(value: Any) -> Any:
-    """What NumPy has computed, with gemel arrays in it where gemel has the dtype."""
+    """A result of NumPy with its arrays made gemel's, except for dtypes gemel lacks."""
     if isinstance(value, tuple):
         found = tuple(map(_as_gemel, value))
         return type(value)(*found) if hasattr(value, "_fields") else found
@@ -119,9 +123,10 @@ def _called(
     inputs: tuple[Any, ...],
     keywords: dict[str, Any],
 ) -> Any:
-    """A function of gemel's called as NumPy's of that name, or NumPy's on copies.
+    """Call gemel's function of a name as NumPy's would be called, or NumPy's on copies.
 
-    NumPy's, too, where gemel's refuses something of a type it has no arrays of: texts, dates, None.
+    NumPy's also where gemel's raises `TypeError`: for text, dates or None, which gemel has no
+    arrays of.
     """
     own = _own(home, name)
     if own is None or not _takes(own, inputs, keywords):
@@ -139,7 +144,8 @@ def _called(
 def by_numpy(
     function: Callable[..., Any], inputs: tuple[Any, ...], keywords: dict[str, Any]
 ) -> Any:
-    """NumPy's function on copies. What it writes into the first of them is written back.
+    """Call NumPy's function on copies. If it returns None it wrote into its first argument
+    (`numpy.put`): that is written back.
 
     Raises `GradientError` where a gradient would be lost.
     """
@@ -158,7 +164,7 @@ def by_numpy(
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """What is in lists and tuples."""
+    """The items of nested lists and tuples."""
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from _leaves(item)
@@ -167,7 +173,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _own(home: str, name: str | None) -> Any:
-    """gemel's function of a name, from families that have not been asked for, too."""
+    """gemel's function of a name, also one that is imported lazily; None if there is none."""
     held = NAMESPACES.get(home, {})
     if name is not None and name not in held:
         load()
@@ -185,9 +191,9 @@ def _takes(function: Callable[..., Any], inputs: tuple[Any, ...], keywords: dict
 
 
 def _written(name: str, out: tuple[Any, ...], found: Any, casting: Any) -> Any:
-    """`found` put into the arrays that were given, which are the result then.
+    """Write results into the arrays given as `out` and return these.
 
-    Raises `DTypeError`, as NumPy does, where that would change what kind of numbers they are.
+    Raises `DTypeError`, as NumPy does, for a cast that `casting` forbids.
     """
     import numpy
 

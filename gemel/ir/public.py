@@ -1,8 +1,8 @@
-"""What is public: names in a namespace, methods of arrays, Python's operators.
+"""What is public: names in namespaces, methods of arrays, Python's operators.
 
-A declaration says so itself (``public="np", method=True``). The namespaces `gemel.np` and
-`gemel.npx`, the methods and operators of arrays and symbols, and the stubs that type checkers read
-are filled from here.
+A declaration says itself where it is public (``public="np", method=True``) and calls `publish`,
+`make_method` and `make_operator`. From what these note come the modules `gemel.np` and `gemel.npx`,
+the methods and operators of arrays and symbols, and the stubs that type checkers read.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from gemel.ir.methods import call
 from gemel.ir.protocols import NAMESPACES
 
 Declared = TypeVar("Declared", bound=Callable[..., Any])
-#: What public functions of arrays give: an array, or a symbol in a trace. Stubs say `ndarray`.
+#: The result type of public functions: an array, or a symbol in a trace. Stubs say `ndarray`.
 Array: TypeAlias = Any
 #: The operations behind Python's operators, by the names of their special methods: add, truediv.
 OPERATORS: dict[str, Any] = {}
-#: Those without a swapped and an in-place form: one operand, and comparisons.
+#: Operators without a reflected (`__radd__`) and an in-place (`__iadd__`) form.
 ALONE = frozenset(("neg", "abs", "invert", "copy", "eq", "ne", "lt", "le", "gt", "ge"))
 
-#: Namespaces whose functions all take `out`, those that are written over operations, too.
-FILLING = ("npx", "np.fft")
+#: Namespaces all of whose functions take `out`, also those that are composed of operations.
+OUT_NAMESPACES = ("npx", "np.fft")
 
-#: What is asked of namespaces with the underscores of Python's own names.
+#: Dunder names a namespace answers; Python asks modules for many others.
 ASKED = ("__all__", "__array_namespace_info__")
 
 
 def publish(
     value: Any, name: str, namespace: str, aliases: tuple[str, ...] = (), before: Any = None
 ) -> None:
-    """Put what users call into a namespace under its names, where `before` or nothing is.
+    """Add a function to a namespace under its name and aliases.
 
-    Raises `ValueError` for a name that is taken.
+    Raises `ValueError` for a name that is taken, unless by `before`, which it replaces.
     """
     held, names = NAMESPACES[namespace], (name, *aliases)
     for taken in (each for each in names if held.get(each, before) is not before):
@@ -46,7 +46,7 @@ def publish(
     held.update(dict.fromkeys(names, value))
 
 
-def asked(
+def lookup(
     name: str,
     module: str,
     scope: dict[str, Any],
@@ -54,13 +54,12 @@ def asked(
     modules: tuple[str, ...] = (),
     numpys: tuple[str, ...] = (),
 ) -> Any:
-    """What a namespace has under a name that has not been asked for before.
+    """The `__getattr__` of a namespace: finds a name and stores it in `scope`, its globals.
 
-    `scope` is where the module keeps its names, `others` what it holds besides what is declared,
-    `modules` those of its modules that are imported late, `numpys` what it has of NumPy's module of
-    that name. Raises `AttributeError`, suggesting the nearest name.
+    Besides what is declared a namespace has `others`, the submodules `modules`, and the names
+    `numpys` of NumPy's module. Raises `AttributeError`, suggesting the nearest name.
     """
-    if name.startswith("__") and name not in ASKED:  # what Python asks of modules
+    if name.startswith("__") and name not in ASKED:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     if name in numpys:
         whole = import_module(module.replace("gemel.np", "numpy"))
@@ -81,7 +80,7 @@ def make_method(value: Any, name: str) -> None:
 
 
 class LateMethod:
-    """A method of arrays whose operation is imported when it is asked for."""
+    """A descriptor for a method whose operation is imported when it is used."""
 
     __slots__ = ("name",)
 
@@ -96,25 +95,25 @@ class LateMethod:
 
 
 def late_methods(*names: str) -> None:
-    """Methods that families of operations have which are imported later."""
+    """Declare methods of operations that are imported lazily (`ir.late`)."""
     for name in names:
         make_method(LateMethod(name), name)
 
 
 def make_operator(op: Any, name: str) -> None:
-    """Make an operation what ``a + b`` (for "add") means. Raises `ValueError` for one taken."""
+    """Make an operation the meaning of ``a + b`` (for "add"). `ValueError` if that is taken."""
     if name in OPERATORS:
         raise ValueError(f"operator {name!r} is declared twice")
     OPERATORS[name] = op
     setattr(ArrayMethods, f"__{name}__", op)
     if name in ALONE:
         return
-    setattr(ArrayMethods, f"__r{name}__", swapped(op))
+    setattr(ArrayMethods, f"__r{name}__", reflected(op))
     setattr(ArrayMethods, f"__i{name}__", in_place(op))
 
 
-def swapped(op: Any) -> Callable[[Any, Any], Any]:
-    """What a + b calls when a is no array: b's method, with a as its argument."""
+def reflected(op: Any) -> Callable[[Any, Any], Any]:
+    """The method b.__radd__(a), which Python calls for a + b if a is no array."""
 
     def method(self: Any, other: Any) -> Array:
         return op(other, self)
@@ -124,17 +123,17 @@ def swapped(op: Any) -> Callable[[Any, Any], Any]:
 
 
 def in_place(op: Any) -> Callable[[Any, Any], Any]:
-    """x += y in a trace: what x holds is overwritten, for all that show it."""
+    """The method for x += y in a trace: it overwrites x, which all views of x see."""
 
     def method(self: Any, other: Any) -> Array:
         return call("overwrite", self, op(self, other))
 
-    method.__doc__ = f"{op.name}(self, other), which self holds from now on."
+    method.__doc__ = f"self[...] = {op.name}(self, other)."
     return method
 
 
-class Filling:
-    """A function of arrays as people call it: `out` is what its results are written into."""
+class AcceptingOut:
+    """A function of arrays with the keyword `out`, into which its results are written."""
 
     def __init__(self, function: Callable[..., Any], namespace: str) -> None:
         self.__wrapped__ = function
@@ -162,24 +161,28 @@ class Filling:
         return self.__name__
 
 
-def filling(value: Any, namespace: str) -> Any:
-    """What a namespace has for a function: where all take `out`, one that does."""
-    if namespace not in FILLING or isinstance(value, type):
+def accepting_out(value: Any, namespace: str) -> Any:
+    """A function as its namespace shows it: with `out` where all functions there take it."""
+    if namespace not in OUT_NAMESPACES or isinstance(value, type):
         return value
     code = value.__code__
     given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     gives = str(value.__annotations__.get("return"))
-    return Filling(value, namespace) if gives.startswith("Array") and "out" not in given else value
+    return (
+        AcceptingOut(value, namespace)
+        if gives.startswith("Array") and "out" not in given
+        else value
+    )
 
 
 def function(
     *, public: str = "", aliases: tuple[str, ...] = (), method: bool = False
 ) -> Callable[[Declared], Declared]:
-    """Declare where a function (or a class) is public that is written over operations."""
+    """Declare where a function (or class) that is composed of operations is public."""
 
     def declare(value: Declared) -> Declared:
         if public:
-            publish(filling(value, public), value.__name__, public, aliases)
+            publish(accepting_out(value, public), value.__name__, public, aliases)
         if method:
             make_method(value, value.__name__)
         return value
@@ -191,9 +194,9 @@ __all__ = [
     "NAMESPACES",
     "OPERATORS",
     "Array",
-    "asked",
     "function",
     "late_methods",
+    "lookup",
     "make_method",
     "make_operator",
     "publish",

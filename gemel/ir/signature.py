@@ -1,4 +1,4 @@
-"""How operations are called, as `inspect.signature` tells it."""
+"""The signatures of operations for `inspect.signature`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VARIADIC = -1
 
 
 def signature_of(op: Op) -> Any:
-    """Arrays first, then the parameters."""
+    """The signature of an operation: arrays first, then its parameters and common keywords."""
     from inspect import Parameter, Signature, signature
 
     common = [

@@ -136,22 +136,22 @@ def _value_text(value: Any) -> str:
 
 
 def signature(graph: Graph) -> str | None:
-    """All that decides a graph's plan, but for what `extent` records of its free extents.
+    """A text that two graphs share only if one plan serves both, apart from guards on sizes.
 
-    None for a graph that has no such text: with arrays, or with operations declared elsewhere.
+    None for a graph without such a text: with closed-over arrays, or operations declared elsewhere.
     """
     try:
-        return repr(_told(graph))
+        return repr(_key_words(graph))
     except GemelError:
         return None
 
 
-def _told(graph: Graph) -> list[Any]:
-    """A graph with free extents as a list whose `repr` tells it from all others, in one go.
+def _key_words(graph: Graph) -> list[Any]:
+    """A graph as a list whose `repr` differs from that of every graph that is not the same.
 
-    Values are known by their numbers. Where a failure comes from is a part of it, too. The list is
-    flat, for lists in lists take long to become text: how many items follow is told before them,
-    and what is usual is left out.
+    Entries are numbered in order of appearance. The origin of a node that can fail is part of it,
+    since its error message is. The list is flat, with counts before its parts, because the `repr`
+    of nested lists is slow; defaults are left out.
     """
     numbers: dict[Entry, int] = {}
     found: list[Any] = [graph.name, len(graph.inputs)]
@@ -188,7 +188,7 @@ def _told(graph: Graph) -> list[Any]:
 
 
 def call_text(op: Op, call: tuple[Any, ...], parameters: dict[str, Any]) -> str | None:
-    """All that decides how a call of an operation is computed; None where that has no text."""
+    """The same for a call of one operation; `call` holds the specs and strides of its inputs."""
     try:
         if not op.is_own:
             raise _not_own(op)
@@ -202,13 +202,13 @@ def _not_own(op: Op) -> GemelError:
 
 
 def _plain(value: Any) -> Any:
-    """A parameter as what has a `repr` that tells it from all others."""
+    """A parameter as a value whose `repr` is unique to it. Raises `GemelError` if there is none."""
     if value is None or isinstance(value, (*NUMBER, str, DType)):
         return value
     if isinstance(value, tuple):
         return tuple([_plain(item) for item in value])
     if isinstance(value, Graph):
-        return _told(value)
+        return _key_words(value)
     raise GemelError(f"{value!r} has no text")
 
 

@@ -1,4 +1,14 @@
-"""The trace in progress on this thread: who gives out random numbers, parameters and guards."""
+"""The trace in progress on this thread: what a function asks for while it runs on symbols.
+
+Tracing runs a Python function once with entries in place of arrays; each operation adds a node.
+What is more than operations goes through the innermost `Trace`:
+
+- a parameter read becomes an input (`parameter`), one that is set becomes an update (`update`);
+- a write in place (``x[0] = y``) changes nothing that exists: the trace notes which entry stands
+  for the contents of x from now on (`write`), and later reads of x, or of a view of x, get that
+  entry (`current`);
+- sizes are free extents with guards (`free`), random calls are numbered (`next_call`).
+"""
 
 from __future__ import annotations
 
@@ -11,23 +21,26 @@ from gemel.dtype import weak
 from gemel.errors import TraceError
 from gemel.extent import Dim, Guards, is_left_over
 from gemel.ir.closed import ClosedOver
-from gemel.ir.graph import Entry, Node, captured, copy_node, next_place, placeholder
+from gemel.ir.graph import Entry, Node, captured, copy_node, next_serial, placeholder
 from gemel.ir.layout import dense
 from gemel.ir.methods import REGISTRY
 from gemel.spec import Spec
 
 
 class Scalar(Entry):
-    """A number given at run time. Who asks for its value gets the one seen, and holds it."""
+    """A float argument: an input of the program, unless the function asks for its value.
 
-    __slots__ = ("asked", "seen")
+    Then it gets the value of this call, for which the program is specialized.
+    """
 
-    asked: Trace
+    __slots__ = ("owner", "seen")
+
+    owner: Trace
     seen: float
-    told = True
+    is_run_time_number = True
 
     def _value(self, what: str) -> float:
-        self.asked.held[self] = self.seen
+        self.owner.specialized[self] = self.seen
         return self.seen
 
     def __str__(self) -> str:
@@ -40,17 +53,17 @@ class Scalar(Entry):
 class Trace:
     """What a function being traced has asked for so far.
 
-    `of_program`: it is the user's function, so nodes remember the line that made them; the nodes
-    gemel makes itself come from `line` and are parts of the operation `part`. Without `closed`,
-    what is done to arrays is done at once.
+    `of_program`: a user's function is traced, and nodes get the line of it that made them. In other
+    traces, in which gemel makes nodes itself, they get `line` and `part`. With `closed` operations
+    on arrays from outside become nodes, too; without it they are run at once.
     """
 
-    #: Whether all rounds of loops are written out.
+    #: Whether loops are unrolled.
     writes_out = False
-    #: What no free extent is below.
+    #: No free extent is less than this.
     least = 2
-    #: Whether calls of what is traced are recorded, whether what is done now is to be, and whether
-    #: anything has depended on that.
+    #: Whether calls of the program will be recorded by `autograd`; whether recording is on at this
+    #: point of it (`autograd.pause` switches it off); whether anything has asked for that.
     recorded = recording = asked_recording = False
 
     def __init__(self, of_program: bool = False, closed: ClosedOver | None = None) -> None:
@@ -58,50 +71,57 @@ class Trace:
         outer = current_trace()
         if outer is not None:
             self.recorded, self.recording = outer.recorded, outer.recording
-        #: Before which nodes recording was switched on or off.
+        #: The serial numbers at which recording was switched on or off.
         self._switches: list[int] = []
-        #: The arrays it closes over, where what is done to those is part of it.
+        #: The arrays it closes over.
         self.closed = closed
         self.line = self.part = ""
         self.guards = Guards()
         self.random_calls = 0
+        #: The parameters read so far and the inputs that stand for them, by id of the parameter.
         self.parameters: dict[int, tuple[Any, Entry]] = {}
-        #: The arguments' arrays, by what stands for them.
+        #: The new values of parameters that were set, by id of the parameter.
+        self.updates: dict[int, tuple[Any, Entry]] = {}
+        #: The arguments' arrays, by the inputs that stand for them.
         self.given: dict[Entry, Any] = {}
-        #: The inputs a gradient was taken for, each with those it was taken of.
-        self.wanted: dict[Entry, dict[Entry, None]] = {}
-        self.updates: dict[int, tuple[Any, Entry]] = {}  # what a parameter is to hold
-        #: What has been written in place, by the entry users hold, and the other way round.
+        #: Each input the function itself took a gradient for, with the inputs the head depends on.
+        self.gradient_reads: dict[Entry, dict[Entry, None]] = {}
+        #: The present contents of entries that were written in place; `_holders` is the inverse.
         self.contents: dict[Entry, Entry] = {}
         self._holders: dict[Entry, Entry] = {}
-        self.dims: dict[str, int] = {}  # the free extents
-        self.held: dict[Scalar, float] = {}
-        #: What is noted about the blocks that have been run, see `gluon.structure`.
-        self.met: dict[int, Any] = {}
-        #: The blocks that are being run, outermost first, and what in them has been named.
+        #: The free extents by name.
+        self.dims: dict[str, int] = {}
+        #: The float arguments whose values were asked for.
+        self.specialized: dict[Scalar, float] = {}
+        #: The `structure.Internals` of blocks that were run, by id.
+        self.blocks: dict[int, Any] = {}
+        #: The blocks being run, outermost first; how many nodes have each name so far.
         self.scopes: list[Any] = []
         self.counts: dict[str, int] = {}
 
     def whole(self, name: str) -> Any:
-        """What keeps a loop or choice of `npx` as one; None: it is written out."""
+        """For exporters: a handler that keeps a loop or branch of `npx` as one node; or None."""
         return None
 
     def named(self, hint: str) -> str:
-        """The name of a step made now: that of the block it is made in, and a number."""
+        """A name for a node made now: the prefix of the block being run, the hint, a number."""
         name = f"{self.scopes[-1].prefix if self.scopes else ''}{hint}"
         number = self.counts.get(name, 0)
         self.counts[name] = number + 1
         return f"{name}{number}"
 
     def ran(self, block: Any) -> None:
-        """A block is run: the program holds for what it is now. A part of one tells that."""
+        """Note that a block is run: the program is valid while the block's structure stays.
+
+        A child needs no note, since its parent's structure includes it.
+        """
         own = block._own
         outer = self.scopes[-1] if self.scopes else None
         if outer is None or all(parent() is not outer for parent in own.parents):
-            self.met[id(own)] = own
+            self.blocks[id(own)] = own
 
     def origin(self) -> str:
-        """Where a node made now comes from."""
+        """The line of the program that a node made now comes from."""
         return _core.program_line() if self.of_program else self.line
 
     def next_call(self) -> int:
@@ -115,15 +135,15 @@ class Trace:
         return found
 
     def number(self, name: str, value: float) -> Scalar:
-        """A number given at run time, now `value`."""
+        """An input for a float argument whose value is `value` in this call."""
         node = placeholder(Spec((), weak(value), weak=True), name).node
         scalar = Scalar(node, 0)
-        scalar.asked, scalar.seen = self, value
+        scalar.owner, scalar.seen = self, value
         node.entries = (scalar,)
         return scalar
 
     def parameter(self, parameter: Any) -> Entry:
-        """The symbol that stands for a parameter; its array becomes an input of the program."""
+        """The entry that stands for a parameter: an input, or its new value if it was set."""
         found = self.parameters.get(id(parameter))
         if found is None:
             array = parameter.array()
@@ -132,29 +152,29 @@ class Trace:
         return self.updates.get(id(parameter), found)[1] if self.updates else found[1]
 
     def update(self, parameter: Any, value: Entry) -> None:
-        """The parameter holds `value` once the program has run, and already for later reads."""
+        """Set a parameter to `value`, for later reads in the trace and once the program has run."""
         self.parameter(parameter)
         self.updates[id(parameter)] = (parameter, value)
         self._hold(self.parameters[id(parameter)][1], value)
 
     def record(self, recording: bool) -> None:
-        """Whether what is done from now on is recorded."""
+        """Switch recording on or off for the nodes made from now on."""
         if recording != self.recording:
             self.recording = recording
-            self._switches.append(next_place())
+            self._switches.append(next_serial())
 
     def was_recorded(self, node: Node) -> bool:
-        """Whether it was made while calls were recorded."""
-        switched = len(self._switches) - bisect(self._switches, node.place)
+        """Whether a node was made while recording was on."""
+        switched = len(self._switches) - bisect(self._switches, node.serial)
         return self.recording ^ bool(switched % 2)
 
     @property
     def paused(self) -> bool:
-        """Whether no gradient passes what is done now, though calls are recorded."""
+        """Whether recording is off (`autograd.pause`) in a program whose calls are recorded."""
         return self.recorded and not self.recording
 
     def unrecorded(self, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
-        """The same values; gradients do not pass."""
+        """The same values behind `stop_gradient`."""
         stop = REGISTRY["stop_gradient"]
         return tuple([stop.node((e,), {}).entries[0] if e.dtype.is_inexact else e for e in entries])
 
@@ -163,7 +183,7 @@ class Trace:
         self._holders[value] = holder
 
     def _seen_through(self, entry: Entry) -> tuple[Entry, list[Entry]]:
-        """The entry whose contents an entry shows, and the views in between, outermost last."""
+        """The entry that an entry is a view of, and the views in between, from there outwards."""
         views: list[Entry] = []
         while entry not in self._holders and shows_another(entry.node):
             views.insert(0, entry)
@@ -172,16 +192,16 @@ class Trace:
         for position, view in enumerate(views):
             node = view.node
             assert node.op is not None
-            found: Any = dense(view.shape)  # a part of each element
+            found: Any = dense(view.shape)  # real or imaginary parts: a view without a layout
             if "view" in node.op.rules:
                 found = node.op.rules["view"](layout, *node.specs, **node.params)
             layout = found[view.index] if isinstance(found, tuple) else found
-            if layout is None:  # its elements had to move: they are its own
+            if layout is None:  # no strides express it: it is a copy, and so a start of its own
                 entry, layout, start = view, dense(view.shape), position + 1
         return self._holders.get(entry, entry), views[start:]
 
     def current(self, entry: Entry) -> Entry:
-        """What an entry stands for now: it may have been overwritten, or show what has been."""
+        """The present value of an entry: it, or what it is a view of, may have been written to."""
         if not self.contents:
             return entry
         holder, views = self._seen_through(entry)
@@ -193,7 +213,10 @@ class Trace:
         return found
 
     def write(self, target: Entry, value: Entry) -> None:
-        """`target` holds `value` from now on, and whatever shows the same elements shows it."""
+        """Write `value` into `target` in place, visible through every view of the same elements.
+
+        Through a view the write is a `put`: the base with some elements replaced.
+        """
         (value,) = self.unrecorded((value,)) if self.paused else (value,)
         holder, views = self._seen_through(target)
         shown = [self.contents.get(holder, holder)]
@@ -214,37 +237,39 @@ class Trace:
         self._hold(holder, value)
 
     def written(self) -> tuple[Any, ...]:
-        """What has been written so far, and how many random calls there were."""
+        """The state of writes and random calls, for `restore`."""
         dictionaries = (dict(each) for each in (self.contents, self._holders, self.updates))
         return (*dictionaries, self.random_calls)
 
     def restore(self, before: tuple[Any, ...]) -> None:
-        """Forget what has been written since `written` gave `before`."""
+        """Undo writes and random calls since `written` returned `before`."""
         self.contents, self._holders, self.updates = (dict(each) for each in before[:3])
         self.random_calls = before[3]
 
     def is_alone(self, before: tuple[Any, ...], began: int) -> bool:
-        """Whether since then only to what is newer than node `began` has been written, and no
-        random numbers were drawn."""
+        """Whether there were no effects since `before` outside of what was made since.
+
+        That is: no random numbers drawn, and writes only to nodes with a serial above `began`.
+        """
         contents, _, updates, calls = before
         written = (h for h, value in self.contents.items() if contents.get(h) is not value)
         pairs = [[id(entry) for _, entry in each.values()] for each in (self.updates, updates)]
-        own = all(holder.node.place > began for holder in written)
+        own = all(holder.node.serial > began for holder in written)
         return own and pairs[0] == pairs[1] and self.random_calls == calls
 
     def __enter__(self) -> Trace:
         _local.stack.append(self)
-        _told()
+        _tell_core()
         return self
 
     def __exit__(self, *error: object) -> None:
         _local.stack.pop()
-        _told()
+        _tell_core()
 
     # --- arrays from outside ----------------------------------------------------------------
 
     def arrays(self) -> dict[Entry, Any]:
-        """The arrays its inputs stand for, as far as it has met them."""
+        """The arrays its inputs stand for: of arguments, parameters, and closed over."""
         device = next((array.device for array in self.given.values()), None)
         found = dict(self.given)
         with suspended():
@@ -255,20 +280,23 @@ class Trace:
         return found
 
     def captured(self, array: Any, moves: bool = False) -> Entry:
-        """What stands for an array here, see `ClosedOver.entry_of`."""
+        """The entry that stands for an array from outside, see `ClosedOver.entry_of`."""
         if self.closed is None:
             return captured(array)
         return self.current(self.closed.entry_of(array, moves))
 
     def known(self, entry: Entry) -> Any:
-        """The value of an entry that arrays from outside alone decide, or None."""
+        """The value of an entry if only closed-over arrays decide it, else None."""
         if self.closed is None:
             return None
         with suspended():
             return self.closed.known(self.current(entry))
 
     def asked(self, array: Any, what: str) -> Any:
-        """The array to be read where the function asks for the contents of `array`."""
+        """The array with the present contents of a closed-over `array`, which `what` asks for.
+
+        Raises `TraceError` if the function has written to it what depends on its arguments.
+        """
         assert self.closed is not None
         entry = self.closed.entry_of(array)
         now = self.current(entry)
@@ -283,7 +311,7 @@ class Trace:
 
 
 def own(value: Any) -> Any:
-    """A free extent of the program being traced; one another trace has left behind is a number."""
+    """The value itself, but a plain number for a free extent left over from another trace."""
     if not isinstance(value, Dim):
         return value
     trace = current_trace()
@@ -293,46 +321,49 @@ def own(value: Any) -> Any:
 
 
 def shows_another(node: Node) -> bool:
-    """Whether the results of a step show elements of its first input, or parts of them."""
+    """Whether the results of a node are views of its first input."""
     return node.op is not None and not node.op.rules.keys().isdisjoint(("view", "put"))
 
 
 def kept_whole(name: str) -> Any:
-    """What keeps the loop or choice called `name` as one, in the trace in progress; or None."""
+    """See `Trace.whole`, for the trace in progress; None without one."""
     trace = current_trace()
     return None if trace is None else trace.whole(name)
 
 
-class Held:
-    """An array that programs read, and overwrite, as they do with parameters."""
+class StateArray:
+    """Mutable state of programs that is no parameter: optimizer states, random generators.
+
+    It has the two methods by which programs read parameters.
+    """
 
     def __init__(self, name: str, value: Any) -> None:
         self.name = name
         self.value = value
 
     def array(self, device: Any = None) -> Any:
-        """The array, which is where it was made whatever device asks."""
+        """The array, which stays on the device where it was made."""
         return self.value
 
     data = array
 
 
 def parameters_replaced() -> None:
-    """Tell every compiled function that a parameter has got another array."""
+    """Make every compiled function look its parameters' arrays up again."""
     _core.forget_call_sites()
 
 
 class suspended:  # noqa: N801 -- used as a function
-    """A block of code that is no part of the traces in progress on this thread."""
+    """A `with` block that runs outside of the traces in progress on this thread."""
 
     def __enter__(self) -> None:
         self._kept = _local.stack[:]
         _local.stack.clear()
-        _told()
+        _tell_core()
 
     def __exit__(self, *error: object) -> None:
         _local.stack.extend(self._kept)
-        _told()
+        _tell_core()
 
 
 class _Local(threading.local):
@@ -345,14 +376,14 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def _told() -> None:
-    """Tell the core of the traces in progress on this thread."""
+def _tell_core() -> None:
+    """Tell the core how many traces are in progress, and whether the innermost takes arrays."""
     stack = _local.stack
     _core.set_tracing(len(stack), bool(stack) and stack[-1].closed is not None)
 
 
 def recording_trace() -> Trace | None:
-    """The innermost trace in progress, which depends on whether its calls are recorded; or None."""
+    """The innermost trace, or None; notes that all traces depend on whether calls are recorded."""
     for trace in _local.stack:
         trace.asked_recording = True
     return current_trace()

@@ -1,4 +1,4 @@
-"""What arrays have and symbols have not: asking for it says why, and what to do instead."""
+"""Attributes that arrays have and symbols lack: using one says why, and what to do instead."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ GRADIENT = (
 
 
 class Unavailable:
-    """An attribute that says why it is not there.
+    """A descriptor for an attribute that is not there, and the reason.
 
-    One for each, as with `LegacyMethod`: a `__getattr__` would slow down every other attribute.
+    One for each name, because a `__getattr__` would slow down every other attribute.
     """
 
     __slots__ = ("name", "reason")
@@ -45,7 +45,7 @@ class Unavailable:
 
 
 class InMemory:
-    """What is of arrays only."""
+    """The attributes that only arrays have."""
 
     __slots__ = ()
 

@@ -1,4 +1,8 @@
-"""The invariants of a graph, checked after every pass in tests and under GEMEL_VERIFY=1."""
+"""The invariants of a graph, checked after every pass in tests and under GEMEL_VERIFY=1.
+
+Nodes come after their inputs, placeholders are listed as inputs, specs are what the operations
+infer, updates keep the spec of what they overwrite, and bodies fit the inputs of their node.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +54,10 @@ def _check_node(node: Node, known: set[Node], seen: set[Node], where: str) -> No
 
 
 def _check_body(node: Node, body: Graph, where: str) -> None:
-    """A body or branch is a graph of its own, over the node's last inputs."""
+    """A subgraph in a parameter (a fused body, a branch) takes the last inputs of its node."""
     given = [entry.spec for entry in node.inputs[len(node.inputs) - len(body.inputs) :]]
-    if "length" in node.params:  # it is given elements of some inputs
-        given = [entry.spec for entry in body.inputs]  # which its operation compares
+    if "length" in node.params:  # a loop's body takes elements of some inputs: its op checks these
+        given = [entry.spec for entry in body.inputs]
     if given != [entry.spec for entry in body.inputs]:
         raise InvalidGraph(f"{where}: {node!r} gives {body.name} {list(map(str, given))}")
     _check(body, f"{body.name} in {where}")

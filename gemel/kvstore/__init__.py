@@ -1,7 +1,19 @@
-"""Key-value stores: where the gradients of several devices and machines meet.
+"""Key-value stores: the collective communication behind `Trainer`, with MXNet's interface.
 
 A store keeps a value for each key. `push` adds up what several devices have for a key, `pull` gives
-every device the value; `pushpull` does both. Everything is issued and nothing waits.
+every device the value; `pushpull` does both (an all-reduce). Calls return at once.
+
+`base`, `local`, `compression`, `states`, `traffic`
+    The interface, and the store for the devices of one process, perhaps over simulated links.
+`mpi`, `world`, `agreement`, `ways`, `measuring`, `passing`
+    ``dist_sync``: one thread per worker talks to the others (`world`); rank 0 decides the order of
+    sums (`agreement`) and their algorithm (`ways`), from measured costs; `passing` runs it.
+`courses`, `leaving`
+    Sums that repeat in every step: agreed on once, then sent without asking.
+`wire`, `lines`, `waiting`
+    The connections: MPI and sockets, and how to wait for them without keeping a core busy.
+`server/`
+    Parameter servers: ``dist_async`` and ``dist_sync_server``.
 """
 
 from __future__ import annotations

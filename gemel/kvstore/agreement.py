@@ -1,8 +1,9 @@
-"""What several workers do next, and in which order: rank 0 decides, as it hears what each has.
+"""Agreement on the order of collective operations: rank 0 decides.
 
-Workers may come to their requests at different times, and those with higher priorities go first
-where several could; but all must do the same at the same time. So each tells rank 0 what it has
-ready, and does what rank 0 says all have. Nothing here talks to anybody or looks at a clock.
+A collective operation works only if all workers start the same one, but their gradients become
+ready at different times and in different orders. So each worker tells rank 0 which requests it has;
+rank 0 announces one that all have, by priority; and all do that. This module is the state of the
+protocol only: it sends nothing and looks at no clock.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-#: Bytes of small requests that travel together: one message's latency for all of them.
+#: Small requests are sent together up to this many bytes, to pay the latency once.
 BUCKET_BYTES = 4 << 20
 
 
 class Request(NamedTuple):
-    """What a worker wants to do with all others.
+    """A collective operation that a worker is ready to do.
 
     `name` is what users know (``"key 'w'"``), `store` which of its stores; the `turn` counts the
     requests with this name. `note` is whatever else the workers must agree in, as a text; of an
@@ -36,12 +37,12 @@ class Request(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """By what workers know it is the same."""
+        """The key by which workers know it is the same request."""
         return self.store, self.kind in GENERAL, self.name, self.turn
 
     @property
     def contents(self) -> tuple[Any, ...]:
-        """What must be the same for all."""
+        """The attributes that must be equal on all workers."""
         return self.kind, self.dtype, self.shape, self.note
 
     def __str__(self) -> str:
@@ -56,7 +57,7 @@ GENERAL = ("meet", "measure", "end")
 
 
 class _Pending:
-    """Who has come with a request."""
+    """A request, and the workers that have announced it."""
 
     def __init__(self, first: Request, rank: int, number: int, now: float) -> None:
         self.request = first
@@ -67,7 +68,7 @@ class _Pending:
 
 
 class Agreement:
-    """What the workers have told, and what follows. Times are seconds of any clock."""
+    """The state of the agreement on rank 0. Times are seconds of any clock."""
 
     def __init__(self, size: int, limit: float) -> None:
         self._size = size
@@ -77,7 +78,7 @@ class Agreement:
         self._count = 0
 
     def announce(self, rank: int, request: Request, now: float) -> str | None:
-        """A worker has come with a request. A text if that cannot go well: what is wrong."""
+        """A worker announces a request. Returns what is wrong with it, or None."""
         if request.kind == "end":
             self.leave(rank, request)
         pending = self._pending.get(request.place)
@@ -95,7 +96,7 @@ class Agreement:
         return self._abandoned()
 
     def _abandoned(self) -> str | None:
-        """What is wrong if a worker has ended and another waits for it."""
+        """An error text if a worker has ended while another waits for it, else None."""
         for rank in sorted(self._left):
             for pending in self._pending.values():
                 if pending.request.kind != "end" and rank not in pending.came:
@@ -107,7 +108,7 @@ class Agreement:
         return None
 
     def leave(self, rank: int, end: Request) -> None:
-        """A worker has ended."""
+        """Note that a worker has ended."""
         self._left[rank] = end
 
     def left(self, ranks: Sequence[int], brought: float = math.inf) -> str:
@@ -124,7 +125,7 @@ class Agreement:
         return f"worker {rank} has ended" + (f" ({note})" if note else "")
 
     def next(self, group: Callable[[Request], str] = lambda request: "") -> list[Request]:
-        """What all have come with, and shall now do together; an empty list if there is nothing.
+        """The requests that all workers have announced and are to do next; [] if there are none.
 
         Of several the one with the highest priority goes first, then the one that was heard of
         first. Small ones of the same kind, dtype and `group` go with it, in the same order.
@@ -151,7 +152,7 @@ class Agreement:
         return chosen
 
     def overdue(self, now: float) -> str | None:
-        """What is wrong if somebody has been waited for longer than the limit."""
+        """An error text if a worker is late by more than the limit, else None."""
         waiting = [p for p in self._pending.values() if p.request.kind != "end"]
         late = [p for p in waiting if now - p.began > self._limit]
         if not late:
@@ -168,7 +169,7 @@ class Agreement:
         return text
 
     def _names_of(self, rank: int) -> str:
-        """What a worker has come with and others have not, at most three names."""
+        """At most three requests that a worker has announced and others have not."""
         found = [p.request.name for p in self._pending.values() if rank in p.came]
         return ", ".join(found[:3])
 

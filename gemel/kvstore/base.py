@@ -1,4 +1,4 @@
-"""What every key-value store offers, whatever lies behind it."""
+"""The interface of key-value stores."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ class KVStore(ABC):
 
     @staticmethod
     def is_capable(capability: str) -> bool:
-        """Whether it can do something: ``"optimizer"`` means `set_optimizer`."""
+        """Whether it has a capability: ``"optimizer"`` means `set_optimizer`."""
         return capability == "optimizer"
 
     @property
     def keeps_parameters(self) -> bool:
-        """Whether a `Trainer` leaves its parameters there: the values outlive this process."""
+        """Whether it holds a `Trainer`'s parameters, so that they outlive this process."""
         return False
 
     @property
     def updater(self) -> Any:
-        """What updates the values in this process; None where nothing does, or servers do."""
+        """The function that updates the values in this process; None if there is none."""
         return None
 
     def barrier(self) -> None:
@@ -62,7 +62,7 @@ class KVStore(ABC):
         return
 
     def gathered(self, text: str) -> list[str]:
-        """What each worker says, by rank. All workers call it, and wait for each other."""
+        """Exchange a value: those of all workers, by rank. All workers must call it."""
         return [text]
 
     # ---- values
@@ -104,18 +104,18 @@ class KVStore(ABC):
         devices: Sequence[Device],
         blocks: Sequence[Sequence[Sequence[Any]]] = (),
     ) -> list[list[Any]]:
-        """For each device the sums of the arrays of each key: a `Trainer`'s gradients meet.
+        """For each device the sums of the arrays of each key: all-reduce a `Trainer`'s gradients.
 
         `blocks` may have, for each array of each key, the same elements in blocks of rows of which
         the first are there earlier; an empty list where there are none.
         """
 
     def blocks(self, value: Any) -> int:
-        """In how many blocks of rows a gradient like this array is best handed to `totals`."""
+        """The best number of row blocks in which to hand a gradient like this array to `totals`."""
         return 1
 
     def explain(self, topology: Topology | str | None = None, sizes: Sequence[int] = ()) -> str:
-        """How gradients of `sizes` bytes (by default those of the keys) best meet over links.
+        """Describe how gradients of `sizes` bytes (by default those of the keys) are added up.
 
         A table of the schedule that is predicted to be the fastest for each size and why, drawings
         of the rings and trees among them, and which of the keys should travel together. `topology`

@@ -1,4 +1,5 @@
-"""Gradients in fewer bits on their way: what an element loses is added to what it sends next.
+"""Gradient compression with error feedback: gradients are sent in fewer bits, and what an element
+loses by that is added to what it sends next.
 
 Seide et al., 1-bit stochastic gradient descent, Interspeech 2014; Karimireddy et al., Error
 feedback fixes SignSGD, ICML 2019; the two bits are MXNet's.
@@ -18,7 +19,7 @@ from gemel.tracing import compiled
 
 
 class Compression(ABC):
-    """Turns gradients into what is sent, keeping for the next time what was lost.
+    """Encodes gradients for sending, and keeps the error to add to the next gradient.
 
     `name` says it in full: stores of several workers compare it, as all must send alike. `share` is
     what is sent of the bytes of a float32.
@@ -34,14 +35,14 @@ class Compression(ABC):
 
     @abstractmethod
     def _packed(self, gradient: Any, lost: Any) -> Any:
-        """What is sent of a row of elements and what they lost before; what they lose now."""
+        """Encode a row of elements plus their earlier errors. Returns the codes, the new errors."""
 
     @abstractmethod
     def _unpacked(self, codes: Any) -> Any:
-        """The float32 elements that were sent, and up to three more at the end."""
+        """Decode to float32 elements, with up to three more at the end."""
 
     def encode(self, place: Any, value: Any) -> Any:
-        """What is sent of an array, as a row; `place` says whose loss it is, a key for example."""
+        """Encode an array as a row of codes; `place` names the errors it goes with (a key)."""
         lost = self._lost.get(place)
         if lost is None or lost.shape != (value.size,) or lost.device != value.device:
             lost = np.zeros((value.size,), dtype="float32", device=value.device)
@@ -49,7 +50,7 @@ class Compression(ABC):
         return codes
 
     def decode(self, codes: Any, like: Any) -> Any:
-        """The array of shape and dtype `like` has that was sent as `codes`."""
+        """Decode to an array of the shape and dtype of `like`."""
         row = self._unpack(codes)[: like.size]
         return row.reshape(like.shape).astype(like.dtype)
 
@@ -63,7 +64,7 @@ class Compression(ABC):
 
 
 class TwoBits(Compression):
-    """Of each element threshold, -threshold or 0 is sent, in 2 bits."""
+    """Sends threshold, -threshold or 0 for each element, in 2 bits."""
 
     share = 1 / 16
 
@@ -150,7 +151,7 @@ def create(settings: dict[str, Any]) -> Compression | None:
 
 
 def shortens(value: Any) -> bool:
-    """Whether an array is sent in fewer bits: whole and complex numbers go as they are."""
+    """Whether an array is compressed: integers and complex numbers are not."""
     return bool(value.dtype.kind == "f")
 
 

@@ -1,10 +1,10 @@
-"""Sums of steps that all workers take alike: once that is known, nothing is agreed on any more.
+"""Courses: fixed schedules for the sums of a training step, agreed on once.
 
-The first time a store brings some keys together rank 0 decides what goes when, as ever
-(`gemel.kvstore.agreement`), and all workers tell a digest of what they bring, in which order and
-parts. Where all are the same such steps have a course: from the second on their sums leave as soon
-as they are there, each known by a tag that is the same everywhere, and a thread of the core does
-the rest (`src/program/courier.h`).
+The first time a store adds up some keys, rank 0 decides what goes when (`gemel.kvstore.agreement`),
+and all workers exchange a digest of the keys, their order and how they are cut. If the digests are
+equal the step gets a *course*: from its second run on each sum is sent as soon as its gradients are
+ready, under a tag that is the same on all workers, without asking anybody. A thread of the core,
+the *courier* (`src/program/courier.h`), does the rest.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from gemel import np
 if TYPE_CHECKING:
     from gemel.kvstore.world import World
 
-#: Different steps of a store that have a course; what comes after these is agreed on each time.
+#: How many different steps of a store get a course; others are agreed on each time.
 MOST_COURSES = 32
-#: The request by which workers tell what they bring.
+#: The name of the request by which workers compare their digests.
 STEP = "what a step brings"
-#: A bucket of fewer than this part of the bytes wanted is not worth what it costs.
+#: A bucket smaller than this part of the size wanted is not worth its overhead.
 SMALL = 8
 #: What a courier adds up, and the bytes of an item.
 ITEMS = {"float32": 4, "float64": 8}
 
 
 class Piece(NamedTuple):
-    """An array that a step brings: all of a key, or some of its rows."""
+    """An array that a step adds up: all of a key, or some of its rows."""
 
     name: str
     dtype: str
@@ -39,7 +39,7 @@ class Piece(NamedTuple):
 
 
 class Bucket(NamedTuple):
-    """Pieces `start` to `end - 1` of a step, which leave together when all are there."""
+    """Pieces `start` to `end - 1` of a step, which are sent together when all are ready."""
 
     tag: int
     name: str
@@ -51,7 +51,7 @@ class Bucket(NamedTuple):
 
 
 class Course:
-    """The buckets in which the pieces of a step leave."""
+    """The fixed schedule of a step: the buckets in which its pieces are sent."""
 
     def __init__(self, buckets: Sequence[Bucket], world: World) -> None:
         self.buckets = buckets
@@ -59,7 +59,7 @@ class Course:
         self._specs: list[list[tuple[int, tuple[int, ...]]]] = []
 
     def sums(self, arrays: Sequence[Any]) -> list[Any]:
-        """The sums over all workers of the pieces of a step, which are issued."""
+        """Issue the sums over all workers of the pieces of a step."""
         parts = [arrays[bucket.start : bucket.end] for bucket in self.buckets]
         if not self._specs:
             self._specs = [[(one._code, tuple(one.shape)) for one in part] for part in parts]
@@ -78,13 +78,13 @@ class Courses:
     def __init__(self, world: World, store: int) -> None:
         self._world, self._store = world, store
         self._known: dict[Hashable, Course | None] = {}
-        #: What was asked last, until the answers are needed: the step, these, and its buckets.
+        #: The last comparison in progress: the step, the answers to come, the step's buckets.
         self._asked: tuple[Hashable, Any, list[Bucket]] | None = None
-        #: Whether workers have once brought different keys.
+        #: Whether workers have once added up different keys.
         self._apart = world.leaving is None
 
     def clear(self) -> None:
-        """What was agreed on no longer holds: all workers call it at the same point."""
+        """Drop all courses. All workers must call it at the same point."""
         self._hear()
         self._known.clear()
 
@@ -98,11 +98,11 @@ class Courses:
         return self._known.get(key)
 
     def unknown(self, key: Hashable) -> bool:
-        """Whether it is worth asking the others."""
+        """Whether to compare a step with the other workers."""
         return not self._apart and key not in self._known and len(self._known) < MOST_COURSES
 
     def ask(self, key: Hashable, pieces: Sequence[Piece], most: float | None) -> None:
-        """Ask whether all bring the same pieces; this step is still to be agreed on.
+        """Start to compare the pieces of a step with the other workers; it gets no course yet.
 
         Pieces of `most` bytes are to leave together; None: these need no course.
         """

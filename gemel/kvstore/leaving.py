@@ -1,4 +1,4 @@
-"""Sums that leave by themselves, of all stores of a worker: what the courier is told and tells."""
+"""The Python side of the courier, the core's thread that runs `courses`: its orders and reports."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from gemel.kvstore.courses import Bucket
 URGENT = 1 << 20
 #: Seconds for which a worker that has lost another one waits to hear why.
 REASON = 0.2
-#: The tag of what is only measured: that of no step (`gemel.kvstore.courses`).
+#: The tag of measurements, which no step has (`gemel.kvstore.courses`).
 MEASURED = 0
 #: Seconds between two looks whether all has arrived, at the exit.
 LOOKING = 1e-3
 
 
 class State(NamedTuple):
-    """What a courier tells."""
+    """The state of the courier."""
 
-    #: Why nothing goes on, until it is closed; empty otherwise.
+    #: Why it has stopped; empty while it works.
     problem: str
-    #: Sums that are issued and have not ended.
+    #: How many sums are in progress.
     open: int
     #: Seconds since the oldest that has started here, its name, and which ranks it misses.
     waiting: float
@@ -36,17 +36,17 @@ class State(NamedTuple):
     #: Sums that have ended well, and the seconds they were open, together.
     sums: int
     seconds: float
-    #: Seconds of a core its thread has taken.
+    #: CPU seconds of its thread.
     worked: float
 
 
 def state_of(courier: _core.Courier) -> State:
-    """What a courier tells now."""
+    """The present state of a courier."""
     return State(*courier.state)
 
 
 class Leaving:
-    """Buckets of sums, from one worker. `limit`: seconds it waits for others."""
+    """Sends one worker's buckets. `limit`: seconds it waits for other workers."""
 
     def __init__(self, courier: _core.Courier, rank: int, limit: float) -> None:
         self._courier = courier
@@ -55,11 +55,11 @@ class Leaving:
         self._lock = threading.Lock()
         self._sent = {"requests": 0, "groups": 0, "bytes": 0}
         self._troubled = math.inf
-        #: What had been done when what counts began.
+        #: The counters when counting began, after the measurements.
         self._before = state_of(courier)
 
     def issue(self, bucket: Bucket, arrays: Sequence[Any], specs: Any) -> tuple[Any, ...]:
-        """Issue sums that all workers are known to bring: they leave when all are there."""
+        """Issue the sums of a bucket, which all workers have: it is sent when all are ready."""
         with self._lock:
             self._sent["requests"] += len(arrays)
             self._sent["groups"] += 1
@@ -73,7 +73,7 @@ class Leaving:
             return self._desk.issue(number, name, arrays, specs)
 
     def summed(self, row: Any) -> Any:
-        """The sum of the rows of all workers, waited for: to measure what that takes.
+        """The sum of the rows of all workers, at once: to measure the time it takes.
 
         It does not count, and nobody has to agree on it.
         """
@@ -89,7 +89,7 @@ class Leaving:
         return state_of(self._courier).worked
 
     def add_to(self, found: dict[str, float]) -> None:
-        """Count what has left, as `MpiStore.statistics` says it."""
+        """Add its counters to those of `MpiStore.statistics`."""
         state = state_of(self._courier)
         for name, count in self._sent.items():
             found[name] += count
@@ -99,13 +99,13 @@ class Leaving:
             found["by lines"] = found.get("by lines", 0.0) + count
 
     def wait(self, useless: Callable[[], object]) -> None:
-        """Wait until all has arrived, or it is useless to."""
+        """Wait until all sums have arrived, or cannot arrive any more."""
         while not useless() and state_of(self._courier).open:
             time.sleep(LOOKING)
 
     @property
     def brought(self) -> int:
-        """How many sums this worker has issued here."""
+        """How many sums this worker has issued through the courier."""
         return self._sent["groups"]
 
     def problem(self, now: float, left: Callable[[Sequence[int], float], str]) -> str:
@@ -128,7 +128,7 @@ class Leaving:
         return f"{late} not come with {state.name} for {self._limit:g} s"
 
     def close(self, reason: str) -> None:
-        """What has not arrived fails, and what is still to come."""
+        """Make all sums fail that have not arrived or are still to come."""
         self._courier.close("WorkersError", reason)
 
 

@@ -1,9 +1,9 @@
-"""Connections of our own between the workers of an MPI job: who waits for one sleeps.
+"""Sockets between the workers of an MPI job, so that waiting costs nothing.
 
-MPI makes progress while it is asked, again and again, and each time costs the core that computes
-some 60 us. Bytes on a socket are brought by the kernel, which wakes who waits when enough have
-come. MPI says who there is, and tells the addresses and a secret that is drawn for the job; each
-side of a connection shows the other that it knows it (HMAC, RFC 2104) before anything else.
+MPI makes progress only while it is polled, and each poll takes some 60 us from the core that
+computes. Data on a socket is received by the kernel, which wakes the waiting thread when enough has
+come. The workers get each other's addresses, and a secret drawn for the job, over MPI; both sides
+of a connection prove that they know the secret (HMAC, RFC 2104) before anything else is sent.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from gemel.errors import WorkersError
 from gemel.kvstore.server.protocol import exactly, proof, proves, tune
 from gemel.kvstore.waiting import Scratch
 
-#: Of this machine's IPv4 addresses so many are told, as bytes behind the port's.
+#: How many of this machine's IPv4 addresses are exchanged, as bytes after the port's.
 MOST_ADDRESSES = 8
 #: Seconds that all connections may take together, and one try or greeting.
 OPENING, TRY = 5.0, 1.0
 SECRET_BYTES = 32
-#: Bytes that wake who receives, unless fewer are left; seconds after which all are tried anyway.
+#: Bytes after which a receiver is woken (or all, if fewer are left), and the longest sleep.
 ENOUGH, TRYING = 256 << 10, 0.1
-#: A message and a greeting, before which its length stands: more is nobody's of this job.
+#: A message and a greeting begin with their length. Longer ones do not come from this job.
 LENGTH = struct.Struct(">I")
 MOST_MESSAGE, MOST_GREETING = 1 << 26, 1 << 10
-#: What it comes to when somebody else answers, or nobody.
+#: The errors of a connection to something that is not of this job, or to nothing.
 STRANGE = OSError, ValueError, KeyError, TypeError
-#: What asks Linux for the address of an interface (netdevice(7)), and where it then stands.
+#: The ioctl for the address of an interface (netdevice(7)), and its place in the answer.
 SIOCGIFADDR, ADDRESS = 0x8915, slice(20, 24)
 
 #: Any interface; no sockets.
@@ -47,14 +47,13 @@ USES = "contents", "messages", "sums"
 
 
 def _uses(lower: int, higher: int) -> list[str]:
-    """What two ranks are connected for."""
+    """The uses for which two ranks have a connection."""
     return [use for use in USES if use != "messages" or lower == 0]
 
 
 class Lines:
-    """Of one rank: connections for contents and for sums to each other one, for messages to rank 0.
-
-    Those for sums are the `courier`'s.
+    """The connections of one rank: to every other one for contents and for sums (those of the
+    `courier`), and to rank 0 for messages.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class Lines:
     # ---- messages
 
     def send(self, rank: int, message: bytes) -> None:
-        """Send a message on its way; one to a rank that is gone is lost."""
+        """Start to send a message. One to a rank that has gone is lost."""
         self._going[rank] += LENGTH.pack(len(message)) + message
         self._push(rank)
 
@@ -196,7 +195,7 @@ class Lines:
 
     @contextlib.contextmanager
     def _there(self, rank: int) -> Iterator[None]:
-        """Go on later where nothing can be sent or received now."""
+        """Sleep until something can be sent or received."""
         try:
             yield
         except BlockingIOError:
@@ -262,14 +261,10 @@ def opened(
     with contextlib.ExitStack() as stack:
         addresses = _addresses(interface)
         listener = _listener(len(machines)) if interface != NONE else None
-        told = numpy.zeros(2 + 4 * MOST_ADDRESSES, "uint8")
         if listener is not None:
             stack.enter_context(listener)
-            own = b"".join(map(socket.inet_aton, addresses[:MOST_ADDRESSES]))
-            port = struct.pack(">H", listener.getsockname()[1])
-            told[: 2 + len(own)] = numpy.frombuffer(port + own, "uint8")
-        rows = [bytes(row) for row in gathered(told)]
-        # Nobody tries, and waits, where somebody does without.
+        rows = [bytes(row) for row in gathered(_address_row(listener, addresses))]
+        # If one rank has no sockets the others do not wait for it.
         whole = all(row[:2] != bytes(2) for row in rows) and hasattr(select, "poll")
         if listener is not None and whole:
             try:
@@ -285,6 +280,18 @@ def opened(
         for channel in channels.values():
             channel.close()
     return None
+
+
+def _address_row(listener: socket.socket | None, addresses: Sequence[str]) -> Any:
+    """A rank's port and addresses as a row of bytes; zeros without a listener."""
+    import numpy
+
+    row = numpy.zeros(2 + 4 * MOST_ADDRESSES, "uint8")
+    if listener is not None:
+        own = b"".join(map(socket.inet_aton, addresses[:MOST_ADDRESSES]))
+        port = struct.pack(">H", listener.getsockname()[1])
+        row[: 2 + len(own)] = numpy.frombuffer(port + own, "uint8")
+    return row
 
 
 def _listener(backlog: int) -> socket.socket | None:
@@ -320,7 +327,7 @@ def _addresses(interface: str) -> list[str]:
 
 
 class _Door:
-    """How one rank connects to those below it, and those above it to it, until a time."""
+    """Connects one rank to those below it and accepts those above it, until a deadline."""
 
     def __init__(self, machines: Sequence[int], rank: int, secret: bytes, until: float) -> None:
         self._machines, self._rank = machines, rank
@@ -357,7 +364,7 @@ class _Door:
         raise ConnectionError(f"worker {other} cannot be reached")
 
     def _ask(self, channel: socket.socket, other: int, use: str) -> None:
-        """Show and be shown that both know the secret; the other is who was meant."""
+        """Prove to each other that both know the secret, and that the other is the rank meant."""
         greeting = {"from": self._rank, "to": other, "use": use}
         challenge = _heard(channel)["challenge"]
         shown = proof(self._secret, "asks", challenge, greeting)

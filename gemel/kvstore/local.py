@@ -1,7 +1,7 @@
-"""The store of one process: where the gradients of its devices meet.
+"""The store of one process: adds up the gradients of its devices.
 
-Everything is issued and nothing waits: each key's sum begins when its gradients are there, while
-the rest of backward goes on.
+Calls return at once: the sum of a key begins when its gradients are ready, while the rest of the
+backward pass goes on.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class LocalStore(KVStore):
         devices: Sequence[Device],
         blocks: Sequence[Sequence[Sequence[Any]]] = (),
     ) -> list[list[Any]]:
-        """For each device the sums of the arrays of each key: a `Trainer`'s gradients meet.
+        """For each device the sums of the arrays of each key: all-reduce a `Trainer`'s gradients.
 
         CPU devices share their memory, so each adds up everything for itself, as one program.
         Otherwise each key's sum is made in one place, last keys first, as their gradients are there
@@ -126,7 +126,7 @@ class LocalStore(KVStore):
         return found
 
     def _traffic_of(self, values: Sequence[Any], devices: Sequence[Device]) -> Traffic | None:
-        """What brings these arrays over the links of a topology, if they lie on its GPUs."""
+        """The `Traffic` for these arrays, if they lie on the GPUs of a simulated topology."""
         links = simulated_topology()
         homes = [value.device for value in values]
         if links is None or self._compression is not None or homes != list(devices):
@@ -147,7 +147,7 @@ class LocalStore(KVStore):
         return {} if self._traffic is None else self._traffic.carried()
 
     def _place(self, values: Sequence[Any], number: int) -> Device:
-        """Where the sum of a key is made: the devices take turns, so that no link has it all."""
+        """The device that adds up a key: devices take turns, to spread the load over links."""
         place: Device = values[number % len(values)].device
         return place if self._on_devices or not place.linked else CPUS[0]
 
@@ -183,7 +183,7 @@ class LocalStore(KVStore):
 
     @property
     def updater(self) -> Any:
-        """What updates the values, if anything does."""
+        """The function that updates the values, or None."""
         return self._updater
 
     def set_updater(self, updater: Any) -> None:
@@ -253,7 +253,7 @@ def fits(key: Any, given: Any, stored: Any) -> None:
 
 
 def _apart(value: Any) -> bool:
-    """Whether it cannot go into one program with others: behind a link, or without kernels."""
+    """Whether an array must be added up by itself: behind a link, or of a dtype without kernels."""
     return bool(value.device.linked or value.dtype.kind == "c")
 
 

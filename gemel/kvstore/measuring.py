@@ -1,8 +1,8 @@
-"""What the ways to add up cost between these workers: each is tried with a few sizes.
+"""Measures what each all-reduce algorithm costs between these workers, for a few sizes.
 
-All workers do that together when they join, before anything else is sent. It is a matter of a
-fraction of a second: rank 0 looks at the clock and says whether a size is tried, so that large
-ones are left out where the wires are slow; beyond what was tried, straight lines go on.
+All workers do that together when they join, before anything else is sent, within a fraction of a
+second: rank 0 looks at the clock and skips large sizes where the network is slow. Costs of other
+sizes are interpolated, and extrapolated linearly.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any, Protocol
 
 from gemel.kvstore.ways import COURIER, Table
 
-#: Bytes that are tried, and how often each way is, besides a first time that does not count.
+#: The sizes in bytes that are tried, and how often each, after a first time that is not counted.
 SIZES = (4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20)
 TIMES = 3
-#: A way that took so many times as long as the best is not tried with larger sizes.
+#: A way slower than the best by this factor is not tried with larger sizes.
 HOPELESS = 8.0
 #: What rank 0 says of a size.
 _LEAVE_OUT, _TRY, _STOP = range(3)
 
 
 class Wire(Protocol):
-    """What this needs of what connects the workers."""
+    """The part of `wire.Wire` that measuring needs."""
 
     rank: int
 
@@ -38,17 +38,17 @@ class Wire(Protocol):
 
 
 class Courier(Protocol):
-    """What adds up without being told to, and will carry most sums where there is one."""
+    """The part of the courier that measuring needs."""
 
     def summed(self, row: Any) -> Any:
         """The sum of the rows of all workers."""
 
     def worked(self) -> float:
-        """Seconds of a core it has taken."""
+        """CPU seconds of its thread."""
 
 
 class Carried:
-    """A wire that has the courier as one way more, where there is one: `names`."""
+    """A wire on which the courier, if there is one, is one more way: `names`."""
 
     def __init__(self, wire: Wire, names: Sequence[str], courier: Courier | None) -> None:
         self.rank = wire.rank
@@ -63,7 +63,7 @@ class Carried:
         return self._wire.summed(row, way, lengths)
 
     def worked(self) -> float:
-        """Seconds of a core that this thread and the courier's have taken."""
+        """CPU seconds of this thread and the courier's."""
         return time.thread_time() + (0.0 if self._courier is None else self._courier.worked())
 
 
@@ -105,7 +105,7 @@ def measure(
 def _decision(
     found: dict[str, list[tuple[float, float]]], name: str, nbytes: int, left: float
 ) -> int:
-    """What rank 0 says: whether the time that is left allows it, and it may be worth it."""
+    """Rank 0's decision on a size: whether time is left for it, and it may be worth it."""
     if left <= 0:
         return _STOP
     if nbytes == SIZES[0]:
@@ -125,7 +125,7 @@ def _tries(
     clock: Callable[[], float],
     worked: Callable[[], float],
 ) -> list[float]:
-    """The times this worker took, after a first that made connections and memory.
+    """The times this worker took, after a first run that sets up connections and memory.
 
     And behind these, how much of each was worked.
     """

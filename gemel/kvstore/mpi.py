@@ -1,7 +1,7 @@
-"""`dist_sync`: the workers of a job add up over MPI, all in step.
+"""`dist_sync`: synchronous data-parallel training of several workers over MPI.
 
-Every worker keeps its own replica of all values and changes it in the same way by the same sums,
-so that the replicas are the same bits; nothing but sums travels, and rank 0's values at the start.
+Every worker has a replica of all values and updates it by the same sums in the same way, so that
+replicas stay equal to the bit. Only sums are sent, and the values of rank 0 at the start.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from gemel.passes.rows import bounds_of
 if TYPE_CHECKING:
     from gemel.links import Topology
 
-#: How MPI's starters tell a process how many there are.
+#: The environment variables in which MPI's launchers tell the number of processes.
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE")
-#: What has no sum in NumPy, or one of few bits, is added as float32.
+#: Dtypes that NumPy cannot add, or not accurately, are added as float32.
 NARROW = ("float16", "bfloat16")
 
 
@@ -102,7 +102,7 @@ class MpiStore(LocalStore):
         self._world.issue(self._number, "a barrier", "meet").wait_to_read()
 
     def gathered(self, text: str) -> list[str]:
-        """What each worker says, by rank; waits until all have said it."""
+        """Exchange a value: those of all workers, by rank. Waits for all of them."""
         import numpy
 
         said = numpy.frombuffer(text.encode(), "uint8")
@@ -153,7 +153,7 @@ class MpiStore(LocalStore):
         return self._by_course(course, keys, values, devices, blocks)
 
     def _ask(self, step: Any, keys: Sequence[Any], values: Sequence[Sequence[Any]]) -> None:
-        """Ask whether all workers bring the same in such steps, cut into the same pieces."""
+        """Start to compare such steps with the other workers, see `gemel.kvstore.courses`."""
         pieces: list[Piece] = []
         for position in reversed(range(len(keys))):
             first = values[position][0]
@@ -189,7 +189,7 @@ class MpiStore(LocalStore):
         devices: Sequence[Device],
         blocks: Sequence[Sequence[Sequence[Any]]],
     ) -> list[list[Any]]:
-        """The sums of a step that all workers take alike."""
+        """The sums of a step that has a course."""
         order = range(len(keys) - 1, -1, -1)
         counts, arrays = [], []
         with autograd.pause():
@@ -210,7 +210,7 @@ class MpiStore(LocalStore):
         return found
 
     def blocks(self, value: Any) -> int:
-        """In how many blocks of rows a gradient like this array goes to the other workers.
+        """The number of row blocks in which to send a gradient like this array.
 
         The same on all of them, whatever they have: `explain` says why.
         """
@@ -276,7 +276,7 @@ class MpiStore(LocalStore):
         return total.astype(own.dtype, copy=False).as_in_ctx(place)
 
     def _compressed(self, name: str, kept: Any, own: Any, priority: int) -> Any:
-        """The same in fewer bits: every worker gets the codes of all."""
+        """The same with compression: every worker gets the codes of all."""
         method = self._world_compression
         assert method is not None
         codes = method.encode(kept, own)
@@ -302,7 +302,7 @@ def _named(key: Any) -> str:
 
 
 def _sent(own: Any) -> Any:
-    """An array as it travels."""
+    """An array in the dtype in which it is sent."""
     return own.astype("float32") if own.dtype.name in NARROW else own
 
 
@@ -362,7 +362,7 @@ def _library() -> Any:
 
 
 def _check_size(size: int, library: Any) -> None:
-    """Raise where the starter of the processes speaks another MPI's language."""
+    """Raise if the processes were started by the launcher of another MPI."""
     told = {name: int(os.environ[name]) for name in SIZES if os.environ.get(name, "").isdecimal()}
     name = next((name for name, number in told.items() if number != size), None)
     if name is not None:
@@ -375,7 +375,7 @@ def _check_size(size: int, library: Any) -> None:
 
 
 def _leave(found: World, library: Any) -> None:
-    """At the exit: the last step all workers do together, unless something is wrong."""
+    """At the exit: wait for all workers, unless the job has failed."""
     found.close()
     if not found.broken and os.getpid() == found.process and not library.Is_finalized():
         library.Finalize()

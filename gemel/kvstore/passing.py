@@ -1,9 +1,9 @@
-"""A schedule as one of its ranks does it: messages to others, and additions to what it has.
+"""Runs one rank's part of an all-reduce schedule: its sends, receives and additions.
 
-Where several parts of a sum meet they are added with the lowest rank first, so that a schedule
-that keeps the order of ranks (`gemel.topology.keeps_order`) gives the bits of a loop over them. For
-the others each request is cut into pieces for itself: which bits an element gets then depends on
-its place in its own array, not on what travels with it.
+Partial sums are added with the lowest rank first, so that a schedule that keeps the order of ranks
+(`gemel.topology.keeps_order`) gives the same bits as a loop over them. With other schedules each
+request is cut into pieces by itself: then the bits of an element depend on its place in its own
+array, not on what else is sent with it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Messages(Protocol):
         """Begin to fill an array."""
 
     def finish(self, begun: Sequence[Any]) -> None:
-        """Wait for what has begun."""
+        """Wait for all sends and receives."""
 
 
 class _Step(NamedTuple):
@@ -119,7 +119,7 @@ class _Sums:
         self._waiting: dict[int, list[tuple[int, Array]]] = {}
 
     def add(self, step: _Step, part: Array) -> None:
-        """Pieces have come."""
+        """Note pieces that were received."""
         bounds = self._bounds
         for piece, lowest in enumerate(step.lowest, step.first):
             begin = bounds[piece] - bounds[step.first]
@@ -128,11 +128,11 @@ class _Sums:
             self._waiting.setdefault(piece, []).append(found)
 
     def replace(self, step: _Step) -> None:
-        """Pieces of the row have been overwritten."""
+        """Note pieces of the row that were overwritten by a sum."""
         self._lowest[step.first : step.end] = step.lowest
 
     def settle(self, pieces: Sequence[int]) -> None:
-        """Add up what has come of these pieces, the lowest rank first."""
+        """Add up the received parts of these pieces, the lowest rank first."""
         for piece in pieces:
             parts = self._waiting.pop(piece, None)
             if parts is None:

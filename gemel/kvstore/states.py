@@ -1,4 +1,4 @@
-"""Files of optimizer states: what an updater knows, by the position of its keys."""
+"""Files of optimizer states, by the position of the parameter."""
 
 from __future__ import annotations
 

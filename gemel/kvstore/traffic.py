@@ -1,10 +1,10 @@
-"""Gradients of simulated GPUs on their way over the links of a topology.
+"""Sums of gradients of simulated GPUs, at the speed of the links of a topology.
 
-A sum is an operation that ends when a thread says so: the schedule that the planner chooses for
-its size has then been run, with its bytes, at the rates of the links (`gemel.topology.moving`).
-Sums go one after the other, as a communication library has them go: of those whose gradients are
-there, the one with the highest priority. Which schedule that is depends on the topology and the
-size alone, so that all runs have the same bits.
+A sum is an operation of the engine that a thread completes: it runs the schedule the planner chose
+for the size, moving its bytes at the rates of the links (`gemel.topology.moving`). As in a
+communication library sums run one after the other; of those whose gradients are ready, the one with
+the highest priority goes first. The schedule depends on topology and size alone, so that all runs
+give the same bits.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from gemel.links import Topology
     from gemel.topology import Planner, Schedule
 
-#: Seconds between two looks whether there is still something to do.
+#: Seconds between two checks whether there is work.
 PAUSE = 0.5
 
 
 class _Sum(NamedTuple):
-    """What a sum is made of, besides its arrays."""
+    """The attributes of a sum, besides its arrays."""
 
     route: _Route
     dtype: str
@@ -39,7 +39,7 @@ class _Sum(NamedTuple):
 
 
 class _Route:
-    """The links between some of the GPUs, and what plans and moves over them."""
+    """The links between some of the GPUs, with the planner and the mover for them."""
 
     def __init__(self, links: Topology, hosted: bool) -> None:
         from gemel import topology  # it needs NumPy
@@ -50,12 +50,12 @@ class _Route:
         self.mover = Mover(links)
 
     def schedule(self, nbytes: int) -> Schedule:
-        """How so many bytes meet."""
+        """The schedule for a sum of this many bytes."""
         return self.planner.choose(nbytes).schedule
 
 
 class Traffic:
-    """What travels over a topology: `hosted` sums meet at its first host, others where is best."""
+    """The sums over a topology. `hosted` ones are made at its first host, others by a schedule."""
 
     def __init__(self, links: Topology, hosted: bool) -> None:
         self.links = links
@@ -102,7 +102,7 @@ class Traffic:
 
 
 class _Work:
-    """The thread that moves what has been issued, and what it has to know."""
+    """The thread that runs the issued sums, and its state."""
 
     def __init__(self) -> None:
         self._desk = _core.Desk()
@@ -114,7 +114,7 @@ class _Work:
         self._thread: threading.Thread | None = None
 
     def issue(self, name: str, arrays: Sequence[Any], specs: Any, asked: _Sum) -> tuple[Any, ...]:
-        """Issue a sum; the arrays in which it will be."""
+        """Issue a sum. Returns the arrays of its results."""
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, daemon=True, name="traffic")
@@ -126,11 +126,11 @@ class _Work:
         return self._desk.issue(number, name, arrays, specs)
 
     def close(self) -> None:
-        """Nothing more will be issued: the thread ends when all that has been has arrived."""
+        """Let the thread end when all issued sums have arrived."""
         self._closed.set()
 
     def _finish(self) -> None:
-        """At the exit: wait for what is on its way, which nobody would bring after that."""
+        """At the exit: wait for the sums in progress."""
         self.close()
         if self._thread is not None and os.getpid() == self._process:
             self._thread.join()
@@ -172,7 +172,7 @@ class _Work:
 
 
 def _copied(value: Any, name: str, spec: tuple[int, tuple[int, ...]], place: int) -> Any:
-    """The contents at another place, without a link: who calls accounts for the way."""
+    """A copy on another device without using a link: the caller accounts for the transfer."""
     dense = value if value._is_contiguous else value.copy()
     (made,) = _core.call_python(_copy, name, [dense], [spec], (), place)
     return made

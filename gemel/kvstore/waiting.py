@@ -1,9 +1,8 @@
-"""Waiting for what makes progress only while it is asked, beside threads that compute.
+"""Polling MPI beside threads that compute.
 
-A worker often has one core. A call of MPI that blocks keeps it busy by asking again and again,
-which takes it from backward; one that is asked now and then leaves it to backward, but is asked too
-late. So: a few times at once, since what other workers of this machine send is often there, then
-after pauses that grow.
+A worker often has one core. A blocking call of MPI polls all the time and takes that core from the
+backward pass; polling rarely leaves it alone, but notices messages late. So we poll a few times at
+once, since messages from workers on the same machine come quickly, then after growing pauses.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def wait_until(
     pause: Callable[[float], object] = time.sleep,
     longest: float = LONGEST,
 ) -> None:
-    """Wait until `done` says so; it is what makes progress. Pauses grow up to the `longest`.
+    """Call `done`, which makes progress, until it is true. Pauses grow up to the `longest`.
 
     >>> left = [False, False, True]
     >>> wait_until(lambda: left.pop(0))
@@ -41,13 +40,13 @@ def wait_until(
 
 
 class Scratch:
-    """Memory for rows on their way, which is kept: to take new pages costs as much as a copy."""
+    """Reusable memory for rows in transit: fresh pages would cost as much as a copy."""
 
     def __init__(self) -> None:
         self._memory: Any = None
 
     def take(self, size: int) -> Any:
-        """So many bytes, as an array of uint8: the same ones each time."""
+        """This many bytes as an array of uint8: the same memory each time."""
         import numpy
 
         if self._memory is None or self._memory.size < size:

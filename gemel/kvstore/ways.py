@@ -1,7 +1,7 @@
-"""How the sums of several workers can be made, what that costs, and which way is taken.
+"""The all-reduce algorithms ("ways") for sums over several workers, and the choice among them.
 
-Rank 0 decides, for each group of requests when it lets it go; the others do what it says. What ways
-cost is measured when the workers join (`gemel.kvstore.measuring`), and is the same table on all.
+Rank 0 chooses for each group of requests, and the others follow. The costs are measured when the
+workers join (`gemel.kvstore.measuring`); all workers have the same table.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from gemel.kvstore.agreement import Request
     from gemel.topology import Schedule
 
-#: Up to so many bytes from all workers each gets everything and adds it up, unless it is measured.
+#: Without measurements: up to this many bytes of all workers, each gets all rows and adds them up.
 SMALL_BYTES = 256 << 10
-#: A way that comes later in the list has to be faster by this part to be taken.
+#: A way later in the list has to be faster by this fraction to be chosen.
 ALIKE = 0.05
 #: What the time of a schedule by messages counts: they go through the interpreter, which the
 #: program needs itself meanwhile; when it was measured, it did nothing.
@@ -48,7 +48,7 @@ IN_ORDER, ANY = "ranks", "any"
 
 
 class Way(NamedTuple):
-    """A way to add up: over MPI's own exchanges, or by the messages of a `schedule`.
+    """An all-reduce algorithm: by MPI's own collectives, or by the messages of a `schedule`.
 
     `in_order`: every element is added up in the order of the ranks, so that its bits depend on
     nothing else.
@@ -95,7 +95,7 @@ def ways_of(machines: Sequence[int], lines: bool = False) -> dict[str, Way]:
 
 
 def links_of(machines: Sequence[int]) -> Topology:
-    """A topology whose GPUs are the ranks; only who is near whom counts, the speeds are made up."""
+    """A topology whose GPUs are the ranks. Only distances count; the speeds are made up."""
     kinds = sorted(set(machines))
     nodes = [Node(f"rank {rank}", "gpu", one) for rank, one in enumerate(machines)]
     nodes += [Node(f"machine {one}", "switch", one) for one in kinds]
@@ -119,15 +119,15 @@ class Table:
     ) -> None:
         self.measured = measured or {}
         self.waited = self.measured if waiting is None else waiting
-        #: What follows from it for a rule and a number of bytes, which is asked again and again.
+        #: A cache of choices by rule and number of bytes.
         self.follows: dict[tuple[str, float], float | None] = {}
 
     def seconds(self, name: str, nbytes: float) -> float | None:
-        """What a way should take: straight lines between the sizes measured, and beyond them."""
+        """The time a way should take: linear between the sizes measured, and beyond them."""
         return self._of(self.measured, name, nbytes)
 
     def waiting(self, name: str, nbytes: float) -> float | None:
-        """How much of that can be covered by computation on the same core."""
+        """How much of that time the core can compute meanwhile."""
         return self._of(self.waited, name, nbytes)
 
     @staticmethod
@@ -164,13 +164,13 @@ class Ways:
         self._rules: dict[int, str] = {}
 
     def check(self, rule: str) -> str:
-        """The rule itself. Raises `UnknownNameError` for a way there is not, or `WorkersError`."""
+        """Return a valid rule. Raises `UnknownNameError` for an unknown way, or `WorkersError`."""
         if rule not in (IN_ORDER, ANY):
             self._steps(rule)
         return rule
 
     def set_rule(self, store: int, rule: str) -> None:
-        """How the sums of a store are made from now on."""
+        """Set the rule of a store."""
         self._rules[store] = self.check(rule)
 
     def rule(self, store: int) -> str:
@@ -191,11 +191,11 @@ class Ways:
         return f"{name} {request.place}" if name == "mpi" else name
 
     def way(self, group: str, nbytes: int) -> Way:
-        """How a group of requests goes, of so many bytes together."""
+        """The way for a group of requests of this many bytes together."""
         return self.known[group.partition(" ")[0] or self.choose(IN_ORDER, nbytes)]
 
     def choose(self, rule: str, nbytes: float) -> str:
-        """The way for so many bytes under a rule."""
+        """The way for this many bytes under a rule."""
         if rule not in (IN_ORDER, ANY):
             return next(name for most, name in self._steps(rule) if nbytes <= most)
         allowed = [name for name, way in self.known.items() if way.in_order or rule == ANY]
@@ -214,14 +214,14 @@ class Ways:
         return next(name for name, seconds in costs if seconds <= limit)
 
     def waiting(self, rule: str, nbytes: float) -> float | None:
-        """Seconds so many bytes should wait under a rule; None if nothing was measured."""
+        """Seconds of waiting for this many bytes under a rule; None without measurements."""
         follows = self.table.follows
         if (rule, nbytes) not in follows:
             follows[rule, nbytes] = self.table.waiting(self.choose(rule, nbytes), nbytes)
         return follows[rule, nbytes]
 
     def blocks(self, rule: str, nbytes: float) -> int:
-        """In how many blocks so many bytes leave that are computed one after another.
+        """The number of blocks to cut this many bytes into that are computed one after another.
 
         All but the last are covered by the computation of those behind them, as far as they wait,
         and each costs a group that has little in it: with n blocks of t seconds of waiting and s
@@ -240,7 +240,7 @@ class Ways:
         return max(1, min(MOST_BLOCKS, round(math.sqrt(whole / each))))
 
     def bucket(self, rule: str, nbytes: float) -> float | None:
-        """Bytes that leave together where so many do by themselves (`gemel.kvstore.courses`).
+        """The size of a bucket for a step of this many bytes (`gemel.kvstore.courses`).
 
         None where they are to be agreed on: another way is chosen, and so much quicker than sockets
         that it is worth that.
@@ -260,7 +260,7 @@ class Ways:
         return nbytes / max(1, min(MOST_BUCKETS, round(math.sqrt(whole / BUCKET))))
 
     def _carrier(self) -> str:
-        """The row of the table for what leaves by itself."""
+        """The row of the table for sums by the courier."""
         return COURIER if COURIER in self.table.measured else "lines"
 
     def _steps(self, rule: str) -> list[tuple[float, str]]:
@@ -291,7 +291,7 @@ class Ways:
         return ",".join([*parts, steps[-1][1]])
 
     def explain(self, rule: str, sizes: Sequence[float] = ()) -> str:
-        """What was measured, what is chosen for each size under a rule, and what that promises.
+        """A report: what was measured, the choice for each size under a rule, expected times.
 
         A way that was not tried with such a size, while others were, shows a dash.
         """
@@ -326,7 +326,7 @@ class Ways:
         return f"{head}; {how}\n\n{table(rows)}\n\n{self._promise(rule)}"
 
     def _promise(self, rule: str) -> str:
-        """Which bits sums have, and why these ways were taken."""
+        """Whether sums are the same bits in each run, and why these ways were chosen."""
         if rule == IN_ORDER:
             return (
                 "The fastest of the ways that keep the order of ranks: sums have the same bits in "

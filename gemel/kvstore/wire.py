@@ -1,4 +1,4 @@
-"""What connects the workers of an MPI job: MPI itself, and the sockets it has introduced."""
+"""The connections between the workers of an MPI job: MPI itself, and sockets (`lines`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Wire(Protocol):
-    """What connects the workers. All but `send` and `received` are called by all at once."""
+    """Connections between workers. All but `send` and `received` are collective calls."""
 
     rank: int
     #: The longest pause, in seconds, between two looks at what all do together.
@@ -26,7 +26,7 @@ class Wire(Protocol):
     #: Whether `received` sleeps until something comes, and sums have the way `lines`.
     lines: bool
 
-    #: What adds up without being told to, where `lines` says that there are sockets.
+    #: The courier, if there are sockets (`lines`).
     courier: _core.Courier | None
 
     @property
@@ -136,7 +136,7 @@ class MpiWire:
         return self._passing[way].summed(row, lengths, self)
 
     def _by_pieces(self, row: Any) -> Any:
-        """Each worker adds up a piece, in the order of ranks, and gives it to all."""
+        """Each worker adds up one piece in the order of ranks and sends it to all."""
         import numpy
 
         ends = [row.size * rank // self.size for rank in range(self.size + 1)]
@@ -173,7 +173,7 @@ class MpiWire:
         wait_until(lambda: bool(self._mpi.Request.Testall(waiting)), longest=self.pause)
 
     def _finish(self, begun: Any) -> None:
-        """Wait for what all workers do, leaving the core to who computes."""
+        """Wait for a collective operation, leaving the core to threads that compute."""
         wait_until(begun.Test, longest=self.pause)
 
     def broadcast(self, row: Any) -> Any:

@@ -1,10 +1,10 @@
-"""The thread through which the workers of a job talk, and what their stores ask of it.
+"""The communication thread of a worker, and the requests of its stores.
 
-A request is an operation of the engine that ends when this thread says so: it reads the arrays to
-be sent as soon as they are there, while everything else goes on. Rank 0 decides what is done next
-(`gemel.kvstore.agreement`) and which way sums are made (`gemel.kvstore.ways`): unless a store asks
-for other ways, in the order of the ranks, whatever travels together, so that they have the same
-bits on all workers and in all runs.
+A request is an operation of the engine that this thread completes: it reads the arrays to be sent
+as soon as they are ready, while everything else goes on. Rank 0 decides what is done next
+(`gemel.kvstore.agreement`) and by which algorithm (`gemel.kvstore.ways`). By default sums are in
+the order of the ranks, whatever is sent together, so that all workers and all runs have the same
+bits.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Task(NamedTuple):
 
 
 class _Doing(NamedTuple):
-    """Requests all workers are just doing."""
+    """Requests that all workers are doing now."""
 
     tasks: list[_Task]
     since: float
@@ -69,21 +69,21 @@ class _Doing(NamedTuple):
 
 
 class World:
-    """All workers of this job, from one of them. `limit`: seconds they wait for each other."""
+    """One worker's view of the job. `limit`: seconds the workers wait for each other."""
 
     def __init__(self, wire: Wire, limit: float) -> None:
         self.rank, self.size = wire.rank, len(wire.machines)
         self.limit = limit
-        #: Why the workers no longer work together, if so.
+        #: Why the job has failed; empty while it works.
         self.broken = ""
-        #: What has been done: requests, groups of them that went together, their bytes and seconds.
+        #: Counters: requests, groups of them sent together, their bytes and seconds.
         self.done = {"requests": 0, "groups": 0, "bytes": 0, "seconds": 0.0}
-        #: How many groups went which way.
+        #: The number of groups by way.
         self.went: Counter[str] = Counter()
         self.ways = Ways(wire.machines, wire.lines)
         self._wire = wire
         courier = wire.courier if wire.lines else None
-        #: Sums that nobody has to agree on.
+        #: The courier, for sums that need no agreement.
         self.leaving = Leaving(courier, self.rank, limit) if courier is not None else None
         self.process = os.getpid()
         self._desk = _core.Desk()
@@ -93,14 +93,14 @@ class World:
         self._turns: dict[Any, int] = {}
         self._numbers = 0
         self._stores = 0
-        #: Started and not done.
+        #: Requests that have started here and are not done.
         self._open: dict[Any, _Task] = {}
         self._doing: _Doing | None = None
         self._ended = threading.Event()
         self._patience = IDLE
         self._row = Scratch()
         self._mind_at = 0.0
-        #: Started, and not told yet, since more will follow at once.
+        #: Those of them not announced yet, since more will follow at once.
         self._held: list[Request] = []
         #: What is to come of a step, and of which state of affairs that is said.
         self._rest: tuple[tuple[object, ...], list[Request]] = ((), [])
@@ -177,7 +177,7 @@ class World:
         return found
 
     def close(self) -> None:
-        """At the exit: wait until all workers are here, or hear what keeps them."""
+        """At the exit: wait until all workers are here, or one has failed."""
         if os.getpid() != self.process:
             return
         reason = getattr(sys, "last_type", None)
@@ -195,7 +195,7 @@ class World:
         self._thread.join(1.0)
 
     def _end(self, reason: str) -> None:
-        """Whatever waits and will come fails: with what is wrong, or for this reason."""
+        """Make all present and future requests fail: with the first error, or for this reason."""
         self._desk.close("WorkersError", self.broken or reason)
         if self.leaving is not None:
             self.leaving.close(self.broken or reason)
@@ -213,7 +213,7 @@ class World:
             self._give_up(f"worker {self.rank} could not go on{what}: {text}")
 
     def _round(self) -> None:
-        """Hear what is new, here and elsewhere, and do one group of requests if there is one."""
+        """Handle new requests and messages, and do one group of requests if there is one."""
         listening = self._wire.lines and self._only_others_are_late()
         new = self._taken(0.0 if listening else self._patience)
         messages = self._wire.received(PATIENT if listening and not new else 0.0)
@@ -261,14 +261,14 @@ class World:
         return EAGER if busy else min(max(EAGER, 2 * self._patience), PATIENT)
 
     def _only_others_are_late(self) -> bool:
-        """Whether what is waited for is said by others, and nothing will start here before."""
+        """Whether only a message of another worker can be next: nothing here will start before."""
         if not self._open or self._held:
             return False
         last = next(reversed(self._open.values())).request
         return last.kind != "sum" or self._backward_is_over(last)
 
     def _taken(self, patience: float) -> list[Request]:
-        """The requests that have started here, as soon as it is worth telling of them."""
+        """The requests that have started here, as soon as it pays to announce them."""
         errand = self._desk.take(patience)
         while errand is not None:
             with self._lock:
@@ -285,7 +285,7 @@ class World:
         return new
 
     def _more_will_follow(self) -> bool:
-        """Whether what is held back is to wait for other sums of this step, which are issued."""
+        """Whether to hold small requests back for other sums of this step, which are issued."""
         first = self._held[0]
         if any(request.kind != "sum" for request in self._held):
             return False
@@ -357,7 +357,7 @@ class World:
         self._wire.send(rank, json.dumps(message).encode())
 
     def _mind_silence(self, now: float) -> None:
-        """Rank 0 tells of everybody who is late, but not of itself."""
+        """On rank 0: report workers that are late."""
         allowed = 1.25 * self.limit + 1
         for task in self._open.values():
             if now - task.since > allowed and task.request.kind != "end":
@@ -409,7 +409,7 @@ class World:
         return doing
 
     def _exchanged(self, requests: Sequence[Request], row: Any, way: str) -> Any:
-        """What follows from the rows of all, as rows of bytes; None if there is nothing to send."""
+        """The results of these requests over all workers, as rows of bytes; None for none."""
         request = requests[0]
         if request.kind == "sum":
             self.went[way] += 1
@@ -439,13 +439,13 @@ class World:
     # ---- when it cannot go on
 
     def _give_up(self, problem: str) -> None:
-        """Something failed here: nobody can go on."""
+        """Report a failure of this worker, which ends the job."""
         if self.rank != 0:
             self._tell(0, {"stop": problem})
         self._break(problem)
 
     def _break(self, problem: str) -> None:
-        """Whatever is open fails, here and, told by rank 0, everywhere."""
+        """Make all open requests fail, here and, through rank 0, on all workers."""
         with self._lock:
             if self.broken:
                 return
@@ -477,7 +477,7 @@ class World:
 
 
 def _request(fields: Sequence[Any]) -> Request:
-    """A request as others tell it."""
+    """A request from another worker's message."""
     request = Request(*fields)
     return request._replace(shape=tuple(request.shape))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from gemel.dtype import BY_NAME, DTYPES, DType, bool_, int64, uint64
 from gemel.ir.late import later
-from gemel.ir.public import NAMESPACES, asked
+from gemel.ir.public import NAMESPACES, lookup
 from gemel.np import creation, queries, random  # noqa: F401 -- they declare what is public here
 
 later("gemel.np.types", "gemel.np.standard", "gemel.np.linalg", "gemel.np.fft")
@@ -65,7 +65,7 @@ globals().update(_others, **NAMESPACES["np"])
 
 
 def __getattr__(name: str) -> Any:
-    return asked(name, __name__, globals(), _others, ("fft", "linalg"), NUMPYS)
+    return lookup(name, __name__, globals(), _others, ("fft", "linalg"), NUMPYS)
 
 
 def __dir__() -> list[str]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.ir.public import NAMESPACES, asked
+from gemel.ir.public import NAMESPACES, lookup
 from gemel.ops import fourier  # noqa: F401 -- it declares what is public here
 
 globals().update(NAMESPACES["np.fft"])
 
 
 def __getattr__(name: str) -> Any:
-    return asked(name, __name__, globals(), {})
+    return lookup(name, __name__, globals(), {})
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,7 @@ from gemel.errors import ArgumentError
 from gemel.extent import WHOLE
 from gemel.ir.philox import words
 from gemel.ir.public import NAMESPACES, function
-from gemel.ir.trace import Held, current_trace
+from gemel.ir.trace import StateArray, current_trace
 from gemel.ndarray import array_like
 from gemel.ops import choices
 from gemel.ops.elementwise import add, copy
@@ -29,8 +29,8 @@ class BitGenerator:
     """Where a generator stands: `state` can be read, kept and set."""
 
     def __init__(self, seed: int, number: int = 0, children: int = 0) -> None:
-        self._seed = Held("seed", array_like(seed, int64))
-        self._number = Held("number", array_like(number, int64))
+        self._seed = StateArray("seed", array_like(seed, int64))
+        self._number = StateArray("number", array_like(number, int64))
         self._children = children
         self._lock = threading.Lock()
 

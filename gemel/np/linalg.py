@@ -13,7 +13,7 @@ from typing import Any
 from gemel.device import beside_arrays
 from gemel.errors import ShapeError
 from gemel.ir.keywords import into
-from gemel.ir.public import NAMESPACES, Array, asked, function, publish
+from gemel.ir.public import NAMESPACES, Array, function, lookup, publish
 from gemel.ops import arrange, linalg, products, triangles
 from gemel.ops.shape import operand, reshape
 
@@ -101,7 +101,7 @@ globals().update(NAMESPACES["np.linalg"])
 
 
 def __getattr__(name: str) -> Any:
-    return asked(name, __name__, globals(), {}, numpys=("LinAlgError",))
+    return lookup(name, __name__, globals(), {}, numpys=("LinAlgError",))
 
 
 def __dir__() -> list[str]:

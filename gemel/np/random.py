@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.ir.late import later
-from gemel.ir.public import NAMESPACES, asked
+from gemel.ir.public import NAMESPACES, lookup
 from gemel.ops.random import initialization
 
 later("gemel.np.generator")
@@ -19,7 +19,7 @@ globals().update(NAMESPACES["np.random"])
 
 
 def __getattr__(name: str) -> Any:
-    return asked(name, __name__, globals(), _others)
+    return lookup(name, __name__, globals(), _others)
 
 
 def __dir__() -> list[str]:

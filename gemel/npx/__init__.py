@@ -18,7 +18,7 @@ from gemel.device import (
     try_all_gpus,
     try_gpu,
 )
-from gemel.ir.public import NAMESPACES, asked
+from gemel.ir.public import NAMESPACES, lookup
 from gemel.npx import engine, image, random, serialize  # noqa: F401 -- they declare what is public
 
 _devices = (
@@ -47,7 +47,7 @@ def __getattr__(name: str) -> Any:
         from gemel.operator import custom
 
         return globals().setdefault(name, custom)
-    return asked(name, __name__, globals(), _others)
+    return lookup(name, __name__, globals(), _others)
 
 
 def __dir__() -> list[str]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.ir.public import NAMESPACES, asked
+from gemel.ir.public import NAMESPACES, lookup
 
 globals().update(NAMESPACES["npx.image"])
 
 
 def __getattr__(name: str) -> Any:
-    return asked(name, __name__, globals(), {})
+    return lookup(name, __name__, globals(), {})
 
 
 def __dir__() -> list[str]:

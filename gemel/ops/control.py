@@ -245,12 +245,12 @@ def _record(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     trace = current_trace()
     if trace is None:
         return function(*arguments)
-    first, contents = constant(0).node.place, dict(trace.contents)
+    first, contents = constant(0).node.serial, dict(trace.contents)
     updates = [entry for _, entry in trace.updates.values()]
     results = function(*arguments)
     written = (h for h, value in trace.contents.items() if contents.get(h) is not value)
     now = [entry for _, entry in trace.updates.values()]
-    if list(map(id, now)) != list(map(id, updates)) or any(h.node.place < first for h in written):
+    if list(map(id, now)) != list(map(id, updates)) or any(h.node.serial < first for h in written):
         raise TraceError(
             "cond: a branch must not update a parameter, nor write to an array from outside; do it "
             "after, with np.where"

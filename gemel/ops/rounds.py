@@ -186,7 +186,7 @@ class Recording:
         """One round; None where it writes to elements or states, as if it were never traced."""
         # As they are before the round; from the end on, the length would be fixed by this.
         elements = [] if self.reverse else self._elements(place)
-        trace, began = self.trace, constant(0).node.place
+        trace, began = self.trace, constant(0).node.serial
         stands = tuple(
             placeholder(spec)
             for spec in (*(element(e.spec) for e in self.data), *(e.spec for e in self.states))
@@ -280,10 +280,10 @@ def _made(results: tuple[Entry, ...], began: int) -> list[Node]:
     pending = [entry.node for entry in results]
     while pending:
         node = pending.pop()
-        if node.place > began and node not in found:
+        if node.serial > began and node not in found:
             found.add(node)
             pending += (entry.node for entry in node.inputs)
-    return sorted(found, key=lambda node: node.place)
+    return sorted(found, key=lambda node: node.serial)
 
 
 def _alike(first: Round, second: Round) -> bool:

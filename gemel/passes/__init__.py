@@ -1,4 +1,12 @@
-"""Passes: pure functions from graph to graph, and the pipeline they form."""
+"""Passes: pure functions from graph to graph, and the pipeline they form.
+
+What goes in is a traced graph, of composite operations on arrays of free or known sizes. What comes
+out computes the same, and each of its nodes is a view, a `fused` node (which becomes one kernel, or
+a few) or an operation that is lowered by its own rule. `runtime.lower` makes a plan of that.
+
+`gradient` is a function on entries and not in the pipeline: the graph of a gradient is made first,
+and then goes through the pipeline like any other.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +18,11 @@ from gemel.errors import GemelError
 from gemel.ir.graph import Graph
 from gemel.ir.trace import Trace
 from gemel.ir.verify import verify
-from gemel.passes.backward import shared
 from gemel.passes.fuse import fuse
 from gemel.passes.gradient import gradient
 from gemel.passes.hoist import hoist
 from gemel.passes.join import add_up, unite
+from gemel.passes.loop_gradient import share_loops
 from gemel.passes.recompute import fuse_sums, recompute
 from gemel.passes.simplify import drop, expand, fold, merge, transpose_products
 
@@ -22,17 +30,17 @@ Pass = Callable[[Graph], Graph]
 
 #: What every graph goes through before it becomes a plan, in this order.
 PIPELINE: tuple[Pass, ...] = (
-    expand,  # composites become what they are written in
-    hoist,  # rounds of loops do only what they must
-    fold,  # numbers are computed
-    drop,  # steps that change nothing go
-    transpose_products,  # products are computed in the layout they are wanted in
-    unite,  # parts that come together again are joined
-    add_up,  # products that are added up become one
-    merge,  # equal steps become one
-    fuse,  # steps that can share a kernel do
-    recompute,  # arrays that cost less to compute again are not kept
-    fuse_sums,  # sums that read the same array do so together
+    expand,  # composites are replaced by their bodies
+    hoist,  # loop-invariant code motion
+    fold,  # constant folding, of Python numbers
+    drop,  # identities are removed: x * 1
+    transpose_products,  # (a @ b).T becomes b.T @ a.T
+    unite,  # parts written side by side become a concatenation
+    add_up,  # a @ b + c @ d becomes one product
+    merge,  # common subexpression elimination
+    fuse,  # operations are grouped into kernels
+    recompute,  # rematerialization across kernels
+    fuse_sums,  # reductions that read the same array share a kernel
 )
 
 
@@ -51,13 +59,14 @@ def optimize(graph: Graph, passes: Sequence[Pass] = PIPELINE) -> Graph:
 
 
 def name_of(step: Pass) -> str:
-    """What a pass is called."""
+    """The name of a pass for messages."""
     return getattr(step, "__name__", None) or repr(step)
 
 
 def pipeline(folds: bool = True, others: Sequence[Pass] = ()) -> tuple[Pass, ...]:
-    """The passes, without arithmetic at compile time unless it `folds`, and with those from outside
-    before operations are fused. Raises `TypeError` for what is no list of functions.
+    """The pipeline, without constant folding if not `folds`, with a user's passes before `fuse`.
+
+    Raises `TypeError` for what is no list of functions.
     """
     if not isinstance(others, (list, tuple)) or not all(map(callable, others)):
         raise TypeError("compile: passes= is a list of functions from graph to graph")
@@ -69,7 +78,7 @@ def pipeline(folds: bool = True, others: Sequence[Pass] = ()) -> tuple[Pass, ...
 
 
 def _check(step: Pass, before: Graph, after: Any) -> None:
-    """A pass from outside keeps what goes in and comes out. Raises `GemelError` otherwise."""
+    """Raises `GemelError` if a user's pass changes a graph's inputs or the specs of its results."""
     name = f"compile: the pass {name_of(step)}"
     if not isinstance(after, Graph):
         raise GemelError(f"{name} gives {after!r}, which is no Graph")
@@ -82,7 +91,7 @@ def _check(step: Pass, before: Graph, after: Any) -> None:
 
 
 def _specs(results: Any) -> list[Any]:
-    """Specs of outputs, or which input is updated and by what."""
+    """The specs of outputs, or the index and spec of updates."""
     return [(r[0], r[1].spec) if isinstance(r, tuple) else r.spec for r in results]
 
 
@@ -100,7 +109,7 @@ __all__ = [
     "optimize",
     "pipeline",
     "recompute",
-    "shared",
+    "share_loops",
     "transpose_products",
     "unite",
 ]

@@ -1,4 +1,4 @@
-"""Binding: a graph with free extents to one with numbers."""
+"""Binding free extents: a graph of shape (n, 3) becomes one of shape (64, 3)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _parameters(params: dict[str, Any], values: Mapping[str, int]) -> dict[str, 
 
 
 def concrete_graph(graph: Graph, values: Mapping[str, int]) -> Graph:
-    """A graph with its free extents replaced by numbers: the same steps, bound to a size."""
+    """A copy of a graph with its free extents replaced by `values` (numbers or other extents)."""
     values = Sizes(values)
     replaced: dict[Entry, Entry] = {}
     for node in nodes_of(graph):
@@ -47,10 +47,10 @@ def concrete_graph(graph: Graph, values: Mapping[str, int]) -> Graph:
     return Graph(*_parts(graph, replaced), graph.name)
 
 
-def settled(graph: Graph, values: Mapping[str, int]) -> Graph:
-    """The same in place, for a graph that has just been traced: nobody else has it or its nodes.
+def concretize_in_place(graph: Graph, values: Mapping[str, int]) -> Graph:
+    """The same in place, for a graph that has just been traced and that nobody else holds.
 
-    Numbers that could be asked for their values while it was traced are entries like others now.
+    Float arguments (`ir.trace.Scalar`), which tracing could ask for values, become plain entries.
     """
     values = Sizes(values)
     plain: dict[Entry, Entry] = {}

@@ -1,7 +1,10 @@
 """Domains: which axis of each value in a loop nest runs along which loop.
 
-A domain is a shape, and the set of its dimensions that are reduced. A value's placement names, for
-each of its axes, the dimension it runs along (None for an axis of length 1 that runs along none).
+Operations can share a kernel if one loop nest serves all of them. A domain is that nest: its shape,
+and the set of dimensions that are reduced. The placement of a value names, for each of its axes,
+the dimension it runs along (None for an axis of length 1). In ``(x - x.sum(1, keepdims=True)) * w``
+with x of shape (8, 5) and w of shape (5,) the domain is (8, 5), dimension 1 is reduced, and the
+placements are x: (0, 1), the sum: (0, None), w: (1,).
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ Placement = tuple["int | None", ...]
 
 
 class Domain:
-    """The loops of a group, and where each of its values lies in them."""
+    """The loops of a group of nodes, and the placement of each value in them."""
 
     __slots__ = ("placements", "reduced", "shape")
 
@@ -38,7 +41,7 @@ class Domain:
 
     @staticmethod
     def of_all(nodes: list[Node]) -> Domain | None:
-        """The domain of a whole body, or None when there is no common one."""
+        """The domain that all nodes of a body share, or None if there is none."""
         shapes = [
             n.inputs[0].shape if isinstance(n.op, Reduction) else n.specs[0].shape for n in nodes
         ]
@@ -84,9 +87,10 @@ class Domain:
     def _keep(
         self, entry: Entry, known: list[int | None], shut: frozenset[int] | None = None
     ) -> bool:
-        """Complete a placement: unknown axes run along the nearest free dimension that fits.
+        """Complete a placement and keep it; False if that is impossible.
 
-        They run along none of those in `shut`.
+        From the last axis on, an axis without a dimension takes the nearest one of its extent that
+        is still free and not in `shut`.
         """
         shape = entry.shape
         limit = len(self.shape)
@@ -132,7 +136,7 @@ class Domain:
         return True
 
     def _whole(self, entry: Entry) -> Placement | None:
-        """The placement of a value that runs along every loop, or None when it does not."""
+        """The placement of a value that runs along every loop; None if it does not."""
         if same_shape(entry.shape, self.shape):
             return tuple(range(len(self.shape)))
         loops = [d for d, extent in enumerate(self.shape) if not _is_one(extent)]
@@ -144,7 +148,7 @@ class Domain:
         return tuple(along.get(axis) for axis in range(entry.ndim))
 
     def _varies(self, entry: Entry, placement: Placement, reduced: frozenset[int]) -> bool:
-        """Whether a value runs along every reduced dimension (else it would be added once)."""
+        """Whether a value runs along all reduced dimensions (else its elements are added twice)."""
         return reduced <= self._running(entry, placement)
 
     @staticmethod
@@ -154,9 +158,10 @@ class Domain:
         return {d for d, extent in pairs if d is not None and not _is_one(extent)}
 
     def writes_once(self, node: Node) -> bool:
-        """Whether results run along all loops not reduced, and along all those reduced or none.
+        """Whether the nest writes each element of a node's results exactly once.
 
-        Others would be written again and again, and not at all where a loop is empty.
+        They must run along all loops that are not reduced, and along all reduced ones or none.
+        Others would be written repeatedly, and not at all if a loop is empty.
         """
         reduced = frozenset(self.reduced or ())
         rows = {d for d, extent in enumerate(self.shape) if not _is_one(extent)} - reduced
@@ -180,24 +185,25 @@ class Domain:
 
 
 def is_product(node: Node) -> bool:
-    """Whether a node is a matrix product done by kernels of its own."""
+    """Whether a node is a matrix product with a kernel."""
     return isinstance(node.op, Contraction) and node.has_kernel
 
 
 def in_pieces(node: Node) -> bool:
-    """Whether an operation's result is put together of parts that lie apart in it, and a kernel
-    for each part writes it."""
+    """Whether a result is put together of parts, each written by a kernel: a concatenation."""
     return node.op is not None and "pieces" in node.op.rules and "lower" not in node.op.rules
 
 
 def gathers(node: Node) -> bool:
-    """Whether the parts of an operation's result are computed in their places by what makes them:
-    it says where they lie, and moves those that are made elsewhere."""
+    """Whether the inputs of an operation can be computed in their places within its result.
+
+    Its `pieces` rule says where they lie, its `lower` rule moves those that were made elsewhere.
+    """
     return node.op is not None and node.op.rules.keys() >= {"pieces", "lower"}
 
 
 def joins(node: Node) -> bool:
-    """Whether a fused node only puts whole arrays side by side, each in a place of its own."""
+    """Whether a fused node is a mere concatenation of its inputs."""
     body = node.params.get("body")
     if not isinstance(body, Graph) or len(body.outputs) != 1:
         return False
@@ -209,36 +215,36 @@ def joins(node: Node) -> bool:
     parts = list(only.op.rules["pieces"](far(whole), *specs, **only.params))  # type: ignore[union-attr]
     if [source for _, source in parts] != list(range(len(specs))):
         return False
-    # What is repeated to fill its place, or is to fill one of no elements, is made elsewhere.
+    # Not if an input is broadcast to its part, or parts overlap or leave gaps.
     pairs = zip(parts, specs, strict=True)
     fits = all(same_shape_for_all(layout.shape, spec.shape) for (layout, _), spec in pairs)
     return fits and same_for_all(sum([product(x.shape) for x, _ in parts]), product(whole))
 
 
 def is_view(node: Node) -> bool:
-    """Whether an operation only sees its input in another way."""
+    """Whether the results of a node are views of its first input."""
     return node.op is not None and "view" in node.op.rules
 
 
 def seen_by(entry: Entry) -> Entry:
-    """What a view shows; another entry itself."""
+    """The array behind views: what a view shows; for any other entry the entry itself."""
     while is_view(entry.node):
         entry = entry.node.inputs[0]
     return entry
 
 
 def is_mover(node: Node) -> bool:
-    """Whether an operation reads elements from elsewhere than where its own are."""
+    """Whether a node reads elements at other positions than that of the element it computes."""
     if is_view(node):
         return not node.op.alignment  # type: ignore[union-attr]
     return in_pieces(node) or (node.op is not None and "element" in node.op.rules)
 
 
 def reads_rows(node: Node, domain: Domain) -> bool:
-    """Whether a mover can be computed where the rows of reduced loops have ended.
+    """Whether a mover can be computed after the reduced loops of each row.
 
-    That is so if it reads what is computed in the loops at the row it is at itself, and elsewhere
-    only along the dimensions that are reduced: what the loops found is known for the whole row.
+    It can if it reads values of this nest only in its own row: along the dimensions that are not
+    reduced at its own position, along reduced ones anywhere, since the whole row is known by then.
     """
     placed = Domain(domain.shape)
     placed.reduced = domain.reduced
@@ -257,7 +263,7 @@ def reads_rows(node: Node, domain: Domain) -> bool:
 
 
 class _Unknown:
-    """A number an `element` rule computes; whatever is done with it gives another."""
+    """Stands for any number an `element` rule computes, while `positions` runs the rule."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *given: self
@@ -268,8 +274,8 @@ class _Unknown:
     __sub__ = __mul__ = __floordiv__ = __mod__ = __lt__ = __ge__ = __add__
 
 
-class _Asked:
-    """An input of an `element` rule that notes where it is read."""
+class _Probe:
+    """An input of an `element` rule that notes at which positions it is read."""
 
     def __init__(self, entry: Entry, found: list[tuple[Entry, tuple[At | None, ...]]]) -> None:
         self.shape, self.dtype = entry.shape, entry.dtype
@@ -283,11 +289,11 @@ class _Asked:
 
 
 def positions(node: Node) -> list[tuple[Entry, tuple[At | None, ...]]]:
-    """Where a mover reads its inputs; None stands for what is computed."""
+    """The positions at which a mover reads its inputs; None for a position computed from data."""
     found: list[tuple[Entry, tuple[At | None, ...]]] = []
     ndim = node.specs[0].ndim
     at = tuple(along(axis, ndim) for axis in range(ndim))
-    sources = [_Asked(entry, found) for entry in node.inputs]
+    sources = [_Probe(entry, found) for entry in node.inputs]
     node.op.rules["element"](_Unknown(), at, *sources, **node.params)  # type: ignore[union-attr]
     return found
 
@@ -299,6 +305,6 @@ def _is_one(extent: int) -> bool:
 def _size(shape: tuple[int, ...]) -> int:
     size = 1
     for extent in shape:
-        # No elements is no reason to be smaller than what is left when the axis is reduced.
+        # An empty axis must not make a shape smaller than what is left once it is reduced.
         size *= seen(extent) or 2
     return size

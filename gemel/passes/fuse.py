@@ -1,7 +1,16 @@
 """fuse: operations that can share a kernel become one `fused` node with a body.
 
-A group is either a loop nest (elementwise operations and reductions over one domain) or a matrix
-product with elementwise operations on its result. All in a group are lost by the same failures.
+A group is either a loop nest (elementwise operations and reductions over one `Domain`) or a matrix
+product with elementwise operations on its result (its epilogue). ``relu(x @ w + b)`` becomes one
+node, and so does a softmax. Fusing is greedy, in graph order: a node joins the group of one of its
+inputs and unites it with the groups of the others, where
+
+- one loop nest serves all (`Domain`);
+- no path leaves the group and comes back (`Order`);
+- all nodes depend on the same failures (`risk.exposures`): a kernel fails as a whole.
+
+What is read at other positions (a transposition, a `take`) can still be computed inside the reader,
+once for each position that is read (`moved`).
 """
 
 from __future__ import annotations
@@ -40,16 +49,16 @@ def _(*inputs: Spec, body: Graph) -> tuple[Spec, ...]:
     return tuple(entry.spec for entry in body.outputs)
 
 
-#: A body longer than this is cut: registers run out and compiling slows down.
+#: Nodes in a group, at most: in longer bodies registers run out, and compiling slows down.
 LARGEST_BODY = 48
 #: A product's epilogue longer than this is a loop of its own.
 LARGEST_EPILOGUE = 16
-#: What reads more arrays than this is not computed in another order than theirs.
+#: A group that reads more arrays than this is not computed inside of a reader, out of order.
 MOST_READ = 3
 
 
 class Group(Unit):
-    """Nodes that will share a kernel; those in `moved` are computed where movers read them."""
+    """Nodes that will share a kernel. Those in `moved` are computed where movers read them."""
 
     __slots__ = ("contraction", "domain", "exposure", "moved", "number")
 
@@ -69,7 +78,7 @@ class Group(Unit):
         return self.domain
 
     def admits(self, node: Node) -> bool:
-        """Whether there is room for a node, and a product could do it where it writes."""
+        """Whether the group has room for a node, and its kind of kernel can compute it."""
         if self.contraction:
             return len(self.nodes) < LARGEST_EPILOGUE and _epilogue(node, self)
         if len(self.nodes) >= LARGEST_BODY or self.can_fail and can_fail(node):
@@ -88,11 +97,11 @@ class Group(Unit):
 
     @property
     def can_fail(self) -> bool:
-        """Whether one of its nodes may fail: a kernel has one thing to say of that."""
+        """Whether one of its nodes may fail. A kernel reports one kind of failure only."""
         return any(map(can_fail, self.nodes))
 
     def take(self, node: Node) -> bool:
-        """Whether a node fits the loops; if so it has its place in them."""
+        """Place a node in the loops; False (and no change) if it does not fit."""
         if not self.loops.add(node):
             return False
         if self.contraction or self.loops.writes_once(node):
@@ -103,7 +112,7 @@ class Group(Unit):
 
 
 def _epilogue(node: Node, group: Group) -> bool:
-    """Whether a node works on each element of a product's result, where it lies."""
+    """Whether a node can be in the epilogue of a product: elementwise on all of its result."""
     ops = (node.op, *(entry.node.op for entry in node.inputs))
     if not isinstance(node.op, Elementwise) or any(op and positional(op) for op in ops):
         return False
@@ -114,22 +123,22 @@ def _epilogue(node: Node, group: Group) -> bool:
 
 
 def can_fail(node: Node) -> bool:
-    """Whether values may be such that a node has no result."""
+    """Whether a node, or one in its fused body, can fail depending on values."""
     if node.op is fused:
         return any(map(can_fail, node.params["body"].walk()))
     return node.fails
 
 
 def positional(op: Op) -> bool:
-    """Whether an operation's elements depend on where they are."""
+    """Whether an operation's elements depend on their positions."""
     return op.random or op.positional
 
 
 def cheap(node: Node) -> bool:
-    """Whether computing a node again costs less than keeping its result."""
+    """Whether recomputing a node costs less than storing its result: it is made of numbers."""
     if not isinstance(node.op, Elementwise) or node.op.random or not node.has_kernel:
         return False
-    return all(e.spec.weak for e in node.inputs)  # of numbers alone
+    return all(e.spec.weak for e in node.inputs)
 
 
 def fusible(node: Node) -> bool:
@@ -139,15 +148,15 @@ def fusible(node: Node) -> bool:
 
 
 def _follows(node: Node, whole: Node) -> bool:
-    """Whether a node can be computed where the parts of a result of its shape are written."""
+    """Whether a node can be computed in the kernels that write the parts of `whole`."""
     same = len(node.specs) == 1 and same_shape(node.specs[0].shape, whole.specs[0].shape)
     return isinstance(node.op, Elementwise) and same and not node.fails
 
 
 def _longer(node: Node, entry: Entry, group: Group) -> bool:
-    """Whether a node reads an entry at many more positions than a group has elements.
+    """Whether a node reads an entry at many more positions than its group has elements.
 
-    Each would be computed again and again.
+    Then computing it where it is read would compute each element many times.
     """
     shapes = (node.specs[0].shape, entry.shape, group.nodes[-1].specs[0].shape)
     result, read, made = map(elements_of, shapes)
@@ -155,7 +164,7 @@ def _longer(node: Node, entry: Entry, group: Group) -> bool:
 
 
 def _apart(first: Group, second: Group, domain: Domain) -> bool:
-    """Whether what a group reads elsewhere is not computed in the other's loops, but for rows."""
+    """Whether movers of each group read nothing of the other group, except within rows."""
     return all(
         node not in ours.moved and reads_rows(node, domain)
         for ours, other in ((first, second), (second, first))
@@ -166,12 +175,12 @@ def _apart(first: Group, second: Group, domain: Domain) -> bool:
 
 
 def fuse(graph: Graph) -> Graph:
-    """Every elementwise operation, reduction and matrix product in a `fused` node."""
-    return _Fusion(_settled(graph)).run()
+    """Put every elementwise operation, reduction and matrix product into a `fused` node."""
+    return _Fusion(_with_views_copied(graph)).run()
 
 
-def _settled(graph: Graph) -> Graph:
-    """Results that are views of what is computed are copied: a kernel may write them at once."""
+def _with_views_copied(graph: Graph) -> Graph:
+    """Copy results that are views of computed values: the copy fuses with what computes them."""
     views = {e for e in graph.results if is_mover(e.node) and is_view(e.node)}
     made = {e: copy.apply((e,), {})[0] for e in views if e.node.inputs[0].node.op is not None}
     outputs = [made.get(entry, entry) for entry in graph.outputs]
@@ -180,11 +189,7 @@ def _settled(graph: Graph) -> Graph:
 
 
 class _Fusion:
-    """One run of the pass: groups first, then the graph built from them.
-
-    A group grows by what reads it: each node joins the group of an input, and brings the groups of
-    its other inputs along. `order` knows which of that would make a group wait for itself.
-    """
+    """One run of the pass: first the groups, then the graph built from them."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -193,10 +198,10 @@ class _Fusion:
         self.exposures = exposures(graph)
         self.order = Order()
         self.results = {entry.node for entry in graph.results}
-        #: Loops can write where what they update lies; a product, which is put together in its
-        #: result, cannot: that would have to be moved there.
+        #: Nodes kept out of epilogues: loops can overwrite the array they update in place, but a
+        #: product accumulates in its result, which would have to be copied to that array.
         self.updating = _updating(graph)
-        #: What every kernel that needs it computes.
+        #: Nodes that are copied into every kernel that needs them.
         self.copied = {n for n in self.nodes if cheap(n) and n not in self.results}
         self.fusible = set(filter(fusible, self.nodes))
         self.readers = graph.readers()
@@ -212,13 +217,13 @@ class _Fusion:
     # --- grouping ---------------------------------------------------------------------------
 
     def _unit(self, node: Node) -> Unit:
-        """A group where there is a kernel to be shared."""
+        """The unit of one node: a `Group` if it has a kernel that others can join."""
         if node not in self.copied and (node in self.fusible or is_product(node)):
             return Group(self.position[node], node, self.exposures[node])
         return Unit([node])
 
     def _place(self, node: Node) -> None:
-        """Into the group of an input where possible."""
+        """Let a node join the group of an input, and unite it with those of the other inputs."""
         candidates = self._candidates(node)
         if self._end_product(node, candidates):
             return
@@ -243,10 +248,10 @@ class _Fusion:
         return True
 
     def _end_product(self, node: Node, candidates: list[Group]) -> bool:
-        """Make a node, and the small groups only it uses, the end of a product it works on.
+        """Put a node and the groups that only prepare its other operands into a product's epilogue.
 
-        So a mask made from another array is applied where a product's result is written, instead
-        of in a pass of its own over it.
+        So a mask made from another array is applied as the product's result is written, instead of
+        by a second kernel over the result.
         """
         products = [group for group in candidates if group.contraction]
         helpers = [group for group in candidates if not group.contraction]
@@ -271,14 +276,14 @@ class _Fusion:
         return True
 
     def _serves(self, helper: Group, product: Group, node: Node) -> bool:
-        """Whether a group does nothing but prepare what `node` does with a product's result."""
+        """Whether a group only prepares operands of `node`, and fits the product's epilogue."""
         members = {*helper.nodes, node}
         if any(not _epilogue(n, product) or n in self.results for n in helper.nodes):
             return False
         return all(user in members for n in helper.nodes for user in self._users(n))
 
     def _merge(self, first: Group, second: Group) -> None:
-        """Make one group of two, where shapes and dependencies allow it."""
+        """Unite two groups, where shapes, failures and dependencies allow it."""
         if first.contraction or second.contraction or first.exposure != second.exposure:
             return
         if len(first.nodes) + len(second.nodes) > LARGEST_BODY:
@@ -303,16 +308,16 @@ class _Fusion:
         first.domain, first.moved = domain, moved
 
     def _common(self, nodes: list[Node], moved: set[Node]) -> Domain | None:
-        """The loops of all these nodes but the moved ones, if they can share any."""
+        """The loops that all these nodes except the moved ones can share, or None."""
         found = (n for n in nodes if n not in moved)
         return Domain.of_all(sorted(found, key=self.position.__getitem__))
 
-    # --- what is read elsewhere ---------------------------------------------------------------
+    # --- what is read at other positions ------------------------------------------------------
 
     def _bring(self, node: Node) -> None:
-        """Into a node's group what only it reads, through views or where its rule says.
+        """Take groups that only this node reads, through views or by its rule, into its own group.
 
-        Its elements are computed where they are read, and never kept.
+        Their elements are then computed at the positions that are read, and never stored.
         """
         for entry in node.inputs:
             reader = self.order.unit[node]
@@ -327,7 +332,7 @@ class _Fusion:
                 self._take_in(reader, views, group, node, entry)
 
     def _views(self, entry: Entry) -> list[Node]:
-        """The views an entry is of what is computed, the last one first, each read once."""
+        """The chain of views that leads to an entry, the last first; empty if one is read twice."""
         found: list[Node] = []
         node = entry.node
         while is_view(node) and is_mover(node):
@@ -338,7 +343,7 @@ class _Fusion:
         return found
 
     def _is_brief(self, group: Group, node: Node) -> bool:
-        """Whether computing a group's values where they are read is worth it."""
+        """Whether a group is cheap enough to be computed at the positions a reader needs."""
         if group.contraction or group.pieces or group.loops.reduced is not None:
             return False
         read = {entry for node in group.nodes for entry in node.inputs}
@@ -347,27 +352,27 @@ class _Fusion:
         return len(arrays) <= MOST_READ or in_pieces(node)
 
     def _is_kept(self, node: Node, members: set[Node]) -> bool:
-        """Whether a node's results are wanted by others than these nodes."""
+        """Whether anything but these nodes uses a node's results."""
         return node in self.results or any(user not in members for user in self._users(node))
 
     def _users(self, node: Node) -> list[Node]:
-        """Who reads a node's results, each as often as it does."""
+        """The nodes that read a node's results; one that does so twice is listed twice."""
         return [user for entry in node.entries for user in self.readers.get(entry, ())]
 
     def _only_for(self, group: Group, reader: Node) -> bool:
-        """Whether nobody but `reader` wants what a group computes."""
+        """Whether nothing but `reader` uses what a group computes."""
         members = {*group.nodes, reader}
         return not any(self._is_kept(node, members) for node in group.nodes)
 
     def _take_in(
         self, reader: Group, views: list[Node], group: Group, node: Node, entry: Entry
     ) -> None:
-        """Have a group's values computed in another group, where `node` reads an entry of them."""
+        """Compute a group inside of another one, at the positions where `node` reads `entry`."""
         units = (reader, *(self.order.unit[view] for view in views), group)
         count = sum(len(unit.nodes) for unit in units)
         if group.exposure != reader.exposure or count > LARGEST_BODY:
             return
-        # What may fail is computed as a whole: a position nobody reads may be the one out of range.
+        # What may fail is computed as a whole: the element out of range may be one nobody reads.
         if group.can_fail or (_longer(node, entry, group) and not in_pieces(node)):
             return
         if any(entry.node in reader.nodes for n in group.nodes for entry in n.inputs):
@@ -383,7 +388,7 @@ class _Fusion:
 
     def _candidates(self, node: Node) -> list[Group]:
         found = {unit for unit in self.order.read(node) if isinstance(unit, Group)}
-        # Loop nests first: they take more; a product's result has to be written anyway.
+        # Loop nests first: they can take more, and a product's result is written anyway.
         return sorted(found, key=lambda group: (group.contraction, -group.number))
 
     # --- rebuilding -------------------------------------------------------------------------
@@ -398,13 +403,13 @@ class _Fusion:
         return substitute_results(self.graph, replaced)
 
     def _reads_arrays(self, node: Node) -> bool:
-        """Whether a node reads its inputs from memory: the operands of a product, of a `take`."""
+        """Whether a node needs its inputs as arrays in memory: a product, or what is not fused."""
         if isinstance(self.order.unit[node], Group):
             return isinstance(node.op, Contraction)
         return node not in self.copied
 
     def _units(self) -> dict[Entry, set[Unit | None]]:
-        """Which units (None: the outside) use each entry."""
+        """The units that use each entry; None stands for the caller, who wants the results."""
         unit = self.order.unit
         users: dict[Entry, set[Unit | None]] = {
             entry: {unit[node] for node in nodes} for entry, nodes in self.readers.items()
@@ -431,7 +436,7 @@ class _Fusion:
 
 
 def _updating(graph: Graph) -> set[Node]:
-    """The elementwise operations that make a new value of an input out of the one it has."""
+    """The elementwise operations by which an updated input's new value depends on its old one."""
     found: set[Node] = set()
     for position, entry in graph.updates:
         pending, own = [entry], dict[Node, None]()

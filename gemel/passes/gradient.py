@@ -1,4 +1,9 @@
-"""gradient: reverse-mode differentiation. The gradient of a graph is another graph."""
+"""gradient: reverse-mode differentiation. The gradient of a graph is another graph.
+
+Given outputs, the gradients that arrive at them ("heads", the cotangents of JAX) and inputs, it
+walks the nodes backwards. Each node's rule turns the gradients of its outputs into nodes for those
+of its inputs; gradients that arrive at one entry by several ways are added.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +27,12 @@ def gradient(
 ) -> tuple[Entry, ...]:
     """The gradients of `inputs`, given those (`heads`) of `outputs`; zeros where none arrives.
 
-    They are partial ones: what the inputs are computed from does not matter. Each has exactly its
-    input's shape and dtype. Raises `GradientError` naming an operation that lies on the way and has
-    no gradient.
+    They are partial derivatives: if one input is computed from another, the way through it does not
+    count for the other. Each has its input's shape and dtype. Raises `GradientError` naming an
+    operation on the way that has no gradient.
     """
     nodes = walk(outputs, inputs)
-    return _through(nodes, leads_to(nodes, inputs), outputs, heads, inputs)
+    return _through(nodes, dependents(nodes, inputs), outputs, heads, inputs)
 
 
 def total_gradient(
@@ -36,12 +41,12 @@ def total_gradient(
     inputs: Sequence[Entry],
     passed: Callable[[Node], bool],
 ) -> tuple[Entry, ...]:
-    """As `gradient`, but total ones: an input may be computed from another one.
+    """As `gradient`, but total derivatives: an input may be computed from another one.
 
-    Other nodes than `passed` ones are taken to depend on no input.
+    Nodes that are not `passed` count as constants.
     """
     nodes = walk(outputs)
-    needed = leads_to(filter(passed, nodes), inputs)
+    needed = dependents(filter(passed, nodes), inputs)
     return _through(nodes, needed, outputs, heads, inputs)
 
 
@@ -52,7 +57,7 @@ def _through(
     heads: Sequence[Entry],
     inputs: Sequence[Entry],
 ) -> tuple[Entry, ...]:
-    """What arrives at the inputs, by way of the `needed` entries of nodes in their order."""
+    """The gradients that arrive at the inputs through `needed` entries of these ordered nodes."""
     arrived: dict[Entry, Entry] = {}
     for entry, head in zip(outputs, heads, strict=True):
         accumulate(arrived, entry, head)
@@ -63,8 +68,8 @@ def _through(
     return tuple(arrived[entry] if entry in arrived else zeros(entry) for entry in inputs)
 
 
-def leads_to(nodes: Iterable[Node], inputs: Iterable[Entry]) -> set[Entry]:
-    """The floating entries that depend on one of `inputs`."""
+def dependents(nodes: Iterable[Node], inputs: Iterable[Entry]) -> set[Entry]:
+    """The inputs, and all floating entries of `nodes` that depend on one of them."""
     needed = set(inputs)
     for node in nodes:
         if any(entry in needed for entry in node.inputs):
@@ -72,9 +77,10 @@ def leads_to(nodes: Iterable[Node], inputs: Iterable[Entry]) -> set[Entry]:
     return needed
 
 
-def leading_to(outputs: Sequence[Entry], ends: Callable[[Node], bool]) -> dict[Entry, int]:
-    """The floating entries that floating outputs depend on, by way of such entries, and of no node
-    that `ends` gradients; with a bit for each output that does.
+def dependencies(outputs: Sequence[Entry], ends: Callable[[Node], bool]) -> dict[Entry, int]:
+    """The floating entries a gradient of the outputs can reach, as bit sets of those outputs.
+
+    Bit i is set if a gradient of output i reaches the entry. None passes a node that `ends` them.
     """
     found: dict[Entry, int] = {}
     for position, entry in enumerate(outputs):
@@ -94,10 +100,10 @@ def leading_to(outputs: Sequence[Entry], ends: Callable[[Node], bool]) -> dict[E
 def with_heads(
     backward: Graph, arguments: Sequence[Entry | None], heads: Sequence[Entry]
 ) -> tuple[Entry | None, ...]:
-    """The outputs of a gradient's graph on these arguments, None for `heads` nothing arrived at.
+    """The outputs of a gradient graph, where arguments of `heads` may be None: no gradient arrived.
 
-    A gradient is linear in its heads: what depends on no others than these is none either. Zeros
-    would not do: times a derivative that is not finite they give NaN.
+    A gradient is linear in its heads, so what depends only on missing ones is missing, too, and is
+    None. Zeros instead would give NaN when multiplied by a derivative that is not finite.
     """
     pairs = list(zip(backward.inputs, arguments, strict=True))
     found: dict[Entry, Entry] = {entry: given for entry, given in pairs if given is not None}
@@ -118,7 +124,7 @@ def with_heads(
 
 
 def pass_back(node: Node, arrived: dict[Entry, Entry], needed: set[Entry]) -> None:
-    """Send what has arrived at a node's outputs on to its inputs."""
+    """Apply a node's rule to the gradients of its outputs, and add the results to its inputs'."""
     gs = tuple(arrived.get(entry) for entry in node.entries)
     if all(g is None for g in gs):
         return
@@ -130,7 +136,7 @@ def pass_back(node: Node, arrived: dict[Entry, Entry], needed: set[Entry]) -> No
 
 @contextmanager
 def _part_of(node: Node) -> Iterator[None]:
-    """A block whose nodes are parts of the gradient of a node's operation."""
+    """A `with` block whose nodes are labelled as the gradient of a node's operation."""
     trace = current_trace()
     if trace is None or trace.part or node.op is None:
         yield
@@ -145,9 +151,9 @@ def _part_of(node: Node) -> Iterator[None]:
 def rule(
     node: Node, gs: tuple[Entry | None, ...], needed: set[Entry] | None = None
 ) -> Sequence[Any]:
-    """One gradient (or None) per input, by the operation's own rule or its body's.
+    """One gradient (or None) per input, by the operation's own rule, else by that of its body.
 
-    Others than those of `needed` inputs may be left out.
+    Gradients of inputs that are not `needed` may be None.
     """
     op = node.op
     assert op is not None
@@ -167,7 +173,7 @@ def rule(
         y: Any = node.entries if several else node.entries[0]
         parameters = {k: v for k, v in node.params.items() if k not in ("call",)}
         given: Sequence[Any] = declared(g, y, *node.inputs, **parameters)
-        given = given[: len(node.inputs)]  # optional inputs that are not given have none
+        given = given[: len(node.inputs)]  # optional inputs may be missing in this call
         return [conjugate(each) for each in given] if op.is_holomorphic else given
     if isinstance(op, Composite):
         body = op.written_out(node.inputs, node.params)
@@ -175,26 +181,26 @@ def rule(
         distinct = tuple(dict.fromkeys(node.inputs))
         parts = gradient([y for y, _ in pairs], [g for _, g in pairs], distinct)
         once = dict(zip(distinct, parts, strict=True))
-        return [once.pop(entry, None) for entry in node.inputs]  # what is given twice has it once
+        # An entry that is given twice gets its whole gradient at its first place.
+        return [once.pop(entry, None) for entry in node.inputs]
     if not any(entry.dtype.is_inexact for entry in node.entries):
         return (None,) * len(node.inputs)
     raise GradientError(f"{op.name} has no gradient; use detach() on its input if none is wanted")
 
 
 def _is_beyond(op: Op, gs: tuple[Entry | None, ...]) -> bool:
-    """Whether something arrived at results of a composite that its rule says nothing of."""
+    """Whether a gradient arrived at results of a composite that its rule does not cover."""
     return isinstance(op, Composite) and any(g is not None for g in gs[op.ruled :])
 
 
 def accumulate(arrived: dict[Entry, Entry], entry: Entry, g: Entry) -> None:
-    """Add a gradient to what has arrived at an entry."""
+    """Add a gradient to those that have arrived at an entry."""
     arrived[entry] = add(arrived[entry], g) if entry in arrived else g
 
 
 def like(g: Entry, entry: Entry) -> Entry:
-    """A gradient in its input's dtype and shape: summed over the axes broadcasting added.
-
-    That of real numbers is real.
+    """A gradient in its input's dtype and shape: summed over axes added by broadcasting, real if
+    the input is real.
     """
     g = unbroadcast(g, entry)
     if g.dtype.is_complex and not entry.dtype.is_complex:
@@ -203,7 +209,7 @@ def like(g: Entry, entry: Entry) -> Entry:
 
 
 def unbroadcast(g: Entry, entry: Entry) -> Entry:
-    """g, summed over the axes along which `entry` was repeated to meet it."""
+    """g, summed over the axes along which `entry` was broadcast."""
     shape = entry.shape
     lead = g.ndim - len(shape)
     repeated = [a for a, n in enumerate(shape, start=lead) if n == 1 and not g.shape[a] == 1]
@@ -222,6 +228,6 @@ def conjugate(g: Any) -> Any:
 
 
 def zeros(entry: Entry) -> Entry:
-    """The gradient nothing arrived at."""
+    """Zeros of an entry's shape and dtype."""
     found: Entry = full.apply((0,), {"shape": entry.shape, "dtype": entry.dtype})[0]
     return found

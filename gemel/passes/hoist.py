@@ -1,4 +1,4 @@
-"""hoist: what need not be done in each round of a loop is done before it, or not at all."""
+"""hoist: loop-invariant code motion out of `loop` nodes (scans)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from gemel.passes.simplify import drop, expand
 
 
 def hoist(graph: Graph) -> Graph:
-    """Loops without the outputs nobody reads and those that are there already, what is the same in
-    all rounds computed before them, and products of elements of data with it made one product
-    before them.
+    """Rewrite loops so that a round only does what has to be done in each round.
+
+    - Outputs that nobody reads, or that are the data themselves, are removed.
+    - What is the same in all rounds is computed before the loop.
+    - ``x_t @ w``, with x_t an element of the data and w the same in all rounds, becomes one product
+      of all elements with w before the loop: the input projection of a recurrent network.
     """
     if all(node.op is not loop for node in graph.walk()):
         return graph
@@ -28,7 +31,8 @@ def hoist(graph: Graph) -> Graph:
 
 
 class _Rewritten:
-    """One loop being written anew: what a round reads, and what that is outside."""
+    """One loop being rewritten: the inputs of a round (`data`, `states`, `shared`: the same in all
+    rounds), and the entry outside that is given for each (`given`)."""
 
     def __init__(self, node: Node, inputs: tuple[Entry, ...], read: set[Entry]) -> None:
         self.node = node
@@ -38,13 +42,13 @@ class _Rewritten:
         self.given = dict(zip(step.inputs, inputs, strict=True))
         self.data = list(step.inputs[:data])
         self.states = list(step.inputs[data : data + states])
-        self.alike = list(step.inputs[data + states :])
+        self.shared = list(step.inputs[data + states :])
         condition = self.params["condition"]
         self.condition = step.inputs[condition] if condition >= 0 else None
-        #: The old outputs that are read, which are each given (`there`) or one of the new ones.
+        #: The old outputs that are read. Each is data of the loop (`there`) or a new output.
         self.wanted = {i: step.outputs[i] for i in range(count) if node.entries[i] in read}
-        still = self.condition is None  # else undone rounds have zeros instead
-        self.there = {e: self.given[e] for e in self.data} if still else {}
+        all_rounds = self.condition is None  # else outputs are zeros for rounds that are not run
+        self.there = {e: self.given[e] for e in self.data} if all_rounds else {}
         own = [e for e in dict.fromkeys(self.wanted.values()) if e not in self.there]
         self.places = {entry: place for place, entry in enumerate(own)}
         self.results = own + list(step.outputs[count:])
@@ -52,13 +56,13 @@ class _Rewritten:
     def run(self) -> tuple[Entry, ...]:
         """The results of the new loop, in the places of the old one's."""
         self._before()
-        if self.condition is None:  # else they would be those of all rounds, done or not
+        if self.condition is None:  # with a condition this might multiply for rounds not run
             self._products()
         nodes = Graph((), self.results).walk()
         used = {entry for node in nodes for entry in node.inputs} | set(self.results)
         self.data = [e for e in self.data if e in used or e is self.condition]
-        self.alike = [entry for entry in self.alike if entry in used]
-        inputs = (*self.data, *self.states, *self.alike)
+        self.shared = [entry for entry in self.shared if entry in used]
+        inputs = (*self.data, *self.states, *self.shared)
         step = Graph(inputs, self.results, name="step")
         settings = {"data": len(self.data), "states": len(self.states)}
         settings["condition"] = next((i for i, e in enumerate(inputs) if e is self.condition), -1)
@@ -74,7 +78,7 @@ class _Rewritten:
         return (*outputs, *found.entries[len(self.places) :])
 
     def _moving(self) -> dict[Node, None]:
-        """What may differ from round to round."""
+        """The nodes whose values may differ from round to round."""
         moving = dict.fromkeys(entry.node for entry in (*self.data, *self.states))
         for node in Graph((), self.results).walk():
             if any(entry.node in moving for entry in node.inputs):
@@ -82,32 +86,32 @@ class _Rewritten:
         return moving
 
     def _before(self) -> None:
-        """What is the same in all rounds becomes something they are given."""
+        """Compute what is the same in all rounds before the loop, and give it to the rounds."""
         moving = self._moving()
         if self.condition is not None:
-            # What may fail does so only in a round that is done.
+            # What may fail stays inside: it must fail only if its round is run.
             risky = dict.fromkeys(moving)
             for node in Graph((), self.results).walk():
                 if node.fails or any(entry.node in risky for entry in node.inputs):
                     risky[node] = None
             moving = risky
         read = [e for node in moving for e in node.inputs] + self.results
-        still = dict.fromkeys(
+        invariant = dict.fromkeys(
             e
             for e in read
             if e.node not in moving and e.node.op is not None and not e.spec.weak
             if not cheap(e.node)
         )
-        if not still:
+        if not invariant:
             return
-        outside = inline(Graph(self.alike, still), [self.given[e] for e in self.alike])
-        stands = {entry: placeholder(entry.spec) for entry in still}
+        outside = inline(Graph(self.shared, invariant), [self.given[e] for e in self.shared])
+        stands = {entry: placeholder(entry.spec) for entry in invariant}
         self.given.update(zip(stands.values(), outside, strict=True))
-        self.alike += stands.values()
+        self.shared += stands.values()
         self.results = replaced(self.results, stands)
 
     def _products(self) -> None:
-        """Products of elements with what is the same in all rounds: one for all elements."""
+        """Replace products of data elements with an invariant matrix by one before the loop."""
         moving, stands = self._moving(), dict[Entry, Entry]()
         for node in Graph((), self.results).walk():
             if node.op is not linalg.matmul or not _hoistable(node, self.data):

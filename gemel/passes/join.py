@@ -1,7 +1,8 @@
-"""Joining: what was taken apart and comes together again, and products that are added up.
+"""unite and add_up: undo patterns that gradients leave behind.
 
-Both come from gradients: each part of a split value gives its own gradient, written into its place;
-each step of a recurrent network gives a product, added to those of the other steps.
+The gradient of a value that was split is a sum of zero arrays with one part written into each:
+``unite`` makes it a concatenation. The gradient of a weight that an unrolled recurrent network uses
+in each step is a sum of products: ``add_up`` makes it one product of the concatenated factors.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from typing import Any
 from gemel.extent import same_for_all, seen
 from gemel.ir.graph import Entry, Graph, Node, rewrite
 from gemel.ops import elementwise, indexing, linalg, shape
-from gemel.passes.simplify import swapped
+from gemel.passes.simplify import transposed_last
 from gemel.spec import same_shape
 
 # --- unite ----------------------------------------------------------------------------------
 
 
 class Span:
-    """What is written into a stretch of one axis; `lacks`: the value has no such axis."""
+    """A value written into start : start + length of one axis.
+
+    `lacks`: the value lacks that axis, since an integer index wrote it (x[3] = value).
+    """
 
     __slots__ = ("axis", "lacks", "length", "start", "value")
 
@@ -31,7 +35,7 @@ class Span:
 
 
 def unite(graph: Graph) -> Graph:
-    """Values written side by side all along an axis are joined: nothing lies below or between."""
+    """Replace sums and assignments of parts that together fill an axis by a concatenation."""
     builds = (elementwise.add, indexing.assign)
     readers = graph.readers()
 
@@ -51,7 +55,7 @@ def unite(graph: Graph) -> Graph:
 
 
 def _spans(op: Any, inputs: tuple[Entry, ...], params: Any, extents: Any) -> list[Span]:
-    """What is written side by side along one axis; nothing where it is anything else."""
+    """The parts that such a sum or chain of assignments writes along one axis; [] if it is none."""
     found: list[Span] = []
     pending = [(op, inputs, params)]
     added = False
@@ -65,7 +69,7 @@ def _spans(op: Any, inputs: tuple[Entry, ...], params: Any, extents: Any) -> lis
                 return []
             found.append(span)
             below = inputs[:-1]
-        else:  # it shows nowhere, if all of it is written over
+        else:  # the array written into: it does not matter if all of it is overwritten
             return found if found and not added and _whole(found, extents) else []
         if not all(same_shape(entry.shape, tuple(extents)) for entry in below):
             return []
@@ -74,7 +78,7 @@ def _spans(op: Any, inputs: tuple[Entry, ...], params: Any, extents: Any) -> lis
 
 
 def _span(extents: Any, value: Entry, key: Any) -> Span | None:
-    """A key that selects part of one axis and all of the others."""
+    """The span of a key that selects part of one axis and all of the others; None for others."""
     found: Span | None = None
     if len(key) != len(extents) or any(item[0] == "new" for item in key):
         return None
@@ -94,7 +98,7 @@ def _span(extents: Any, value: Entry, key: Any) -> Span | None:
 
 
 def _whole(spans: list[Span], extents: Any) -> bool:
-    """Whether stretches lie one behind the other, from the beginning of their axis to its end."""
+    """Whether spans follow each other from the beginning of their axis to its end."""
     end = 0
     for span in sorted(spans, key=lambda span: span.start):
         if span.start != end:
@@ -120,8 +124,8 @@ def _joined(spans: list[Span], node: Node) -> Entry:
 
 # --- add up ---------------------------------------------------------------------------------
 
-#: So many products are worth it to be made one, if the axis they add along is this much shorter
-#: than the others: each alone reads and writes the whole sum.
+#: From this many products on one is made of them, if the axis they sum over is this much shorter
+#: than the others: then adding up the results costs more than the products.
 LEAST, SHORTER = 3, 2
 
 
@@ -138,18 +142,18 @@ def add_up(graph: Graph) -> Graph:
         terms = sums.get(node, ())
         if len(terms) < LEAST or not all(map(_adds_little, terms)):
             return None
-        # The last step's product comes first in a backward pass: in this order they are as those
-        # of time, which other joins have, too.
+        # In a backward pass the last step's product comes first. Reversed they are in the order of
+        # time, in which the factors often lie side by side already.
         pairs = [factors[term] for term in reversed(terms)]
-        left = shape.concatenate(*(swapped(a) for a, _ in pairs), axis=0)
+        left = shape.concatenate(*(transposed_last(a) for a, _ in pairs), axis=0)
         right = shape.concatenate(*(b for _, b in pairs), axis=0)
-        return (linalg.matmul(swapped(left), right),)
+        return (linalg.matmul(transposed_last(left), right),)
 
     return rewrite(graph, added)
 
 
 def _sums(graph: Graph) -> dict[Node, tuple[Node, ...]]:
-    """The sums of nothing but products that nobody else wants, and these; no part of another."""
+    """The largest sums whose terms are all products used nowhere else, with their terms."""
     uses = graph.uses()
     found: dict[Node, list[Node]] = {}
     for node in graph.walk():
@@ -157,7 +161,7 @@ def _sums(graph: Graph) -> dict[Node, tuple[Node, ...]]:
             continue
         parts = []
         for entry in node.inputs:
-            # Of two bytes each term is rounded, which one sum would not be.
+            # Not for float16 and bfloat16, where each term is rounded before it is added.
             product = entry.node.op is linalg.matmul and entry.dtype.compute is entry.dtype
             alone = uses[entry] == 1 and entry.spec == node.specs[0]
             parts.append([entry.node] if product else found.get(entry.node) if alone else None)
@@ -174,7 +178,7 @@ def _sums(graph: Graph) -> dict[Node, tuple[Node, ...]]:
 
 
 def _adds_little(product: Node) -> bool:
-    """Whether a product of matrices adds few terms to each of many elements."""
+    """Whether a product of matrices sums over an axis that is short beside the others."""
     a, b = product.inputs
     if a.ndim != 2 or b.ndim != 2:
         return False

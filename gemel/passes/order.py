@@ -1,7 +1,9 @@
-"""order: the units a graph is computed in, and an order of them that survives joining them.
+"""A topological order of groups of nodes that is kept up to date while groups are joined.
 
-Every unit has a level above those of all units it reads. A path from one unit to another climbs, so
-a search for one never looks above where it is to end, and only what has to move is moved.
+Fusion may join groups A and B only if no path leaves A, passes another group and enters B: that
+group would have to run both after and before the joined one. Every group ("unit") has a level above
+the levels of all it reads. Paths climb, so a search for one stops at the level of its goal, and
+joining only has to lift the units above (as in Pearce and Kelly, 2006).
 """
 
 from __future__ import annotations
@@ -10,13 +12,13 @@ from collections.abc import Iterable, Sequence
 
 from gemel.ir.graph import Node
 
-#: How many uses a search looks at. Where it has to give up, units stay apart: that costs a kernel
-#: where two long stretches of a graph have nothing to do with each other, and time nowhere.
+#: How many edges a search follows before it gives up and the units stay apart. That is rare, costs
+#: one kernel more, and keeps fusion linear in the size of the graph.
 REACH = 128
 
 
 class Unit:
-    """Nodes that are computed together, and its place in the order."""
+    """Nodes that are computed together, and their level."""
 
     __slots__ = ("level", "nodes")
 
@@ -26,14 +28,14 @@ class Unit:
 
 
 class Order:
-    """The units of the nodes given so far."""
+    """The units of the nodes added so far."""
 
     def __init__(self) -> None:
         self.unit: dict[Node, Unit] = {}
         self._readers: dict[Node, list[Node]] = {}
 
     def add(self, unit: Unit) -> None:
-        """A unit of a node that nothing given so far reads."""
+        """Add the unit of one node, which no node added so far may read."""
         (node,) = unit.nodes
         unit.level = self._above(unit.nodes, {unit})
         self.unit[node] = unit
@@ -46,10 +48,9 @@ class Order:
         return (self.unit[entry.node] for entry in node.inputs if entry.node.op is not None)
 
     def joined(self, units: Sequence[Unit]) -> dict[Unit, int] | None:
-        """What `join` is to be told: the level of the first unit once the others are in it, and of
-        all that has to move.
+        """The new levels if these units are joined, for `join`: of the first, and of those lifted.
 
-        None when a path leaves the units and comes back, or might.
+        None if a path leaves the units and comes back (or the search gave up).
         """
         members = set(units)
         most = max(units, key=lambda unit: len(unit.nodes))  # the longest to go through
@@ -70,7 +71,7 @@ class Order:
         return levels
 
     def join(self, units: Sequence[Unit], levels: dict[Unit, int]) -> None:
-        """The first unit takes in the nodes of the others, the latest ones last."""
+        """Move the nodes of the other units into the first one, and set the levels."""
         first, *others = units
         for unit in others:
             for node in unit.nodes:
@@ -85,7 +86,7 @@ class Order:
         return max((unit.level + 1 for unit in read), default=0)
 
     def _outside(self, unit: Unit, members: set[Unit]) -> Iterable[Unit]:
-        """The units that read a unit; of a member those which are no members."""
+        """The other units that read a unit; for a member of the join, those that are no members."""
         apart = members if unit in members else {unit}
         for node in unit.nodes:
             for reader in self._readers.get(node, ()):

@@ -1,6 +1,8 @@
-"""recompute and fuse_sums, after fusing: what kernels leave in memory for each other or read twice.
+"""recompute and fuse_sums, after `fuse`: reduce the memory traffic between kernels.
 
-Both only look at fused nodes that are plain loops: elementwise operations and reductions.
+`recompute` drops arrays that the kernels reading them can compute themselves (rematerialization);
+`fuse_sums` merges kernels that read the same large array. Both look only at fused nodes that are
+plain loops: elementwise operations and reductions.
 """
 
 from __future__ import annotations
@@ -18,20 +20,20 @@ from gemel.passes.risk import exposures
 from gemel.passes.sizes import bytes_of, elements_of
 from gemel.spec import same_shape_for_all
 
-#: An array is computed again in no more steps than this.
+#: The most operations by which an array is recomputed.
 MOST_STEPS = 8
-#: Arrays that are this many times smaller than another one count as its rows: they may stay in
-#: memory where the larger one is computed again.
+#: An array this many times smaller than another counts as one number per row of it: recomputing
+#: the larger one may read it from memory.
 SMALL = 16
 
 
 def recompute(graph: Graph) -> Graph:
-    """Arrays that one kernel leaves for others are computed again where that moves fewer bytes.
+    """Recompute arrays that one kernel stores for others, where that moves fewer bytes.
 
-    So the standardized values of a layer normalization are not written for the gradient of its
-    scale: the kernel of that gradient reads the input and two numbers for each row instead. A store
-    counts as two loads: the memory it writes to is read into the cache first. What can fail, what
-    is read at other places than where it is used, and random numbers are never computed again.
+    Layer normalization, say, does not store the standardized values for the gradient of its scale:
+    the kernel of that gradient reads the input and two numbers for each row instead. A store counts
+    as two loads, since the cache line it writes to is loaded first. Never recomputed are random
+    numbers, what can fail, and what is read at other positions than that of the element.
     """
     return _Recomputing(graph).run()
 
@@ -46,12 +48,12 @@ def _is_plain(node: Node) -> bool:
 
 
 def _ends_product(node: Node) -> bool:
-    """Whether it is a product and elementwise operations on its result, which cannot fail."""
+    """Whether a node is a matrix product with an epilogue that cannot fail."""
     return node.op is fused and not can_fail(node) and any(map(is_product, _steps(node)))
 
 
 def _is_step(node: Node) -> bool:
-    """Whether an element can be computed where it is read."""
+    """Whether a node computes an element from those at the same position alone."""
     return isinstance(node.op, Elementwise) or Domain.is_alignment(node)
 
 
@@ -62,15 +64,18 @@ def _steps(node: Node) -> list[Node]:
 
 
 def _domain(nodes: list[Node]) -> Domain | None:
-    """The loops of a body; None where there are none, or not for all sizes."""
+    """The loops of a body; None if it has no common ones for all sizes."""
     with trial(n for node in nodes for spec in node.specs for n in spec.shape) as asked:
         domain = Domain.of_all(nodes)
     return domain if not asked else None
 
 
 class _Recipe:
-    """How an output of a fused node is computed of its inputs, its other outputs and what it knows
-    of whole rows; of these without a `domain`, as products have none.
+    """How an output of a fused node can be recomputed elsewhere.
+
+    `steps` are the operations. They read inputs and other outputs of the node (`read`) and further
+    values of its body, one number per row, that it then has to store (`rows`; none without a
+    `domain`, as products have none). Not `possible` if it takes more than that.
     """
 
     def __init__(
@@ -107,12 +112,12 @@ class _Recipe:
             self.steps.append(node)
 
     def _is_of_rows(self, entry: Entry) -> bool:
-        """Whether it is one of few numbers that a kernel can write: one for each row."""
+        """Whether an entry of the body is one number per row, which its kernel could store."""
         few = bytes_of(entry) * SMALL < self._least and not entry.spec.weak
         return few and self.domain is not None and self.domain.writes_once(entry.node)
 
     def written_in(self, known: dict[Entry, Entry]) -> Entry:
-        """The output, computed of these entries for what it reads."""
+        """The output, recomputed from `known` values of what it reads."""
         found = dict(known)
         for node in self.steps:
             new = copy_node(node, tuple(found.get(e, e) for e in node.inputs))
@@ -129,7 +134,7 @@ class _Recomputing:
         self.results = set(graph.results)
         self.users = {e: list(dict.fromkeys(n)) for e, n in graph.readers().items()}
         self.lengths = {node: len(_steps(node)) for node in self.nodes if _is_plain(node)}
-        #: How each dropped array is computed; those that others are computed of stay.
+        #: The recipes of arrays that are no longer stored; those these read must be.
         self.dropped: dict[Entry, _Recipe] = {}
         self.needed: set[Entry] = set()
 
@@ -142,7 +147,7 @@ class _Recomputing:
         return self._rebuilt() if self.dropped else self.graph
 
     def _look(self, node: Node) -> None:
-        """Drop those of a node's results that cost less to compute again."""
+        """Drop the results of a node that cost less to recompute."""
         domain: Domain | None = None
         for entry, output in zip(node.entries, node.params["body"].outputs, strict=True):
             users = self.users.get(entry, [])
@@ -160,12 +165,12 @@ class _Recomputing:
                     self.lengths[user] += len(recipe.steps)
 
     def _pays(self, entry: Entry, recipe: _Recipe, users: Sequence[Node]) -> bool:
-        """Whether all who read an array can compute it, and move fewer bytes then."""
+        """Whether all readers of an array can recompute it, and fewer bytes move if they do."""
         read = [recipe.outside[each] for each in recipe.read]
         more = sum(bytes_of(e) for user in users for e in read if e not in set(user.inputs))
         if entry in self.needed or more >= (2 + len(users)) * bytes_of(entry):
             return False
-        # Where it is repeated it would be computed again and again.
+        # A reader that broadcasts it would recompute each element many times.
         if any(
             elements_of(e.shape) > elements_of(entry.shape)
             for u in users
@@ -179,7 +184,7 @@ class _Recomputing:
 
     @staticmethod
     def _fits(user: Node, entry: Entry, recipe: _Recipe) -> bool:
-        """Whether the steps can be done in the loops of a kernel that reads their result."""
+        """Whether the loops of a reader can compute the array."""
         body, _ = _computing(user, {entry: recipe})
         domain = _domain([node for node in body.walk() if node.op is not None])
         return domain is not None and all(domain.writes_once(e.node) for e in body.outputs)
@@ -212,8 +217,10 @@ def _kernel(body: Graph, inputs: Sequence[Entry]) -> Node:
 
 
 def _computing(user: Node, given: dict[Entry, _Recipe]) -> tuple[Graph, list[Entry]]:
-    """A user's body that computes these inputs, and its inputs: of rows those within the body that
-    computes them."""
+    """The body of a reader that recomputes these inputs, and its new inputs.
+
+    Values of `rows` are named by their entries in the body that computes them.
+    """
     own: Graph = user.params["body"]
     inside = dict(zip(user.inputs, own.inputs, strict=True))
     arguments = {e: p for e, p in inside.items() if e not in given}
@@ -229,7 +236,7 @@ def _computing(user: Node, given: dict[Entry, _Recipe]) -> tuple[Graph, list[Ent
 
 
 def _without(node: Node, dropped: dict[Entry, _Recipe]) -> tuple[Graph, list[Entry]]:
-    """A node's body without these results, but with what is known of rows, and their names."""
+    """A node's body that stores rows instead of the dropped results, and its results' names."""
     own: Graph = node.params["body"]
     pairs = {e: p for e, p in zip(node.entries, own.outputs, strict=True) if e not in dropped}
     pairs |= {row: row for recipe in dropped.values() for row in recipe.rows}
@@ -237,10 +244,10 @@ def _without(node: Node, dropped: dict[Entry, _Recipe]) -> tuple[Graph, list[Ent
 
 
 def fuse_sums(graph: Graph) -> Graph:
-    """Sums over the same loops that read the same array become one kernel, which reads it once.
+    """Merge reductions over the same loops that read the same array: it is then read once.
 
-    Of those that wait for equally much, none waits for another; nor do those that nothing but views
-    is made of, which are done last.
+    Only nodes of equal depth in the graph are merged, so none depends on another. Those that lead
+    only to results count as the deepest.
     """
     nodes = [node for node in graph.walk() if node.op is not None]
     sums = [node for node in nodes if _sums(node) and _is_plain(node)]
@@ -264,14 +271,14 @@ def fuse_sums(graph: Graph) -> Graph:
 
 
 class _Together(NamedTuple):
-    """Sums, and the one kernel that computes them all."""
+    """Reductions, and one kernel that computes them all."""
 
     nodes: list[Node]
     kernel: Node
 
 
 def _order(graph: Graph, nodes: Sequence[Node]) -> dict[Node, float]:
-    """How many nodes each waits for, one after the other; of `_ends` more than of any."""
+    """The depth of each node in the graph; infinite for `_ends`."""
     found: dict[Node, float] = {}
     for node in nodes:
         found[node] = 1 + max((found.get(entry.node, 0) for entry in node.inputs), default=0)
@@ -279,7 +286,7 @@ def _order(graph: Graph, nodes: Sequence[Node]) -> dict[Node, float]:
 
 
 def _ends(graph: Graph, nodes: Sequence[Node]) -> set[Node]:
-    """The nodes of which nothing is made but views."""
+    """The nodes whose results nothing reads but views."""
     readers = graph.readers()
     found: set[Node] = set()
     for node in reversed(nodes):
@@ -292,7 +299,7 @@ def _ends(graph: Graph, nodes: Sequence[Node]) -> set[Node]:
 def _groups(
     sums: Sequence[Node], order: dict[Node, float], risks: dict[Node, int]
 ) -> Iterable[_Together]:
-    """Those that can be one kernel, and are lost by the same failures."""
+    """The reductions in groups that can be one kernel and depend on the same failures."""
     found: dict[Node, _Together] = {}  # by the first of each
     firsts: dict[tuple[Entry, float, int], Node] = {}
     for node in sums:
@@ -310,7 +317,7 @@ def _groups(
 
 
 def _sums(node: Node) -> bool:
-    """Whether a kernel gives much less than it reads."""
+    """Whether a kernel writes far less than it reads."""
     if node.op is not fused or not node.inputs:
         return False
     most = max(map(bytes_of, node.inputs))
@@ -318,13 +325,13 @@ def _sums(node: Node) -> bool:
 
 
 def _reduces(domain: Domain, body: Graph) -> bool:
-    """Whether all results are one number for each row."""
+    """Whether all results are reduced: one number for each row."""
     placed = (domain.placements[entry] for entry in body.outputs)
     return bool(domain.reduced) and not any(domain.reduced & set(each) for each in placed)  # type: ignore[operator]
 
 
 def _unite(nodes: Sequence[Node]) -> Node | None:
-    """One kernel that computes what these do; None where it cannot."""
+    """One fused node that computes all of these; None if they have no common loops."""
     arguments: dict[Entry, Entry] = {}
     outputs: list[Entry] = []
     for node in nodes:

@@ -1,4 +1,9 @@
-"""risk: which steps that can fail a value depends on, and which its users depend on anyway."""
+"""Exposures: by which failures a value becomes useless.
+
+An operation can fail at run time (an index out of range). The results that depend on it are lost,
+the others are not, even in one compiled program. So a value may be computed in one kernel with a
+failing operation only if nobody could use it after that failure anyway.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +15,10 @@ from gemel.ir.graph import Graph, Node
 def exposures(
     graph: Graph, can_fail: Callable[[Node], bool] = lambda node: node.fails
 ) -> dict[Node, int]:
-    """For each node the steps whose failure leaves nobody who wants it, as a set of bits.
+    """For each node, a bit set of the failing nodes after whose failure nobody needs its value.
 
-    A result is lost with any step it depends on; any other value as soon as all that use it are.
-    Nodes with the same exposure can share a kernel: whenever one of them is lost, all are, so a
-    failure reaches no result that does not depend on it.
+    A result is lost if any node it depends on fails; any other value once all its users are lost.
+    Nodes with the same exposure can share a kernel: whenever one is lost, all are.
     """
     nodes = graph.walk()
     risks: dict[Node, int] = {}

@@ -1,9 +1,8 @@
-"""A result in blocks of its rows, so that the first can be used while the last are computed.
+"""A result in blocks of its rows, so that the first can be sent while the last are computed.
 
-Where the rows of a matrix product are wanted, the rows of its first factor are multiplied: each
-element is the same sum, added up in the same order (numbers.md); a product that does not promise
-that stays whole. What is computed before the product is computed
-once, for all blocks.
+Rows of a matrix product are the product of rows of its first factor: each element is the same sum
+in the same order (docs/internals/numbers.md). A product that may sum in another order for fewer
+rows stays whole. What is computed before the product is computed once, for all blocks.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ def bounds_of(rows: int, blocks: int) -> list[int]:
 
 
 def in_rows(graph: Graph, bounds: Bounds) -> Graph | None:
-    """The graph with its last output cut into blocks of rows; None where that computes no less.
+    """The graph with its last output cut into blocks of rows; None if that saves nothing.
 
-    That is where no product that makes its rows is found behind elementwise steps, transpositions
-    and reshapes that keep rows together.
+    It pays if a product makes the rows, followed only by elementwise operations, transpositions and
+    reshapes that keep rows together.
     """
     *others, result = graph.outputs
     cutting = _Cutting(graph)
@@ -50,14 +49,14 @@ def in_rows(graph: Graph, bounds: Bounds) -> Graph | None:
 
 
 class _Cutting:
-    """Finds stretches of what a graph computes."""
+    """Computes slices of a graph's entries from slices of what they are made of."""
 
     def __init__(self, graph: Graph) -> None:
         self._given = frozenset(graph.inputs)
         self._known: dict[tuple[Entry, int], bool] = {}
 
     def pays(self, entry: Entry, axis: int) -> bool:
-        """Whether a stretch of an axis is less work than the whole."""
+        """Whether a slice of an entry along an axis is less work than all of it."""
         key = entry, axis
         if key not in self._known:
             axes = {} if entry in self._given else _axes(entry, axis)
@@ -73,8 +72,7 @@ class _Cutting:
             return _slice(entry, axis, start, end)
         chosen = list(node.inputs)
         for position, place in _axes(entry, axis).items():
-            # What a product reads is there as a whole.
-            whole = node.op is linalg.matmul
+            whole = node.op is linalg.matmul  # slice its operand, but compute that once
             source = chosen[position]
             chosen[position] = (
                 _slice(source, place, start, end)
@@ -90,15 +88,15 @@ class _Cutting:
 
 
 def _axes(entry: Entry, axis: int) -> dict[int, int]:
-    """What a stretch of an axis is made of: positions of inputs, and stretches of which axes.
+    """The inputs, by position, of which a slice along an axis needs only a slice, and their axis.
 
-    Nothing for what is computed as a whole.
+    Empty for an entry that is computed as a whole.
     """
     node = entry.node
     if node.op is linalg.matmul:
         first, second = node.inputs
         plain = entry.ndim == first.ndim == second.ndim == 2
-        # Where both run along the inner axis, few rows are added up in lanes, and many are not.
+        # If both lie along the axis summed over, few rows are summed in vector lanes, many are not.
         lanes = not _is_turned(first) and _is_turned(second)
         return {axis: axis} if plain and not lanes else {}
     if node.op is shape.transpose:

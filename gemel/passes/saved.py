@@ -1,4 +1,11 @@
-"""What a gradient reads of the forward computation: saved, or made again where that takes less."""
+"""Which values the forward pass saves for the backward pass: a minimum cut.
+
+The backward pass needs some forward values. Each can be saved (written and read again), or be
+recomputed from others that are. Saving the input of ``relu(x + 1) * 2`` or its boolean mask, say,
+serves its gradient equally well, but the mask is four times smaller. As in AOTAutograd's min-cut
+partitioner of PyTorch, the values are nodes of a flow network, saving one costs its bytes, and the
+cheapest set that separates the inputs from the backward pass is saved.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +18,9 @@ from gemel.passes.domain import is_mover, is_view, seen_by
 from gemel.passes.fuse import cheap
 from gemel.passes.sizes import bytes_of, elements_of
 
-#: Picoseconds to read a byte from a cache, and for an element of a light operation.
+#: Picoseconds to read a byte, and to compute an element by a light operation.
 READ, STEP = 8, 8
-#: A store takes twice what a load does: its line of memory comes before it goes.
+#: To store a byte and read it later. A store takes twice a load: its cache line is loaded first.
 STORED = 3 * READ
 
 
@@ -22,40 +29,38 @@ def saved(
 ) -> list[Entry]:
     """The entries that the computation of `results` saves for that of `gradients`.
 
-    What depends on no head could be computed on either side. A smallest cut between the inputs and
-    the first steps that do depend on one decides, weighed by what it takes to store and to read an
-    entry, and to compute one a second time. So an activation's mask is saved instead of what it was
-    taken of, and what a few light steps make of saved arrays is made again (as Chen et al.,
-    Training deep nets with sublinear memory cost, 2016; the cut is that of Horace He's and Shangdi
-    Yu's partitioner, Transcending runtime-memory tradeoffs in checkpointing, MLSys 2023).
+    What depends on no head could be computed in either pass. The cut between the inputs and the
+    first nodes that depend on a head is weighed by the time to store and read an entry, or to
+    compute it twice. After Chen et al., Training deep nets with sublinear memory cost, 2016, and
+    He and Yu, Transcending runtime-memory tradeoffs in checkpointing by being fusion aware, 2023.
     """
     return _Cut(results, gradients, heads).run()
 
 
-#: Where flow comes from. Entry number n has the places 2 n, where it is computed, and 2 n + 1,
-#: where it is read; what may flow from one to the other is what it takes to save the entry.
+#: The source of the flow. Entry number n is two vertices, 2 n where it is computed and 2 n + 1
+#: where it is read; the capacity of the edge between them is the cost of saving the entry.
 _SOURCE = -1
 
 
 class _Cut:
-    """A network of entries, and the smallest cut through it, by the largest flow."""
+    """A flow network of entries, and its minimum cut, found by the maximum flow."""
 
     def __init__(
         self, results: Sequence[Entry], gradients: Sequence[Entry], heads: Iterable[Entry]
     ) -> None:
         self.forward = set(walk(results))
         self.numbers: dict[Entry, int] = {}
-        #: How much more may flow between two places.
+        #: The residual capacities between vertices.
         self.room: dict[int, dict[int, float]] = {_SOURCE: {}}
-        #: What has to be there for the gradients, and whether as an array.
+        #: The entries the backward pass reads, and whether it needs them as arrays in memory.
         self.wanted: dict[Entry, bool] = {}
         self._find_wanted(gradients, {entry.node for entry in heads})
         read = (e for n in self.forward if not _is_loop(n) for e in n.inputs)
-        #: In memory anyway.
+        #: The entries that are stored in memory anyway.
         self.there = {*results, *read}
 
     def _find_wanted(self, gradients: Sequence[Entry], behind: set[Node]) -> None:
-        """What is read by steps behind a head, and by others for their sake, that lies before."""
+        """Set `wanted`: what nodes that depend on a head read, and does not depend on one."""
         found: dict[Entry, bool] = {}
         for node in walk(gradients):
             own = node.op is not None and node not in self.forward and not _is_loop(node)
@@ -68,7 +73,7 @@ class _Cut:
         self.wanted = {entry: found[entry] for entry in before}
 
     def run(self) -> list[Entry]:
-        """The entries at which it is cut: those nearest to who reads them."""
+        """The entries of the minimum cut nearest to the backward pass."""
         for entry in self.wanted:
             self._add(entry)
         ends = [2 * self.numbers[entry] + 1 for entry in self.wanted]
@@ -79,7 +84,7 @@ class _Cut:
         return [e for e, n in self.numbers.items() if 2 * n + 1 in behind and 2 * n not in behind]
 
     def _add(self, wanted: Entry) -> None:
-        """The part of the network that leads to an entry."""
+        """Add an entry and all it can be recomputed from to the network."""
         pending = [] if wanted in self.numbers else [wanted]
         self._number(wanted)
         while pending:
@@ -103,14 +108,14 @@ class _Cut:
         self.room.setdefault(end, {}).setdefault(start, 0)
 
     def _saving(self, entry: Entry) -> float:
-        """What it takes to have an entry in memory, and to read it from there."""
+        """The cost of having an entry in memory and reading it."""
         if _is_free(entry):
             return inf
         there = entry.node.op is None or entry in self.there
         return bytes_of(entry) * (READ if there else STORED)
 
     def _again(self, entry: Entry) -> float:
-        """What it takes to compute an entry where it is read."""
+        """The cost of recomputing an entry where it is read; infinite if that is not allowed."""
         node = entry.node
         if _is_free(entry):
             return 0
@@ -119,15 +124,15 @@ class _Cut:
         # One that is wanted as an array would have to be stored there, too.
         if self.wanted.get(entry):
             return inf
-        if node not in self.forward:  # that is the first time
+        if node not in self.forward:  # then it is computed only once
             return 0
         light = isinstance(node.op, Elementwise) and node.op.is_light
         return elements_of(entry.shape) * STEP if light else inf
 
     def _leading_to(self, end: int) -> dict[int, int]:
-        """The places from which more could flow to this one, and where it would go from each.
+        """The vertices from which more could flow to `end`, each with the next on its path.
 
-        If the source is one it is the last that is looked for.
+        The search stops when it finds the source.
         """
         found = {end: end}
         pending = [end]
@@ -140,7 +145,7 @@ class _Cut:
         return found
 
     def _push(self, end: int) -> bool:
-        """Let more flow from the source to a place; whether there was a way."""
+        """Augment the flow from the source to a vertex; False if there is no path left."""
         ways = self._leading_to(end)
         if _SOURCE not in ways:
             return False
@@ -156,7 +161,7 @@ class _Cut:
 
 
 def _is_free(entry: Entry) -> bool:
-    """Whether there is nothing to an entry: a view, a number, or what is made of numbers alone."""
+    """Whether recomputing an entry costs nothing: a view, or made of numbers alone."""
     node = entry.node
     if node.op is None or node.op.random or node.fails:
         return False
@@ -164,12 +169,12 @@ def _is_free(entry: Entry) -> bool:
 
 
 def _is_loop(node: Node) -> bool:
-    """Whether a step can be done in the loops of others, which read no arrays then."""
+    """Whether a node can be fused into the loops of others, so that its inputs may be, too."""
     return isinstance(node.op, (Elementwise, Reduction)) or (is_view(node) and not is_mover(node))
 
 
 def replaced(results: Sequence[Entry], stands: dict[Entry, Entry]) -> list[Entry]:
-    """The results with entries replaced by inputs that stand for them."""
+    """The results, computed from `stands` in place of the entries that are its keys."""
     known = dict(stands)
     for node in walk(results, stands):
         if node.op is None:

@@ -19,20 +19,20 @@ from gemel.spec import Spec, same_shape_for_all
 
 
 def expand(graph: Graph) -> Graph:
-    """Composites become their bodies, and products of rare dtypes what they are made of."""
+    """Composites become their bodies; products of dtypes without a kernel become several."""
     return _Expansion().of(graph)
 
 
-def opened(graph: Graph) -> Graph:
-    """Composites of elementwise operations and sums become their bodies.
+def inline_light_composites(graph: Graph) -> Graph:
+    """Composites of elementwise operations and reductions become their bodies.
 
-    Products, and what draws, overwrites or is planned in another way, stay what they are.
+    Composites that contract, draw random numbers, overwrite or have a `planned` rule stay.
     """
     return _Expansion(whole=False).of(graph)
 
 
 class _Expansion:
-    """One run of the pass. Of composites that are alike one body is written, and copied."""
+    """One run of the pass. The body is traced once for equal calls and copied for the others."""
 
     def __init__(self, whole: bool = True) -> None:
         self.whole = whole
@@ -43,7 +43,7 @@ class _Expansion:
         return rewrite(graph, self.rule)
 
     def rule(self, node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
-        """What stands for a node, if not it itself."""
+        """The entries that replace a node, or None."""
         if not self.whole and not _opens(node):
             return None
         if isinstance(node.op, Composite):
@@ -62,14 +62,14 @@ class _Expansion:
         return None if found is None else (found,)
 
     def _body(self, node: Node, inputs: tuple[Entry, ...]) -> Graph:
-        """What a composite is written in, which may use composites in turn."""
+        """The body of a composite, with composites in it expanded."""
         assert isinstance(node.op, Composite)
         with _part_of(node):
             return self.of(Graph(inputs, node.op.in_plan(inputs, node.params)))
 
 
 def _opens(node: Node) -> bool:
-    """Whether a node is a composite that is no more than what it is written in."""
+    """Whether a node is a composite that plans compute by its body, and that has no effects."""
     op = node.op
     if not isinstance(op, Composite) or "planned" in op.rules:
         return False
@@ -77,7 +77,7 @@ def _opens(node: Node) -> bool:
 
 
 def _part_of(node: Node) -> Trace:
-    """A trace of what a node is written in: it comes from the same line."""
+    """A trace for the body of a node, labelled with the node's line and operation."""
     assert node.op is not None
     trace = Trace()
     trace.line, trace.part = node.origin, node.part or node.op.name
@@ -85,8 +85,10 @@ def _part_of(node: Node) -> Trace:
 
 
 def _call_text(node: Node, inputs: tuple[Entry, ...]) -> Any:
-    """What decides a composite's body, if nothing but specs and parameters does: it may look at
-    numbers, and at which inputs are one."""
+    """A key of what a composite's body depends on: specs and parameters.
+
+    None where it may depend on more: on the values of numbers, or on two inputs being the same.
+    """
     assert node.op is not None
     if node.op.random or node.op.updates or len(set(inputs)) < len(inputs):
         return None
@@ -132,7 +134,7 @@ def _dropped(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
 
 
 def _sees_all(node: Node, spec: Spec) -> bool:
-    """Whether a view sees all elements of an array where they are, whatever the sizes."""
+    """Whether a view shows an array unchanged, whatever the sizes."""
     assert node.op is not None
     (seen, *others) = node.specs
     same = seen.dtype is spec.dtype and same_shape_for_all(seen.shape, spec.shape)
@@ -147,9 +149,9 @@ def _sees_all(node: Node, spec: Spec) -> bool:
 
 
 def transpose_products(graph: Graph) -> Graph:
-    """(a @ b).T becomes b.T @ a.T: a product can read either way, a result would have to move.
+    """(a @ b).T becomes b.T @ a.T: kernels read operands in any order, a result would be moved.
 
-    So the gradient of a weight used as `x @ weight.T` is computed where the weight's layout is.
+    So the gradient of a weight used as `x @ weight.T` is computed in the weight's layout.
     """
     uses = graph.uses()
 
@@ -162,7 +164,7 @@ def transpose_products(graph: Graph) -> Graph:
         a, b = product.inputs
         if a.ndim < 2 or b.ndim < 2:
             return None
-        return (linalg.matmul(swapped(b), swapped(a)),)
+        return (linalg.matmul(transposed_last(b), transposed_last(a)),)
 
     return drop(rewrite(graph, transposed))
 
@@ -173,8 +175,8 @@ def _swaps_last_two(node: Node) -> bool:
     return ndim >= 2 and order == (*range(ndim - 2), ndim - 1, ndim - 2)
 
 
-def swapped(entry: Entry) -> Entry:
-    """The matrices of an entry transposed; undone where it is a transposition already."""
+def transposed_last(entry: Entry) -> Entry:
+    """An entry with its last two axes swapped; the source if it is such a transposition."""
     node = entry.node
     if node.op is shape.transpose and _swaps_last_two(node):
         return node.inputs[0]
@@ -186,7 +188,10 @@ def swapped(entry: Entry) -> Entry:
 
 
 def merge(graph: Graph) -> Graph:
-    """Equal operations on equal inputs become one (not random ones; dead code goes by itself)."""
+    """Equal operations on equal inputs become one, except random ones.
+
+    Dead code needs no pass: what the outputs do not need is not part of a graph.
+    """
     found: dict[Any, tuple[Entry, ...]] = {}
     numbers: dict[Any, Entry] = {}
 
@@ -211,7 +216,7 @@ def merge(graph: Graph) -> Graph:
 
 
 def frozen(value: Any) -> Any:
-    """A parameter as a key: it tells 2, 2.0 and True apart, 0.0 from -0.0; extents are forms."""
+    """A parameter as a hashable key that tells 2, 2.0 and True apart, and 0.0 from -0.0."""
     if type(value) is int or value is None:
         return value
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""How large arrays are, of the sizes a graph was traced with: nothing is asked of free extents."""
+"""Sizes of arrays for cost estimates, with the extents seen when tracing: they leave no guards."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gemel.spec import product
 
 
 def elements_of(shape: Sequence[int]) -> int:
-    """Elements."""
+    """The number of elements of a shape."""
     return int(product(map(seen, shape)))
 
 
 def bytes_of(entry: Entry) -> int:
-    """Bytes."""
+    """The number of bytes of an entry."""
     return elements_of(entry.shape) * int(entry.dtype.itemsize)
 
 

@@ -1,8 +1,8 @@
 """Splitting a graph into pieces that become plans of their own.
 
-One plan gives all its results when its last step is done. Where results travel on (gradients to
-another device), it pays to run several plans: while the first ones' results are on the way, the
-others compute. And what NumPy does lies between plans.
+A plan returns all its results when its last kernel is done. If results are sent on (gradients to
+another device), it pays to run several plans in a row: while the first results are on their way,
+the others are computed (`split`). And operations without a kernel run between plans (`cut`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gemel.passes.simplify import drop, expand
 
 
 class Piece(NamedTuple):
-    """A graph and what its inputs and outputs are in the graph it is a piece of."""
+    """A graph, and the entries of the whole graph that its inputs and outputs stand for."""
 
     graph: Graph
     inputs: tuple[Entry, ...]  # inputs of the whole, or outputs of pieces before
@@ -23,11 +23,11 @@ class Piece(NamedTuple):
 
 
 def split(graph: Graph, alone: Collection[int] = ()) -> tuple[Graph, list[Piece]]:
-    """The graph with composites written out, and pieces in order that compute its results.
+    """The graph with composites expanded, and pieces in order that compute its results.
 
-    A piece ends with a contraction no other result needs: in a backward, with a layer's weight
-    gradient. What later pieces need of it are outputs of its own; nothing is computed twice.
-    What becomes of the inputs in `alone` gets pieces of its own.
+    A piece ends with a contraction that no other result needs: in a backward pass, with the
+    gradient of a layer's weight. What later pieces need of it is an output of it, too; nothing is
+    computed twice. The updates of the inputs in `alone` get pieces of their own.
     """
     whole = drop(expand(graph))
     nodes = [node for node in whole.walk() if node.op is not None]
@@ -48,7 +48,7 @@ def split(graph: Graph, alone: Collection[int] = ()) -> tuple[Graph, list[Piece]
 
 
 def cut(graph: Graph) -> tuple[Graph, list[Piece | Node]]:
-    """The graph with composites written out; pieces, and nodes without a kernel, in order.
+    """The graph with composites expanded; pieces, and nodes without a kernel, in order.
 
     A piece is all that can be computed before the next such node.
     """
@@ -82,20 +82,21 @@ def cut(graph: Graph) -> tuple[Graph, list[Piece | Node]]:
 
 
 def _numbers(nodes: list[Node]) -> set[Node]:
-    """What is computed of numbers: each piece does that for itself, since no plan gives one."""
+    """Nodes computed from Python numbers alone: plans do not return numbers, so each piece
+    computes those it needs itself."""
     read = {entry.node for node in nodes if not node.has_kernel for entry in node.inputs}
     return {n for n in nodes if n.has_kernel and n.specs[0].weak and n not in read}
 
 
 def _with_numbers(steps: list[Node], wanted: Iterable[Entry], numbers: set[Node]) -> list[Node]:
-    """The steps of a piece behind the numbers they read."""
+    """The nodes of a piece, after the numbers they need."""
     roots = [*(entry for node in steps for entry in node.inputs), *wanted]
     before = [node for node in walk(e for e in roots if e.node in numbers) if node in numbers]
     return [*before, *steps]
 
 
 def _groups(graph: Graph, nodes: list[Node], alone: set[Entry]) -> list[list[Entry]]:
-    """The results in the order they can be there, cut behind contractions of their own."""
+    """The results in the order in which they can be finished, in groups that become pieces."""
     start = (0, 0)
     when: dict[Node, tuple[int, int]] = {}  # contractions and steps one after the other up to it
     for node in nodes:
@@ -113,7 +114,7 @@ def _groups(graph: Graph, nodes: list[Node], alone: set[Entry]) -> list[list[Ent
 
 
 def _own(graph: Graph, nodes: list[Node]) -> set[Entry]:
-    """The results that alone need some contraction."""
+    """The results that are the only ones to need some contraction."""
     needing: dict[Node, Entry | None] = {}  # the only result that needs a node, None for several
     for entry in dict.fromkeys(graph.results):
         needing[entry.node] = None if entry.node in needing else entry
@@ -127,7 +128,7 @@ def _own(graph: Graph, nodes: list[Node]) -> set[Entry]:
 
 
 def _made(groups: list[list[Entry]]) -> dict[Node, int]:
-    """Each step, after those it reads, and the first group that needs it."""
+    """Every node in order, with the first group that needs it."""
     first: dict[Node, int] = {}
     for position, group in enumerate(groups):
         for entry in group:

@@ -1,4 +1,19 @@
-"""Plans: compiled graphs, the kernels they use, and the face of the engine.
+"""From an optimized graph to a plan that the engine runs.
+
+`lower` (with `rounds`, `rule_nest`, `overwriting`, `reuse`)
+    A graph becomes a list of items: kernel launches, loops, branches, each given its memory.
+`concurrent`, `kept`, `sites`
+    Which items run side by side, which values outlive a run, what a failure reaches.
+`image`, `items`
+    The items as bytes, from which the core makes a `Plan`; docs/internals/plan-image.md.
+`plans`, `cache`, `files`, `backend`
+    Plans and kernels from memory or disk, else made, for the device they run on.
+`prepare`, `single`, `callback`
+    Imperative calls the core has not seen: their kernels and plans, or NumPy.
+`chain`, `relay`, `slots`
+    Programs of several plans, with NumPy's work between them.
+`plan_text`
+    A plan to be read, as C.
 
 `Features` and `feature_list` are MXNet's: what a build of it can do.
 """

@@ -1,7 +1,7 @@
-"""Backends: what a program is compiled for, what prints its code, and what makes that startable.
+"""Backends: the target a kernel is compiled for, and how its code is printed and loaded.
 
-A plan and its kernels are made for one backend, that of the device they are to run on. It is
-handed down from there to whatever names, prints, loads or lowers.
+A plan and its kernels are made for one backend, that of the device they will run on. It is passed
+down to all that names, prints, loads or lowers kernels.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Printer = Callable[[Program, Target], bytes]
 class Backend:
     """One way to get from a program to a kernel.
 
-    `target` is what programs are compiled for; `printer` writes a kernel's code; `launch` gives of
-    the code what the core's devices can start. `text` is what all of it depends on: part of every
-    key under which a kernel or a plan is kept. `recipes` are other ways to do loops.
+    `target` is the processor programs are compiled for; `printer` turns a program into code;
+    `launch` turns the code into a kernel the core can start. `text` identifies the backend in the
+    keys of kernels and plans. `recipes` are a user's schedules for loops.
     """
 
     __slots__ = ("launch", "on_disk", "plain", "printer", "recipes", "target", "text")
@@ -35,36 +35,36 @@ class Backend:
         self.printer = printer
         self.launch = launch
         self.recipes: tuple[Recipe, ...] = ()
-        #: The one without recipes.
+        #: The same backend without recipes.
         self.plain = self
-        #: Whether kernels and plans made for it are kept on disk: all that decides them is known.
+        #: Whether kernels and plans made for it may be kept on disk.
         self.on_disk = True
-        # The level does not say whether there are these, which products are planned for.
+        # Instructions some products are planned for, which the vector level alone does not imply.
         there = (name for name in INSTRUCTIONS if has_instruction(target, name))
         self.text = " ".join([target.text, *there])
 
     def extended(self, recipes: Sequence[Recipe]) -> Backend:
-        """The same with other ways to do loops, the first that suits before the others."""
+        """This backend with recipes; for each loop the first that suits is used."""
         if not recipes:
             return self
         found = Backend(self.target, partial(compile_program, recipes=recipes), self.launch)
         found.recipes, found.plain = tuple(recipes), self
-        found.on_disk = False  # nobody knows what a recipe from elsewhere looks at
+        found.on_disk = False  # what a user's recipe depends on is not known
         numbers = (_recipes.setdefault(recipe, len(_recipes)) for recipe in recipes)
         found.text = f"{self.text} recipes {list(numbers)}"
         return found
 
     def serving(self, program: Program) -> Backend:
-        """The one whose kernel of a program is used: the plain one's, if no recipe prints it."""
+        """The backend whose kernel of a program is used: the plain one if no recipe applies."""
         by_recipe = not program.in_tiles and " " in program.schedule
         return self if by_recipe else self.plain
 
     def needs(self, program: Program) -> Target:
-        """What a machine must be to run the program's kernel."""
+        """The target that can run the program's kernel: this one, perhaps with an instruction."""
         return self.target.with_instruction(program.way.instruction)
 
     def scheduled(self, program: Program) -> Program:
-        """The program by the first recipe that suits, or as it is."""
+        """The program as changed by the first recipe that suits, or unchanged."""
         ways = (recipe.chosen(program) for recipe in self.recipes)
         return next((found for found in ways if found is not program), program)
 

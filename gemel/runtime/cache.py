@@ -1,4 +1,7 @@
-"""Kernels by what decides them: in memory, else on disk, else compiled."""
+"""Kernels by name: found in memory, else on disk, else compiled.
+
+The name of a kernel is a hash of its program's text, the backend, and gemel's sources.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,18 @@ from gemel.runtime import files
 from gemel.runtime.backend import Backend
 
 _kernels: dict[str, Any] = {}
-#: How many kernels were compiled, read from disk and found in memory: what counter tests look at.
+#: How many kernels were compiled, read from disk and found in memory, for tests.
 counters = {"compiled": 0, "loaded": 0, "found": 0}
-#: The sources that decide what code a program becomes: what emitters import, and what that imports.
+#: The sources that decide what code a program becomes: the code generator and all it imports.
 SOURCES = (
     *("codegen", "config.py", "dtype.py", "errors.py", "extent.py", "forms.py"),
     *("ir/bases.py", "ir/philox.py"),
 )
-_counting = threading.Lock()  # of what several threads compile
+_counting = threading.Lock()  # several threads compile
 
 
 def kernel_name(program: Program, backend: Backend) -> str:
-    """The name a program's kernel is known by."""
+    """The name of a program's kernel, in memory and on disk."""
     backend = backend.serving(program)
     return files.name_of(program.text, backend.text, files.fingerprint(*SOURCES))
 
@@ -91,14 +94,14 @@ class Compilation:
         self._held.__exit__(*error)
 
     def start(self, program: Program) -> None:
-        """The program's kernel will be wanted: it is compiled where it is not known."""
+        """Start to compile the program's kernel, unless it is known."""
         if program.text in self._asked:
             return
         self._asked.add(program.text)
         program = self.backend.scheduled(program)
         serving = self.backend.serving(program)
         if not serving.on_disk:
-            return  # a recipe from elsewhere need not stand several threads
+            return  # a user's recipe need not be safe for threads
         name = kernel_name(program, serving)
         if name in self._given or known_kernel(name, serving) is not None:
             return
@@ -106,7 +109,7 @@ class Compilation:
         self._helpers.give(name, work(program))
 
     def finish(self) -> None:
-        """Waits for all of them: `kernel_for` knows them now."""
+        """Wait for all of them; from then on `kernel_for` has them."""
         for name, code in zip(self._given, self._helpers.results(), strict=True):
             _kernels[name] = self._given[name][1].launch(code)
 
@@ -115,8 +118,10 @@ class Compilation:
 
 
 def work(program: Program) -> int:
-    """What compiling a program costs, roughly: which of two is longer. A product's tile is written
-    out, and so are squares that are transposed and what is reduced along vectors."""
+    """A rough cost of compiling a program, to start with the longest.
+
+    The tiles of products are unrolled, and so are transposed squares and reductions along vectors.
+    """
     length = 8 * len(program.code)
     if program.in_tiles:
         return length + (100 if program.schedule.endswith("copy") else 500)
@@ -136,7 +141,7 @@ def _compiled(program: Program, name: str, backend: Backend) -> Any:
 
 
 def _code(program: Program, backend: Backend) -> bytes:
-    """The code of a program, told where that is wanted."""
+    """Print the code of a program, with a message under GEMEL_DEBUG."""
     if DEBUG.read():
         shown = f"\n{program.text}" if DEBUG.read() > 1 else " a kernel"
         print(f"gemel: compiling{shown}", file=sys.stderr)
@@ -144,7 +149,7 @@ def _code(program: Program, backend: Backend) -> bytes:
 
 
 def _kept(name: str, program: Program, backend: Backend) -> bytes:
-    """The code of a program, which is on disk then."""
+    """Print the code of a program and store it on disk."""
     code = _code(program, backend)
     if backend.on_disk:
         files.store(name, "kernel", code)

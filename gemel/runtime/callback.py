@@ -1,4 +1,8 @@
-"""Operations written in Python, run by the engine: NumPy does the work, in the Python lane."""
+"""Python functions as operations of the engine: NumPy does the work, in the Python lane.
+
+A lane is a queue of the engine with its own threads; the thread of this one may take the GIL. The
+call returns at once, and the function runs when its inputs are ready.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,9 @@ from gemel.spec import Spec
 
 
 class View:
-    """How an array lies in its memory: enough to make a NumPy array over it.
+    """How an array lies in memory: enough to make a NumPy array over that.
 
-    That is its storage; of a dense array, unless `whole`, only what it holds.
+    The memory is the array's whole storage; for a dense array only its own part, unless `whole`.
     """
 
     __slots__ = ("name", "offset", "shape", "strides")
@@ -80,9 +84,9 @@ def issue(
 
 
 def step(function: Callable[..., Any], specs: Sequence[Spec], results: Sequence[Spec]) -> Any:
-    """What the core keeps of calls on dense arrays and numbers like these, to issue more of them.
+    """A function and result specs by which the core can run such calls on dense arrays itself.
 
-    None where an array has to go elsewhere first, into NumPy's dtypes.
+    None where an array has a dtype that NumPy lacks and must be converted first.
     """
     if any(spec.dtype.twin is not spec.dtype for spec in (*specs, *results)):
         return None
@@ -95,7 +99,7 @@ def step(function: Callable[..., Any], specs: Sequence[Spec], results: Sequence[
 
 
 def _dense(specs: Sequence[Spec]) -> Callable[[Iterable[Any]], Iterable[Any]]:
-    """What makes NumPy arrays over memories of such arrays; numbers stay what they are."""
+    """A function that makes NumPy arrays over memoryviews; it passes numbers through."""
     from numpy import dtype, ndarray
 
     shapes = [tuple(spec.shape) for spec in specs]
@@ -111,17 +115,17 @@ def _dense(specs: Sequence[Spec]) -> Callable[[Iterable[Any]], Iterable[Any]]:
 
 
 def _described(results: Sequence[Spec]) -> list[tuple[int, tuple[int, ...]]]:
-    """Results as the core is told of them."""
+    """Result specs in the form the core takes: (dtype code, shape)."""
     return [(spec.dtype.twin.code, tuple(spec.shape)) for spec in results]
 
 
 def as_twin(array: Any) -> Any:
-    """The array in a dtype NumPy has."""
+    """The array in a dtype NumPy has: bfloat16 as its twin float32."""
     return array.astype(array.dtype.twin, copy=False)
 
 
 def _delivery(results: Sequence[Spec]) -> Callable[[tuple[Any, ...], Sequence[memoryview]], None]:
-    """What copies what a function returned into the memory of the arrays announced."""
+    """A function that copies returned arrays into the memory of the results."""
     from numpy import asarray, ndarray
 
     over = _dense(results)
@@ -140,7 +144,7 @@ def _delivery(results: Sequence[Spec]) -> Callable[[tuple[Any, ...], Sequence[me
 
 
 def copying(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function on copies of its arrays: it may keep them."""
+    """The function called on copies of its arrays, which it may keep."""
     return lambda *arrays: function(*(array.copy() for array in arrays))
 
 

@@ -1,4 +1,8 @@
-"""Several plans that do together what one plan does, results coming one after another."""
+"""Chain: a graph as several plans in a row, so that early results can be sent off early.
+
+Used for the gradients of training on several devices or machines: the gradient of the last layer is
+on its way while those of the layers before it are computed.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +22,9 @@ from gemel.runtime.slots import Slots, Stage, arrays_first
 class Chain:
     """The plans of a graph's pieces. Called like the graph's plan: arrays first, then numbers.
 
-    `blocks` says of the first inputs, which are updated, into how many blocks of rows their new
-    values are cut; `early` of which it has been done, and the blocks are the last results, in that
-    order: each is there while the next is computed. The inputs themselves are written after that.
+    `blocks[i]` is the number of row blocks in which the new value of input i is to be computed. If
+    that was possible `early` has (i, number of blocks), and the blocks are further results, behind
+    the others: each is ready while the next is computed. Input i is written after that.
     """
 
     def __init__(
@@ -36,7 +40,7 @@ class Chain:
         for index, entry in whole.updates:
             self.updates.setdefault(entry, []).append(whole.inputs[index])
         self.targets = sorted({index for index, _ in whole.updates})
-        #: What is needed beside where it is written: a gradient another one is computed from.
+        #: Updates that are also read: outputs, and gradients others are computed from.
         self.read = {*whole.outputs, *(entry for piece in pieces for entry in piece.inputs)}
         self.early: list[tuple[int, int]] = []
         outputs: list[int] = []
@@ -49,7 +53,7 @@ class Chain:
         return []
 
     def _in_blocks(self, piece: Piece, counts: dict[int, int]) -> list[int]:
-        """Stages that make an update in blocks; their slots, none where that is not to be."""
+        """Add stages that compute an update in blocks. Returns the blocks' slots, or []."""
         updated = [entry for entry in piece.outputs if entry in self.updates]
         if len(updated) != 1 or len(self.updates[updated[0]]) > 1 or updated[0] in self.read:
             return []
@@ -72,7 +76,7 @@ class Chain:
         return blocks
 
     def _add_blocks(self, piece: Piece, cut: Graph, slots: list[int], blocks: list[int]) -> None:
-        """What makes the blocks, one after another."""
+        """Add the stage that computes the blocks, one after another."""
         inner = dict(zip(piece.inputs, cut.inputs, strict=True))
         given = arrays_first(inner)
         graph = Graph((inner[entry] for entry in given), cut.outputs, (), "backward")
@@ -81,7 +85,7 @@ class Chain:
         self.stages.append(Stage(plan, self.slots.all_of(given), slots))
 
     def _add_join(self, target: Entry, parts: Sequence[Entry], blocks: list[int]) -> None:
-        """What writes them to where the whole is wanted."""
+        """Add the stage that writes the blocks into the updated input."""
         given = [placeholder(part.spec) for part in parts]
         with Trace():
             whole = concatenate(*given, axis=0)
@@ -111,7 +115,7 @@ class Chain:
         return Stage(plan, self.slots.all_of(given), self.slots.all_of(made))
 
     def _apart(self, values: tuple[Any, ...]) -> list[Any]:
-        """The arguments, copied where they share memory with what an early piece overwrites."""
+        """The arguments; those that share memory with an updated input are copied."""
         written = {values[slot]._storage for slot in self.targets}
         return [
             value.copy()

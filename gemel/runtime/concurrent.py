@@ -1,4 +1,9 @@
-"""The items of a plan, and which of them can run side by side."""
+"""Which items of a plan run side by side.
+
+Two items depend on each other if both touch a buffer and one writes it. Between two points that all
+items wait for, the items fall into independent lists; if these are long enough to be worth a second
+thread they become a `Concurrent`.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +15,9 @@ from gemel.codegen.nest import Place
 from gemel.ir.graph import Node
 from gemel.runtime.image import OUTPUT
 
-#: What all lists but the longest must cost, in nanoseconds, to be worth another thread's coming.
+#: Nanoseconds a second thread must save to be worth waking it.
 WORTH = 20_000
-#: How many items further on a search goes: while too little is won, and once it is enough.
+#: How many items a search goes on after its last gain: while it is below `WORTH`, and once above.
 FAR, REACH = 256, 64
 
 
@@ -32,7 +37,7 @@ class Branch:
 
     @property
     def fails(self) -> bool:
-        """Whether one of its items may."""
+        """Whether one of its items may fail."""
         return any(item.fails for item in (*self.then, *self.otherwise))
 
     @property
@@ -49,7 +54,7 @@ class Branch:
 
 
 class Concurrent:
-    """Lists of items of which none touches what another writes."""
+    """Independent lists of items: none touches what another one writes."""
 
     __slots__ = ("parts",)
 
@@ -58,7 +63,7 @@ class Concurrent:
 
 
 def side_by_side(items: Sequence[Any]) -> list[Any]:
-    """The items, stretches of them that are independent lists worth it put into a `Concurrent`."""
+    """The items, with stretches that split into long independent lists as `Concurrent`s."""
     search = _Search(items)
     found: list[Any] = []
     start = 0
@@ -69,7 +74,7 @@ def side_by_side(items: Sequence[Any]) -> list[Any]:
 
 
 def behind(items: Sequence[Any], outputs: Collection[int]) -> list[list[int]]:
-    """Behind each item those of a plan's outputs that no item after it touches."""
+    """For each item, the outputs among `outputs` that no later item touches: they are ready."""
     last: dict[int, int] = {}
     for position, item in enumerate(items if outputs else ()):
         for buffer, _ in item.touches():
@@ -89,13 +94,13 @@ class _Search:
         self.costs = [item.cost for item in items]
         self.needs = _needs(items)
         users = Counter(other for before in self.needs for other in before)
-        #: Behind each of these independent lists may begin; elsewhere they may as well earlier.
+        #: Items that several others need: independent lists begin behind such an item.
         self.forks = {item for item, count in users.items() if count > 1}
 
     def arranged(self, start: int, end: int) -> list[Any]:
-        """The items from start to end, from the first one on in stretches or by themselves.
+        """The items from start to end, greedily arranged from the first one on.
 
-        A stretch is left for one that begins in it and wins more.
+        A stretch gives way to one that begins inside of it and saves more.
         """
         found: list[Any] = []
         best = self._best(start, end)
@@ -113,7 +118,7 @@ class _Search:
         return found
 
     def _rival(self, best: tuple[int, int, int], end: int) -> tuple[int, int, int]:
-        """What wins most of a stretch and those that begin in it, soon behind one another."""
+        """The stretch that saves most, of one and those that begin inside of it."""
         while True:
             _, start, last = best
             later = (p + 1 for p in range(start, min(last, start + REACH)) if p in self.forks)
@@ -123,7 +128,7 @@ class _Search:
             best = rival
 
     def _best(self, start: int, end: int) -> tuple[int, int, int]:
-        """What running items from `start` on side by side wins, at most: (won, start, end)."""
+        """The best stretch of items from `start` on: (nanoseconds saved, start, end)."""
         lists = Lists(start)
         won, last = 0, start
         total = longest = 0
@@ -138,7 +143,7 @@ class _Search:
         return won, start, last
 
     def _lists(self, start: int, end: int) -> list[list[int]]:
-        """The independent lists the items from start to end are."""
+        """The independent lists that the items from start to end fall into."""
         lists = Lists(start)
         for position in range(start, end):
             lists.add(position, self.needs[position], 0)
@@ -159,7 +164,7 @@ def flat(items: Sequence[Any]) -> Iterator[Any]:
 
 
 def _needs(items: Sequence[Any]) -> list[set[int]]:
-    """For each item those before it that must have been done: they share a buffer one writes."""
+    """For each item the earlier ones it must wait for: both touch a buffer, and one writes it."""
     writer: dict[Any, int] = {}
     readers: dict[Any, list[int]] = {}
     needs: list[set[int]] = []
@@ -181,14 +186,14 @@ def _needs(items: Sequence[Any]) -> list[set[int]]:
 
 
 def _knots(needs: Sequence[set[int]]) -> Iterator[int]:
-    """Positions, ascending, at which stretches end: behind and before items all others wait for.
+    """Positions, ascending, between which to search: around each item that splits the dependencies.
 
-    Such an item needs, at some remove, all before it, and all after it need it. That is so when
-    each before it is needed by one not behind it, and each after it needs one not before it.
+    Such an item depends, directly or not, on all before it, and all after it depend on it. That is
+    so if each earlier item is needed by one up to it, and each later one needs one from it on.
     """
     count = len(needs)
     user = [count] * count  # the first item that needs each
-    needed = [count] * (count + 1)  # what each and all behind it have before them, at the least
+    needed = [count] * (count + 1)  # the last need of each item; the minimum from there on
     for position in range(count - 1, -1, -1):
         for other in needs[position]:
             user[other] = position
@@ -203,7 +208,7 @@ def _knots(needs: Sequence[set[int]]) -> Iterator[int]:
 
 
 class Lists:
-    """Items from a first one on, joined where one needs another (a forest of disjoint sets)."""
+    """Items from a first one on, united where one needs another: a disjoint-set forest."""
 
     def __init__(self, first: int) -> None:
         self.first = first
@@ -211,13 +216,13 @@ class Lists:
         self.costs: dict[int, int] = {}
 
     def root(self, item: int) -> int:
-        """The item that stands for the list this one is in."""
+        """The representative of the list an item is in."""
         while self.above[item] != item:
             self.above[item] = item = self.above[self.above[item]]
         return item
 
     def add(self, item: int, needs: set[int], cost: int) -> int:
-        """The cost of the list the item is then in."""
+        """Add an item and unite the lists it needs. Returns the cost of the list it is in."""
         self.above[item] = item
         for root in {self.root(other) for other in needs if other >= self.first}:
             self.above[root] = item

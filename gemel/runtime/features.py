@@ -1,4 +1,4 @@
-"""What a build of MXNet says it can do, said of gemel."""
+"""MXNet's list of build features (`mx.runtime.Features`), with those gemel has enabled."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The disk cache: files named by a hash of all that their content depends on.
 
-A file is a header and its content: the object of a kernel, or what was worked out for a call. One
-that is damaged, or that another user could have written, is not used but made again, with a
-warning.
+A file is a header and its content: the object code of a kernel, or a plan. A file that is damaged,
+or that another user could have written, is not used; a warning says so, and it is made again.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ except ImportError:  # before Python 3.12
     from _sha256 import sha256  # type: ignore[import-not-found,no-redef,unused-ignore]
 
 MAGIC = b"gemel-cache-2\n\0\0"
-#: Behind it: a checksum of the name and the content. It finds damage; against people there are the
-#: owner and the permissions, so that it need not be a slow one.
+#: After the magic bytes: a CRC of the name and the content. It detects damage; owner and
+#: permissions protect against attacks, so it need not be cryptographic.
 CHECKSUM = struct.Struct("<I")
 HEADER = len(MAGIC) + CHECKSUM.size
 
@@ -46,7 +45,7 @@ def digest(data: bytes) -> bytes:
 
 
 def name_of(*texts: str) -> str:
-    """The name of what these texts decide."""
+    """The name of a file whose content these texts determine."""
     return digest("\n".join(texts).encode()).hex()
 
 
@@ -54,7 +53,7 @@ def _path(name: str, kind: str) -> str:
     return os.path.join(folder(), name[:2], f"{name}.{kind}")
 
 
-# --- what the code that made a file has to do with it ---------------------------------------
+# --- the version of the code that makes the files -------------------------------------------
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__))
 
@@ -62,10 +61,10 @@ _fingerprints: dict[tuple[str, ...], str] = {}
 
 
 def fingerprint(*places: str) -> str:
-    """What stands for gemel's version, these sources of it, its core and LLVM, none imported.
+    """A hash of gemel's version and of size and time of some sources, the core and LLVM.
 
-    A place is a file or a folder, whose own files count. Times alone do not tell versions apart:
-    there are installers that give all files the same.
+    A place is a source file, or a folder for the files in it. Nothing is imported for this. Times
+    alone would not do: some installers give all files the same time.
     """
     if places not in _fingerprints:
         stamps = [_stamp(path) for place in places for path in _sources(place)]
@@ -105,9 +104,9 @@ def _compiler_file() -> str:
 
 
 def load(name: str, kind: str, read: Callable[[bytes], Made | None]) -> Made | None:
-    """What `read` makes of a file's content; None where there is no sound one.
+    """The result of `read` on a file's content; None if there is no valid file.
 
-    `read` raises `ValueError` for content that is not sound.
+    `read` raises `ValueError` for invalid content.
     """
     path = _path(name, kind)
     try:
@@ -139,7 +138,7 @@ def _seal(name: str, content: bytes | memoryview) -> bytes:
 
 
 def sealed(name: str, content: bytes) -> bytes:
-    """A file of this name: what is kept under another one is not believed."""
+    """The bytes of a file. Its checksum covers the name: a renamed file is invalid."""
     return MAGIC + _seal(name, content) + content
 
 
@@ -171,8 +170,8 @@ LEAST = 4096
 def store(name: str, kind: str, content: bytes) -> None:
     """Keep a file; a folder that cannot be written only costs speed."""
     path = _path(name, kind)
-    # Not the process's number: in a container that may be the same in each start, and so would be
-    # that of a file a killed one has left.
+    # Random, not the process id: in a container that may be the same at each start, and then the
+    # temporary file of a killed process would be in the way.
     temporary = f"{path}.{os.urandom(8).hex()}"
     kept = False
     try:
@@ -192,7 +191,7 @@ def store(name: str, kind: str, content: bytes) -> None:
 
 
 def _remove(path: str) -> bool:
-    """Whether a file was there and is no more."""
+    """Delete a file; whether that succeeded."""
     try:
         os.unlink(path)
     except OSError:
@@ -210,7 +209,7 @@ def evict(limit: int) -> None:
                 status = os.stat(path)
             except OSError:
                 continue
-            # When a file was read is noted once a day at most, or never: see mount(8).
+            # The time of the last access is updated once a day, or never: see mount(8).
             used = max(status.st_atime_ns, status.st_mtime_ns)
             files.append((used, max(status.st_size, LEAST), path))
     total = sum(size for _, size, _ in files)

@@ -1,4 +1,9 @@
-"""Images: a plan as bytes, for many sizes. `docs/internals/plan-image.md` has the format."""
+"""Images: a plan as bytes, for many sizes. `docs/internals/plan-image.md` has the format.
+
+The first half of the module is the data of an image, as named tuples; sizes in them are numbers or
+`Dim`s. `_ImageWriter` writes them as 64-bit words; for a size that depends on free extents, the
+number of a slot, which the core computes when it binds the plan to a call's sizes (`_Slots`).
+"""
 
 from __future__ import annotations
 
@@ -14,8 +19,8 @@ from gemel.forms import Atom, Form
 MAGIC, VERSION = 0x006E616C706D6567, 2
 OPERATIONS = ("+", "-", "*", "//", "%", "minimum", "maximum")
 RELATIONS = ("==", "<", "<=")
-#: Flags of an input: its layout is its own; it is overwritten; it fails with what it is computed
-#: from; its old content is read.
+#: Flags of an input: it has strides of its own; it is overwritten; it fails if its new value cannot
+#: be computed (otherwise it keeps the old one); its old contents are read.
 STRIDED, WRITTEN, FAILS, READ = 1, 2, 4, 8
 INPUT, OUTPUT, TEMPORARY, CAPTURED, WINDOW, KEPT = 0, 1, 2, 3, 4, 5
 
@@ -24,7 +29,7 @@ Address = tuple[int, int, int]
 
 
 class Input(NamedTuple):
-    """What a plan takes: `strides` of an array that is not dense, and flags."""
+    """An array a plan takes; `strides` if it is not dense."""
 
     dtype: int
     shape: Sequence[int]
@@ -33,7 +38,7 @@ class Input(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What a plan gives: a new array, or a view of (space, source) when there are strides."""
+    """An array a plan returns: a new one, or, with `strides`, a view of (space, source)."""
 
     dtype: int
     shape: Sequence[int]
@@ -44,7 +49,7 @@ class Output(NamedTuple):
 
 
 class Temporary(NamedTuple):
-    """Memory that lives from one time to another."""
+    """Scratch memory in use from item `first` to item `last`, numbered by time."""
 
     size: int
     first: int
@@ -52,9 +57,9 @@ class Temporary(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One kernel and what it is given. Scalars: (position among the integers, source, is float).
+    """A kernel launch. Scalars are (position among the integers, source, whether it is a float).
 
-    `label` says what it computes, for people, with sizes where it says {0}, {1}...
+    `label` is a description for people, in which {0}, {1}... stand for sizes.
     """
 
     kernel: int
@@ -69,7 +74,7 @@ class Step(NamedTuple):
 
 
 class Branching(NamedTuple):
-    """Items of which one list runs: the first if the byte at an address is not 0."""
+    """Two lists of items: `then` runs if the byte at `condition` is not 0, else `otherwise`."""
 
     condition: Address
     then: Sequence[Item]
@@ -83,11 +88,12 @@ class Together(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """Items that are done so many times. Windows: (an address, bytes a round, period or 0, or -1 -
-    the number of the one it is in the first round, from where on it is one round behind).
+    """Items that run `rounds` times, over windows that move: (address, bytes per round, period).
 
-    With a condition a round is done only where the byte at that address is not 0, and `after` once
-    at the end.
+    The period is 0 for a window that moves on each round; n for one that takes turns at n places;
+    -1 - k for one that is window k in the first round and lags one round behind from then on.
+
+    With a condition a round runs only if the byte there is not 0, and `after` runs once at the end.
     """
 
     rounds: int
@@ -98,7 +104,10 @@ class Loop(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What makes values of so many bytes from inputs and captured arrays alone; it comes first."""
+    """Items whose results (of `sizes` bytes) are kept from run to run; the first item of a plan.
+
+    They depend only on these inputs and captured arrays, and run again when one of those changes.
+    """
 
     inputs: Sequence[int]
     captured: Sequence[int]
@@ -107,7 +116,7 @@ class Kept(NamedTuple):
 
 
 class Result(NamedTuple):
-    """An output no item behind it touches: who waits for it need not wait for the plan's end."""
+    """A mark: this output is finished, and can be read before the plan ends."""
 
     output: int
 
@@ -116,7 +125,7 @@ Item = Step | Branching | Together | Loop | Kept | Result
 
 
 def _steps(item: Item) -> int:
-    """How many steps an item is, where nothing has to be made of what is kept."""
+    """The number of kernel launches in an item, not counting those of `Kept`."""
     if isinstance(item, Step):
         return 1
     if isinstance(item, Branching):
@@ -131,7 +140,7 @@ def _steps(item: Item) -> int:
 
 
 class Image:
-    """A plan being written: lists to be filled, with numbers or `Dim`s for all that are sizes."""
+    """A plan under construction: lists to be filled, then `write` or `plan`."""
 
     def __init__(self, name: str, target: str = "") -> None:
         self.name = name
@@ -148,13 +157,13 @@ class Image:
         self.objects: list[Callable[[], bytes]] = []
         self.items: list[Item] = []
         self.sites: list[tuple[int, list[int], list[int], list[int]]] = []
-        #: What `write` gives, where whoever filled the lists has called it; empty elsewhere.
+        #: The bytes, if they have been written already.
         self.early = b""
 
     def kernel(self, key: str, loaded: Any, code: Callable[[], bytes]) -> int:
-        """The number of a kernel; `code` gives its object where it has to stand in the image.
+        """The number of a kernel. `code` gives its object code, for images that embed it.
 
-        `loaded`: the kernel itself, None where it is put into `kernels` later.
+        `loaded` is the kernel itself; None if it is put into `kernels` later.
         """
         if key not in self.keys:
             self.keys[key] = len(self.kernels)
@@ -163,22 +172,22 @@ class Image:
         return self.keys[key]
 
     def count(self) -> int:
-        """How many steps it has, also in choices and loops, but none that make what is kept."""
+        """The number of kernel launches, including branches and loops, without `Kept`."""
         return sum(map(_steps, self.items))
 
     def write(self, embed: bool = False) -> bytes:
-        """The bytes. `embed`: with the kernels' objects and the captured arrays in them."""
+        """The bytes; with `embed` including the kernels' object code and captured arrays."""
         return _ImageWriter(self).image(embed)
 
     def plan(self, keeper: _core.Keeper | None = None) -> _core.Plan:
-        """The plan, to be called; with what plans of one graph keep their values in."""
+        """The callable plan. Plans of one graph share a keeper for the values of `Kept`."""
         return _core.Plan(self.early or self.write(), self.kernels, self.captured, keeper)
 
 
 class _Slots:
-    """The numbers of a plan: constants, free sizes, and what is computed from them.
+    """The sizes of a plan: constants (kind 0), free extents (1), expressions of these (2).
 
-    They are known by (kind, number within it) until all are there.
+    Until all are known a slot is (kind, number within the kind).
     """
 
     def __init__(self) -> None:
@@ -189,7 +198,7 @@ class _Slots:
         return kind, self.kinds[kind].setdefault(key, len(self.kinds[kind]))
 
     def given(self, extent: int) -> tuple[int, int]:
-        """The slot of an extent or stride of an input, which may be the first place of a name."""
+        """The slot of an extent or stride of an input, by which a free extent becomes known."""
         if isinstance(extent, Dim):
             if not name_of(extent):
                 raise CompileError(f"an input's extent must be a name or a number, not {extent!r}")
@@ -241,7 +250,7 @@ class _Slots:
 
 
 class _ImageWriter:
-    """Writes one image: what uses slots first, since it decides which there are."""
+    """Writes one image: the body first, since it determines which slots the head has."""
 
     def __init__(self, image: Image) -> None:
         self.source = image
@@ -381,9 +390,9 @@ __all__ = [
 
 
 class Buffer:
-    """A block of memory a plan uses: one of its inputs, outputs or constants, or a temporary.
+    """A block of memory a plan uses: an input, output, captured array or temporary.
 
-    `strided`: an array that comes with strides of its own lies in it.
+    `strided`: it belongs to an array that is not dense.
     """
 
     __slots__ = ("first", "index", "last", "size", "space", "strided")
@@ -397,12 +406,12 @@ class Buffer:
 
     @property
     def root(self) -> Buffer:
-        """The block of memory it is."""
+        """The block itself; a `Window` has the block it moves over."""
         return self
 
 
 def spanned(array: Any) -> tuple[Any, int]:
-    """A contiguous view of all memory an array lies in, and where in it the array begins."""
+    """A contiguous view of the memory an array spans, and where in it its first element lies."""
     if array._is_contiguous:
         return array, 0
     reaches = [(n - 1) * s for n, s in zip(array.shape, array._element_strides, strict=True)]
@@ -412,6 +421,6 @@ def spanned(array: Any) -> tuple[Any, int]:
 
 
 def free_sizes(shapes: Iterable[Sequence[int]]) -> list[Guard]:
-    """What free extents of inputs must meet: those of 0 and 1 are not free."""
+    """The guards that free extents of inputs are at least 2."""
     sizes = {repr(n): n for shape in shapes for n in shape if isinstance(n, Dim)}
     return [Guard(2, "<=", size, True) for size in sizes.values()]

@@ -1,4 +1,4 @@
-"""Items of a lowering as those of an image: kernels get numbers, places addresses."""
+"""The items of a lowering converted to those of an image: kernels get numbers, places addresses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gemel.runtime.sites import label_of, located
 
 
 class Items:
-    """The items of one image, written while its kernels may still be compiled: `load` ends that."""
+    """Converts the items of one image. Kernels may be compiled meanwhile; `load` fetches them."""
 
     def __init__(self, image: Image, backend: Backend) -> None:
         self.image, self.backend = image, backend
@@ -27,7 +27,7 @@ class Items:
         self._loads: list[Callable[[], Any]] = []
 
     def of(self, items: list[Any]) -> list[Item]:
-        """What an image has for these items."""
+        """These items of a lowering as items of the image."""
         return [self._item(item) for item in items]
 
     def _item(self, item: Any) -> Item:
@@ -78,7 +78,7 @@ class Items:
         return number
 
     def load(self) -> None:
-        """Gives the image its kernels; those that are not known by now are compiled one by one."""
+        """Put the loaded kernels into the image; those not known by now are compiled."""
         self.image.kernels[:] = [load() for load in self._loads]
 
 

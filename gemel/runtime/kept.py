@@ -1,4 +1,8 @@
-"""What a plan keeps from run to run: values that depend only on inputs which rarely change."""
+"""Values a plan keeps from run to run: those that depend only on inputs which rarely change.
+
+Packing the weights of a layer for a matrix product, say, is done in the first call and again only
+after the weights were written. Such items become the plan's `image.Kept`.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,15 @@ from gemel.ir.graph import Entry, Graph
 from gemel.runtime.image import CAPTURED, INPUT, KEPT, TEMPORARY, Buffer
 from gemel.spec import product
 
-#: A value may take so many times the memory of what it is made of, or so many bytes.
+#: A value may take this many times the memory of what it is made of, or this many bytes.
 GROWTH, LITTLE = 4, 1 << 20
 
 
 class Split(NamedTuple):
-    """The items of a plan in two parts: what makes values that can be kept, and all the rest.
+    """The items of a plan in two parts: those that make values to keep, and the rest.
 
-    `values` are what the rest reads of the first part, `sources` the inputs and captured arrays
-    the first part reads.
+    `values` are the buffers the rest reads from the first part, `sources` the inputs and captured
+    arrays the first part reads.
     """
 
     first: list[Any]
@@ -29,7 +33,7 @@ class Split(NamedTuple):
     sources: list[Buffer]
 
     def placed(self, temporaries: list[Buffer]) -> list[Buffer]:
-        """Give the values a space of their own; the temporaries left, numbered anew."""
+        """Move the values to the space `KEPT`. Returns the other temporaries, renumbered."""
         for index, buffer in enumerate(self.values):
             buffer.space, buffer.index = KEPT, index
         left = [buffer for buffer in temporaries if buffer.space == TEMPORARY]
@@ -46,10 +50,10 @@ class Split(NamedTuple):
         return inputs, captured, [int(buffer.size) for buffer in self.values]
 
 
-def made_of(graph: Graph, still: Sequence[int]) -> set[Entry]:
-    """The entries that depend on inputs at these positions alone, which are not updated."""
+def made_of(graph: Graph, stable: Sequence[int]) -> set[Entry]:
+    """The entries that depend only on inputs at `stable` positions, none of them updated."""
     updated = {index for index, _ in graph.updates}
-    found = {graph.inputs[index] for index in still if index not in updated}
+    found = {graph.inputs[index] for index in stable if index not in updated}
     for node in graph.walk() if found else ():
         if node.op is not None and node.inputs and found.issuperset(node.inputs):
             found.update(node.entries)
@@ -57,21 +61,21 @@ def made_of(graph: Graph, still: Sequence[int]) -> set[Entry]:
 
 
 def split(items: Sequence[Any], fixed: set[Entry] | None, where: dict[Entry, Any]) -> Split:
-    """The items of a plan split; `fixed` are what `made_of` found, None keeps nothing.
+    """Split the items of a plan. `fixed` is the result of `made_of`; with None nothing is kept.
 
-    A value is kept if it is made of such and of captured arrays alone, has the same size in every
-    call, and is not much larger than what it is made of. What may fail is not moved: it could fail
-    what does not depend on it.
+    A value is kept if it is made of fixed entries and captured arrays alone, has the same size in
+    every call, and is not much larger than what it is made of. What may fail stays where it is,
+    since moved to the front it could fail results that do not depend on it.
     """
     if fixed is None:
         return Split([], list(items), [], [])
-    still = {where[entry].buffer for entry in fixed if entry.node.is_input}
+    stable = {where[entry].buffer for entry in fixed if entry.node.is_input}
     writers = _writers(items)
     refused: set[Buffer] = set()
     while True:
-        found = _tried(items, still, refused)
+        found = _tried(items, stable, refused)
         ours = _writers(found.first)
-        # One that is written by several is kept if all of them can be.
+        # A buffer that several items write is kept only if all of these can be moved.
         partly = {buffer for buffer, count in ours.items() if count < writers[buffer]}
         if not partly:
             break
@@ -84,13 +88,13 @@ def split(items: Sequence[Any], fixed: set[Entry] | None, where: dict[Entry, Any
     return found if found.values else Split([], list(items), [], [])
 
 
-def _tried(items: Sequence[Any], still: set[Buffer], refused: set[Buffer]) -> Split:
-    """The items split as if what is written by several were kept, but for what is refused."""
+def _tried(items: Sequence[Any], stable: set[Buffer], refused: set[Buffer]) -> Split:
+    """A first attempt at the split, in which no buffer in `refused` is kept."""
     left = config.KEEP_BYTES.read()
     made: set[Buffer] = set()
     found = Split([], [], [], [])
     for item in items:
-        size = _size(item, still | made, refused) if isinstance(item, Launch) else None
+        size = _size(item, stable | made, refused) if isinstance(item, Launch) else None
         if size is None or size > left:
             found.rest.append(item)
             continue
@@ -109,14 +113,14 @@ def _writers(items: Sequence[Any]) -> dict[Buffer, int]:
     return counts
 
 
-def _size(item: Launch, still: set[Buffer], refused: set[Buffer]) -> int | None:
-    """How many bytes a launch's results take; None if they cannot be kept."""
+def _size(item: Launch, stable: set[Buffer], refused: set[Buffer]) -> int | None:
+    """The bytes of a launch's results; None if they cannot be kept."""
     if item.fails or any(number.source[0] != "constant" for _, number in item.scalars):
         return None
     for buffer, written in item.touches():
         if written and (buffer.space != TEMPORARY or buffer in refused):
             return None
-        if not written and buffer not in still and buffer.space != CAPTURED:
+        if not written and buffer not in stable and buffer.space != CAPTURED:
             return None
     if any(isinstance(size, Dim) for size in _sizes(item)):
         return None
@@ -131,7 +135,7 @@ def _size(item: Launch, still: set[Buffer], refused: set[Buffer]) -> int | None:
 
 
 def _sizes(item: Launch) -> Iterator[int]:
-    """Everything that may be another number for other free sizes."""
+    """All numbers of a launch that may depend on free extents."""
     yield from item.integers
     yield from (number.source[1] for _, number in item.scalars)
     yield item.extent

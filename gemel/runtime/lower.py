@@ -1,4 +1,10 @@
-"""Lowering: a graph with known extents to a plan -- kernels in order, each given its places."""
+"""Lowering: an optimized graph to a plan, a list of kernel launches with memory for each.
+
+Each node in order: a view becomes strides over its input's memory (no kernel); a fused node is
+written by `gemel.codegen` as one or more launches; another operation's `lower` rule writes its own.
+Results are computed directly in the output's memory where possible (`claimed`). Everything else
+goes to temporaries, whose life spans (`Buffer.first` to `last`) let the core share one workspace.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +22,6 @@ from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, MixedStride, broadcast_strides, dense, several_strides
 from gemel.passes.domain import gathers, is_product, joins
 from gemel.passes.fuse import can_fail, fused
-from gemel.runtime.alike import Launches, Optimized
 from gemel.runtime.backend import Backend
 from gemel.runtime.cache import Compilation
 from gemel.runtime.concurrent import Concurrent, behind, flat, side_by_side
@@ -40,25 +45,26 @@ from gemel.runtime.image import (
 )
 from gemel.runtime.items import Items
 from gemel.runtime.kept import made_of, split
-from gemel.runtime.overwriting import Reading
+from gemel.runtime.overwriting import InputReaders
+from gemel.runtime.reuse import LaunchCache, OptimizedCache
 from gemel.runtime.rounds import Rounds, lower_branch, lower_rounds
+from gemel.runtime.rule_nest import RuleNest
 from gemel.runtime.sites import Site, find_sites
-from gemel.runtime.written import Written
 from gemel.spec import product
 
-#: Elements side by side in memory from which on a part of a whole is computed in its place.
+#: A part of a concatenation is computed in its place if runs of this many elements are contiguous.
 RUN = 16
 
 
 class Lowering:
-    """The lowering of one optimised graph for a backend.
+    """The lowering of one optimized graph for a backend.
 
-    `layouts` has the strides of inputs that are not dense.
-    Free extents stay free; `guards` has what was asked of them, also by who made the graph.
-    `atomic`: what an update overwrites stays as it was when the new value could not be computed;
-    otherwise it fails as results do. `still` are the positions of inputs that rarely change: what
-    depends on them alone is kept; nothing is without it. `random` call numbers are reserved at
-    least, for draws nobody reads. `early` outputs are wanted as soon as they are there.
+    `layouts` has the layouts of inputs that are not dense, by position. Extents may be free;
+    `guards` has the guards on them, and collects more. `atomic`: an updated input keeps its old
+    contents if the new ones cannot be computed; otherwise it fails as results do. `stable` are the
+    positions of inputs that rarely change: what depends on them alone is kept from run to run
+    (`runtime.kept`); None keeps nothing. A run takes at least `random` call numbers, also for draws
+    that nobody reads. `early` outputs are to be ready before the plan ends.
     """
 
     def __init__(
@@ -68,13 +74,13 @@ class Lowering:
         layouts: dict[int, Layout] | None = None,
         guards: Sequence[Guard] = (),
         atomic: bool = True,
-        still: Sequence[int] | None = None,
+        stable: Sequence[int] | None = None,
         random: int = 0,
         early: Sequence[int] = (),
     ) -> None:
-        self.compilation: Compilation | None = None  # of the kernels, while others are lowered
+        self.compilation: Compilation | None = None  # compiles kernels while others are lowered
         self.graph, self.early = graph, frozenset(early)
-        self.fixed = None if still is None else made_of(graph, still)
+        self.fixed = None if stable is None else made_of(graph, stable)
         self.guards = guards
         self.atomic = atomic
         self.backend = backend
@@ -82,20 +88,21 @@ class Lowering:
         self.temporaries: list[Buffer] = []
         self.captured: list[Any] = []
         self.items: list[Any] = []
-        self.inside: Rounds | None = None  # the loop whose rounds are emitted
-        self.time = 0
-        self.node = Node(None, (), {}, ())  # whose steps are emitted
+        self.inside: Rounds | None = None  # the loop whose body is being emitted
+        self.time = 0  # counts launches: the unit of life spans
+        self.node = Node(None, (), {}, ())  # the node being emitted
         self.scalars = 0
-        #: What products have as second operands, how many each; their panels that are made already.
+        #: How many products have each entry as second operand; the panels packed so far.
         self.factors = Counter(factor(node) for node in graph.walk())
         self.users = graph.readers()
         self.results = set(graph.results)
         self.packed: dict[str, tuple[Any, int]] = {}
-        self.launches, self.inner_graphs = Launches(), Optimized()  # for what is alike
+        self.launches, self.inner_graphs = LaunchCache(), OptimizedCache()
         self.random = random
         self.inputs: list[Input] = []
         self._take_inputs(layouts or {})
         self.outputs = [Buffer(OUTPUT, i) for i in range(len(graph.outputs))]
+        #: Where entries are to be computed, if not in a temporary.
         self.claimed: dict[Entry, Place] = {}
         self._claim_results()
 
@@ -114,30 +121,30 @@ class Lowering:
             self.where[entry] = Place(buffer, entry.dtype, Layout(layout.shape, layout.strides, 0))
 
     def _claim_results(self) -> None:
-        """Let results be computed where they are wanted, when nothing else wants them there."""
+        """Let results be computed in the memory of outputs and updated inputs, where possible."""
         for buffer, entry in zip(self.outputs, self.graph.outputs, strict=True):
             root = self._root(entry)
             if self._computed(root) and root not in self.claimed and root.dtype is entry.dtype:
                 self.claimed[root] = Place(buffer, root.dtype, dense(root.shape))
         read = {*self.users, *self.results}
-        reading = Reading(self.graph)
+        readers = InputReaders(self.graph)
         for index, entry in self.graph.updates:
             old, root = self.graph.inputs[index], self._root(entry)
             if self.atomic and root.node.op is fused and can_fail(root.node):
-                continue  # what is overwritten stays as it was: it is written in a step after
+                continue  # it must keep its old contents on failure: it is written in a later step
             if old not in read and self._computed(root) and root not in self.claimed:
-                # Nobody asks what was there: a gradient is computed in its place.
+                # The old contents are never read (a gradient): compute the new ones over them.
                 self.claimed[root] = Place(self.where[old].buffer, root.dtype, dense(root.shape))
-            elif entry not in self.claimed and reading.ends_with(old, entry):
+            elif entry not in self.claimed and readers.can_overwrite(old, entry):
                 self.claimed[entry] = self.where[old]
 
     def _computed(self, entry: Entry) -> bool:
-        """Whether a kernel makes an entry (it is no input, constant or view)."""
+        """Whether a kernel computes an entry: it is no input, constant or view."""
         op = entry.node.op
         return op is not None and "view" not in op.rules
 
     def _root(self, entry: Entry) -> Entry:
-        """What an entry is a reshaping of."""
+        """The entry behind reshapes."""
         while entry.node.op is not None and entry.node.op.alignment == "reshape":
             entry = entry.node.inputs[0]
         return entry
@@ -145,7 +152,7 @@ class Lowering:
     # --- nodes ------------------------------------------------------------------------------
 
     def made(self) -> Image:
-        """Emits every node and gives the plan; kernels are compiled while others are emitted."""
+        """The image of the plan. Kernels are compiled by threads while others are emitted."""
         with Compilation(self.backend) as self.compilation:
             self.run()
             return self.image()
@@ -161,7 +168,10 @@ class Lowering:
         self._write_updates()
 
     def _write_updates(self) -> None:
-        """Updates not written in place; one that is another input is read before any is written."""
+        """Write the updates that were not computed in place.
+
+        If the new value is itself an input (x, y = y, x), it is copied before any is written.
+        """
         moves = []
         for index, entry in self.graph.updates:
             target = self.where[self.graph.inputs[index]]
@@ -178,7 +188,7 @@ class Lowering:
             self.copy(source, target)
 
     def _writers(self, entry: Entry, index: int) -> set[Node]:
-        """The nodes whose own steps write an update's target; none when it is moved there."""
+        """The nodes whose kernels write an update's target directly; none if it is copied there."""
         target = self.where[self.graph.inputs[index]]
         found = {self._root(entry), entry}
         return {
@@ -196,14 +206,16 @@ class Lowering:
             del self.claimed[entry]
 
     def _claim_parts(self, graph: Graph) -> list[Entry]:
-        """Let what is gathered or joined be computed where it is to lie: the entries this is said
-        of."""
+        """Let the inputs of concatenations be computed in their parts of the result.
+
+        Returns the entries that were claimed.
+        """
         found: list[Entry] = []
         uses = graph.uses()
         for node in graph.walk():
             joined = joins(node)
             (whole, *_) = node.entries
-            # Several steps that write parts of one whole would not run side by side.
+            # Nodes that write parts of one buffer could not run side by side.
             makers = {entry.node for entry in node.inputs if self._made(entry)}
             if not (gathers(node) or (joined and len(makers) == 1)):
                 continue
@@ -220,11 +232,11 @@ class Lowering:
         return found
 
     def _made(self, entry: Entry) -> bool:
-        """Whether a fused step makes an entry, which may do so anywhere."""
+        """Whether a fused node computes an entry, and no place is claimed for it yet."""
         return entry.node.op is fused and entry not in self.claimed
 
     def _parts(self, node: Node, whole: Place) -> list[Place]:
-        """Where the inputs of a node that gathers or joins them are to lie in its result."""
+        """The places in the result `whole` of the inputs of a concatenation."""
         while node.op is fused:
             node = node.params["body"].outputs[0].node
         assert node.op is not None
@@ -278,7 +290,8 @@ class Lowering:
             self.where[entry] = source.at(layout)
 
     def _several(self, node: Node, layout: Layout) -> Layout | None:
-        """Where elements lie that would have to move: products take axes made of several."""
+        """The layout of a reshape that merges strided axes (`MixedStride`), if only products that
+        can read such a layout use it; else None, and the elements are copied."""
         (entry,) = node.entries
         users = self.users.get(entry, [])
         if entry in self.results or entry.ndim < 2 or not users:
@@ -295,11 +308,11 @@ class Lowering:
         given = dict(zip(body.inputs, (self.where[e] for e in node.inputs), strict=True))
         if any(map(is_product, body.walk())):
             first, second = factor(node, 0), factor(node, 1)
-            often = self.factors[second] >= OFTEN or self._is_still(second)
+            often = self.factors[second] >= OFTEN or self._is_stable(second)
             workspace = Workspace(
                 *(self.backend.target, self.contiguous, self._scratch, self.packed),
                 often=often,
-                still=self._is_still(first),
+                still=self._is_stable(first),
             )
             launches = write_product(body, given, outputs, workspace)
         else:
@@ -307,15 +320,15 @@ class Lowering:
         for launch in launches:
             self._launch(launch)
 
-    def _is_still(self, entry: Entry | None) -> bool:
-        """Whether what is being emitted is done again and again, and this is always the same."""
+    def _is_stable(self, entry: Entry | None) -> bool:
+        """Whether a value stays the same from run to run of the plan, or from round to round."""
         if self.fixed and entry in self.fixed:
             return True
         where = self.where.get(entry) if entry is not None and self.inside is not None else None
-        return isinstance(where, Place) and self.inside.still(where.buffer)  # type: ignore[union-attr]
+        return isinstance(where, Place) and self.inside.is_invariant(where.buffer)  # type: ignore[union-attr]
 
     def _place(self, entry: Entry) -> Place:
-        """Where an entry is in memory; a number is written there first."""
+        """The place of an entry in memory; a number is stored in a temporary first."""
         where = self.where[entry]
         if isinstance(where, Place):
             return where
@@ -324,7 +337,7 @@ class Lowering:
         return place
 
     def _deliver(self, entry: Entry, target: Place) -> None:
-        """Put a value where it is wanted."""
+        """Store an entry's value at a place."""
         where = self.where[entry]
         if isinstance(where, Place):
             self.copy(where, target)
@@ -336,7 +349,7 @@ class Lowering:
     # --- what `lower` rules use -------------------------------------------------------------
 
     def temporary(self, dtype: DType, shape: tuple[int, ...]) -> Place:
-        """New memory that lives while it is used."""
+        """A place in new scratch memory."""
         return Place(self._scratch(product(shape) * dtype.itemsize), dtype, dense(shape))
 
     def _scratch(self, size: int) -> Buffer:
@@ -350,9 +363,9 @@ class Lowering:
         failure: tuple[str, str] | None = None,
         parallel: bool = True,
         reduced: frozenset[int] = frozenset(),
-    ) -> Written:
-        """A loop nest over a shape, to be written step by step and finished."""
-        return Written(self, shape, failure, parallel, reduced)
+    ) -> RuleNest:
+        """A loop nest over a shape, for a `lower` rule to fill and finish."""
+        return RuleNest(self, shape, failure, parallel, reduced)
 
     def copy(self, source: Place, target: Place) -> None:
         """Copy elements, converting and broadcasting as needed."""
@@ -362,7 +375,7 @@ class Lowering:
         self._launch(nest.finish())
 
     def gather(self, target: Place, sources: Sequence[Place]) -> None:
-        """Move what is not there yet to its part of the result of the node being emitted."""
+        """Copy sources to their parts of the result, unless they were computed there."""
         for part, source in zip(self._parts(self.node, target), sources, strict=True):
             there = source.buffer is part.buffer
             if not (there and same_for_all(source.layout.offset, part.layout.offset)):
@@ -383,7 +396,7 @@ class Lowering:
         self.copy(whole, target)
         return target.reshaped(source.shape)
 
-    #: Choices and loops, see there.
+    #: Branches and loops, see `runtime.rounds`.
     branch, rounds = lower_branch, lower_rounds
 
     def _launch(self, launch: Launch) -> None:
@@ -413,7 +426,7 @@ class Lowering:
     # --- the plan ---------------------------------------------------------------------------
 
     def image(self) -> Image:
-        """The finished plan, whose bytes are written while its kernels are compiled."""
+        """The finished image. Its bytes are written while its kernels are compiled."""
         image = Image(self.graph.name, self.backend.target.text)
         image.guards = [*free_sizes(given.shape for given in self.inputs), *self.guards]
         image.inputs = self._inputs()
@@ -437,7 +450,7 @@ class Lowering:
         return image
 
     def _concurrent(self, items: list[Any]) -> list[Any]:
-        """The items, independent ones side by side; what these use is alive while any runs."""
+        """The items with independent ones side by side; extends the life spans of their buffers."""
         items = side_by_side(items)
         for group in items:
             if not isinstance(group, Concurrent):
@@ -451,7 +464,7 @@ class Lowering:
         return items
 
     def _inputs(self) -> list[Input]:
-        """What the plan takes; which of it is overwritten, and what of that is read before."""
+        """The arrays the plan takes, with flags for those that are overwritten and read before."""
         read = {*self.users, *self.results}
         written = {self.graph.inputs[index] for index, _ in self.graph.updates}
         arrays = [entry for entry in self.graph.inputs if not entry.spec.weak]

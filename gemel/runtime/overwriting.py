@@ -1,4 +1,8 @@
-"""Which new values of inputs can be computed where the old ones lie."""
+"""Whether the new value of an updated input can be computed in place, over the old one.
+
+It can if the loops that compute it are the last to read the old value, and read each element only
+where they write the new one: w -= 0.1 * g, but not w[:] = w[::-1].
+"""
 
 from __future__ import annotations
 
@@ -9,25 +13,23 @@ from gemel.passes.domain import is_view
 from gemel.passes.fuse import fused
 
 
-class Reading:
-    """Who reads the inputs of a graph whose nodes run in their order."""
+class InputReaders:
+    """The readers of a graph's inputs. Nodes run in the order of the graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.users = graph.readers()
         self.results = set(graph.results)
         self.order = {node: place for place, node in enumerate(graph.walk())}
 
-    def ends_with(self, old: Entry, new: Entry) -> bool:
-        """Whether the loops that compute `new` are the last to read the input `old`, each element
-        where they write it: they may write it there.
-        """
+    def can_overwrite(self, old: Entry, new: Entry) -> bool:
+        """Whether the loops that compute `new` may write it over the input `old`."""
         node = new.node
         if node.op is not fused or node not in self.users.get(old, ()):
             return False
-        return _stays(node, old) and not self._goes_on(old, node)
+        return _reads_in_place(node, old) and not self._is_read_later(old, node)
 
-    def _goes_on(self, old: Entry, node: Node) -> bool:
-        """Whether an input, or a view of it, is read after a node, or by it as a view."""
+    def _is_read_later(self, old: Entry, node: Node) -> bool:
+        """Whether an input, or a view of it, is read after a node, or a view by the node itself."""
         pending = [old]
         while pending:
             entry = pending.pop()
@@ -41,8 +43,8 @@ class Reading:
         return False
 
 
-def _stays(node: Node, old: Entry) -> bool:
-    """Whether loops read an input only where they write their result."""
+def _reads_in_place(node: Node, old: Entry) -> bool:
+    """Whether loops read each element of an input only where they write that of the result."""
     body: Graph = node.params["body"]
     inner = {b for b, e in zip(body.inputs, node.inputs, strict=True) if e is old}
     if stays_in_place(body, inner):
@@ -53,4 +55,4 @@ def _stays(node: Node, old: Entry) -> bool:
     )
 
 
-__all__ = ["Reading"]
+__all__ = ["InputReaders"]

@@ -1,8 +1,9 @@
-"""Plans and prepared calls by what decides them: from disk, else made.
+"""Plans and elementwise calls: read from disk, else made and stored there.
 
-What is kept is the image of a plan and its kernels: one file to read. A plan that is made takes
-those of its kernels that are known from files of their own. What a plan closes over is not kept,
-so a graph with arrays in it is lowered in every process.
+The key is a text that determines the plan (`ir.text.signature`). The file holds the image and its
+kernels, so that one file is read. A plan that has to be made takes the kernels that are known from
+files of their own (`runtime.cache`). A graph with closed-over arrays has no such text and is
+lowered in every process.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from gemel.runtime import cache, files
 from gemel.runtime.backend import Backend
 from gemel.runtime.relay import Relay
 
-#: How many a process writes: one that prepares more has no set of calls that comes back.
+#: How many files a process writes at most: a program that needs more does not repeat its calls.
 MOST = 1024
-#: What is kept of an elementwise call besides its kernel: how many results it has, nanoseconds per
-#: element; behind it the codes of their dtypes, and the limits of whole numbers among its operands.
+#: The content for an elementwise call: the number of results and the nanoseconds per element, then
+#: the codes of the results' dtypes and the limits of integers among its operands.
 ELEMENTWISE = "<qd"
-#: What is kept of a kernel besides its code: its name and how long the code is.
+#: The head of a kernel in a file: its name and the length of its code.
 KERNEL = struct.Struct("<32sq")
 #: The folders whose sources decide how something is computed.
 SOURCES = (".", "codegen", "ir", "ops", "passes", "runtime")
@@ -40,13 +41,13 @@ _written = itertools.count()
 
 
 class Prepared(NamedTuple):
-    """What is kept for a call: the names of its kernels, and what tells how to use them."""
+    """The content of a file: the names of kernels, and bytes that say how to use them."""
 
     kernels: tuple[str, ...]
     content: bytes
 
     def pack(self) -> bytes | None:
-        """As the bytes of a file; None where the code of a kernel is not on disk."""
+        """The bytes of the file; None if the code of a kernel is not on disk."""
         codes = []
         heads = [struct.pack("<q", len(self.kernels))]
         for name in self.kernels:
@@ -58,12 +59,12 @@ class Prepared(NamedTuple):
         return b"".join((*heads, *codes, self.content))
 
     def loaded(self, backend: Backend) -> tuple[list[Any], bytes]:
-        """The kernels themselves, which are in memory, and the content."""
+        """The kernels, which are in memory already, and the content."""
         return [cache.known_kernel(name, backend) for name in self.kernels], self.content
 
 
 def _unpack(data: bytes, build: Callable[[list[Any], bytes], Any], backend: Backend) -> Any:
-    """What `build` makes of the kernels and the content."""
+    """The result of `build` on the kernels and content in a file's bytes."""
     try:
         (count,) = struct.unpack_from("<q", data)
         heads = list(KERNEL.iter_unpack(data[8 : 8 + KERNEL.size * count]))
@@ -84,7 +85,10 @@ def cached(
     make: Callable[[], Prepared],
     build: Callable[[list[Any], bytes], Any],
 ) -> Any:
-    """What `text` decides, built from its file, or from what `make` gives, which is kept then."""
+    """The object that `text` determines: `build` makes it from the file, or from what `make` gives.
+
+    In the second case the file is written.
+    """
     name = files.name_of(text, default_float().name, backend.text, files.fingerprint(*SOURCES))
     found = files.load(name, kind, partial(_unpack, build=build, backend=backend))
     if found is None:
@@ -99,7 +103,7 @@ def cached(
 
 @contextmanager
 def making() -> Iterator[None]:
-    """A block that makes what was not kept. No fork or exit finds it in the middle."""
+    """A `with` block that compiles. Forks and exits wait for its end; garbage is not collected."""
     with compiling, uncollected:
         yield
 
@@ -110,9 +114,9 @@ def plan_for(
     make: Callable[[], Any],
     keeper: _core.Keeper | None = None,
 ) -> Any:
-    """The plan of the image `make` gives, which `text` and `backend` decide.
+    """The plan that `text` and `backend` determine; `make` gives its image if it has to be made.
 
-    Nothing does where `text` is None. Plans of one graph share a keeper.
+    With `text` None it is always made. Plans of one graph share a keeper.
     """
     if text is None or not backend.on_disk:
         with making():

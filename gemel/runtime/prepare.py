@@ -1,4 +1,8 @@
-"""Preparing calls: the core's misses become kernels and plans."""
+"""Imperative calls the core has not seen before: kernels and plans for them.
+
+`elementwise_kernel` and `prepare` answer a miss of the core's cache: from then on the core does
+such calls without Python. `run` does calls that the core always leaves to Python.
+"""
 
 from __future__ import annotations
 
@@ -68,8 +72,9 @@ def elementwise_kernel(
 
 
 def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
-    """The plan of a call on arrays and numbers like these, of other sizes too; or, of these sizes,
-    what NumPy does.
+    """The plan for calls on such arrays and numbers, also of other sizes.
+
+    For an operation without a kernel: what NumPy does for these sizes. None leaves it to `run`.
     """
     specs = tuple(spec_of(value) for value in inputs)
     if op.dynamic:
@@ -100,7 +105,7 @@ def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
 def _step(
     op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any], results: tuple[Spec, ...]
 ) -> Any:
-    """What the core keeps of calls on dense arrays like these: its own work, or NumPy's."""
+    """How the core can do such calls on dense arrays: by work of its own, or by NumPy."""
     done = core_step(op, specs, parameters)
     if done is not None:
         return done, [(spec.dtype.code, spec.shape) for spec in results]
@@ -108,7 +113,7 @@ def _step(
 
 
 def _one_by_one(op: Composite, specs: tuple[Spec, ...]) -> bool:
-    """Whether a call makes the operations it is written in, one by one."""
+    """Whether an imperative call runs the operations of a composite's body one by one."""
     return not op.has_kernel or op.of_complex(specs)
 
 
@@ -141,7 +146,7 @@ def single_plan(
 # --- calls the core leaves to Python --------------------------------------------------------
 
 _creations: dict[Any, Any] = {}
-#: Bound on remembered plans of calls without arrays; then they are forgotten and made again.
+#: How many plans of calls without arrays are kept; one more clears them.
 CREATIONS = 1024
 
 
@@ -173,22 +178,22 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
 def _recorded(
     op: Op, arrays: tuple[Any, ...], parameters: dict[str, Any], found: tuple[Any, ...]
 ) -> tuple[Any, ...]:
-    """The results, put on the tape where that is wanted."""
-    made = found[0]._history is None  # else it is a view, which needs no place on the tape
+    """Put a call on the tape if it is to be recorded. Returns the results."""
+    made = found[0]._history is None  # else it is a view, which shares its base's history
     if made and _core.recording() and any(getattr(a, "_is_tracked", False) for a in arrays):
         above.record(op, arrays, parameters, found)
     return found
 
 
 def waiting(op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Callable[..., Any]:
-    """A call whose values must be there, since the shape of its result depends on them: what it
-    does with arrays and numbers like these, to give an array or a tuple of several.
+    """A function that waits for its inputs and runs an operation whose result's shape depends on
+    their values (`nonzero`).
     """
     from numpy import empty
 
     function = resolved(op, specs, parameters)
     kinds = [None if s.weak else (tuple(s.shape), s.dtype.twin.name) for s in specs]
-    # What NumPy has in another dtype comes back from there.
+    # Dtypes NumPy lacks: it computes with their twins, and results are converted back.
     own = {s.dtype.twin: s.dtype for s in specs if s.dtype.twin is not s.dtype}
 
     def read(value: Any, kind: Any) -> Any:
@@ -212,7 +217,7 @@ def waiting(op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Call
 def _create(
     op: Op, numbers: tuple[Any, ...], specs: tuple[Spec, ...], parameters: dict[str, Any]
 ) -> tuple[Any, ...]:
-    """A call with numbers only: its plan is remembered under the parameters."""
+    """A call with numbers only (`zeros`): its plan is remembered under the parameters."""
     # Every integer dtype holds 0 to 127.
     if isinstance(op, Elementwise) and any(type(n) is int and not 0 <= n < 128 for n in numbers):
         for number, dtype in zip(numbers, op.types(specs, parameters)[0], strict=True):
@@ -248,7 +253,7 @@ def check_one_device(name: str, arrays: Iterable[Any]) -> None:
 
 
 def as_entry(value: Any, beside: Iterable[Any] = ()) -> Entry:
-    """An entry for anything an operation takes: symbols, numbers, arrays of every sort."""
+    """An argument of an operation as an entry: a symbol, a number, anything like an array."""
     if isinstance(value, Entry):
         trace = current_trace()
         return value if trace is None or not trace.contents else trace.current(value)

@@ -1,6 +1,6 @@
-"""Programs with operations that NumPy does: plans and work of the Python lane, in order.
+"""Relay: a program with operations that have no kernel, as plans with NumPy's work between them.
 
-Every part is an operation of the engine. Nothing waits: a part runs when what it reads is there.
+Every part is an operation of the engine and runs when its inputs are ready. Nothing waits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Planner = Callable[[Graph], Any]
 
 
 def core_step(op: Op, specs: Sequence[Spec], parameters: dict[str, Any]) -> Any:
-    """What the core does for an operation on dense arrays of the host; None where NumPy does it."""
+    """Work the C++ core does itself on dense arrays of the host (`Op.step`), or None."""
     rule = op.rules.get("step")
     return None if rule is None else rule(*specs, **parameters)
 
@@ -31,9 +31,9 @@ def core_step(op: Op, specs: Sequence[Spec], parameters: dict[str, Any]) -> Any:
 def by_numpy(
     op: Op, parameters: dict[str, Any], specs: Sequence[Spec], *inputs: Any
 ) -> tuple[Any, ...]:
-    """Issue an operation's reference on arrays and Python numbers; results with these specs.
+    """Issue an operation without a kernel on arrays and numbers; results with these specs.
 
-    One that says itself how it is issued does that.
+    By its `issue` rule, by the core's own work, or by its NumPy reference.
     """
     if "issue" in op.rules:
         return (op.rules["issue"](*inputs, **parameters),)
@@ -51,7 +51,7 @@ def by_numpy(
 
 
 def on_current_device(plan: Any, *numbers: Any) -> Any:
-    """What a plan without arrays gives, which do not say where it runs."""
+    """Call a plan that takes no arrays, which would say where it runs, on the current device."""
     if isinstance(plan, Relay):
         return plan(*numbers)
     return plan(*numbers, device=current_device().code)
@@ -104,7 +104,7 @@ class Relay:
         return Stage(self.plan(graph), self.slots.all_of(given), [])
 
     def bound(self, *arrays: Any) -> tuple[float, int]:
-        """What a plan tells of a call, as far as it is known. `TypeError` for other shapes."""
+        """As `Plan.bound`: (cost, workspace), not known here. `TypeError` for other shapes."""
         if [array.shape for array in arrays] != self.shapes:
             raise TypeError(f"{self.name}: it was made for shapes {self.shapes}")
         return 0.0, 0

@@ -1,4 +1,10 @@
-"""Lowering of loops, whose rounds are lowered once, over windows that move, and of choices."""
+"""Lowering of loops (`loop` nodes, which are scans) and of branches.
+
+The body of a loop is lowered once. Whatever a round sees at another place than the one before is a
+`Window`, a buffer whose address moves: element t of the data, element t of an output. A state has
+two places that take turns (`State`), or, if the outputs stack it, each round reads what the one
+before stacked (`Stacked`).
+"""
 
 from __future__ import annotations
 
@@ -21,9 +27,10 @@ APART = 64
 
 
 class Window(Buffer):
-    """What the rounds of a loop see elsewhere in each: `step` bytes further on, or, with a period,
-    in turn at so many places. With a `start` it is that one in the first round, and begins in the
-    second."""
+    """A buffer that moves by `step` bytes in each round; with a `period` n, over n places in turn.
+
+    With a `start` it is that window in the first round, and begins to move in the second.
+    """
 
     __slots__ = ("depth", "of", "offset", "period", "start", "step")
 
@@ -38,14 +45,14 @@ class Window(Buffer):
 
     @property
     def root(self) -> Buffer:
-        """The block of memory it shows parts of."""
+        """The block of memory it moves over."""
         return self.of.root
 
 
 class Repeat:
-    """Items that are done `length` times, and the windows they see.
+    """Items that run `length` times, and the windows they use; becomes an `image.Loop`.
 
-    With a condition a round is done only where its byte is not 0, and `after` once at the end.
+    With a condition a round runs only if that byte is not 0, and `after` runs once at the end.
     """
 
     __slots__ = ("after", "condition", "items", "length", "node", "time", "windows")
@@ -69,25 +76,25 @@ class Repeat:
         self.time = time
 
     def numbered(self, first: int) -> int:
-        """Give the windows their numbers, from `first` on; the one that comes next."""
+        """Number the windows from `first` on. Returns the next number."""
         for index, window in enumerate(self.windows, start=first):
             window.index = index
         return first + len(self.windows)
 
     def period_of(self, window: Window) -> int:
-        """A window's period, as images have it."""
+        """A window's period in the format of images: see `image.Loop`."""
         if window.start is None:
             return window.period
         return -1 - self.windows.index(window.start)
 
     @property
     def fails(self) -> bool:
-        """Whether one of its items may."""
+        """Whether one of its items may fail."""
         return any(item.fails for item in flat(self.items))
 
     @property
     def cost(self) -> int:
-        """Nanoseconds all rounds take at most, for the sizes seen."""
+        """Nanoseconds all rounds take at most, for the traced sizes."""
         once: int = sum(item.cost for item in flat(self.items))
         return seen(self.length) * once
 
@@ -103,10 +110,10 @@ class Repeat:
 
 
 class Rounds:
-    """A loop being lowered, inside of another one or of none.
+    """A loop being lowered, perhaps inside of another one.
 
-    What lay in memory before it and is used in it is alive all through it, and so is what is moved
-    before it: panels of factors that are the same in all rounds.
+    Buffers from before the loop that a round uses stay alive until its end. Panels packed from
+    factors that are the same in all rounds are made before the loop (`ahead`).
     """
 
     def __init__(self, lowering: Lowering) -> None:
@@ -125,23 +132,23 @@ class Rounds:
         self.packed = dict(lowering.packed)
         lowering.inside = self
 
-    def still(self, buffer: Buffer) -> bool:
-        """Whether a buffer holds the same in all rounds: only windows are written."""
+    def is_invariant(self, buffer: Buffer) -> bool:
+        """Whether a buffer has the same contents in all rounds."""
         if isinstance(buffer, Window):
             return buffer.depth < self.depth
         return buffer in self.moved or buffer.space != TEMPORARY or buffer.index < self.known
 
     def use(self, buffer: Buffer) -> None:
         """Note that a round touches a block of memory."""
-        if self.still(buffer):
+        if self.is_invariant(buffer):
             self.used.add(buffer)
         if self.outer is not None:
             self.outer.use(buffer)
 
     def ahead(self, launch: Launch) -> bool:
-        """Whether a launch that makes panels is done before the loop, and noted for that."""
+        """Whether a launch that packs panels can be done before the loop; then note its buffers."""
         source = launch.places[0]
-        if not isinstance(source, Place) or not self.still(source.buffer):
+        if not isinstance(source, Place) or not self.is_invariant(source.buffer):
             return False
         (panels,) = (each for each, w in zip(launch.places, launch.written, strict=True) if w)
         self.moved.add(panels)
@@ -154,7 +161,7 @@ class Rounds:
         return self.windows[-1]
 
     def along(self, place: Place, length: int, reverse: bool) -> Place:
-        """An element of a place's first axis in each round."""
+        """A window over the first axis of a place: one element in each round."""
         size, (stride, *strides) = place.dtype.itemsize, place.strides
         first = place.layout.offset + ((length - 1) * stride if reverse else 0)
         step = (-stride if reverse else stride) * size
@@ -162,7 +169,7 @@ class Rounds:
         return Place(window, place.dtype, Layout(place.shape[1:], strides, 0))
 
     def round_ends(self) -> None:
-        """What is emitted from now on is done once, when all rounds have been."""
+        """End the body: what is emitted from now on runs once, after all rounds."""
         self.items, self.lowering.items = self.lowering.items, []
 
     def finish(self, length: int, node: Node, condition: Place | None) -> None:
@@ -182,19 +189,18 @@ class Rounds:
 
 
 class Stacked:
-    """A value that goes from round to round and is stacked: a round finds it where the one before
-    has put it."""
+    """A state that an output stacks: a round reads it where the round before stacked it."""
 
     def __init__(self, lowering: Lowering, first: Place, place: Place, reverse: bool) -> None:
         self.lowering, self.place, self.reverse = lowering, place, reverse
         self.first = lowering.contiguous(first)
 
     def after(self, rounds: int) -> Place:
-        """Where it is after so many rounds, of which there is one."""
+        """Its place after `rounds` rounds, at least one."""
         return _element(self.place, 0 if self.reverse else rounds - 1)
 
     def found(self, loop: Rounds, rounds: int) -> Place:
-        """Where a round finds it."""
+        """The place where a round reads it."""
         offset = self.first.layout.offset * self.first.dtype.itemsize
         begin = loop.window(self.first.buffer, offset, 0)
         self.lowering._touch(begin, self.lowering.time)
@@ -204,13 +210,13 @@ class Stacked:
 
 
 def _element(place: Place, number: int) -> Place:
-    """One of the first axis."""
+    """One element along the first axis."""
     stride, *strides = place.strides
     return place.at(Layout(place.shape[1:], strides, place.layout.offset + number * stride))
 
 
 class State:
-    """A value that goes from round to round: its two places change theirs."""
+    """A state with two places: a round reads one and writes the other, in turn."""
 
     def __init__(self, lowering: Lowering, first: Place) -> None:
         self.dtype, self.shape = first.dtype, first.shape
@@ -219,13 +225,13 @@ class State:
         lowering.copy(first, self.after(0))
 
     def after(self, rounds: int) -> Place:
-        """Where it is after so many rounds."""
+        """Its place after `rounds` rounds."""
         layout = dense(self.shape)
         offset = (rounds % 2) * self.apart
         return Place(self.buffer, self.dtype, Layout(layout.shape, layout.strides, offset))
 
     def windows(self, loop: Rounds) -> tuple[Place, Place]:
-        """Where a round finds it, and where it leaves the next one's."""
+        """The places where a round reads it, and where it writes it for the next round."""
         step, layout = self.apart * self.dtype.itemsize, dense(self.shape)
         found = loop.window(self.buffer, 0, step, 2), loop.window(self.buffer, step, -step, 2)
         return Place(found[0], self.dtype, layout), Place(found[1], self.dtype, layout)
@@ -243,21 +249,19 @@ def lower_rounds(
     reverse: bool,
     condition: int,
 ) -> None:
-    """The loop of a `loop` node, which is the one being emitted."""
+    """Emit a loop: the `loop` node being lowered, with its parameters."""
     node, graph = lowering.node, lowering.inner_graphs.of(step)
     given = [lowering.where[entry] for entry in node.inputs[data + states :]]
     count = len(outputs) - states
     stacked = _stacked(graph.outputs[:count]) if condition < 0 else {}
-    carried: list[State | Stacked] = []
-    for place, after in zip(inputs[data:], graph.outputs[count:], strict=False):
-        there = stacked.get(after)
-        if there is None:
-            carried.append(State(lowering, place))
-        else:
-            carried.append(Stacked(lowering, place, outputs[there], reverse))
-    if condition >= 0:
-        for place in outputs[:count]:
-            lowering.fill(place, 0)
+    carried = [
+        Stacked(lowering, place, outputs[stacked[after]], reverse)
+        if after in stacked
+        else State(lowering, place)
+        for place, after in zip(inputs[data:], graph.outputs[count:], strict=False)
+    ]
+    for place in outputs[:count] if condition >= 0 else ():
+        lowering.fill(place, 0)  # rounds that are not run leave zeros
     loop = Rounds(lowering)
     elements = [loop.along(place, length, reverse) for place in inputs[:data]]
     targets = [loop.along(place, length, reverse) for place in outputs[:count]]
@@ -283,7 +287,7 @@ def lower_rounds(
 
 
 def _stacked(outputs: Sequence[Entry]) -> dict[Entry, int]:
-    """Which outputs stack what rounds compute."""
+    """For each entry that outputs stack, the number of the first such output."""
     found: dict[Entry, int] = {}
     for number, entry in enumerate(outputs):
         if entry.node.op is not None:
@@ -292,7 +296,7 @@ def _stacked(outputs: Sequence[Entry]) -> dict[Entry, int]:
 
 
 def _emit(lowering: Lowering, graph: Graph, targets: list[Place]) -> None:
-    """A round: its results computed where they are wanted, or copied there."""
+    """Emit the body: its results are computed at the targets, or copied there."""
     claimed: dict[Entry, Place] = {}
     for entry, target in zip(graph.outputs, targets, strict=True):
         root = lowering._root(entry)
@@ -309,7 +313,7 @@ def _emit(lowering: Lowering, graph: Graph, targets: list[Place]) -> None:
         del lowering.claimed[entry]
 
 
-# --- choices --------------------------------------------------------------------------------
+# --- branches -------------------------------------------------------------------------------
 
 
 def lower_branch(
@@ -319,12 +323,12 @@ def lower_branch(
     inputs: list[Place],
     outputs: list[Place],
 ) -> None:
-    """Either graph on the same inputs into the same outputs, chosen when the plan runs."""
+    """Emit a branch: one of two graphs on the same inputs, chosen when the plan runs."""
     start, node = lowering.time, lowering.node
     first, second = (_side(lowering, graph, inputs, outputs) for graph in sides)
     lowering.node = node
     lowering.items.append(Branch(predicate, first, second, node, lowering.time))
-    # What either side touches stays alive over both: only one runs, but both are planned.
+    # Buffers of either side stay alive over both: only one runs, but both have memory.
     lowering._touch(predicate.buffer, start)
     for place in (*inputs, *outputs):
         lowering._touch(place.buffer, start)
@@ -333,7 +337,7 @@ def lower_branch(
 
 def _side(lowering: Lowering, graph: Graph, inputs: list[Place], outputs: list[Place]) -> list[Any]:
     outside, lowering.items = lowering.items, []
-    packed = dict(lowering.packed)  # what one side makes is there for nobody else
+    packed = dict(lowering.packed)  # panels packed on one side do not exist if the other runs
     graph = lowering.inner_graphs.of(graph)
     lowering.where.update(zip(graph.inputs, inputs, strict=True))
     lowering._emit_all(graph)

@@ -1,4 +1,4 @@
-"""What is made of one operation: the kernel of an elementwise call, the image of another."""
+"""Lowering of one operation, for imperative calls: an elementwise kernel, or a plan's image."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def elementwise_call(
     out: tuple[int, int] | None,
     backend: Backend,
 ) -> Prepared:
-    """The kernel of an elementwise call, and what the core has to know of it."""
+    """Compile the kernel of an elementwise call; its name, and what the core needs to know."""
     target = None if out is None else (DTYPES[out[0]], out[1])
     program, dtypes, limits = write_elementwise(op, rank, operands, parameters, target)
     kernel_for(program, backend)
@@ -42,10 +42,10 @@ def elementwise_call(
 
 
 class Sizes:
-    """The sizes of a call as free ones. Equal extents are taken to be the same thing and have one
-    name, and so are equal strides.
+    """The sizes of a call as free extents, so that one plan serves other sizes, too.
 
-    Extents and strides of 0 and 1, which decide how a call is computed, stay numbers.
+    Equal extents get one name, on the assumption that they will be equal in later calls, and so do
+    equal strides. 0 and 1 stay numbers, since they decide how a call is computed.
     """
 
     def __init__(self, specs: tuple[Spec, ...]) -> None:
@@ -82,7 +82,7 @@ def call_image(
     parameters: dict[str, Any],
     backend: Backend,
 ) -> Image:
-    """The image for calls on arrays and numbers like these, of other sizes too."""
+    """The image for calls on such arrays and numbers, also of other sizes."""
     sizes = Sizes(specs)
     layouts = sizes.layouts(strides)
     return single_image(op, sizes.specs, parameters, backend, layouts, sizes.guards)
@@ -96,7 +96,7 @@ def single_image(
     layouts: dict[int, Layout],
     guards: list[Guard],
 ) -> Image:
-    """The image of a graph of one operation, or of a view when its result is one."""
+    """The image of one operation: of a view without kernels, or of a graph with one node."""
     results = op.infer(*specs, **parameters)
     if "view" in op.rules:
         found = op.rules["view"](layouts.get(0) or dense(specs[0].shape), *results, **parameters)

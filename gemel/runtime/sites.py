@@ -1,7 +1,7 @@
-"""Where a plan can fail, and what each of these sites reaches.
+"""Failure sites: the items of a plan that can fail, and what depends on each.
 
-A failing site fails the results that depend on it and no others. Steps that depend on it are
-skipped, so what they would have overwritten in place stays as it was.
+If an item fails, the results that depend on it fail and no others. Later items that depend on it
+are skipped, so that what they would have overwritten keeps its old contents.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from gemel.ir.graph import Entry, Graph, Node
 
-#: (item, items skipped when it fails, outputs that fail, overwritten inputs that fail).
+#: (item, items to skip if it fails, outputs that fail, overwritten inputs that fail).
 Site = tuple[int, list[int], list[int], list[int]]
 
 
@@ -23,10 +23,11 @@ def find_sites(
     writers: Callable[[Entry, int], set[Node]] | None,
     position: Callable[[int], int],
 ) -> list[Site]:
-    """The sites of a plan's items, which know the node they come from.
+    """The failure sites of a plan's items; `item.node` is the node an item comes from.
 
-    `writers` gives the nodes whose steps write an update's target themselves: only their failure
-    fails it (without, any does). `position` gives the plan's input an input of the graph became.
+    `writers` gives the nodes whose kernels write an update's target directly: only their failure
+    fails it. Without `writers` any failure it depends on does. `position` maps the index of an
+    updated input of the graph to the plan's.
     """
     failing = [index for index, item in enumerate(items) if fails(item)]
     if not failing:
@@ -49,7 +50,7 @@ def find_sites(
 
 
 def _reaching(graph: Graph, failing: Sequence[Node]) -> dict[Node, int]:
-    """For each node the failing ones it is, or is computed from, as a set of bits."""
+    """For each node a bit set of the failing nodes it depends on, including itself."""
     found: dict[Node, int] = {}
     for number, node in enumerate(failing):
         found[node] = found.get(node, 0) | 1 << number
@@ -71,16 +72,16 @@ def _chosen(sites: Sequence[Site], bits: int) -> Iterator[Site]:
 
 
 def operations_of(node: Node) -> list[Node]:
-    """The operations of a step: those in a fused one's body."""
+    """The operations of a node: those of its body if it is fused."""
     body = node.params.get("body")
     nodes = body.walk() if isinstance(body, Graph) else [node]
     return [each for each in nodes if each.op is not None]
 
 
 def label_of(node: Node) -> tuple[str, list[Any]]:
-    """What a step computes: the operations in users' words, and the specs of its results.
+    """A label for people: the operations under their public names, and the specs of the results.
 
-    Extents are {0}, {1} and so on, numbers of what is beside the text: plans are for many sizes.
+    Extents are {0}, {1}..., indices into the second result: a plan serves many sizes.
     """
     parts = [node.part or node.op.name for node in operations_of(node) if node.op is not None]
     told = " + ".join(dict.fromkeys(parts)) or "copy"
@@ -95,7 +96,7 @@ def label_of(node: Node) -> tuple[str, list[Any]]:
 
 
 def located(failure: tuple[str, str] | None, node: Node) -> tuple[str, str] | None:
-    """The failure of a step, naming the line of the program it comes from when that is known."""
+    """A failure with the traced line of the program added to its message, if that is known."""
     if failure is None or not node.origin:
         return failure
     return failure[0], f"{failure[1]} (traced at {node.origin})"

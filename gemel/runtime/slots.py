@@ -1,4 +1,4 @@
-"""Programs made of several plans: what is called in turn, and where its arguments stand."""
+"""Running several plans in a row: `Chain` and `Relay` are lists of stages over slots for values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gemel.ir.graph import Entry
 
 
 class Stage(NamedTuple):
-    """What is called, and from and to which slots its arguments and results go."""
+    """A callable, and the slots of its arguments and results."""
 
     call: Callable[..., Any]
     arguments: list[int]
@@ -17,10 +17,7 @@ class Stage(NamedTuple):
 
 
 class Slots:
-    """The stages of a program, and the slots in which the values of its entries stand in a call.
-
-    What it is given has the first slots, in order.
-    """
+    """The stages of a program, and a slot for the value of each entry; inputs come first."""
 
     def __init__(self, given: Iterable[Entry]) -> None:
         self.stages: list[Stage] = []
@@ -29,12 +26,12 @@ class Slots:
         self._constants: list[tuple[int, Any]] = []
 
     def new(self) -> int:
-        """A slot for what is no entry's value."""
+        """A new slot for a value that belongs to no entry."""
         self._count += 1
         return self._count - 1
 
     def of(self, entry: Entry) -> int:
-        """Where an entry's value stands; from now on, if it had no slot."""
+        """The slot of an entry, a new one if it has none yet."""
         if entry not in self._places:
             self._places[entry] = self.new()
             if entry.node.is_constant:
@@ -42,11 +39,11 @@ class Slots:
         return self._places[entry]
 
     def all_of(self, entries: Iterable[Entry]) -> list[int]:
-        """Where the values of several stand."""
+        """The slots of several entries."""
         return [self.of(entry) for entry in entries]
 
     def run(self, values: Sequence[Any]) -> list[Any]:
-        """What stands in the slots when all stages have been called in order with what is given."""
+        """Call all stages in order. Returns the contents of the slots."""
         known = [*values, *[None] * (self._count - len(values))]
         for slot, value in self._constants:
             known[slot] = value
@@ -58,7 +55,7 @@ class Slots:
 
 
 def arrays_first(entries: Iterable[Entry]) -> list[Entry]:
-    """Entries in the order in which plans take them: arrays, then numbers."""
+    """Entries in the order plans take them: arrays, then numbers."""
     return sorted(entries, key=lambda entry: entry.spec.weak)
 
 

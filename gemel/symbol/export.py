@@ -156,7 +156,7 @@ class Exported:
     def _call(self, entry: Entry) -> Any:
         """What an entry is: a note, entries it is the same as, or None for a variable."""
         node = entry.node
-        if self._border is not None and node.place < self._border[0] and not node.is_number:
+        if self._border is not None and node.serial < self._border[0] and not node.is_number:
             return None
         note = self.trace.notes.get(entry)
         if note is not None and not (self.own and free(tuple(note[0].written.settings.values()))):

@@ -101,7 +101,7 @@ def cond(
     test = call("cast", condition, dtype="float32")
     entries = _entries(arguments)
     stand_in = placeholder(test.spec)
-    inside = [Inside((stand_in,), (call("copy", stand_in),), stand_in.node.place)]
+    inside = [Inside((stand_in,), (call("copy", stand_in),), stand_in.node.serial)]
     given: Any = ()
     for function in (then, otherwise):
         held = [placeholder(Spec(x.shape, x.dtype)) for x in entries]
@@ -157,10 +157,10 @@ def _current(trace: Noting, values: Any) -> list[Entry]:
 
 def _traced(trace: Noting, name: str, program: Callable[[], Any]) -> tuple[int, Any]:
     """When a program began, and its results. It may write to what it has made, and no more."""
-    first, contents, updates = constant(0).node.place, dict(trace.contents), dict(trace.updates)
+    first, contents, updates = constant(0).node.serial, dict(trace.contents), dict(trace.updates)
     found = program()
     written = (h for h, value in trace.contents.items() if contents.get(h) is not value)
-    if trace.updates != updates or any(holder.node.place < first for holder in written):
+    if trace.updates != updates or any(holder.node.serial < first for holder in written):
         raise TraceError(
             f"{name}: a step must not update a parameter, nor write to an array from outside"
         )

@@ -67,7 +67,7 @@ class Function:
         return outputs[0] if single else outputs
 
     def _record(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        # New objects over the same contents: a result may be an argument, or somebody else's.
+        # New array objects over the same memory: a result may be an argument, or held elsewhere.
         fresh = tuple(output._detached() for output in outputs)
         call = FunctionCall(self, inputs, fresh)
         for index, output in enumerate(fresh):
@@ -93,7 +93,7 @@ class Transfer(Function):
 
 
 class FunctionCall:
-    """A call of a function on the tape."""
+    """A recorded call of a `Function`."""
 
     __slots__ = (
         "devices",
@@ -120,13 +120,13 @@ class FunctionCall:
         self.variables: dict[int, Leaf] = {}
         self.freed = False
 
-    def backward(self, gradients: tuple[Any, ...], again: bool) -> tuple[Any, ...]:
+    def backward(self, gradients: tuple[Any, ...], create_graph: bool) -> tuple[Any, ...]:
         """The gradients of the arguments. Raises `GradientError` or `ShapeError`."""
         name = type(self.function).__name__
-        if again:
+        if create_graph:
             saved = self.function.saved_tensors
             self.function.save_for_backward(*map(self._connected, saved))
-        found = recording(again, self.function.backward, *gradients)
+        found = recording(create_graph, self.function.backward, *gradients)
         results = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         if len(results) != len(self.inputs):
             raise GradientError(
@@ -148,7 +148,7 @@ class FunctionCall:
         return tuple(checked)
 
     def _connected(self, saved: Any) -> Any:
-        """What the function saved; a result of it as one gradients pass through."""
+        """A saved array; if it is a result of the function, connected to the tape again."""
         if saved._storage not in self.storages or tracked(saved):
             return saved
         index = self.storages.index(saved._storage)
@@ -158,7 +158,7 @@ class FunctionCall:
         return found
 
     def free(self) -> None:
-        """Give back what the function saved, and what led here."""
+        """Release what the function saved and the calls before it."""
         self.freed = True
         self.sources = ()
         self.function.save_for_backward()

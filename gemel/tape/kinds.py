@@ -1,13 +1,14 @@
-"""What calls on the tape have in common: an operation, the specs it is called on, its gradient.
+"""Kinds of recorded calls: an operation on inputs of certain specs, and its gradient.
 
-The gradient rule of a kind is written out once as a `Recipe`, a graph of ordinary operations. It is
-run as it is, one operation after another, or becomes a part of a plan.
+All calls of one kind share a `Recipe`: the gradient rule run once on placeholders, as a graph of
+ordinary operations. For ``sin(x)`` on float32[3] it is ``g * cos(x)`` with the inputs g and x. The
+backward pass runs a recipe operation by operation, or makes it part of a larger graph and compiles
+that. The recipe also says what has to be kept of a call: here the input x (`Kind.reads`).
 """
 
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeGuard
@@ -26,49 +27,19 @@ from gemel.process.garbage import uncollected
 from gemel.runtime.files import digest
 from gemel.runtime.prepare import tagged
 from gemel.spec import Spec
+from gemel.tape.clock_cache import ClockCache
 
-#: An input or an output of a call.
+#: An input or output of a call: ("input", 0).
 Place = tuple[str, int]
-
-
-class Recent(dict[Any, Any]):
-    """A cache of bounded size: the oldest goes, unless it has been used since it was last spared.
-
-    What is kept has an attribute `used`.
-    """
-
-    def __init__(self, limit: int) -> None:
-        super().__init__()
-        self.limit = limit
-        self._lock = threading.Lock()
-
-    def find(self, key: Any) -> Any:
-        """What is kept for a key, or None."""
-        found = self.get(key)
-        if found is not None:
-            found.used = True
-        return found
-
-    def keep(self, key: Any, value: Any) -> Any:
-        """Keep a value; the same."""
-        with self._lock:
-            while len(self) >= self.limit:
-                oldest = next(iter(self))
-                spared = self.pop(oldest)
-                if spared.used:
-                    spared.used = False
-                    self[oldest] = spared
-            self[key] = value
-        return value
 
 
 _numbers = itertools.count(10)
 
 
 class Kind:
-    """What decides the gradient of a call: subclasses say how it is computed."""
+    """A kind of calls. Subclasses say how the gradient is computed."""
 
-    #: Whether a gradient through it is worth a plan at once: it has been compiled itself.
+    #: Whether its forward computation is a compiled function: then gradients are compiled at once.
     compiled = False
 
     def __init__(self, name: str, inputs: tuple[Spec, ...], outputs: tuple[Spec, ...]) -> None:
@@ -80,26 +51,26 @@ class Kind:
         self.floating = tuple(spec.dtype.is_inexact for spec in outputs)
         self._recipes: dict[Any, Recipe] = {}
 
-    def stand_ins(self, again: bool) -> dict[Place, Entry]:
-        """Entries for all that the gradient may read."""
+    def stand_ins(self, create_graph: bool) -> dict[Place, Entry]:
+        """Placeholders for all that the gradient may read."""
         found = {("input", i): placeholder(spec) for i, spec in enumerate(self.inputs)}
         found |= {("output", i): placeholder(spec) for i, spec in enumerate(self.outputs)}
         return found
 
     def gradients(
-        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], again: bool
+        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], create_graph: bool
     ) -> Sequence[Entry | None]:
-        """Entries for the gradients of the inputs, from those of the outputs.
+        """The gradients of the inputs as entries, from those of the outputs.
 
-        `again`: they will be differentiated in turn.
+        With `create_graph` they will be differentiated in turn.
         """
         raise NotImplementedError
 
     def recipe(
-        self, arrived: tuple[bool, ...], wanted: tuple[bool, ...], again: bool = False
+        self, arrived: tuple[bool, ...], wanted: tuple[bool, ...], create_graph: bool = False
     ) -> Recipe:
         """The gradients of the wanted inputs, where gradients of these outputs have arrived."""
-        key = (arrived, wanted, again)
+        key = (arrived, wanted, create_graph)
         found = self._recipes.get(key)
         if found is None:
             with uncollected:
@@ -124,18 +95,18 @@ class OperationKind(Kind):
         super().__init__(op.name, inputs, outputs)
         self.op = op
         self.parameters = parameters
-        # A kind that has been forgotten and is made again has the number it had.
+        # A hash, so that a kind evicted from `_kinds` and made again has the same number.
         text = call_text(op, (inputs, outputs), parameters)
         if text is not None:
             self.number = int.from_bytes(digest(text.encode())[:8], "little") >> 1
 
     def gradients(
-        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], again: bool
+        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], create_graph: bool
     ) -> Sequence[Entry | None]:
         """By the operation's rule, in its inputs' shapes and dtypes."""
         inputs = tuple(given["input", i] for i in range(len(self.inputs)))
         outputs = tuple(given["output", i] for i in range(len(self.outputs)))
-        if again and _has_parts(self.op):
+        if create_graph and _has_parts(self.op):
             body = self.op.written_out(inputs, self.parameters)
             known = [(y, g) for y, g in zip(body, gs, strict=False) if g is not None]
             return gradient([y for y, _ in known], [g for _, g in known], inputs)
@@ -143,7 +114,8 @@ class OperationKind(Kind):
             op=self.op, inputs=inputs, entries=outputs, params=self.parameters
         )
         if "backward" in self.op.rules:
-            # What such a rule reads depends on what arrives; of a call is kept what all may need.
+            # What such a rule reads depends on which gradients arrive, but what is kept of a call
+            # must not: zeros stand for those that do not arrive.
             gs = tuple(map(self._filled, gs, outputs))
         found = rule(call, gs)
         pairs = zip(found, inputs, strict=True)
@@ -151,7 +123,7 @@ class OperationKind(Kind):
 
     @staticmethod
     def _filled(g: Entry | None, y: Entry) -> Entry | None:
-        """Zeros for a gradient that has not arrived."""
+        """The gradient, or zeros if none arrived at a floating output."""
         if g is not None or not y.dtype.is_inexact:
             return g
         zeros: Entry = full(0, shape=y.shape, dtype=y.dtype)
@@ -159,16 +131,16 @@ class OperationKind(Kind):
 
 
 def _has_parts(op: Op | None) -> TypeGuard[Composite]:
-    """Whether to differentiate it again it is written out: its rule may leave out how its several
-    results depend on each other.
+    """Whether an operation is expanded for second derivatives: a composite of several results,
+    whose rule may treat one of them as a constant in the gradient of another.
     """
     return isinstance(op, Composite) and op.outputs > 1 and not op.random
 
 
 def in_parts(graph: Graph) -> Graph:
-    """The outputs of a graph as they are to be differentiated again.
+    """A graph in the form in which it can be differentiated twice: see `_has_parts`.
 
-    Operations that overwrite inputs are written out, too: they have done so when they were called.
+    Updates are dropped: the call that is differentiated has done them already.
     """
 
     def parts(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
@@ -179,8 +151,8 @@ def in_parts(graph: Graph) -> Graph:
     return rewrite(Graph(graph.inputs, graph.outputs, name=graph.name), parts)
 
 
-#: The kinds of calls met lately.
-_kinds = Recent(8192)
+#: The kinds of recent calls.
+_kinds = ClockCache(8192)
 
 
 def kind_of_call(
@@ -214,7 +186,7 @@ def kind_of_specs(op: Op, inputs: tuple[Spec, ...], parameters: dict[str, Any]) 
 
 
 class Operation(NamedTuple):
-    """One step of a recipe: on which values, by their positions."""
+    """One operation of a recipe. `inputs` are positions in the list of all its values so far."""
 
     op: Op
     parameters: dict[str, Any]
@@ -222,23 +194,23 @@ class Operation(NamedTuple):
 
 
 class Recipe:
-    """A gradient as operations one after another.
+    """The gradient of a kind of call, as a graph and as a list of operations.
 
-    `graph` takes the gradients that have arrived, the arrays of `arrays` and the numbers `numbers`
-    gives; it gives the gradients of the inputs numbered in `targets`. What is computed of numbers
-    alone is no part of it: Python does that, in its own precision.
+    `graph` takes the gradients that arrived, the kept arrays listed in `arrays` and the numbers
+    `numbers` computes; it gives the gradients of the inputs listed in `targets`. What is computed
+    from Python numbers alone (the 2 * n of a gradient) is done in Python, not in the graph.
     """
 
     def __init__(
-        self, kind: Kind, arrived: tuple[bool, ...], wanted: tuple[bool, ...], again: bool
+        self, kind: Kind, arrived: tuple[bool, ...], wanted: tuple[bool, ...], create_graph: bool
     ) -> None:
         with Trace():
             gs = tuple(
                 placeholder(spec) if there else None
                 for spec, there in zip(kind.outputs, arrived, strict=True)
             )
-            given = kind.stand_ins(again)
-            found = kind.gradients(gs, given, again)
+            given = kind.stand_ins(create_graph)
+            found = kind.gradients(gs, given, create_graph)
         pairs = [(i, g) for i, (g, want) in enumerate(zip(found, wanted, strict=True)) if want]
         self.targets = tuple(i for i, g in pairs if g is not None)
         results = [g for _, g in pairs if g is not None]
@@ -254,7 +226,7 @@ class Recipe:
         self._steps, self._constants, self._results = _listed(self.graph)
 
     def _hoist(self, nodes: list[Node], weak: list[Entry]) -> list[Entry]:
-        """The numbers the operations on arrays read; how they are computed is kept."""
+        """The numbers that operations on arrays read; notes how Python computes them."""
         numbers = [node for node in nodes if node.is_number]
         self._constant_numbers = [node.value for node in numbers]
         slots = {entry: slot for slot, entry in enumerate(weak)}
@@ -274,7 +246,7 @@ class Recipe:
         return list(read)
 
     def numbers(self, call: Any) -> list[Any]:
-        """The numbers `graph` takes, from those the call was given."""
+        """The numbers `graph` takes, computed from the numbers the call was given."""
         if not self._hoisted:
             return []
         given = (call.kept(("input", index)) for index in self._numbers)
@@ -284,7 +256,7 @@ class Recipe:
         return [values[slot] for slot in self._hoisted]
 
     def run(self, values: list[Any]) -> list[Any]:
-        """The gradients, operation by operation, from what `graph` takes."""
+        """The outputs of `graph` for these inputs, operation by operation."""
         values = [*values, *self._constants]
         for op, parameters, inputs in self._steps:
             found = op(*[values[i] for i in inputs], **parameters)
@@ -324,7 +296,7 @@ def _substituted(
 
 
 def _listed(graph: Graph) -> tuple[list[Operation], list[Any], list[int]]:
-    """A graph's operations, constants, and where its outputs are among all the values."""
+    """A graph's operations and constants as lists, and the positions of its outputs."""
     nodes = graph.walk()
     slots = {entry: position for position, entry in enumerate(graph.inputs)}
     constants = []
@@ -342,4 +314,4 @@ def _listed(graph: Graph) -> tuple[list[Operation], list[Any], list[int]]:
     return steps, constants, [slots[entry] for entry in graph.outputs]
 
 
-__all__ = ["Kind", "Place", "Recent", "Recipe", "in_parts", "kind_of_call", "kind_of_specs"]
+__all__ = ["Kind", "Place", "Recipe", "in_parts", "kind_of_call", "kind_of_specs"]

@@ -1,8 +1,12 @@
-"""The tape: recorded calls, and where the contents of every array come from.
+"""Recorded calls, and where the contents of every array come from.
 
-While recording, every call on a tracked array is put on the tape with what its gradient will read.
-The contents of an array belong to a history, which all arrays that see them share: a view is an
-offset map over them, and a write, through whichever array, is a function of what was there before.
+While recording, each call on a tracked array becomes a `Call` with what its gradient will read. The
+*source* of an array says where a gradient that arrives at it goes on to: a `Leaf` (a variable), a
+pair (call, index of its output), or None.
+
+An array and all its views share one history (`_core.History`), which has the source of the whole
+contents. So ``y[1:-1] *= 2`` makes a new source for y: the old contents with a part replaced. Where
+a view is read, it gets a source of its own, a recorded slice of the whole.
 """
 
 from __future__ import annotations
@@ -27,9 +31,9 @@ from gemel.tape.views import Apply, positions, repeats, window
 class Leaf:
     """A variable: where a gradient ends. `request` is "write" or "add".
 
-    A gradient that `travels` is wanted as early as can be, even if the others come later for it,
-    and in so many blocks of rows, one after another; 0 for one that stays. `blocks` are those the
-    last backward has made, with the gradient's `state` then.
+    `travels` is 0 for a gradient that stays on this device. One that is sent elsewhere is computed
+    as early as possible, in that many blocks of rows. `blocks` are the blocks of the last backward
+    pass, with the `state` of the gradient at that time.
     """
 
     __slots__ = ("blocks", "gradient", "key", "request", "spec", "travels", "words")
@@ -41,12 +45,12 @@ class Leaf:
         self.request = request
         self.travels = int(gradient.device.linked)
         self.blocks: tuple[Any, Sequence[Any]] = None, ()
-        #: What of it decides a gradient graph.
+        #: Its part in the key of a gradient graph (`Step.structure`).
         self.words = (1 + (request == "add"), spec.dtype.code, spec.ndim, *spec.shape)
 
     @property
     def state(self) -> Any:
-        """The same as long as nobody writes the gradient; None while somebody outside may."""
+        """A value that changes when the gradient is written; None while outsiders may write it."""
         loans = self.gradient._loans
         return None if loans < 0 else (self.gradient.version, loans)
 
@@ -59,7 +63,7 @@ class Leaf:
 
 
 def key_of(source: Any) -> Any:
-    """What gradients that arrive at a Leaf or at (call, output index) are collected under."""
+    """The key under which gradients that arrive at a source are added up."""
     return (id(source[0]), source[1]) if isinstance(source, tuple) else source.key
 
 
@@ -67,7 +71,7 @@ def key_of(source: Any) -> Any:
 
 
 def keep_contents(history: Any) -> None:
-    """Give those who saved what is going to be overwritten a copy of it."""
+    """Before contents are overwritten: replace what calls saved of them by copies."""
     copies: dict[Any, Any] = {}
     for saved in history.take_saved():
         if saved.version == saved.array.version:
@@ -79,7 +83,7 @@ def keep_contents(history: Any) -> None:
 
 
 def recording(flag: bool, function: Any, *arguments: Any, **parameters: Any) -> Any:
-    """What a function gives when what it does is recorded, or is not."""
+    """Call a function with recording switched on or off."""
     before = _core.set_recording(flag)
     try:
         return function(*arguments, **parameters)
@@ -91,15 +95,15 @@ def recording(flag: bool, function: Any, *arguments: Any, **parameters: Any) -> 
 
 
 class Call(_core.Call):
-    """One recorded call: where its inputs came from, and what its gradient reads.
+    """One recorded call.
 
-    `sources` has, per input, a Leaf, (Call, output index) or None; `values` what is kept of the
-    places in `reads`. `variables` are the outputs whose gradients are wanted as well, if any.
+    `sources` are the sources of its inputs; `values` what is kept for the places in `reads`.
+    `variables` are the leaves of outputs for which `attach_grad` was called, by index, or None.
     """
 
     __slots__ = ()
 
-    #: For each input a bit for each output from which gradients pass to it; None: from all to all.
+    #: For each input a bit set of the outputs whose gradients reach it; None: all reach all.
     reached: Sequence[int] | None = None
 
     def keep(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
@@ -109,7 +113,7 @@ class Call(_core.Call):
         self.values = tuple(v._save() if isinstance(v, _core.Array) else v for v in values)
 
     def kept(self, place: Place) -> Any:
-        """What is kept of an input or an output: a Saved or a number."""
+        """What is kept of an input or output: a `_core.Saved` or a number."""
         if place not in self.reads:
             raise GradientError(
                 f"grad: create_graph=True through {self.kind.name}, which has kept too little"
@@ -130,7 +134,7 @@ class Call(_core.Call):
         return found
 
     def tracked(self, place: Place) -> Any:
-        """A kept array as one that gradients pass through."""
+        """A kept array, connected to the tape so that it can be differentiated through."""
         (array,) = self.arrays((place,))
         side, index = place
         source = (self, index) if side == "output" else self.sources[index]
@@ -140,7 +144,7 @@ class Call(_core.Call):
         return array
 
     def free(self) -> None:
-        """Give back what was saved, and what led here."""
+        """Release what was saved and the calls before it."""
         self.freed = True
         self.reads = self.values = self.sources = ()
 
@@ -151,32 +155,33 @@ _core.set_call_class(Call)
 def record_call(
     op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], outputs: tuple[Any, ...]
 ) -> tuple[Any, ...]:
-    """Put a call on the tape: its outputs remember it.
+    """Put a call on the tape, as the source of its outputs.
 
-    Kind, what is kept, and whether the output is floating: so the core records calls like it.
+    Returns the kind, what is kept, and whether the first output is floating: from then on the core
+    records such calls itself.
     """
     call = Call(kind_of_call(op, inputs, parameters, outputs), tuple(map(source_of, inputs)))
     for index, value in enumerate(outputs):
         if call.kind.floating[index]:
             value._track((call, index))
     call.keep(inputs, outputs)
-    # What an earlier backward has freed is a constant for what is recorded after it. What is kept
-    # does not depend on that: the core keeps the same for all calls like this one.
+    # Inputs from calls that an earlier backward has freed are constants. `keep` comes before that,
+    # since the core keeps the same for all calls of this kind.
     call.sources = tuple(None if _is_over(source) else source for source in call.sources)
     return call.kind, call.reads, call.kind.floating[0]
 
 
-class Look(Call):
-    """What is done to see a part of some contents: for all who look, so no step frees it."""
+class ViewCall(Call):
+    """A recorded step from an array to its view. It is not freed, since all readers share it."""
 
     __slots__ = ()
 
     def free(self) -> None:
-        """There is nothing to give back."""
+        """It holds nothing to release."""
 
 
 def _follow(make: type[Call]) -> Apply:
-    """Does operations on (source, spec) pairs: not run, on the tape only; they read no values."""
+    """A function that records an operation on (source, spec) pairs without running it."""
 
     def apply(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
         specs = tuple(spec for _, spec in inputs)
@@ -201,14 +206,14 @@ def source_of(value: Any) -> Any:
     history = value._history
     source = history.source
     if _is_over(source) and history.variable is not None:
-        # Overwritten or computed in a step that is over: a variable again.
+        # A variable that was overwritten in a step that has been freed is a variable again.
         source = history.source = history.variable
         history.views = None
     return source if value._is_base or _is_over(source) else _view_source(history, value)
 
 
 def current_source(value: Any) -> Any:
-    """The same; None for what is part of a step that is over, a constant from then on."""
+    """The source; None if it is a freed call, whose results are constants from then on."""
     source = source_of(value)
     return None if _is_over(source) else source
 
@@ -217,7 +222,7 @@ _core.set_source_of(source_of)
 
 
 def _is_over(source: Any) -> bool:
-    """Whether it is part of a step whose tape has been freed."""
+    """Whether a source is a call that has been freed."""
     return isinstance(source, tuple) and source[0].freed
 
 
@@ -226,7 +231,7 @@ def _place_of(array: Any) -> Any:
 
 
 def _view_source(history: Any, value: Any) -> Any:
-    """Where what a view sees comes from: known, or a new call on the tape."""
+    """The source of a view: known, or recorded now as a view of the whole contents."""
     if history.views is None:
         history.views = {}
     views, place = history.views, _place_of(value)
@@ -239,14 +244,14 @@ def _view_source(history: Any, value: Any) -> Any:
         indices = above.from_numpy(positions(history.base, place), value.device)
         return source_of(recording(True, gather, flat, indices, axis=0))
     if len(views) >= VIEWS:
-        oldest, *_ = views  # in one step: another thread may look at the same contents
+        oldest, *_ = views  # atomic: another thread may change the dictionary
         views.pop(oldest, None)
     spec = Spec(history.base[0], value.dtype)
-    found = views[place] = seen[0].take((history.source, spec), _follow(Look))[0]
+    found = views[place] = seen[0].take((history.source, spec), _follow(ViewCall))[0]
     return found
 
 
-#: How many views of some contents are remembered, the oldest going first.
+#: How many views a history remembers; the oldest goes first.
 VIEWS = 256
 
 
@@ -258,7 +263,7 @@ def _base_of(view: Any) -> Any:
 
 
 def become_variable(array: Any, leaf: Leaf) -> None:
-    """The gradient of an array is wanted from now on."""
+    """Make an array a variable whose gradient goes to a leaf (`attach_grad`)."""
     array._grad = leaf.gradient
     source = source_of(array)
     history = array._history
@@ -269,32 +274,29 @@ def become_variable(array: Any, leaf: Leaf) -> None:
             history.variable = leaf
         return
     if history is not None and history.source is None and not array._is_base:
-        array._history = None  # a part of something else: a variable of its own
+        array._history = None  # a view: it becomes a variable apart from its base
     array._track(leaf)
     array._history.variable = leaf
 
 
 def let_travel(array: Any, blocks: int = 1) -> None:
-    """The gradient of a variable goes to other processes, in so many blocks of rows.
-
-    No other array is changed by this.
-    """
+    """Note that a variable's gradient is sent to other processes, in `blocks` blocks of rows."""
     history = array._history
     if history is not None and history.variable is not None:
         history.variable.travels = blocks
 
 
 def blocks_of(array: Any) -> Sequence[Any]:
-    """The gradient of a variable in blocks of rows, the first of which are there earlier.
+    """The blocks of rows of a variable's gradient, which are ready one after another.
 
-    Nothing where the last backward made none, or the gradient has been written since.
+    Empty if the last backward pass made none, or the gradient has been written since.
     """
     history = array._history
     leaf = history.variable if history is not None else None
     if leaf is None:
         return ()
     state, blocks = leaf.blocks
-    leaf.blocks = None, ()  # what has been asked for is on its way: nobody needs them twice
+    leaf.blocks = None, ()  # given out once
     return blocks if state is not None and state == leaf.state else ()
 
 
@@ -302,7 +304,7 @@ def blocks_of(array: Any) -> Sequence[Any]:
 
 
 def concerns(target: Any, *values: Any) -> bool:
-    """Whether a write into `target` has to be recorded."""
+    """Whether a write of `values` into `target` has to be recorded."""
     if not _core.recording() or not target.dtype.is_inexact:
         return False
     history = target._history
@@ -320,7 +322,7 @@ def overwrite(target: Any, value: Any) -> None:
 
 
 def write(target: Any, value: Any) -> None:
-    """The same, put on the tape."""
+    """A recorded `overwrite`."""
     if not target.size:
         return
     history = target._shared_history()
@@ -341,13 +343,13 @@ def write(target: Any, value: Any) -> None:
 
 
 def _comes_from(target: Any, value: Any, source: Any) -> None:
-    """The contents of `target` are those of `value` now."""
+    """Set the source of `target` to that of `value`, which is about to be written into it."""
     history = target._history
     place = _place_of(target)
     before = current_source(_base_of(target))
     spec, part = Spec(history.base[0], target.dtype), Spec(target.shape, target.dtype)
     if target._is_base and source is None and history.variable is not None:
-        # Still on the tape: it is a variable again when this step is over.
+        # A call on the tape, not None: when it is freed the array is a variable again.
         key = tuple(("slice", 0, n, 1) for n in target.shape)
         source = _follow(Call)(assign, ((before, spec), (None, part)), {"key": key})[0]
     if target._is_base:
@@ -363,7 +365,7 @@ def _comes_from(target: Any, value: Any, source: Any) -> None:
 
 
 def _with(target: Any, value: Any) -> Any:
-    """The array `target` is a view of, with `value` in place of what the view sees."""
+    """The base of the view `target`, with `value` in place of the elements the view shows."""
     base = _base_of(target)
     if not isinstance(value, _core.Array):
         with target.device:

@@ -1,8 +1,8 @@
-"""Running backward: by a plan where there is one, else call by call.
+"""The backward pass: by a plan if the step has one (`step_plans`), else call by call.
 
-Call by call, each gradient is computed by the operations' own kernels. That is how a structure of
-the tape is run that is not worth a plan yet, how calls of `autograd.Function` are passed, and how
-gradients are made that can be differentiated in turn: then what is done here is recorded.
+Call by call, each gradient is computed by the operations' own kernels. So run steps that are not
+worth a plan yet, steps with calls of `autograd.Function`, and gradients with ``create_graph=True``:
+then the operations of the backward pass are recorded themselves.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from gemel import _core
 from gemel.ops.elementwise import copy, full
 from gemel.tape.function import FunctionCall
 from gemel.tape.recording import Leaf, key_of, recording
-from gemel.tape.steps import Head, Step, Target, arrive, backwards, met
+from gemel.tape.step_plans import plan_for_step
+from gemel.tape.steps import Head, Step, Target, arrive, backwards
 
 
 def into_gradients(step: Step, targets: Sequence[Target | Leaf]) -> None:
-    """Leave the gradients of the targets where their variables have them."""
+    """Write or add the gradients of the targets into the arrays of their variables (`x.grad`)."""
     leaves = [target.leaf for target in targets if target.leaf is not None]
-    plan = None if step.has_functions else met(step, targets, in_place=True)
+    plan = None if step.has_functions else plan_for_step(step, targets, in_place=True)
     if plan is not None:
         found = plan.run([*(leaf.gradient for leaf in leaves), *plan.arguments(step)])
         for position, blocks in plan.blocks(found):
             leaves[position].blocks = leaves[position].state, blocks
         return
-    # All are known before the first is written: an error changes none.
+    # All are computed before the first is written: an error changes none.
     found = recording(False, gradients, step, targets)
     recording(False, _write, leaves, found)
 
@@ -40,20 +41,22 @@ def _write(leaves: list[Leaf], found: list[Any]) -> None:
 
 
 def fresh(
-    step: Step, targets: Sequence[Target | Leaf], devices: list[Any], again: bool
+    step: Step, targets: Sequence[Target | Leaf], devices: list[Any], create_graph: bool
 ) -> list[Any]:
-    """The gradients of the targets as new arrays; `again`: they can be differentiated in turn."""
-    plan = None if again or step.has_functions else met(step, targets, in_place=False)
+    """The gradients of the targets as new arrays; with `create_graph` recorded themselves."""
+    plan = (
+        None if create_graph or step.has_functions else plan_for_step(step, targets, in_place=False)
+    )
     if plan is not None:
         return list(plan.run(plan.arguments(step)))
-    return recording(again, _apart, step, targets, devices, again)  # type: ignore[no-any-return]
+    return recording(create_graph, _apart, step, targets, devices, create_graph)  # type: ignore[no-any-return]
 
 
 def _apart(
-    step: Step, targets: Sequence[Target | Leaf], devices: list[Any], again: bool
+    step: Step, targets: Sequence[Target | Leaf], devices: list[Any], create_graph: bool
 ) -> list[Any]:
-    """Gradients that share no memory with each other, nor with what was given."""
-    found = gradients(step, targets, again)
+    """Gradients that share no memory with each other or with the given heads."""
+    found = gradients(step, targets, create_graph)
     taken = {head.gradient._storage for head in step.heads if head.gradient is not None}
     for position, (target, g, device) in enumerate(zip(targets, found, devices, strict=True)):
         if g is None:
@@ -64,11 +67,12 @@ def _apart(
     return found
 
 
-def gradients(step: Step, targets: Sequence[Target | Leaf], again: bool = False) -> list[Any]:
+def gradients(
+    step: Step, targets: Sequence[Target | Leaf], create_graph: bool = False
+) -> list[Any]:
     """The gradients of the targets, call by call; None where none arrives.
 
-    Between two calls of functions a plan does it, where there is one: but for steps without any
-    functions, whose plan would have been taken before.
+    In a step with `autograd.Function` calls, the stretches between them may have plans.
     """
     arrived: dict[Any, Any] = {}
     for head in step.heads:
@@ -77,19 +81,19 @@ def gradients(step: Step, targets: Sequence[Target | Leaf], again: bool = False)
         arrive(arrived, head.source, given)
     wanted = step.wanted(targets)
     ends = {target.key for target in targets}
-    plans = step.has_functions and not again
+    plans = step.has_functions and not create_graph
     end = len(step.calls)
     while end > 0:
         begin = end - 1
         if isinstance(step.calls[begin], FunctionCall):
             if True in wanted[begin]:
-                _through_function(step.calls[begin], arrived, again)
+                _through_function(step.calls[begin], arrived, create_graph)
         else:
             while begin > 0 and not isinstance(step.calls[begin - 1], FunctionCall):
                 begin -= 1
             calls, masks = step.calls[begin:end], wanted[begin:end]
             if not (plans and _by_plan(calls, masks, ends, arrived)):
-                _one_by_one(calls, masks, ends, arrived, again)
+                _one_by_one(calls, masks, ends, arrived, create_graph)
         end = begin
     return [arrived.get(target.key) for target in targets]
 
@@ -99,13 +103,13 @@ def _filled(value: int, spec: Any, device: Any) -> Any:
         return full(value, shape=tuple(spec.shape), dtype=spec.dtype)
 
 
-def _through_function(call: FunctionCall, arrived: dict[Any, Any], again: bool) -> None:
+def _through_function(call: FunctionCall, arrived: dict[Any, Any], create_graph: bool) -> None:
     given = [arrived.get((id(call), index)) for index in range(len(call.outputs))]
     if all(g is None for g in given):
         return
     known = zip(given, call.outputs, call.devices, strict=True)
     filled = tuple(_filled(0, spec, device) if g is None else g for g, spec, device in known)
-    for source, g in zip(call.sources, call.backward(filled, again), strict=True):
+    for source, g in zip(call.sources, call.backward(filled, create_graph), strict=True):
         if source is not None and g is not None:
             arrive(arrived, source, g)
 
@@ -115,10 +119,10 @@ def _one_by_one(
     wanted: list[tuple[bool, ...]],
     ends: set[Any],
     arrived: dict[Any, Any],
-    again: bool,
+    create_graph: bool,
 ) -> None:
-    for _, call, gs, recipe in backwards(calls, wanted, arrived, again):
-        kept = map(call.tracked, recipe.arrays) if again else call.arrays(recipe.arrays)
+    for _, call, gs, recipe in backwards(calls, wanted, arrived, create_graph):
+        kept = map(call.tracked, recipe.arrays) if create_graph else call.arrays(recipe.arrays)
         values = [*gs, *kept]
         values += recipe.numbers(call)
         with gs[0].device:
@@ -133,7 +137,7 @@ def _one_by_one(
 def _by_plan(
     calls: list[Any], wanted: list[tuple[bool, ...]], ends: set[Any], arrived: dict[Any, Any]
 ) -> bool:
-    """Pass some calls by their plan; False where there is none."""
+    """Go back through some calls by their plan; False if they have none."""
     heads, targets = [], {}
     inside = {id(call) for call in calls}
     for call, mask in zip(calls, wanted, strict=True):
@@ -148,13 +152,13 @@ def _by_plan(
             if want and not (isinstance(source, tuple) and id(source[0]) in inside):
                 targets[key_of(source)] = Target(source, spec, None)
     part = Step(heads, calls)
-    plan = met(part, list(targets.values()), in_place=False)
+    plan = plan_for_step(part, list(targets.values()), in_place=False)
     arguments = plan.arguments(part) if plan is not None else []
     if plan is None or len({a.device for a in arguments if isinstance(a, _core.Array)}) > 1:
         return False  # calls on two devices may follow each other without anything in between
     for target, g in zip(targets.values(), plan.run(arguments), strict=True):
         if isinstance(target.source, tuple) and id(target.source[0]) in inside:
-            arrived[target.key] = g  # what had arrived before is in it
+            arrived[target.key] = g  # includes what had arrived before: it was a head
         else:
             arrive(arrived, target.source, g)
     return True

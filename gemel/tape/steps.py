@@ -1,7 +1,8 @@
-"""Steps: the part of the tape some heads depend on, and the plan of its gradient.
+"""Steps: the part of the tape that some heads depend on.
 
-A step whose structure has been met often enough becomes one gradient graph, which is compiled: a
-plan, whatever the numbers in it. Until then it is not worth that: see `tape.reverse`.
+A step is what one call of `backward()` goes through: the recorded calls in order, its heads and its
+targets. It can be turned into one gradient graph (`Step.graph`); steps with the same `structure`
+have the same graph. `reverse` runs steps, `step_plans` compiles them.
 """
 
 from __future__ import annotations
@@ -13,26 +14,21 @@ from typing import Any, NamedTuple
 
 from gemel import _core
 from gemel.errors import GradientError
-from gemel.ir.graph import Entry, Graph, inline, placeholder
+from gemel.ir.graph import Entry, inline, placeholder
 from gemel.ir.interpret import spec_of
 from gemel.ir.layout import dense_strides
-from gemel.ir.trace import Trace
 from gemel.ops.elementwise import full
 from gemel.ops.shape import transpose
-from gemel.process.garbage import uncollected
-from gemel.runtime.backend import Backend, backend_for
-from gemel.runtime.chain import Chain
 from gemel.runtime.files import digest
-from gemel.runtime.plans import plan_of
 from gemel.spec import Spec
 from gemel.tape.function import FunctionCall
-from gemel.tape.kinds import Recent, Recipe
+from gemel.tape.kinds import Recipe
 from gemel.tape.recording import Leaf, key_of, source_of
 from gemel.tape.views import inverse
 
 
 class Target:
-    """Where a gradient is wanted, besides at a `Leaf`, which can stand for itself."""
+    """A source whose gradient is wanted. A `Leaf` is a target itself, with the same attributes."""
 
     __slots__ = ("key", "leaf", "source", "spec")
 
@@ -40,16 +36,16 @@ class Target:
         self.source = source
         self.key = key_of(source)
         self.spec = spec
-        self.leaf = leaf  # whose gradient is to be left there
+        self.leaf = leaf  # the variable to whose gradient it is written, if any
 
     @property
     def words(self) -> tuple[int, ...]:
-        """What of it decides the gradient graph."""
+        """Its part in the key of the gradient graph (`Step.structure`)."""
         return self.leaf.words if self.leaf is not None else (0, *_words(self.spec))
 
 
 class Head(NamedTuple):
-    """An array whose gradient is given (None for ones)."""
+    """An array the backward pass starts from, and its gradient (None for ones)."""
 
     source: Any
     spec: Spec
@@ -58,14 +54,14 @@ class Head(NamedTuple):
 
 
 class Step:
-    """Some calls of the tape, in order, and the gradients that come to them from outside."""
+    """Calls of the tape in order, and the heads from which gradients come to them."""
 
     def __init__(self, heads: list[Head], calls: list[Any]) -> None:
         self.heads = heads
         self.calls = calls
-        #: Of each call the sources gradients go on to.
+        #: For each call the sources its gradients go on to.
         self.sources = [call.sources for call in calls]
-        # In each step of a training loop: lists take half of what generators do.
+        # This runs in each step of training: lists take half the time of generators.
         if [call for call in calls if call.reached is not None]:
             self._follow()
         if [call for call in self.calls if call.freed]:
@@ -77,7 +73,7 @@ class Step:
 
     @classmethod
     def of(cls, heads: list[Any], grads: list[Any]) -> Step:
-        """The step that leads to some arrays."""
+        """The step that computed some arrays, given their gradients (None for ones)."""
         found = []
         for head, g in zip(heads, grads, strict=True):
             g = None if g is None else g.astype(head.dtype, copy=False)
@@ -85,7 +81,7 @@ class Step:
         return cls(found, _reached([head.source for head in found]))
 
     def _follow(self) -> None:
-        """Leave out what leads only to such outputs of calls as the heads do not depend on."""
+        """Drop calls and sources that matter only to outputs the heads do not depend on."""
         asked: dict[int, int] = {}  # a bit for each output of a call
         for head in self.heads:
             _ask(asked, head.source)
@@ -104,9 +100,7 @@ class Step:
         self.sources = [sources for _, sources in reversed(found)]
 
     def by_device(self) -> list[Step]:
-        """Itself, or a step for each device its heads are on, which have nothing in common where
-        nothing travels between devices.
-        """
+        """A step for each device of the heads, so that devices compute side by side; or itself."""
         devices = dict.fromkeys([head.device for head in self.heads])
         if len(devices) < 2 or self.has_functions:
             return [self]
@@ -128,7 +122,7 @@ class Step:
         return found
 
     def wanted(self, targets: Sequence[Target | Leaf]) -> list[tuple[bool, ...]]:
-        """For each call, through which inputs gradients lead to the targets."""
+        """For each call, for each input whether its gradient leads to a target."""
         ends = {target.key for target in targets}
         leading: set[int] = set()
         found = []
@@ -140,16 +134,16 @@ class Step:
         return found
 
     def free(self) -> None:
-        """Give back what the calls of this step saved."""
+        """Release what the calls of this step saved."""
         for call in self.calls:
             call.free()
 
     # --- as a graph ---------------------------------------------------------------------------
 
     def structure(self, targets: Sequence[Target | Leaf], wanted: list[tuple[bool, ...]]) -> bytes:
-        """What two steps with the same gradient graph have in common, as a digest."""
+        """A digest that two steps share if they have the same gradient graph."""
         places: dict[Any, int] = {target.key: -3 - i for i, target in enumerate(targets)}
-        # Results which are targets themselves stand for those from then on.
+        # If a target is the output of a call, which output it is belongs to the key.
         marked = any(isinstance(target.source, tuple) for target in targets)
         words = [len(targets), marked]
         for target in targets:
@@ -172,7 +166,11 @@ class Step:
     def graph(
         self, targets: Sequence[Target | Leaf], wanted: list[tuple[bool, ...]]
     ) -> tuple[list[Entry], list[Entry], list[tuple[int, Recipe]]]:
-        """The inputs of the gradient graph, the gradients of the targets, and what it reads."""
+        """The gradient graph: its inputs, the gradients of the targets, and the recipes it reads.
+
+        The inputs are the given gradients of heads, then for each call from the last to the first
+        what its recipe reads: (position of the call, recipe) in the third result.
+        """
         inputs: list[Entry] = []
         arrived: dict[Any, Entry] = {}
         for source, spec, g, _ in self.heads:
@@ -200,7 +198,7 @@ class Step:
 
 
 def turned(array: Any) -> tuple[int, ...] | None:
-    """The order of axes in which an array is dense, where that is not its own."""
+    """The order of axes in which a transposed array is dense; None if it is, or is none."""
     if array._is_contiguous:
         return None
     strides = array._element_strides
@@ -216,7 +214,7 @@ def _lying(spec: Spec, order: tuple[int, ...] | None) -> Entry:
     return placeholder(Spec((spec.shape[axis] for axis in order), spec.dtype))
 
 
-def _as_it_lies(array: Any) -> Any:
+def in_memory_order(array: Any) -> Any:
     order = turned(array)
     if order is None:
         return array
@@ -234,7 +232,7 @@ def _word(source: Any, places: dict[Any, int]) -> int:
 
 
 def _ask(asked: dict[int, int], source: Any) -> None:
-    """Note that an output of a call is needed, if that is where a source is."""
+    """Note that a source is needed, if it is the output of a call."""
     if isinstance(source, tuple):
         call, index = source
         asked[id(call)] = asked.get(id(call), 0) | 1 << index
@@ -252,9 +250,12 @@ def _leads(source: Any, leading: set[int], ends: set[Any]) -> bool:
 
 
 def backwards(
-    calls: list[Any], wanted: list[tuple[bool, ...]], arrived: dict[Any, Any], again: bool = False
+    calls: list[Any],
+    wanted: list[tuple[bool, ...]],
+    arrived: dict[Any, Any],
+    create_graph: bool = False,
 ) -> Iterator[tuple[int, Any, list[Any], Recipe]]:
-    """The calls gradients go through, last first: position, call, gradients arrived, and recipe."""
+    """The calls gradients pass, last first: (position, call, gradients that arrived, recipe)."""
     for position in range(len(calls) - 1, -1, -1):
         call, mask = calls[position], wanted[position]
         if True not in mask:
@@ -262,14 +263,14 @@ def backwards(
         gs = [arrived.get((id(call), index)) for index in range(len(call.kind.outputs))]
         present = tuple(g is not None for g in gs)
         if True in present:
-            recipe = call.kind.recipe(present, mask, again)
+            recipe = call.kind.recipe(present, mask, create_graph)
             yield position, call, [g for g in gs if g is not None], recipe
 
 
 def _reached(sources: list[Any]) -> list[Any]:
-    """The calls that lead to these sources, each after those that lead to it.
+    """The calls that sources depend on, in topological order.
 
-    The order follows from what leads where alone: equal steps have equal orders.
+    The order depends on the connections only, so that equal steps have equal orders.
     """
     order: list[Any] = []
     seen: set[int] = set()
@@ -288,160 +289,9 @@ def _reached(sources: list[Any]) -> list[Any]:
 
 
 def arrive(arrived: dict[Any, Any], source: Any, g: Any) -> None:
-    """One more gradient for a variable or a result of a call."""
+    """Add a gradient to those that have arrived at a source."""
     key = key_of(source)
     arrived[key] = arrived[key] + g if key in arrived else g
 
 
-# --- plans ----------------------------------------------------------------------------------
-
-
-class Met:
-    """A structure that has been met so many times, and its plan, if it has one."""
-
-    def __init__(self) -> None:
-        self.used = False
-        self.times = 0
-        self.plan: Any = None
-        self.order: list[int] = []
-        #: Which gradients the plan has made in how many blocks when it writes them in place.
-        self.early: list[tuple[int, int]] = []
-        self.reads: list[tuple[int, Recipe]] = []
-
-    def arguments(self, step: Step) -> list[Any]:
-        """The arrays and numbers the plan takes of a step."""
-        found = [head.gradient for head in step.heads if head.gradient is not None]
-        for position, recipe in self.reads:
-            call = step.calls[position]
-            found += map(_as_it_lies, call.arrays(recipe.arrays))
-            found += recipe.numbers(call)
-        return found
-
-    def run(self, values: list[Any]) -> Any:
-        """The plan on what the graph takes: arrays first, then numbers."""
-        return self.plan(*[values[position] for position in self.order])
-
-    def blocks(self, found: Sequence[Any]) -> Iterator[tuple[int, Sequence[Any]]]:
-        """Of what `run` gave in place: which gradients there are in blocks of rows, and these."""
-        start = 0
-        for target, count in self.early:
-            yield target, found[start : start + count]
-            start += count
-
-
-class Family:
-    """The structures that end at variables of the same specs: all lengths of one network, say.
-
-    It counts the calls whose gradients were run call by call, and those that went into plans.
-    """
-
-    def __init__(self) -> None:
-        self.used = False
-        self.run = 0
-        self.compiled = 0
-
-    def affords(self, calls: int, times: int) -> bool:
-        """Whether one more plan, of so many calls, is in proportion to what has been run.
-
-        Otherwise many structures that come by turns would all be compiled in their second round.
-        One that has been run as often as pays for its plan need not wait for the others.
-        """
-        return self.compiled + calls <= AT_ONCE + self.run // RUNS or times >= RUNS
-
-
-#: Calls of a family that may go into plans whatever has been run.
-AT_ONCE = 500
-#: Compiling a call takes as long as running it and its gradient some 5 to 10 times.
-RUNS = 10
-
-#: The structures met lately, and their families.
-_met = Recent(512)
-_families = Recent(512)
-
-
-def in_pieces(targets: Sequence[Target | Leaf]) -> bool:
-    """Whether a backward runs as several operations: where its gradients travel."""
-    return any(target.leaf is not None and target.leaf.travels for target in targets)
-
-
-def blocks_wanted(targets: Sequence[Target | Leaf]) -> tuple[int, ...]:
-    """Into how many blocks of rows the gradients are to be cut."""
-    leaves = [target.leaf for target in targets]
-    return tuple([0 if leaf is None else leaf.travels for leaf in leaves])
-
-
-def worth_compiling(calls: int, times: int) -> bool:
-    """Whether a step of so many calls is to be compiled that was met so many times before.
-
-    Compiling takes 0.1 to 0.4 ms for each call and wins some 6 us of each from then on: it is won
-    back after about thirty times, however long the step is. What takes so little that nobody sees
-    it is compiled at once when it comes again, as it will in a loop that trains; a longer one first
-    has to come so often that compiling does not take much longer than it has taken so far.
-    """
-    return times > min(calls // 100, 30)
-
-
-def met(step: Step, targets: Sequence[Target | Leaf], in_place: bool) -> Met | None:
-    """The plan of a step; None for one that is not worth a plan yet, or is on several devices."""
-    if len(step.heads) > 1 and len({head.device.code for head in step.heads}) > 1:
-        return None
-    wanted = step.wanted(targets)
-    pieces = blocks_wanted(targets) if in_place and in_pieces(targets) else None
-    backend = backend_for(step.heads)
-    key = (step.structure(targets, wanted), in_place, pieces, backend)
-    found: Met | None = _met.find(key)
-    if found is None:
-        found = _met.keep(key, Met())
-    if found.plan is None:
-        # What leads through a compiled call is meant to come again.
-        asked = any(call.kind.compiled for call in step.calls)
-        family, calls = _family(targets), len(step.calls)
-        worth = worth_compiling(calls, found.times) and family.affords(calls, found.times)
-        if not (asked or worth):
-            found.times += 1
-            family.run += calls
-            return None
-        family.compiled += 0 if asked else calls
-        with uncollected:
-            _compile(found, step, targets, wanted, in_place, pieces, backend)
-    return found
-
-
-def _family(targets: Sequence[Target | Leaf]) -> Family:
-    """The family of the structures that end here."""
-    key = digest(array("q", [word for target in targets for word in target.words]).tobytes())
-    found: Family = _families.find(key) or _families.keep(key, Family())
-    return found
-
-
-def _compile(
-    found: Met,
-    step: Step,
-    targets: Sequence[Target | Leaf],
-    wanted: list[tuple[bool, ...]],
-    in_place: bool,
-    pieces: tuple[int, ...] | None,
-    backend: Backend,
-) -> None:
-    with Trace():
-        inputs, results, found.reads = step.graph(targets, wanted)
-        places = [placeholder(target.spec) for target in targets] if in_place else []
-        updates = []
-        for position, (target, place) in enumerate(zip(targets, places, strict=False)):
-            adds = target.leaf is not None and target.leaf.request == "add"
-            updates.append((position, place + results[position] if adds else results[position]))
-    graph = Graph((*places, *inputs), () if in_place else results, updates, "backward")
-    # Targets come first among the arrays, so updates keep their positions.
-    found.order = sorted(range(len(graph.inputs)), key=lambda i: graph.inputs[i].spec.weak)
-    ordered = [graph.inputs[position] for position in found.order]
-    order = Graph(ordered, graph.outputs, graph.updates, "backward")
-    random = any(node.op is not None and node.op.random for node in order.walk())
-    # A gradient that could not be computed must not pass for the one of the batch before.
-    if pieces is not None and not random:
-        found.plan = Chain(order, backend, atomic=False, blocks=pieces)
-        found.early = found.plan.early
-    else:
-        found.plan = plan_of(order, backend, atomic=False)
-
-
-__all__ = ["Head", "Met", "Step", "Target", "arrive", "backwards", "met"]
+__all__ = ["Head", "Step", "Target", "arrive", "backwards"]

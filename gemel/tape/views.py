@@ -1,4 +1,10 @@
-"""Views as offset maps: what is done to an array to see what a view of it sees, and its reverse."""
+"""Views of recorded arrays as operations.
+
+Imperatively a view is only (shape, strides, offset) over the memory of its base. To differentiate
+through it, `window` finds operations that select the same elements: x[::2].T of a dense x is a
+`basic_index` and a `transpose`. `Window.take` applies them, `Window.put` applies a write through
+the view to the base.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +18,18 @@ from gemel.ops.indexing import assign, basic_index
 from gemel.ops.shape import broadcast_to, reshape, transpose
 from gemel.spec import Spec, product
 
-#: Does an operation: (operation, inputs, parameters) -> its result.
+#: Applies an operation: (operation, inputs, parameters) -> its result.
 Apply = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 #: Shape, strides and offset.
 Place = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
 class Window(NamedTuple):
-    """How the elements of a view are found in the array: steps in this order, or None.
+    """The operations from an array of shape `whole` to a view of it; None for those not needed.
 
-    The axes in the order they lie in memory, another shape, what a key selects, the axes in the
-    order of the view, its shape but for what is repeated, and its shape.
+    In order: transpose to the order of axes in memory (`memory`), reshape (`refined`), index
+    (`key`), transpose to the view's order (`axes`), reshape to its shape with 1 for broadcast axes
+    (`shape`), broadcast (`repeated`).
     """
 
     whole: tuple[int, ...]
@@ -34,7 +41,7 @@ class Window(NamedTuple):
     repeated: tuple[int, ...] | None
 
     def take(self, x: Any, apply: Apply) -> Any:
-        """What the view sees of x."""
+        """The view of x."""
         x = self._part(x, apply)
         if self.axes is not None:
             x = apply(transpose, (x,), {"axes": self.axes})
@@ -56,7 +63,7 @@ class Window(NamedTuple):
         return x if self.key is None else apply(basic_index, (x,), {"key": self.key})
 
     def put(self, x: Any, value: Any, core: tuple[int, ...], apply: Apply) -> Any:
-        """x with `value` in place of what the view sees; `core`: the shape before `shape`."""
+        """x with `value` in place of the elements in the view; `core`: the shape before `shape`."""
         if self.shape is not None:
             value = apply(reshape, (value,), {"shape": core})
         if self.axes is not None:
@@ -72,22 +79,21 @@ class Window(NamedTuple):
 
 
 def inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
-    """The order of axes that undoes another one."""
+    """The inverse permutation of axes."""
     return tuple(sorted(range(len(axes)), key=axes.__getitem__))
 
 
 def repeats(place: Place) -> bool:
-    """Whether several positions of an array lie in the same place."""
+    """Whether an array repeats elements: an axis longer than 1 has stride 0."""
     shape, strides, _ = place
     return 0 not in shape and any(n > 1 and s == 0 for n, s in zip(shape, strides, strict=True))
 
 
 @lru_cache(4096)
 def window(base: Place, view: Place) -> tuple[Window, tuple[int, ...]] | None:
-    """How to see, in an array that lies like `base`, what one that lies like `view` sees.
+    """The window from a base to a view, and the view's shape without axes of length 1.
 
-    And the shape the elements have before the view's axes of length 1 are added. None where it
-    takes more than one key.
+    None if one index cannot select these elements: then they are gathered by their positions.
     """
     if 0 in base[0]:  # nothing, in another shape
         return Window(base[0], None, None, None, None, view[0], None), base[0]
@@ -124,7 +130,7 @@ def _descending(strides: list[int]) -> tuple[int, ...]:
 
 
 def _all(base: Place, view: Place, core: list[tuple[int, int]]) -> _Found | None:
-    """For a view of all elements: they lie one after another in memory, in either's order."""
+    """For a view of all elements of a dense base: transposed, reshaped, or both."""
     sizes = [n for n, _ in core]
     if view[2] != base[2] or product(sizes) != product(base[0]):
         return None
@@ -147,7 +153,7 @@ def _all(base: Place, view: Place, core: list[tuple[int, int]]) -> _Found | None
 
 
 def _some(base: Place, view: Place, core: list[tuple[int, int]]) -> _Found | None:
-    """For a view that a key selects, its axes in any order."""
+    """For a view that an index of integers and slices selects, its axes in any order."""
     starts = _digits(base, view[2] - base[2])
     if starts is None:
         return None
@@ -172,7 +178,7 @@ def _some(base: Place, view: Place, core: list[tuple[int, int]]) -> _Found | Non
 
 
 def _digits(base: Place, offset: int) -> list[int] | None:
-    """The position in the base that lies at this offset from its first element."""
+    """The index of the base's element that lies at an offset from the first; None if none does."""
     starts = [0] * len(base[0])
     for axis in _descending(list(base[1])):
         if base[0][axis] != 1:
@@ -183,7 +189,7 @@ def _digits(base: Place, offset: int) -> list[int] | None:
 
 
 def positions(base: Place, view: Place) -> Any:
-    """Where the elements a view sees are among those of the base, as a NumPy array of its shape."""
+    """The positions of a view's elements in the flattened base, as a NumPy array of its shape."""
     import numpy
 
     lying = _offsets(base).reshape(-1)
@@ -203,7 +209,7 @@ def _offsets(place: Place) -> Any:
 
 
 def span(array: Any) -> tuple[int, int, int]:
-    """The storage of an array, and between which of its bytes it lies."""
+    """The storage of an array, and the first and last of its bytes that the array uses."""
     if not array.size:
         return 0, 0, 0
     reach = [(n - 1) * step for n, step in zip(array.shape, array._element_strides, strict=True)]
@@ -212,8 +218,8 @@ def span(array: Any) -> tuple[int, int, int]:
     return array._storage, first * array.itemsize, last * array.itemsize
 
 
-def meet(one: Any, other: Any) -> bool:
-    """Whether two arrays of the same dtype show a common element."""
+def overlap(one: Any, other: Any) -> bool:
+    """Whether two arrays of the same dtype have an element in common."""
     import numpy
 
     (place, first, last), (there, begin, end) = span(one), span(other)
@@ -237,4 +243,4 @@ def check_apart(name: str, arrays: Sequence[Any], written: Sequence[int]) -> Non
                 )
 
 
-__all__ = ["Place", "Window", "check_apart", "meet", "positions", "repeats", "window"]
+__all__ = ["Place", "Window", "check_apart", "overlap", "positions", "repeats", "window"]

@@ -35,9 +35,9 @@ class Bound:
         self.structure = program.structure
 
     def inference(self, leaves: Sequence[Any], own: Sequence[Any] | None = None) -> Any:
-        """The plan that computes the results, and so for arrays like these.
+        """The plan that computes the results for arrays like these.
 
-        `own` are the program's own arrays, where they are known already.
+        `own` are the program's own arrays (`Program.own`), if the caller knows them already.
         """
         if self.plan is None:
             arrays = (*leaves, *(self.program.own(leaves) if own is None else own))
@@ -46,7 +46,7 @@ class Bound:
         return self.plan
 
     def in_place(self, leaves: Sequence[Any], own: Sequence[Any]) -> Any:
-        """The plan that overwrites arguments where they lie, for arrays like these; None: none."""
+        """The plan that overwrites arguments in place, for arrays like these; None if it cannot."""
         if self.writing is None:
             plans = self.program.in_place()
             with uncollected:
@@ -57,7 +57,7 @@ class Bound:
         return self.writing if dense else None
 
     def image(self, leaves: Sequence[Any]) -> Image:
-        """The image of that plan, lowered anew, with the arrays the function closes over."""
+        """The image of the inference plan, lowered anew, with closed-over arrays inside."""
         backend = backend_for((*leaves, *self.program.own(leaves)))
         return self.program.embedded().image(self.values, backend)
 
@@ -73,7 +73,7 @@ class Bound:
         arrays = (*given.arrays, *own)
         written = self.program.written
         self.program.check_apart(arrays)
-        self.program.wanted.check(self.program.name, arrays)
+        self.program.inner_gradients.check(self.program.name, arrays)
         wanted = self._wanted(arrays) if _core.recording() else ()
         plan = self.in_place(given.arrays, own) if written and not _core.recording() else None
         if True in wanted:
@@ -89,7 +89,7 @@ class Bound:
         return found[0] if self.structure is None else unflatten(self.structure, iter(found))
 
     def _wanted(self, arrays: tuple[Any, ...]) -> tuple[bool, ...]:
-        """For each array whether a gradient is to pass to what it was computed from."""
+        """For each array whether its gradient is wanted: it is tracked and a result reads it."""
         pairs = zip(self.program.reached, arrays, strict=False)
         return tuple([bool(reached and array._is_tracked) for reached, array in pairs])
 
@@ -105,7 +105,7 @@ class Bound:
 
 
 class BoundHalves(Kind):
-    """The two halves of a training call for known sizes: on the tape, a kind of call."""
+    """The forward and backward half of a program for known sizes: on the tape, a kind of call."""
 
     compiled = True
 
@@ -127,7 +127,7 @@ class BoundHalves(Kind):
         self.wanted = wanted
         self.numbers = len(program.numbers)
         self.reached = program.reached if len(outputs) > 1 else None
-        #: The floating outputs that depend on what a gradient is wanted for.
+        #: The indices of floating outputs that depend on an input whose gradient is wanted.
         bits = 0
         for reached, want in zip(program.reached, wanted, strict=False):
             bits |= reached if want else 0
@@ -138,20 +138,20 @@ class BoundHalves(Kind):
         #: Where each saved value comes from: an input of the call, or a result of the plan.
         self.saved: list[Place] = [places[entry] for entry in halves.saved]
 
-    def stand_ins(self, again: bool) -> dict[Place, Entry]:
-        """Entries for what was saved; for all inputs where the whole is differentiated."""
-        if again:
-            return super().stand_ins(again)
+    def stand_ins(self, create_graph: bool) -> dict[Place, Entry]:
+        """Placeholders for what was saved; with `create_graph` for all inputs and outputs."""
+        if create_graph:
+            return super().stand_ins(create_graph)
         return {
             place: placeholder(entry.spec)
             for place, entry in zip(self.saved, self.backward.inputs, strict=False)
         }
 
     def gradients(
-        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], again: bool
+        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], create_graph: bool
     ) -> Sequence[Entry | None]:
-        """By the backward half; by that of the whole program where it is differentiated in turn."""
-        if again:
+        """By the backward half; with `create_graph` by differentiating the whole program."""
+        if create_graph:
             return self._gradients_again(gs, given)
         saved = [given[place] for place in self.saved]
         heads = [g for g, floating in zip(gs, self.floating, strict=True) if floating]
@@ -175,7 +175,7 @@ class BoundHalves(Kind):
         return [next(found) if want else None for want in self.wanted]
 
     def run(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The results, remembering this call on the tape."""
+        """Run the forward plan and put the call on the tape."""
         found: tuple[Any, ...] = self.plan(*inputs)
         outputs = found[: len(self.outputs)]
         pairs = zip(inputs, self.wanted, strict=True)
@@ -183,7 +183,7 @@ class BoundHalves(Kind):
         call.given = inputs
         call.versions = [a.version for a in inputs[: len(inputs) - self.numbers]]
         for index, value in enumerate(outputs):
-            # A view of an input, or of another result, is on the tape with that.
+            # A view of an input or of another result has its history, and so its source.
             alone = value._history is None or not self._shows(value, inputs)
             if index in self.led and alone:
                 value._track((call, index))
@@ -192,7 +192,7 @@ class BoundHalves(Kind):
 
     @staticmethod
     def _shows(result: Any, inputs: tuple[Any, ...]) -> bool:
-        """Whether a result shows contents of an input, or part of another result's."""
+        """Whether a result is a view of an input or of another result."""
         history = result._history
         return not result._is_base or any(
             history is x._history for x in inputs if isinstance(x, _core.Array)
@@ -209,15 +209,15 @@ class BoundCall(tape.Call):
 
     @property
     def reached(self) -> Sequence[int] | None:  # type: ignore[override]
-        """For each input from which outputs gradients pass to it, where the kind knows."""
+        """For each input a bit set of the outputs whose gradients reach it; None: all."""
         return self.kind.reached  # type: ignore[no-any-return]
 
     def kept(self, place: Place) -> Any:
-        """What is kept, or a number among the inputs."""
+        """A kept value, or a number among the inputs."""
         return super().kept(place) if place in self.reads else self.given[place[1]]
 
     def tracked(self, place: Place) -> Any:
-        """An input of the call as an array that gradients pass through."""
+        """An input of the call, connected to the tape so that it can be differentiated through."""
         array, source = self.given[place[1]], self.sources[place[1]]
         if array.version != self.versions[place[1]]:
             raise GradientError(
@@ -230,7 +230,7 @@ class BoundCall(tape.Call):
         return array
 
     def free(self) -> None:
-        """Give back what was saved, and what led here."""
+        """Release what was saved and the calls before it."""
         super().free()
         self.given = ()
 

@@ -30,18 +30,19 @@ from gemel.runtime.backend import backend_for
 from gemel.runtime.prepare import check_one_device
 from gemel.spec import Spec
 from gemel.tracing.bound import Bound
+from gemel.tracing.inner_gradients import are_apart
 from gemel.tracing.nested import by_place, form_of
-from gemel.tracing.programs import Arguments, Program, Unfit
-from gemel.tracing.wanted import are_apart
+from gemel.tracing.programs import Arguments, Program
+from gemel.tracing.sized_plans import Unfit
 
 
 class Compiled:
     """A function compiled for each kind of arguments it is called with.
 
-    Arrays and floats are inputs; other Python numbers are constants of the program: plain ones, or,
-    if `symbolic` and there are no arrays, nodes of the graph. A float whose value the function
-    asks for (by a branch, or `math.sqrt`) is a constant, too. Without `fold` no arithmetic is done
-    at compile time. `traces` counts how often the function itself ran.
+    Arrays and floats are inputs. Other Python numbers are constants: a call with other ones traces
+    anew. (If `symbolic`, and there are no arrays, they are nodes of the graph, to be looked at.) A
+    float whose value the function asks for, by a branch or `math.sqrt`, is a constant, too. Without
+    `fold` there is no constant folding. `traces` counts how often the function itself ran.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Compiled:
         if not callable(function):
             raise TypeError(f"compile: {function!r} is no function")
         self.function = self.__wrapped__ = function
-        #: What is called in its place in the trace of another one.
+        #: What is called instead while another function is traced.
         self.inside = function
         self.__doc__ = function.__doc__
         self.name = self.__name__ = name or getattr(function, "__name__", "program")
@@ -66,23 +67,23 @@ class Compiled:
         self.recipes = checked_recipes(recipes) if recipes != () else ()
         self.symbolic = symbolic
         self.traces = 0
-        #: Whether who calls sees to it that arguments share no memory with arrays of its own.
+        #: Whether the caller guarantees that arguments share no memory with the program's arrays.
         self.apart = False
-        #: Whether it is a block's, to which nobody gives the parameters it overwrites itself.
+        #: Whether it is a block's `forward`: its arguments are never the parameters it overwrites.
         self.owns = False
         self._programs: dict[Any, list[Program]] = {}
         self._bound: dict[Any, Bound] = {}
-        #: Does the same as a call: goes straight from arrays seen before to their plan.
+        #: The fast path in C++: calls the plan known for such arguments, else `_slowly`.
         self.quick = _core.CallSite(self._slowly)
-        #: Does so, too: for arguments that are no variable of each other's, nor of the program's.
+        #: The same, only for calls in which no two arrays may share memory (`are_apart`).
         self._careful = _core.CallSite(self._slowly)
-        #: The storages of the arrays the programs it knows have of their own; None: it knows none.
+        #: The storages of the programs' own arrays that `_careful` knows; None while it knows none.
         self._storages: frozenset[int] | None = None
-        #: The device its calls without arrays go the quick way on; None: it knows none of them.
+        #: The device on which calls without arrays take the fast path; None while none do.
         self._home: Device | None = None
 
     def __reduce__(self) -> Any:
-        """By its name where that finds it, as functions are; else what it compiles goes along."""
+        """Pickled by name if that finds it, as functions are; else with its function."""
         name = getattr(self.function, "__qualname__", "")
         found = getattr(modules.get(self.__module__), name, None)
         return name if found is self else (Compiled, (self.function, *self._settings))
@@ -101,7 +102,7 @@ class Compiled:
         return self.quick(*arguments)
 
     def _slowly(self, *arguments: Any) -> Any:
-        """A call the site has no plan for: other arguments, or one that is being recorded."""
+        """A call the call sites have no plan for: new arguments, or recording."""
         if current_trace() is not None:
             return self.inside(*arguments)
         generations = self.quick.generation, self._careful.generation
@@ -129,12 +130,13 @@ class Compiled:
         given: Arguments,
         own: tuple[Any, ...],
     ) -> None:
-        """Let calls like this one go straight to their plan: arrays, then numbers it never asks."""
+        """Let calls like this one take the fast path: their arguments are arrays, then floats whose
+        values the program does not depend on."""
         program, leaves = bound.program, given.arrays
         flat = (*leaves, *given.numbers)
         if len(flat) != len(arguments) or not all(map(is_same, arguments, flat)):
             return
-        if program.trace.held or not program.closed.is_plain:
+        if program.trace.specialized or not program.closed.is_plain:
             return
         if not leaves and not self._at_home(own):
             return
@@ -142,17 +144,17 @@ class Compiled:
         if isinstance(plan, _core.Plan):
             form = form_of(bound.structure)
             known = _core.training(), tuple(leaves), len(given.numbers), plan, own, form
-            decided = program.wanted.is_decided_by(program.written, len(leaves))
+            decided = program.inner_gradients.is_decided_by(program.written, len(leaves))
             if self.apart or (decided and (self.owns or not program.updated)):
                 self.quick.add(generations[0], *known)
-            elif not program.wanted.is_tied:
+            elif not program.inner_gradients.is_tied:
                 self._storages = (self._storages or frozenset()).union(a._storage for a in own)
                 self._careful.add(generations[1], *known)
 
     def _at_home(self, own: tuple[Any, ...]) -> bool:
-        """Whether a call without arrays, on the current device, may go the quick way.
+        """Whether a call without arrays may take the fast path on the current device.
 
-        A plan that takes none runs on the first device there.
+        On it, a plan that takes no arrays at all runs on the first device.
         """
         here = current_device()
         if self.owns or (self._home or here) is not here or not (own or here.code == 0):
@@ -176,7 +178,7 @@ class Compiled:
             ) from None
         if bound is None or not bound.program.holds(given):
             bound = self._bind(given)
-            # The oldest one goes; another thread may be at it, too.
+            # Evict the oldest; another thread may be doing the same.
             for old in list(self._bound)[: len(self._bound) + 1 - SIZES]:
                 self._bound.pop(old, None)
             self._bound[key] = bound
@@ -199,7 +201,7 @@ class Compiled:
 
     def kinds(self) -> list[Arguments]:
         """The kinds of arguments it was traced for, the last one last; specs in place of arrays."""
-        # Without programs there the trace failed.
+        # A kind without programs is one whose trace failed.
         return [traces[-1] for traces in self._traces() if traces]
 
     def variants(self) -> list[Arguments]:
@@ -287,9 +289,9 @@ def _mode() -> tuple[Any, ...]:
     return _core.training(), default_float()
 
 
-#: How many kinds and sizes of arguments a function remembers the program of.
+#: How many bound programs (kinds and sizes of arguments) a function keeps.
 SIZES = 1024
-#: How many traces it keeps for arguments of one kind, the newest first.
+#: How many traces it keeps for one kind of arguments, the newest first.
 PROGRAMS = 64
 #: The structure of a call with one array.
 SINGLE = (tuple, (None,))

@@ -1,4 +1,8 @@
-"""Nested arguments and results: lists, tuples and dicts of arrays as a structure and its leaves."""
+"""Nested arguments and results (JAX's pytrees): lists, tuples and dicts of arrays are taken apart
+into a hashable structure and its leaves, and put together again.
+
+    f([x, {"scale": 2.0}], 3)  ->  arrays [x], numbers [2.0], and the structure with the 3 in it
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from gemel.ndarray import array_like, ndarray
 
 
 def flatten(value: Any, arrays: list[Any], numbers: list[float]) -> Any:
-    """Put the leaves of nested lists, tuples and dicts into the lists; gives the structure."""
+    """Append the leaves of a nested value to the lists. Returns its structure."""
     if isinstance(value, (list, tuple)):
         return type(value), tuple(flatten(item, arrays, numbers) for item in value)
     if isinstance(value, dict):
@@ -35,7 +39,7 @@ NOTHING: Iterator[Any] = iter(())
 def unflatten(structure: Any, arrays: Iterator[Any], numbers: Iterator[Any] = NOTHING) -> Any:
     """The nested value whose leaves come from two iterators.
 
-    Raises `PythonGivenError` for a container that is not made of what is in it.
+    Raises `PythonGivenError` for a container that cannot be made from its items.
     """
     if structure is None:
         return next(arrays)
@@ -67,7 +71,7 @@ def _made(kind: Any, content: Any) -> Any:
 
 
 def form_of(structure: Any) -> Any:
-    """What is called with a tuple of all leaves to give the nested value; None for a leaf alone."""
+    """A function from the tuple of leaves to the nested value, for the core; None for one leaf."""
     if structure is None:
         return None
     if structure[0] is tuple and not any(structure[1]):
@@ -92,9 +96,9 @@ def flatten_results(value: Any, out: list[Any]) -> Any:
 def by_place(
     rule: str, signature: Any, arguments: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[Any, ...]:
-    """The arguments of a call in order, those given by name in their places.
+    """The arguments of a call by position, those given by name moved to their places.
 
-    Raises `TraceError` with the `rule` for what can be given by name only.
+    Raises `TraceError` with the `rule` for keyword-only arguments.
     """
     bound = signature.bind(*arguments, **named)
     if bound.kwargs:

@@ -1,4 +1,4 @@
-"""Steps that change arrays in place, each one plan: what optimizers and running statistics do."""
+"""In-place updates of many arrays by one plan: optimizers, running statistics."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from gemel.spec import Spec
 
 
 class Update:
-    """An in-place step over many arrays, as one plan.
+    """An in-place update of many arrays, as one plan for each kind of arrays.
 
-    `function(arrays, scalars)` gives the new values of the first arrays. Numbers are run-time
-    values: another learning rate compiles nothing.
+    `function(arrays, scalars)` gives the new values of the first arrays. The scalars are run-time
+    inputs: another learning rate compiles nothing.
+
+    >>> descend = Update(lambda arrays, scalars: [arrays[0] - scalars[0] * arrays[1]])
+    >>> descend([weight, gradient], [0.1])
     """
 
     def __init__(self, function: Callable[..., Any], name: str = "update") -> None:

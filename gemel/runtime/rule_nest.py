@@ -1,4 +1,4 @@
-"""Nests that the `lower` rules of operations write."""
+"""The loop nests that `lower` rules of operations write (`Lowering.loop`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from gemel.runtime.lower import Lowering
 
 
-class Written(Nest):
-    """A nest that a `lower` rule writes; `finish` hands it to the plan."""
+class RuleNest(Nest):
+    """A loop nest of a `lower` rule; `finish` adds its launch to the plan."""
 
     def __init__(
         self,
@@ -27,10 +27,10 @@ class Written(Nest):
         self.parallel = parallel
 
     def finish(self) -> Launch:
-        """The launch, which is a step of the plan now."""
+        """Add the launch to the plan and return it."""
         launch = super().finish()
         self.lowering._launch(launch)
         return launch
 
 
-__all__ = ["Written"]
+__all__ = ["RuleNest"]

@@ -1,7 +1,13 @@
-"""The gradient of a loop: a loop the other way round, over what the rounds save.
+"""The gradient of a `loop` node: a loop in the other direction, over values the first one saved.
 
-Gradients of what all rounds are given alike are sums over the rounds. Those of factors of products
-are one product over all rounds, after the loop; others are added up in it.
+A loop is a scan: a round (the graph `step`) takes one element of each data array, the states the
+round before left, and inputs that are the same in all rounds ("shared"); it gives elements of the
+outputs and the next states. The backward loop takes the gradients of the outputs and the saved
+values as data, and carries the gradients of the states from the last round to the first.
+
+The gradient of an input that all rounds share is a sum over rounds. If each term is a matrix
+product, ``x_t.T @ g_t``, the factors are stacked and multiplied once after the loop, as one large
+product; other sums are states of the backward loop (`_Sums`).
 """
 
 from __future__ import annotations
@@ -16,9 +22,9 @@ from gemel.ops import linalg, reduction, shape
 from gemel.ops.elementwise import add, full
 from gemel.ops.indexing import basic_index
 from gemel.ops.rounds import loop
-from gemel.passes.gradient import gradient, leads_to, zeros
+from gemel.passes.gradient import dependents, gradient, zeros
 from gemel.passes.saved import replaced, saved
-from gemel.passes.simplify import swapped
+from gemel.passes.simplify import transposed_last
 from gemel.spec import normalize_axes
 
 
@@ -44,11 +50,11 @@ class _Backward:
         self.outputs, self.found = self._round(step)
 
     def _active(self, step: Graph) -> list[int]:
-        """The inputs of a round whose gradients are wanted, or needed for those."""
+        """The inputs of a round whose gradients are wanted, or needed to compute those."""
         active = {i for i, want in enumerate(self.wanted) if want}
         nodes = step.walk()
         while True:
-            needed = leads_to(nodes, [self.inputs[i] for i in sorted(active)])
+            needed = dependents(nodes, [self.inputs[i] for i in sorted(active)])
             ends = enumerate(step.outputs[self.count :], start=self.data)
             more = {i for i, entry in ends if entry in needed} - active
             if not more:
@@ -67,15 +73,15 @@ class _Backward:
         outputs += [step.outputs[self.count + i - self.data] for i in ends]
         heads = [*self.heads.values(), *self.passed.values()]
         found = gradient(outputs, heads, [self.inputs[i] for i in self.active])
-        every = shared([*step.outputs, *found])
+        every = share_loops([*step.outputs, *found])
         made = every[len(step.outputs) :]
         return every[: len(step.outputs)], dict(zip(self.active, made, strict=True))
 
     def run(self) -> list[Entry | None]:
-        """The gradients; None where none is wanted."""
+        """The gradients of the loop's inputs; None where none is wanted."""
         heads = [*self.heads.values(), *self.passed.values()]
         read = saved(self.outputs, list(self.found.values()), heads)
-        if self.condition is not None:  # the same rounds are done
+        if self.condition is not None:  # the backward loop runs the same rounds
             read = list(dict.fromkeys((*read, self.condition)))
         values = self._values(read)
         stands = {entry: placeholder(entry.spec) for entry in read}
@@ -86,9 +92,9 @@ class _Backward:
         back.condition = None if self.condition is None else stands[self.condition]
         for i, head in self.heads.items():
             back.data[head] = self.gs[i]
-        alike = set(self.inputs[self.data + self.states :])
+        shared = set(self.inputs[self.data + self.states :])
         for entry, stand in stands.items():
-            (back.alike if entry in alike else back.data)[stand] = values[entry]
+            (back.shared if entry in shared else back.data)[stand] = values[entry]
         for i, stand in self.passed.items():
             g = self.gs[self.count + i - self.data]
             back.states[stand] = zeros(stand) if g is None else g
@@ -110,7 +116,10 @@ class _Backward:
         return [results[i] if want else None for i, want in pairs]
 
     def _values(self, read: list[Entry]) -> dict[Entry, Entry]:
-        """What the rounds had for these entries, stacked; what all are given is as it is."""
+        """The values of entries of a round, stacked over the rounds; of shared inputs as they are.
+
+        If the loop does not output one of them yet, it becomes a loop that does.
+        """
         known = dict(zip(self.inputs, self.node.inputs, strict=True))
         for entry in self.inputs[self.data : self.data + self.states]:
             del known[entry]
@@ -132,7 +141,10 @@ class _Backward:
         return known
 
     def _before(self, read: list[Entry]) -> dict[Entry, Entry]:
-        """The states that are read, where what a round makes of each says what the next one had."""
+        """States that are read, with the entry that becomes each: the next round's state.
+
+        Stacking that entry serves for both. Not with a condition, where a round may not happen.
+        """
         if self.condition is not None:
             return {}
         states = self.inputs[self.data : self.data + self.states]
@@ -142,28 +154,28 @@ class _Backward:
 
 
 class _Loop:
-    """A loop being put together: what stands for its inputs, and these."""
+    """A loop under construction. The dictionaries map inputs of a round to inputs of the loop."""
 
     def __init__(self) -> None:
         self.data: dict[Entry, Any] = {}
         self.states: dict[Entry, Any] = {}
-        self.alike: dict[Entry, Any] = {}
+        self.shared: dict[Entry, Any] = {}
         self.outputs: list[Entry] = []
         self.after: list[Entry] = []
         self.condition: Entry | None = None
 
     def apply(self, forward: dict[str, Any]) -> tuple[Entry, ...]:
-        """The outputs and last states of it, the other way round than `forward`."""
-        inputs = (*self.data, *self.states, *self.alike)
+        """Its outputs and last states, run in the direction opposite to the loop `forward`."""
+        inputs = (*self.data, *self.states, *self.shared)
         step = Graph(inputs, (*self.outputs, *self.after), name="back")
-        given = (*self.data.values(), *self.states.values(), *self.alike.values())
+        given = (*self.data.values(), *self.states.values(), *self.shared.values())
         settings = {"length": forward["length"], "data": len(self.data), "states": len(self.states)}
         settings["condition"] = next((i for i, e in enumerate(inputs) if e is self.condition), -1)
         return loop.apply(given, {"step": step, **settings, "reverse": not forward["reverse"]})
 
 
 def _behind(first: Entry, stacked: Entry, backwards: bool) -> Entry:
-    """Values of all rounds, each one round later: those of the last one are left out."""
+    """The states before each round, from the `first` one and the states after each, stacked."""
     begin = 1 if backwards else 0
     key = [("slice", 0, extent, 1) for extent in stacked.shape]
     key[0] = ("slice", begin, stacked.shape[0] - 1, 1)
@@ -175,7 +187,7 @@ def _behind(first: Entry, stacked: Entry, backwards: bool) -> Entry:
 
 
 def _opened(graph: Graph) -> Graph:
-    """A graph with composites that have no gradient of their own written out."""
+    """A graph with composites expanded that have no gradient rule."""
 
     def rule(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
         op = node.op
@@ -190,26 +202,27 @@ def _opened(graph: Graph) -> Graph:
 
 # --- sums over the rounds -------------------------------------------------------------------
 
-#: The sum over all rounds, from what is stacked and the last states.
+#: Computes a sum over all rounds from the stacked values and last states of the backward loop.
 Total = Callable[[dict[Entry, Entry]], Entry]
 
 
 class _Sums:
-    """How sums over the rounds are made: of values stacked for that, or in states of their own.
+    """How sums over the rounds are computed: from stacked values afterwards, or in states.
 
-    Without `all_rounds` the latter only: what is stacked has a place for each, done or not.
+    Without `all_rounds` (a loop with a condition) only in states: stacked values have a place for
+    each round, also for those that are not run.
     """
 
     def __init__(self, terms: dict[int, Entry], all_rounds: bool) -> None:
         self.all_rounds = all_rounds
         self.stacked: dict[Entry, None] = {}
-        #: What stands for a sum before a round, and the sum after it.
+        #: The states that are sums: the sum before a round, and the entry of the sum after it.
         self.added: dict[Entry, Entry] = {}
         self.totals: dict[int, Total] = {i: self._total(term) for i, term in terms.items()}
 
     def _total(self, term: Entry) -> Total:
         node = term.node
-        if node.op is full:  # nothing arrives
+        if node.op is full:  # zeros: no gradient arrives
             return lambda given: term
         if node.op is shape.transpose:
             inner, axes = self._total(node.inputs[0]), node.params["axes"]
@@ -241,7 +254,7 @@ class _Sums:
             return lambda given: shape.reshape(reduction.sum(given[x], axis=wide), shape=result)
 
         def total(given: dict[Entry, Entry]) -> Entry:
-            # As the gradient of what is added to all rows of a stacked product, which this may be.
+            # In the form the gradient of a bias has outside of loops, so that `merge` finds both.
             rounds, rows, *others = given[x].shape
             flat = shape.reshape(given[x], shape=(rounds * rows, *others))
             found: Entry = shape.reshape(
@@ -252,22 +265,25 @@ class _Sums:
         return total
 
     def _of_product(self, a: Entry, b: Entry) -> Total:
-        """Of a @ b: as if both stood side by side along the axis that is added along."""
-        left, right = self._stack(swapped(a)), self._stack(b)
+        """The sum of a @ b over rounds: one product of both stacked along the axis summed over."""
+        left, right = self._stack(transposed_last(a)), self._stack(b)
 
         def flat(x: Entry) -> Entry:
             rows, terms, columns = x.shape
             found: Entry = shape.reshape(x, shape=(rows * terms, columns))
             return found
 
-        return lambda given: linalg.matmul(swapped(flat(given[left])), flat(given[right]))
+        return lambda given: linalg.matmul(transposed_last(flat(given[left])), flat(given[right]))
 
 
 # --- loops that save more -------------------------------------------------------------------
 
 
-def shared(results: Sequence[Entry]) -> list[Entry]:
-    """The results, with loops that a gradient has made save more in the place of those before."""
+def share_loops(results: Sequence[Entry]) -> list[Entry]:
+    """The results with each loop that the backward graph repeats, to save more, run only once.
+
+    `_values` makes a copy of a loop with further outputs. Here the longer one replaces the other.
+    """
     groups: dict[tuple[int, ...], list[Node]] = {}
     for node in walk(results):
         if node.op is loop:
@@ -291,7 +307,7 @@ def shared(results: Sequence[Entry]) -> list[Entry]:
 
 
 def _known(node: Node) -> tuple[int, ...]:
-    """What a loop and the same one that saves more have in common."""
+    """A key that a loop shares with its copy that saves more."""
     return tuple(map(id, (*node.inputs, *node.params["step"].inputs)))
 
 
@@ -299,4 +315,4 @@ def _size(node: Node) -> int:
     return len(node.entries)
 
 
-__all__ = ["shared"]
+__all__ = ["share_loops"]

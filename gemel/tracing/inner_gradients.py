@@ -1,7 +1,14 @@
-"""Gradients a program takes itself: which inputs they are for, and which of these are the same.
+"""Gradients that a compiled function takes itself (`autograd.grad` inside of it), and aliasing.
 
-Imperatively an array is one variable, by whatever name it is read: as an argument, as another one,
-as an array the function closes over, as a parameter's. In a program each of these is an input.
+Imperatively an array is one variable, by whatever names it is read: as two arguments, as a
+parameter and a closed-over array. In a program each of these names is an input of its own, so ::
+
+    @gemel.compile
+    def f(x, y):
+        return autograd.grad(loss(x, y), x)
+
+must add the gradient by way of y when it is called as f(a, a). So a trace notes which inputs were
+the same variable ("tied"), and the program is valid only for calls in which the same ones are.
 """
 
 from __future__ import annotations
@@ -15,10 +22,10 @@ from gemel.ir.graph import Entry, Node
 from gemel.ir.interpret import spec_of
 from gemel.ir.trace import Trace
 from gemel.ops.elementwise import add
-from gemel.passes.gradient import leading_to, total_gradient
+from gemel.passes.gradient import dependencies, total_gradient
 from gemel.tape.recording import current_source, key_of
 from gemel.tape.steps import Step
-from gemel.tape.views import meet
+from gemel.tape.views import overlap
 
 # --- while tracing --------------------------------------------------------------------------
 
@@ -26,7 +33,7 @@ from gemel.tape.views import meet
 def whole_gradient(
     trace: Trace, ends: Sequence[Entry], grads: Sequence[Entry], wanted: Sequence[Entry]
 ) -> tuple[Entry, ...]:
-    """Total gradients of entries in a trace, by way of all inputs that are the same variable."""
+    """Total gradients of entries in a trace, through all inputs that are the same variables."""
     arrays = trace.arrays()
     others = [_others(entry, arrays) for entry in wanted]
     _note(trace, ends, [entry for entry in wanted if entry in arrays], arrays)
@@ -43,7 +50,7 @@ def whole_gradient(
 
 
 def _others(entry: Entry, arrays: dict[Entry, Any]) -> list[Entry]:
-    """The other inputs that are the same variable as one."""
+    """The other inputs that are the same variable as `entry`."""
     if entry not in arrays:
         return []
     known = variable_of(arrays[entry])
@@ -54,28 +61,28 @@ def _others(entry: Entry, arrays: dict[Entry, Any]) -> list[Entry]:
 def _note(
     trace: Trace, ends: Sequence[Entry], wanted: Iterable[Entry], arrays: dict[Entry, Any]
 ) -> None:
-    """Note what the gradients of inputs have been taken of: of which inputs."""
+    """Note on which inputs the ends depend whose gradients were taken for `wanted` inputs."""
 
     def stops(node: Node) -> bool:
         return not trace.was_recorded(node) or node.op is None or not node.op.recorded
 
-    read = [entry for entry in leading_to(ends, stops) if entry in arrays]
+    read = [entry for entry in dependencies(ends, stops) if entry in arrays]
     for entry in wanted:
-        trace.wanted.setdefault(entry, {}).update(dict.fromkeys(read))
+        trace.gradient_reads.setdefault(entry, {}).update(dict.fromkeys(read))
 
 
 # --- when it runs ---------------------------------------------------------------------------
 
 
-class Wanted:
-    """What a program takes gradients for, and which of its arrays were the same when traced."""
+class InnerGradients:
+    """The inputs a program takes gradients for, and which inputs were the same variables."""
 
     def __init__(self, trace: Trace, inputs: Sequence[Entry], arrays: Callable[[], Any]) -> None:
         places = {entry: position for position, entry in enumerate(inputs)}
-        #: For each input a gradient is taken for: another one that what it is taken of depends on.
+        #: Positions (one, other): a gradient is taken for `one` of something that reads `other`.
         self.pairs = [
             (places[entry], places[other])
-            for entry, read in trace.wanted.items()
+            for entry, read in trace.gradient_reads.items()
             for other in read
             if other is not entry and entry in places and other in places
         ]
@@ -86,14 +93,12 @@ class Wanted:
         return [variables[one] == variables[other] for one, other in self.pairs]
 
     def holds(self, arrays: Callable[[], Sequence[Any]]) -> bool:
-        """Whether the same arrays are the same variables as when it was traced."""
+        """Whether the inputs are the same variables, and others, as when it was traced."""
         return not self.pairs or self._ties(arrays()) == self.ties
 
     def check(self, name: str, arrays: Sequence[Any]) -> None:
-        """Raises `GradientError` where a gradient would go on outside of the program.
-
-        Imperatively it reaches a variable by way of its views, too, and of what has been computed
-        from it while recording.
+        """Raises `GradientError` if imperatively the gradient would also come by way of an input
+        that is a view of the variable, or was computed from it while recording.
         """
         for (one, other), tied in zip(self.pairs, self.ties, strict=True):
             if not tied and _leads_to(arrays[other], arrays[one]):
@@ -106,22 +111,23 @@ class Wanted:
 
     @property
     def is_tied(self) -> bool:
-        """Whether any of its arrays are the same variable."""
+        """Whether two inputs were the same variable."""
         return True in self.ties
 
     def is_decided_by(self, written: Sequence[int], given: int) -> bool:
-        """Whether no arrays are the same variable where what is written shares memory with nothing:
-        of `given` arguments, behind which are arrays of the program's own.
+        """Whether the check of written arrays for shared memory implies that no inputs are tied.
+
+        The first `given` inputs are arguments, the others the program's own arrays.
         """
         known = (one in written or min(one, other) >= given for one, other in self.pairs)
         return not self.is_tied and all(known)
 
 
 def are_apart(arguments: Sequence[Any], storages: frozenset[int]) -> bool:
-    """Whether arrays share no memory, nor any with these storages, and are no results of what was
-    recorded.
+    """Whether arguments share no memory with each other or with these storages, and none was
+    computed while recording.
     """
-    found = set(storages)  # without comprehensions: it is done before every call
+    found = set(storages)  # without comprehensions: this runs before every call
     count = len(found)
     for argument in arguments:
         if isinstance(argument, Array):
@@ -133,7 +139,7 @@ def are_apart(arguments: Sequence[Any], storages: frozenset[int]) -> bool:
 
 
 def variable_of(array: Any) -> Any:
-    """The same for arrays that are the same variable."""
+    """A key that two arrays share if they are the same variable."""
     source = current_source(array)
     if source is not None:
         return key_of(source)
@@ -149,13 +155,10 @@ def is_computed(array: Any) -> bool:
 
 
 def _leads_to(array: Any, origin: Any) -> bool:
-    """Whether an array shows a part of the same contents as another one, or was computed from it.
-
-    Views made of the two inside of the function may be the same part of those.
-    """
+    """Whether an array overlaps another one, or was computed from it while recording."""
     history = array._history
     if history is not None and history is origin._history:
-        return meet(array, origin)
+        return overlap(array, origin)
     if not is_computed(array):
         return False
     step = Step.of([array], [None])
@@ -164,4 +167,4 @@ def _leads_to(array: Any, origin: Any) -> bool:
     return any(key_of(source) == variable for source in sources)
 
 
-__all__ = ["Wanted", "is_computed", "variable_of", "whole_gradient"]
+__all__ = ["InnerGradients", "is_computed", "variable_of", "whole_gradient"]

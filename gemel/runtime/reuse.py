@@ -1,7 +1,8 @@
-"""Steps that are alike: networks repeat their layers, and what is written of one serves the others.
+"""Reuse within one lowering: networks repeat their layers, so equal kernels are written once.
 
-Two steps are alike where one text would tell them: their operations, and where in memory what they
-read and write lies, but for the blocks of memory themselves.
+Two fused nodes are equal if they have the same operations, and read and write memory in the same
+layouts, though in other blocks of memory. The second gets a copy of the first one's launches with
+the blocks exchanged.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from gemel.passes.simplify import frozen
 from gemel.spec import Spec
 
 
-class Launches:
-    """The launches of loops that a lowering has written so far."""
+class LaunchCache:
+    """The loop launches that a lowering has written so far, by what they compute."""
 
     def __init__(self) -> None:
-        # With the body, so that what its text names by identity stays what it is.
+        # The body is kept, too: the key may contain ids of objects in it.
         self._known: dict[Any, tuple[list[Launch], list[Any], Graph]] = {}
 
     def loops(self, body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> list[Launch]:
@@ -38,15 +39,17 @@ class Launches:
         return [_elsewhere(launch, moved) for launch in launches]
 
 
-class Optimized:
-    """The graphs of rounds and of sides of choices that a lowering has optimised so far."""
+class OptimizedCache:
+    """The subgraphs (bodies of loops, sides of branches) that a lowering has optimized so far."""
 
     def __init__(self) -> None:
         self._known: dict[Any, tuple[Graph, Graph]] = {}
 
     def of(self, graph: Graph) -> Graph:
-        """A graph after the passes: that of another one like it, with its own inputs, if there was
-        one whose steps come from the same lines and operations."""
+        """A graph after the passes: one that an equal graph gave, if there was one.
+
+        Equal graphs also have the same origins, since these are part of error messages.
+        """
         told = tuple([(node.origin, node.part) for node in graph.walk()])
         text = body_text(graph), told
         if text not in self._known:
@@ -55,7 +58,7 @@ class Optimized:
 
 
 def _elsewhere(launch: Launch, moved: dict[Any, Any]) -> Launch:
-    """A launch that reads and writes the same places of other blocks of memory."""
+    """A copy of a launch on other blocks of memory."""
     places = [Place(moved[place.buffer], place.dtype, place.layout) for place in launch.places]
     found = copy(launch)
     found.places, found.integers = places, list(launch.integers)
@@ -63,14 +66,14 @@ def _elsewhere(launch: Launch, moved: dict[Any, Any]) -> Launch:
 
 
 class _Places:
-    """Numbers for places and for the blocks of memory they lie in, in order of appearance."""
+    """Numbers places, and the blocks of memory they lie in, in order of appearance."""
 
     def __init__(self) -> None:
         self.buffers: dict[Any, int] = {}
         self._seen: dict[int, int] = {}
 
     def text(self, where: Any) -> Any:
-        """All that decides what is written of a place, or of a number."""
+        """The part of the key for a place or a number."""
         number = self._seen.setdefault(id(where), len(self._seen))
         if not isinstance(where, Place):
             return number, where.dtype.code, frozen(where.source)
@@ -81,7 +84,7 @@ class _Places:
 
 
 def body_text(graph: Graph) -> Any:
-    """All that decides what a graph computes and in which order it is written, as a key."""
+    """A key that two graphs share if the same kernels compute them."""
     names: dict[Entry, int] = {}
 
     def named(node: Node) -> None:
@@ -115,4 +118,4 @@ def sizes(extents: tuple[Any, ...]) -> Any:
     return frozen(extents)
 
 
-__all__ = ["Launches", "Optimized", "body_text"]
+__all__ = ["LaunchCache", "OptimizedCache", "body_text"]

@@ -1,4 +1,4 @@
-"""Plans to be read: their steps, and their kernels as C."""
+"""A plan as text for people: its steps as a comment, its kernels as C (`Compiled.source`)."""
 
 from __future__ import annotations
 

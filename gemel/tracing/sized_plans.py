@@ -1,0 +1,152 @@
+"""The plans of a graph with free extents.
+
+One plan usually serves all sizes: it holds expressions like ``4 * n0_0`` in place of numbers. But
+lowering may ask more of a size than the trace did (how to cut a matrix product, say) and leaves a
+guard for what it found. A later call that breaks this guard gets another plan. `SizedPlans` keeps
+them, the newest first, and finds the one that fits a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from gemel import _core, config
+from gemel.codegen.schedules import Recipe
+from gemel.errors import NoKernelError
+from gemel.extent import Dim, Guard
+from gemel.ir.graph import Graph
+from gemel.ir.text import signature
+from gemel.ir.trace import Trace
+from gemel.passes import PIPELINE, optimize
+from gemel.passes.bind import concrete_graph
+from gemel.runtime.backend import Backend, backend_for
+from gemel.runtime.image import Image
+from gemel.runtime.plans import plan_for, plan_of
+from gemel.runtime.relay import Relay
+
+#: How many plans a graph keeps, the newest first.
+PLANS = 64
+
+
+class Unfit(Exception):
+    """The sizes of a call break a guard that was added after they were checked."""
+
+
+class SizedPlans:
+    """The plans of one graph with free extents. See `Lowering` for `stable`, `random`, `atomic`."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        passes: tuple[Any, ...],
+        guards: list[Guard],
+        recipes: tuple[Recipe, ...] = (),
+        stable: Sequence[int] | None = None,
+        random: int = 0,
+        atomic: bool = True,
+    ) -> None:
+        self.graph = graph
+        self.random, self.atomic = random, atomic
+        self.stable = stable
+        self.keeper = _core.Keeper()
+        self.passes = passes
+        self.guards = guards
+        self.recipes = recipes
+        self._backends: dict[Backend, Backend] = {}
+        self._optimized: Graph | None = None
+        self._made: list[tuple[Backend, Any]] = []
+
+    def optimized(self) -> Graph:
+        """The graph after the passes, which may add guards."""
+        if self._optimized is None:
+            self._optimized = optimize(self.graph, self.passes)
+        return self._optimized
+
+    def find(self, values: dict[str, int], arrays: Sequence[Any]) -> Any:
+        """The plan that serves these extents, made if there is none. Raises `Unfit`."""
+        backend = self._backend(backend_for(arrays))
+        for known, plan in self._made:
+            if known is backend and _fits(plan, arrays):
+                return plan
+        try:
+            made = plan_for(
+                self._text(values), backend, lambda: self.image(values, backend), self.keeper
+            )
+        except NoKernelError:
+            passes, atomic = self._user_passes(), self.atomic
+            planned = partial(plan_of, backend=backend, atomic=atomic, passes=passes)
+            made = Relay(concrete_graph(self.graph, values), planned)
+        self._made = [(backend, made), *self._made[: PLANS - 1]]
+        return made
+
+    def _backend(self, backend: Backend) -> Backend:
+        """A device's backend, extended by the recipes."""
+        if backend not in self._backends:
+            self._backends[backend] = backend.extended(self.recipes)
+        return self._backends[backend]
+
+    def _user_passes(self) -> tuple[Any, ...] | None:
+        """The passes if some are a user's; None for the pipeline."""
+        if self.passes is PIPELINE or all(step in PIPELINE for step in self.passes):
+            return None
+        return self.passes
+
+    def _text(self, values: dict[str, int]) -> str | None:
+        """A text that decides the plan for these extents; None with passes of a user's."""
+        if self._user_passes():
+            return None
+        text = signature(self.graph)
+        passes = [] if self.passes is PIPELINE else [step.__name__ for step in self.passes]
+        kept = self.stable, config.KEEP_BYTES.read(), self.random, self.atomic
+        return text and f"{text}{passes} {values} {self.guards} {kept}"
+
+    def image(self, values: dict[str, int], backend: Backend) -> Image:
+        """The image of the plan for these extents. Raises `Unfit`."""
+        with Trace():
+            found: Image = self._lowering(values, backend).made()
+        return found
+
+    def _lowering(self, values: dict[str, int], backend: Backend) -> Any:
+        from gemel.runtime.lower import Lowering
+
+        optimized = self.optimized()
+        if not all(guard.holds(values) for guard in self.guards):
+            raise Unfit
+        guards = list(self.guards)
+        free = {name: Dim(value, name, guards) for name, value in values.items()}
+        graph = concrete_graph(optimized, free)
+        stable, random, atomic = self.stable, self.random, self.atomic
+        return Lowering(graph, backend, guards=guards, stable=stable, random=random, atomic=atomic)
+
+    def source(self, values: dict[str, int], backend: Backend) -> str:
+        """The kernels of the plan for these extents as C text. Raises `Unfit`."""
+        from gemel.runtime.lower import Lowering
+        from gemel.runtime.plan_text import as_c
+
+        def items(graph: Graph) -> list[Any]:
+            lowering = Lowering(optimize(graph, self.passes), backend)
+            lowering.run()
+            return lowering.items
+
+        try:
+            with Trace():
+                lowering = self._lowering(values, backend)
+                lowering.run()
+            found = lowering.items
+        except NoKernelError:
+            relay = Relay(concrete_graph(self.graph, values), items)
+            found = [call for call, _, _ in relay.stages]
+        return as_c(self.graph.name, found)
+
+
+def _fits(plan: Any, arrays: Sequence[Any]) -> bool:
+    try:
+        plan.bound(*arrays)
+    except TypeError:
+        return False
+    return True
+
+
+__all__ = ["SizedPlans", "Unfit"]
