@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gemel.errors import PythonGivenError, SymbolGivenError
 from gemel.gluon import facade
 from gemel.gluon.block import Block, BlockError
+from gemel.ir import precision
 from gemel.ir.graph import Entry, walk
 from gemel.ir.trace import current_trace
 from gemel.ndarray import ndarray
@@ -64,7 +65,7 @@ class HybridBlock(Block):
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run the block: its program if it is hybridized, else its Python. Symbols give symbols."""
         program = self._own.program
-        if program is not None and not keywords:
+        if program is not None and not keywords and not precision.in_use:
             try:
                 return program(*arguments)
             except SymbolGivenError:
@@ -81,9 +82,10 @@ class HybridBlock(Block):
             arguments = self._positional(arguments, keywords)
         if self._forward_hooks or self._forward_pre_hooks or self._own.op_hook:
             return super().__call__(*arguments)
-        program = self._own.program = self._compiled_run().quick
+        run = self._compiled_run()
+        self._own.program = run.quick
         try:
-            return program(*arguments)
+            return run(*arguments) if precision.in_use else run.quick(*arguments)
         except SymbolGivenError:
             return symbol_block().composed(self, arguments)
         except PythonGivenError as error:

@@ -35,7 +35,7 @@ class Node:
     `value` holds a constant: a Python number, or an array the traced function closed over (read
     anew at every run). `specs` has one Spec per output. `origin` is the line of the program it was
     traced at ("file:line"), when it was; `part` the operation it was written out from, or whose
-    gradient it belongs to.
+    gradient it belongs to; `precision` the mixed precision that was in force then, if any.
     """
 
     __slots__ = (
@@ -48,6 +48,7 @@ class Node:
         "params",
         "part",
         "place",
+        "precision",
         "specs",
         "value",
     )
@@ -62,12 +63,14 @@ class Node:
         name: str = "",
         origin: str = "",
         part: str = "",
+        precision: Any = None,
     ) -> None:
         #: How many nodes there had been before it.
         self.place = next(_places)
         self.op = op
         self.origin = origin
         self.part = part
+        self.precision = precision
         self.inputs = inputs
         self.params = params
         self.specs = specs
@@ -447,7 +450,7 @@ def substitute_results(graph: Graph, replaced: dict[Entry, Entry]) -> Graph:
 
 def copy_node(node: Node, inputs: tuple[Entry, ...]) -> Node:
     """The same operation on other inputs of the same specs."""
-    own = node.params, node.specs, node.value, node.name, node.origin, node.part
+    own = node.params, node.specs, node.value, node.name, node.origin, node.part, node.precision
     return Node(node.op, inputs, *own)
 
 

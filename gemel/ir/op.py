@@ -19,6 +19,7 @@ from gemel.ir.keywords import OUT, static
 from gemel.ir.known import of_known, of_numbers
 from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY, call
+from gemel.ir.precision import LOW, WIDE, WIDEST
 from gemel.ir.public import FILLING, filling, make_method, make_operator, publish
 from gemel.ir.signature import VARIADIC, signature_of
 from gemel.ir.trace import current_trace, shows_another
@@ -67,9 +68,12 @@ class Op(_core.OpBase):
     `alignment` says of a view that loops over its result are loops over its input, where axes of
     length 1 come and go ("reshape": the same elements in the same order, in another shape), or
     where it is repeated along such axes and new ones before them ("repeat").
+
+    `precision` says what mixed precision does with it (`ir.precision`), where that is not what it
+    does with all of its kind.
     """
 
-    elementwise = False
+    elementwise = is_light = False
     random = False
     dynamic = False
     is_holomorphic = False
@@ -101,6 +105,7 @@ class Op(_core.OpBase):
         complex: bool = False,
         recorded: bool = True,
         alignment: str = "",
+        precision: str = "",
         **names: str,
     ) -> None:
         code = function.__code__
@@ -130,6 +135,7 @@ class Op(_core.OpBase):
         self.complex = complex
         self.recorded = recorded
         self.alignment = alignment
+        self.declared_precision = precision
         self.names = names
         if common is not None:
             self.common = common
@@ -257,6 +263,12 @@ class Op(_core.OpBase):
         """Whether it declares a gradient."""
         return "gradient" in self.rules
 
+    @property
+    def precision(self) -> str:
+        """What mixed precision does with it: `LOW`, `WIDE` or `WIDEST` of `ir.precision`."""
+        by_kind = LOW if self.contracts else WIDEST if self.moves or self.is_light else WIDE
+        return self.declared_precision or by_kind
+
     # --- meaning ----------------------------------------------------------------------------
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
@@ -347,6 +359,7 @@ class Op(_core.OpBase):
         found = node.entries
         if trace is not None:
             node.origin, node.part = trace.origin(), trace.part
+            node.precision = trace.precision
             if trace.scopes:
                 node.name = trace.named(self.name)
             if trace.paused and not shows_another(node):

@@ -280,6 +280,11 @@ class Contraction(Op):
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
         super().__init__(function, contracts=True, **options)
 
+    def unrounded(self, op: Op) -> Op:
+        """Declare the operation that gives the same sums before they are rounded to two bytes."""
+        self.rules["unrounded"] = op
+        return op
+
 
 class Composite(Op):
     """An operation written over other operations; expanded into them before kernels are made.

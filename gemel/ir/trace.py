@@ -52,12 +52,15 @@ class Trace:
     #: Whether calls of what is traced are recorded, whether what is done now is to be, and whether
     #: anything has depended on that.
     recorded = recording = asked_recording = False
+    #: The mixed precision that what is traced now is to be computed in, see `ir.precision`.
+    precision: Any = None
 
     def __init__(self, of_program: bool = False, closed: ClosedOver | None = None) -> None:
         self.of_program = of_program
         outer = current_trace()
         if outer is not None:
             self.recorded, self.recording = outer.recorded, outer.recording
+            self.precision = outer.precision
         #: Before which nodes recording was switched on or off.
         self._switches: list[int] = []
         #: The arrays it closes over, where what is done to those is part of it.

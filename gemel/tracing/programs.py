@@ -11,11 +11,12 @@ from gemel.codegen.schedules import Recipe
 from gemel.dtype import is_large
 from gemel.errors import NoKernelError, PythonGivenError, TraceError
 from gemel.extent import NUMBER, Dim, Guard, Guards, evaluate
+from gemel.ir import precision
 from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, Graph, Node, captured, constant, inline, placeholder
 from gemel.ir.text import signature
 from gemel.ir.trace import Trace, shows_another
-from gemel.passes import PIPELINE, gradient, optimize
+from gemel.passes import PIPELINE, gradient, mixed, optimize
 from gemel.passes.backward import shared
 from gemel.passes.bind import concrete_graph, settled
 from gemel.passes.gradient import leading_to
@@ -93,6 +94,7 @@ class Program:
         self.reached = tuple([found.get(entry, 0) for entry in traced.inputs])
         with self.trace:
             self.graph = settled(traced, self._settled())
+        self.graph = mixed(self.graph)
 
     def _ends(self, node: Node) -> bool:
         """Whether nothing recorded leads through a node: `detach()`, or what `pause` has made."""
@@ -106,6 +108,7 @@ class Program:
         self.closed = ClosedOver()
         self.trace = Trace(of_program=True, closed=self.closed)
         self.trace.recorded = self.trace.recording = self.recorded
+        self.trace.precision = precision.current()
         #: Of which argument's array a free extent is which axis.
         self.places: dict[str, tuple[int, int]] = {}
         self.trace.writes_out = writes_out
