@@ -66,6 +66,7 @@ __version__ = "0.1.0"
 
 #: Modules that are imported when they are first asked for.
 _LAZY = {
+    "amp": "gemel.amp",
     "attribute": "gemel.symbol.scopes",
     "autograd": "gemel.autograd",
     "base": "gemel.base",
@@ -142,6 +143,7 @@ __all__ = [
     "Context",
     "Device",
     "Timer",
+    "amp",
     "autograd",
     "compile",
     "context",

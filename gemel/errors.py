@@ -208,7 +208,7 @@ def unknown_keyword(kind: type, keyword: str) -> UnknownKeywordError:
     )
 
 
-_AMP = "mixed precision is net.cast('float16') with an optimizer's multi_precision=True"
+_AMP = "mixed precision is gemel.amp"
 _ONNX = "there are no ONNX files; net.export writes MXNet's, gemel.save programs"
 #: Large parts of MXNet's that are not here, by what they would be called, and what there is.
 ABSENT = {
@@ -232,7 +232,6 @@ ABSENT = {
         "there are nd.contrib, sym.contrib and gluon.contrib, but no quantization, text or "
         f"tensorboard; {_AMP}; {_ONNX}"
     ),
-    "gemel.amp": _AMP,
     "gemel.onnx": _ONNX,
     "gemel.rnn": "cells are in gluon.rnn",
     "gemel.rtc": "there is no CUDA; operations in Python are npx.callback and operator.CustomOp",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gemel.errors import PythonGivenError, SymbolGivenError
+from gemel.errors import ExportError, PythonGivenError, SymbolGivenError
 from gemel.gluon import facade
 from gemel.gluon.block import Block, BlockError
 from gemel.ir import precision
@@ -137,6 +137,9 @@ class HybridBlock(Block):
 
     def _traced(self, trace: Any, *arguments: Any, **keywords: Any) -> Any:
         """The block's Python with symbols, whose names begin with the block's."""
+        if self._own.precision is not None and self._own.precision != trace.precision:
+            with precision.scope(self._own.precision):
+                return self._traced(trace, *arguments, **keywords)
         trace.scopes.append(self)
         try:
             return self._forwarded(*arguments, **keywords)
@@ -256,8 +259,14 @@ class HybridBlock(Block):
         Call the block once before, after `hybridize()`: what it is called on says the number and
         the kinds of its inputs. Raises `ExportError` for what MXNet has no operation for, and warns
         by `ExportWarning` where the files are the network for some sizes of the batch only, as
-        with ``if x.shape[0] > 1``.
+        with ``if x.shape[0] > 1``. Of a converted network (`amp.convert_hybrid_block`) they hold
+        what it was converted from; `remove_amp_cast=False` is an `ExportError`.
         """
+        if not remove_amp_cast and (self._own.precision or precision.current()):
+            raise ExportError(
+                f"export: {self.name}: MXNet's files of it have no casts of mixed precision; leave "
+                "out remove_amp_cast=False, and convert what is read from them"
+            )
         names: tuple[str, str] = symbol_block().export(self, path, epoch)
         return names
 

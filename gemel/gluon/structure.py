@@ -21,7 +21,8 @@ class Own:
     was for, once that is gone. `op_hook` is told what every operation gives. `group` is where the
     devices of a layer meet that computes over all of them. `state` is another one whenever the
     block or what is in it may do something else, None where no program asks; `in_parts` says that
-    hooks inside are to be called, None: not known.
+    hooks inside are to be called, None: not known. `precision` is the mixed precision its programs
+    are computed in, whatever is in force outside.
     """
 
     __slots__ = (
@@ -32,6 +33,7 @@ class Own:
         "names",
         "op_hook",
         "parents",
+        "precision",
         "program",
         "state",
         "unfinished",
@@ -48,6 +50,7 @@ class Own:
         self.group: Any = None
         self.state: Any = None
         self.in_parts: bool | None = None
+        self.precision: Any = None
 
     def version(self) -> Any:
         """The `state`, for a program that has run the block."""

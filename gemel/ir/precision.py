@@ -8,6 +8,7 @@ meanwhile carry it, and `passes.precision` acts on it.
 from __future__ import annotations
 
 import threading
+from contextlib import ContextDecorator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gemel.dtype import DType
@@ -95,8 +96,8 @@ def _looked() -> None:
     in_use = _open > 0 or _default is not None
 
 
-class scope:  # noqa: N801 -- used as a function
-    """A block of code in which `precision` is in force on this thread; None switches it off."""
+class scope(ContextDecorator):  # noqa: N801 -- used as a function
+    """A block of code, or a decorated function, in which `precision` is in force on this thread; None switches it off."""
 
     def __init__(self, precision: Precision | None) -> None:
         self.precision = precision

@@ -216,6 +216,13 @@ class Trace:
                 return
         self._hold(holder, value)
 
+    def replace(self, new: dict[Entry, Entry]) -> None:
+        """Have what was written so far be other entries, which stand for the same."""
+        updates = self.updates.items()
+        self.updates = {key: (whose, new.get(e, e)) for key, (whose, e) in updates}
+        self.contents = {holder: new.get(e, e) for holder, e in self.contents.items()}
+        self._holders = {value: holder for holder, value in self.contents.items()}
+
     def written(self) -> tuple[Any, ...]:
         """What has been written so far, and how many random calls there were."""
         dictionaries = (dict(each) for each in (self.contents, self._holders, self.updates))
