@@ -97,7 +97,8 @@ def _looked() -> None:
 
 
 class scope(ContextDecorator):  # noqa: N801 -- used as a function
-    """A block of code, or a decorated function, in which `precision` is in force on this thread; None switches it off."""
+    """A block of code, or a decorated function, in which `precision` is in force on this thread;
+    None switches it off."""
 
     def __init__(self, precision: Precision | None) -> None:
         self.precision = precision
