@@ -19,7 +19,7 @@ from gemel.ir.keywords import OUT, static
 from gemel.ir.known import of_known, of_numbers
 from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY, call
-from gemel.ir.precision import LOW, WIDE, WIDEST
+from gemel.ir.precision import LOW, WIDE, WIDEST, declared
 from gemel.ir.public import FILLING, filling, make_method, make_operator, publish
 from gemel.ir.signature import VARIADIC, signature_of
 from gemel.ir.trace import current_trace, shows_another
@@ -135,7 +135,7 @@ class Op(_core.OpBase):
         self.complex = complex
         self.recorded = recorded
         self.alignment = alignment
-        self.declared_precision = precision
+        self.declared_precision = declared(precision)
         self.names = names
         if common is not None:
             self.common = common

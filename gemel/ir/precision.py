@@ -12,6 +12,7 @@ from contextlib import ContextDecorator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gemel.dtype import DType
+from gemel.errors import unknown_name
 from gemel.ir.trace import current_trace
 
 if TYPE_CHECKING:
@@ -21,6 +22,16 @@ if TYPE_CHECKING:
 #: computed in float32 and given on as it is; and what computes little, whose results may be
 #: rounded where a product reads them.
 LOW, WIDE, WIDEST = "low", "wide", "widest"
+
+
+def declared(way: str) -> str:
+    """What an operation is declared to be computed in; empty: what all of its kind are.
+
+    Raises `UnknownNameError`.
+    """
+    if way not in ("", LOW, WIDE, WIDEST):
+        raise unknown_name("precision of an operation", way, (LOW, WIDE, WIDEST))
+    return way
 
 
 class Precision(NamedTuple):
@@ -86,11 +97,6 @@ def set_default(precision: Precision | None) -> None:
         _looked()
 
 
-def default() -> Precision | None:
-    """What `set_default` was given last."""
-    return _default
-
-
 def _looked() -> None:
     global in_use
     in_use = _open > 0 or _default is not None
@@ -127,4 +133,4 @@ class scope(ContextDecorator):  # noqa: N801 -- used as a function
             _looked()
 
 
-__all__ = ["LOW", "WIDE", "WIDEST", "Precision", "current", "default", "scope", "set_default"]
+__all__ = ["LOW", "WIDE", "WIDEST", "Precision", "current", "declared", "scope", "set_default"]

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DType, float32
-from gemel.ir.graph import Entry, Graph, Node, copy_node, rewrite
+from gemel.dtype import DType, bfloat16, float16, float32
+from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, rewrite
 from gemel.ir.op_kinds import Composite
 from gemel.ir.precision import LOW, WIDEST
 from gemel.ir.trace import Trace
 from gemel.ops import shape
 from gemel.ops.elementwise import cast
+from gemel.ops.rounds import loop
 from gemel.passes.simplify import frozen
 
 
@@ -54,6 +55,8 @@ class _Mixing:
     def _rule(self, node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
         inner = {name: mixed(v) for name, v in node.params.items() if isinstance(v, Graph)}
         if any(node.params[name] is not graph for name, graph in inner.items()):
+            if node.op is loop:
+                return self._looped(node, inputs, inner["step"])
             made = copy_node(node, inputs)
             made.params = {**node.params, **inner}
             return made.entries
@@ -102,6 +105,40 @@ class _Mixing:
             return made.entries[entry.index]
         found = self.casts[entry] = _cast(entry, dtype)
         return found
+
+    # --- loops --------------------------------------------------------------------------------
+
+    def _looped(self, node: Node, inputs: tuple[Entry, ...], step: Graph) -> tuple[Entry, ...]:
+        """A loop whose rounds are given rounded what they would each have rounded again.
+
+        Its gradient is a product over all rounds then, as without the rounding.
+        """
+        data, states = node.params["data"], node.params["states"]
+        condition = node.params["condition"]
+        asked = step.inputs[condition] if condition >= 0 else None
+        elements, carried = dict.fromkeys(step.inputs[:data]), step.inputs[data : data + states]
+        alike = dict.fromkeys(step.inputs[data + states :])
+        given = dict(zip(step.inputs, inputs, strict=True))
+
+        def lifted(inner: Node, own: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+            group = next((each for each in (elements, alike) if own and own[0] in each), None)
+            if inner.op is not cast or group is None or own[0].dtype is not float32:
+                return None
+            if inner.specs[0].dtype not in (bfloat16, float16):
+                return None
+            stand = placeholder(inner.specs[0])
+            group[stand], given[stand] = None, self._in_low(given[own[0]], stand.dtype)
+            return (stand,)
+
+        made = rewrite(step, lifted)
+        read = {entry for each in made.walk() for entry in each.inputs} | {*made.outputs, asked}
+        parts = [[entry for entry in group if entry in read] for group in (elements, alike)]
+        every = (*parts[0], *carried, *parts[1])
+        place = next((i for i, entry in enumerate(every) if entry is asked), -1)
+        found = copy_node(node, tuple(given[entry] for entry in every))
+        found.params = {**node.params, "data": len(parts[0]), "condition": place}
+        found.params["step"] = Graph(every, made.outputs, name=step.name)
+        return found.entries
 
     # --- composites ---------------------------------------------------------------------------
 
