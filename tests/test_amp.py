@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy
 import pytest
+from programs import run
 
 import gemel
 from gemel import amp, autograd, gluon, np, npx
@@ -338,6 +339,18 @@ def test_names_and_dtypes_are_checked() -> None:
         amp.autocast("int8")
     with pytest.raises(DTypeError, match="init: target_dtype is float64"):
         amp.init("float64")
+
+
+def test_where_mxnet_1_has_it() -> None:
+    assert gemel.contrib.amp is amp
+    assert gemel.contrib.nd is gemel.nd.contrib
+    program = """
+    import gemel.as_mxnet
+    from mxnet.contrib import amp
+    amp.init(target_dtype="float16")
+    tell(module=amp.__name__)
+    """
+    assert run(program)["module"] == "gemel.amp"
 
 
 def test_lists() -> None:

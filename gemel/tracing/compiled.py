@@ -99,14 +99,14 @@ class Compiled:
             arguments = by_place(rule, signature(self.function), arguments, named)
         if self._home is not None and self._home is not current_device():
             return self._slowly(*arguments)
-        quick, careful = self._sites()
+        quick, careful = self._sites() if precision.in_use else (self.quick, self._careful)
         if self._storages is not None and are_apart(arguments, self._storages):
             return careful(*arguments)
         return quick(*arguments)
 
     def _sites(self) -> tuple[Any, Any]:
         """What knows the plans for the mixed precision that is in force: `quick` where none is."""
-        wanted = precision.current() if precision.in_use else None
+        wanted = precision.current()
         if wanted is None:
             return self.quick, self._careful
         if wanted not in self._mixed:
