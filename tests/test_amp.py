@@ -196,6 +196,39 @@ def test_composites_made_of_products_are_opened() -> None:
     assert products(compiled.graph(a, b)) != LOW
 
 
+def test_branches_and_loops_are_mixed_inside() -> None:
+    def chosen(p: Any, x: Any, w: Any) -> Any:
+        return npx.cond(p.sum() > 0, lambda: np.dot(x, w), lambda: np.dot(x, w) * 2)
+
+    def repeated(x: Any, w: Any) -> Any:
+        def step(i: Any, x: Any) -> Any:
+            return [], [i + 1, np.tanh(np.dot(x, w))]
+
+        return npx.while_loop(lambda i, x: i < 5, step, [np.zeros(1), x], max_iterations=8)[1][1]
+
+    x, w = drawn((4, 6)), drawn((6, 6), 2) * 0.2
+    for function, given in ((chosen, (np.ones(1), x, w)), (repeated, (x, w))):
+        compiled = gemel.compile(function)
+        with amp.autocast():
+            found = compiled(*given)
+            assert products(compiled.graph(*given)) == LOW
+        assert 0 < apart(found, compiled(*given)) < 0.03
+
+
+def test_gradients_a_function_takes_itself() -> None:
+    layer = begun(lambda: nn.Conv2D(4, 3, padding=1, in_channels=4, activation="tanh"))
+
+    def function(x: Any) -> Any:
+        with autograd.record():
+            total = layer(x).sum()
+        return autograd.grad(total, [layer.weight.data()])[0]
+
+    compiled, x = gemel.compile(function), drawn((2, 4, 8, 8))
+    with amp.autocast():
+        found = compiled(x)
+    assert 0 < apart(found, compiled(x)) < 0.03
+
+
 def test_other_dtypes_stay() -> None:
     compiled = gemel.compile(np.matmul)
     a = drawn((3, 3))
