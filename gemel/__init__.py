@@ -66,11 +66,13 @@ __version__ = "0.1.0"
 
 #: Modules that are imported when they are first asked for.
 _LAZY = {
+    "amp": "gemel.amp",
     "attribute": "gemel.symbol.scopes",
     "autograd": "gemel.autograd",
     "base": "gemel.base",
     "callback": "gemel.callback",
     "context": "gemel.context",
+    "contrib": "gemel.contrib",
     "engine": "gemel.util",
     "d2l": "gemel.d2l",
     "gluon": "gemel.gluon",
@@ -142,9 +144,11 @@ __all__ = [
     "Context",
     "Device",
     "Timer",
+    "amp",
     "autograd",
     "compile",
     "context",
+    "contrib",
     "cpu",
     "cpu_pinned",
     "current_context",

@@ -208,7 +208,6 @@ def unknown_keyword(kind: type, keyword: str) -> UnknownKeywordError:
     )
 
 
-_AMP = "mixed precision is net.cast('float16') with an optimizer's multi_precision=True"
 _ONNX = "there are no ONNX files; net.export writes MXNet's, gemel.save programs"
 #: Large parts of MXNet's that are not here, by what they would be called, and what there is.
 ABSENT = {
@@ -228,11 +227,11 @@ ABSENT = {
         ("gemel.ndarray.sparse", "gemel.symbol.sparse"),
         "there are no sparse arrays; those of nd and np are dense",
     ),
-    "gemel.contrib": (
-        "there are nd.contrib, sym.contrib and gluon.contrib, but no quantization, text or "
-        f"tensorboard; {_AMP}; {_ONNX}"
+    **dict.fromkeys(
+        ("gemel.contrib.quantization", "gemel.contrib.text", "gemel.contrib.tensorboard"),
+        "there are contrib.amp, nd.contrib, sym.contrib and gluon.contrib only",
     ),
-    "gemel.amp": _AMP,
+    "gemel.contrib.onnx": _ONNX,
     "gemel.onnx": _ONNX,
     "gemel.rnn": "cells are in gluon.rnn",
     "gemel.rtc": "there is no CUDA; operations in Python are npx.callback and operator.CustomOp",

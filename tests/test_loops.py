@@ -487,6 +487,18 @@ def test_dtypes(dtype: str) -> None:
         assert found.astype("float64").tolist() == right.astype("float64").tolist()
 
 
+def test_sums_over_rounds_of_two_bytes_are_wide() -> None:
+    """600 ones in bfloat16 would stay at 256."""
+    w = np.zeros((3,), dtype="bfloat16")
+    w.attach_grad()
+    step = gemel.compile(lambda x, w: npx.foreach(lambda e, s: (e * w, s), x, [])[0])
+    with autograd.record():
+        y = step(np.ones((600, 3), dtype="bfloat16"), w)
+    y.backward()
+    assert w.grad.dtype == "bfloat16"
+    assert w.grad.astype("float32").tolist() == [600, 600, 600]
+
+
 def test_choices_in_loops_and_loops_in_choices() -> None:
     def function(x: Any, s: Any, w: Any) -> Any:
         def body(d: Any, c: Any) -> Any:

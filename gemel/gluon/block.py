@@ -160,10 +160,12 @@ class Block(Files):
     def __getstate__(self) -> dict[str, Any]:
         # Programs stay behind: a copy compiles its own.
         registries = {"_children": dict(self._children), "_reg_params": dict(self._reg_params)}
-        return {**self.__dict__, **registries}
+        own = {} if self._own.precision is None else {"_precision": self._own.precision}
+        return {**self.__dict__, **registries, **own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._own = Internals()
+        self._own.precision = state.pop("_precision", None)
         children, parameters = state["_children"], state["_reg_params"]
         found = {"_children": Children(self), "_reg_params": BlockParameters(self)}
         self.__dict__.update({**state, **found})

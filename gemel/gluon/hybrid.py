@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gemel.errors import PythonGivenError, SymbolGivenError
+from gemel.errors import ExportError, PythonGivenError, SymbolGivenError
 from gemel.gluon import facade
 from gemel.gluon.block import Block, BlockError
+from gemel.ir import precision
 from gemel.ir.graph import Entry, walk
 from gemel.ir.trace import current_trace
 from gemel.ndarray import ndarray
@@ -69,7 +70,7 @@ class HybridBlock(Block):
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run the block: its program if it is hybridized, else its Python. Symbols give symbols."""
         program = self._own.program
-        if program is not None and not keywords:
+        if program is not None and not keywords and not precision.in_use:
             try:
                 return program(*arguments)
             except SymbolGivenError:
@@ -86,9 +87,10 @@ class HybridBlock(Block):
             arguments = self._positional(arguments, keywords)
         if self._forward_hooks or self._forward_pre_hooks or self._own.op_hook:
             return super().__call__(*arguments)
-        program = self._own.program = self._compiled_run().quick
+        run = self._compiled_run()
+        self._own.program = run.quick
         try:
-            return program(*arguments)
+            return run(*arguments) if precision.in_use else run.quick(*arguments)
         except SymbolGivenError:
             return symbol_block().composed(self, arguments)
         except PythonGivenError as error:
@@ -140,6 +142,9 @@ class HybridBlock(Block):
 
     def _traced(self, trace: Any, *arguments: Any, **keywords: Any) -> Any:
         """Run the block's Python on symbols, with its prefix in the names of nodes."""
+        if self._own.precision is not None and self._own.precision != trace.precision:
+            with precision.scope(self._own.precision):
+                return self._traced(trace, *arguments, **keywords)
         trace.scopes.append(self)
         try:
             return self._forwarded(*arguments, **keywords)
@@ -259,8 +264,14 @@ class HybridBlock(Block):
         Call the block once before, after `hybridize()`: what it is called on says the number and
         the kinds of its inputs. Raises `ExportError` for what MXNet has no operation for, and warns
         by `ExportWarning` where the files are the network for some sizes of the batch only, as
-        with ``if x.shape[0] > 1``.
+        with ``if x.shape[0] > 1``. Of a converted network (`amp.convert_hybrid_block`) they hold
+        what it was converted from; `remove_amp_cast=False` is an `ExportError`.
         """
+        if not remove_amp_cast and (self._own.precision or precision.current()):
+            raise ExportError(
+                f"export: {self.name}: MXNet's files of it have no casts of mixed precision; leave "
+                "out remove_amp_cast=False, and convert what is read from them"
+            )
         names: tuple[str, str] = symbol_block().export(self, path, epoch)
         return names
 

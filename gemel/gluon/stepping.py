@@ -16,10 +16,12 @@ from gemel._core import Array
 from gemel.errors import ArgumentError, GemelError, GradientError
 from gemel.gluon.parameter import Parameter
 from gemel.ir.graph import Entry, walk
+from gemel.ir.precision import scope
 from gemel.ir.trace import StateArray, Trace, current_trace
 from gemel.optimizer.base import by_hand
 from gemel.optimizer.fused import Kept
 from gemel.tracing import compiled
+from gemel.tracing.mixing import mixed_so_far
 from gemel.tracing.nested import by_place, flatten
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ class CompiledStep:
         argument that can be given by name only, and `GemelError` where the trainer's parameters
         live on several devices or are trained together with other workers.
         """
+        if self._trainer._amp_loss_scaler is not None and self._trainer._amp_loss_scaler.dynamic:
+            raise _refused("its losses are scaled (amp.init_trainer), and steps may be left out")
         if current_trace() is not None:
             raise GemelError("step: it is a program of its own; call it outside of compiled ones")
         if named:
@@ -208,7 +212,12 @@ class _Program:
             # The function may have asked for its array before: gradients are those of both.
             trace.closed.is_parameter(array, trace.parameter(parameter))
         with autograd.record():
-            found = self.function(*arguments)
+            found = mixed_so_far(trace, self.function(*arguments))
+        with scope(None):
+            return self._updating(trace, found, scalars)
+
+    def _updating(self, trace: Trace, found: Any, scalars: list[Any]) -> Any:
+        """What the function gave, once gradients and updates are traced, in full precision."""
         loss = found[0] if isinstance(found, (tuple, list)) and found else found
         if not isinstance(loss, (Entry, Array)):
             raise ArgumentError(

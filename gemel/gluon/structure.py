@@ -30,6 +30,7 @@ class Internals:
     `state`       an object that is replaced whenever the block may compute something else; None
                   while no program asks for it
     `in_parts`    whether hooks inside require to run its children one by one; None: not known yet
+    `precision`   the mixed precision its programs are computed in, whatever is in force outside
     """
 
     __slots__ = (
@@ -40,6 +41,7 @@ class Internals:
         "names",
         "op_hook",
         "parents",
+        "precision",
         "program",
         "state",
         "unfinished",
@@ -56,6 +58,7 @@ class Internals:
         self.group: Any = None
         self.state: Any = None
         self.in_parts: bool | None = None
+        self.precision: Any = None
 
     def version(self) -> Any:
         """The present `state`: a program that ran the block is valid while it stays the same."""

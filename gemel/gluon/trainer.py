@@ -14,18 +14,16 @@ from gemel import optimizer as optimizers
 from gemel.errors import ArgumentError, DeviceError, GemelError, GradientError
 from gemel.gluon.given import distinct, optimizer_of
 from gemel.gluon.parameter import Parameter
+from gemel.gluon.scaling import Chosen, LossScaler, Part, usable
 from gemel.gluon.stepping import CompiledStep
 from gemel.gluon.utils import split_data
 from gemel.tape.recording import blocks_of, let_travel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from gemel.device import Device
     from gemel.optimizer import Optimizer
-
-#: By position of a parameter to update: its gradients on each device, and which of them are fresh.
-Chosen = dict[int, tuple[list[Any], list[bool]]]
 
 
 class Group(NamedTuple):
@@ -67,7 +65,8 @@ class Trainer:
         self._params = distinct(params)
         self._optimizer = optimizer_of(optimizer, optimizer_params)
         self._optimizer.param_dict = dict(enumerate(self._params))
-        self._scale = self._optimizer.rescale_grad
+        self._scale = self._amp_original_scale = self._optimizer.rescale_grad
+        self._amp_loss_scaler: LossScaler | None = None
         self._store = stores.create(kvstore) if isinstance(kvstore, str) else kvstore
         if self._store is not None and not hasattr(self._store, "pushpull"):
             raise GemelError(
@@ -145,10 +144,10 @@ class Trainer:
         if self._on_store:
             self._by_store(chosen)
             return
-        for devices, part in self._parts(chosen):
-            alone = self._alone(devices)
-            gradients = _own(part, devices) if alone else self._totals(part, devices)
-            self._apply(part, devices, gradients)
+        self._update(
+            (part, devices, (_own if self._alone(devices) else self._totals)(part, devices))
+            for devices, part in self._parts(chosen)
+        )
 
     def compile(self, forward: Callable[..., Any]) -> CompiledStep:
         """A function that computes `forward`, its gradients and the update as one program.
@@ -196,8 +195,12 @@ class Trainer:
         self._divide("update", batch_size)
         self._look()
         self._refuse_on_store("update")
-        for devices, part in self._parts(self._chosen(ignore_stale_grad, "update")):
-            self._apply(part, devices, _own(part, devices))
+        parts = self._parts(self._chosen(ignore_stale_grad, "update"))
+        self._update((part, devices, _own(part, devices)) for devices, part in parts)
+
+    def _update(self, parts: Iterable[Part]) -> None:
+        for part in usable(self._amp_loss_scaler, parts, self._params):
+            self._apply(*part)
 
     def _divide(self, name: str, batch_size: float) -> None:
         """Have gradients divided by a batch's size. Raises `ArgumentError` if there is no such."""
@@ -302,12 +305,7 @@ class Trainer:
             for place, device in enumerate(devices)
         ]  # fmt: skip
 
-    def _apply(
-        self,
-        chosen: Chosen,
-        devices: list[Device],
-        gradients: list[list[Any]],
-    ) -> None:
+    def _apply(self, chosen: Chosen, devices: list[Device], gradients: list[list[Any]]) -> None:
         """Update what lives on each of the devices by the gradients there."""
         parameters = [self._params[position] for position in chosen]
         state = _core.random_state()

@@ -47,8 +47,8 @@ class Node:
     `value` is that of a constant: a Python number, or an array the traced function closes over
     (read anew at every run). `specs` has one Spec per output. `origin` is the line of the program
     that was traced ("file:line"), or empty; `part` names the composite operation the node is a
-    piece of, or the operation whose gradient it belongs to. Nodes made later have a greater
-    `serial`.
+    piece of, or the operation whose gradient it belongs to; `precision` is the mixed precision that
+    was in force then, if any. Nodes made later have a greater `serial`.
     """
 
     __slots__ = (
@@ -60,6 +60,7 @@ class Node:
         "origin",
         "params",
         "part",
+        "precision",
         "serial",
         "specs",
         "value",
@@ -75,11 +76,13 @@ class Node:
         name: str = "",
         origin: str = "",
         part: str = "",
+        precision: Any = None,
     ) -> None:
         self.serial = next(_serials)
         self.op = op
         self.origin = origin
         self.part = part
+        self.precision = precision
         self.inputs = inputs
         self.params = params
         self.specs = specs
@@ -460,7 +463,7 @@ def substitute_results(graph: Graph, replaced: dict[Entry, Entry]) -> Graph:
 
 def copy_node(node: Node, inputs: tuple[Entry, ...]) -> Node:
     """A node of the same operation on other inputs, which must have the same specs."""
-    own = node.params, node.specs, node.value, node.name, node.origin, node.part
+    own = node.params, node.specs, node.value, node.name, node.origin, node.part, node.precision
     return Node(node.op, inputs, *own)
 
 

@@ -27,6 +27,7 @@ from gemel.ir.keywords import OUT, static
 from gemel.ir.known import of_known, of_numbers
 from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY, call
+from gemel.ir.precision import LOW, WIDE, WIDEST, declared
 from gemel.ir.public import OUT_NAMESPACES, accepting_out, make_method, make_operator, publish
 from gemel.ir.rules import RuleDecorators
 from gemel.ir.signature import VARIADIC, signature_of
@@ -79,9 +80,12 @@ class Op(_core.OpBase, RuleDecorators):
 
     `alignment` is for views that loops can see through: "reshape" if only axes of length 1 come and
     go, so that elements keep their order; "repeat" if it broadcasts along such axes or new ones.
+
+    `precision` says what mixed precision does with it (`ir.precision`), where that is not what it
+    does with all of its kind.
     """
 
-    elementwise = False
+    elementwise = is_light = False
     random = False
     dynamic = False
     #: Whether an element depends on its position, not only on the inputs' elements.
@@ -110,6 +114,7 @@ class Op(_core.OpBase, RuleDecorators):
         complex: bool = False,
         recorded: bool = True,
         alignment: str = "",
+        precision: str = "",
         **names: str,
     ) -> None:
         self._read_signature(function)
@@ -133,6 +138,7 @@ class Op(_core.OpBase, RuleDecorators):
         self.complex = complex
         self.recorded = recorded
         self.alignment = alignment
+        self.declared_precision = declared(precision)
         self.names = names
         if common is not None:
             self.common = common
@@ -196,6 +202,12 @@ class Op(_core.OpBase, RuleDecorators):
     def differentiable(self) -> bool:
         """Whether it declares a gradient."""
         return "gradient" in self.rules
+
+    @property
+    def precision(self) -> str:
+        """What mixed precision does with it: `LOW`, `WIDE` or `WIDEST` of `ir.precision`."""
+        by_kind = LOW if self.contracts else WIDEST if self.moves or self.is_light else WIDE
+        return self.declared_precision or by_kind
 
     # --- meaning ----------------------------------------------------------------------------
 
@@ -287,6 +299,7 @@ class Op(_core.OpBase, RuleDecorators):
         found = node.entries
         if trace is not None:
             node.origin, node.part = trace.origin(), trace.part
+            node.precision = trace.precision
             if trace.scopes:
                 node.name = trace.named(self.name)
             if trace.paused and not shows_another(node):

@@ -286,6 +286,11 @@ class Contraction(Op):
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
         super().__init__(function, contracts=True, **options)
 
+    def unrounded(self, op: Op) -> Op:
+        """Declare the operation that gives the same sums before they are rounded to two bytes."""
+        self.rules["unrounded"] = op
+        return op
+
 
 class Composite(Op):
     """An operation whose body applies other operations, into which it is expanded before lowering.

@@ -65,12 +65,15 @@ class Trace:
     #: Whether calls of the program will be recorded by `autograd`; whether recording is on at this
     #: point of it (`autograd.pause` switches it off); whether anything has asked for that.
     recorded = recording = asked_recording = False
+    #: The mixed precision that what is traced now is to be computed in, see `ir.precision`.
+    precision: Any = None
 
     def __init__(self, of_program: bool = False, closed: ClosedOver | None = None) -> None:
         self.of_program = of_program
         outer = current_trace()
         if outer is not None:
             self.recorded, self.recording = outer.recorded, outer.recording
+            self.precision = outer.precision
         #: The serial numbers at which recording was switched on or off.
         self._switches: list[int] = []
         #: The arrays it closes over.
@@ -235,6 +238,13 @@ class Trace:
                 self.update(parameter, value)
                 return
         self._hold(holder, value)
+
+    def replace(self, new: dict[Entry, Entry]) -> None:
+        """Have what was written so far be other entries, which stand for the same."""
+        updates = self.updates.items()
+        self.updates = {key: (whose, new.get(e, e)) for key, (whose, e) in updates}
+        self.contents = {holder: new.get(e, e) for holder, e in self.contents.items()}
+        self._holders = {value: holder for holder, value in self.contents.items()}
 
     def written(self) -> tuple[Any, ...]:
         """The state of writes and random calls, for `restore`."""

@@ -33,7 +33,7 @@ def in_blocks(query: Any, key: Any, value: Any, mask: Any) -> bool:
 # --- the operation ----------------------------------------------------------------------------
 
 
-@composite(outputs=2)
+@composite(outputs=2, precision="wide")
 def blocked_attention(
     query: Any,
     key: Any,
@@ -82,7 +82,7 @@ def _(g: Any, y: Any, query: Any, key: Any, value: Any, mask: Any = None, **ways
     return (*made, None)
 
 
-@composite(outputs=3)
+@composite(outputs=3, precision="wide")
 def blocked_attention_backward(
     g: Any,
     query: Any,

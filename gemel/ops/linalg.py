@@ -57,6 +57,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return _like(da, a, -2), _like(db, b, -1)
 
 
+@matmul.unrounded
 @contraction()
 def wide_matmul(a: Any, b: Any) -> Any:
     """`matmul` before its result is rounded: in the dtype of sums, for what is added to it."""

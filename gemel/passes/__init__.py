@@ -23,6 +23,7 @@ from gemel.passes.gradient import gradient
 from gemel.passes.hoist import hoist
 from gemel.passes.join import add_up, unite
 from gemel.passes.loop_gradient import share_loops
+from gemel.passes.precision import mixed
 from gemel.passes.recompute import fuse_sums, recompute
 from gemel.passes.simplify import drop, expand, fold, merge, transpose_products
 
@@ -106,6 +107,7 @@ __all__ = [
     "gradient",
     "hoist",
     "merge",
+    "mixed",
     "optimize",
     "pipeline",
     "recompute",

@@ -41,7 +41,7 @@ def concrete_graph(graph: Graph, values: Mapping[str, int]) -> Graph:
         value = concrete(node.value, values) if node.is_number else node.value
         inputs = tuple([replaced[entry] for entry in node.inputs])
         params = _parameters(node.params, values)
-        own = params, specs, value, node.name, node.origin, node.part
+        own = params, specs, value, node.name, node.origin, node.part, node.precision
         new = Node(node.op, inputs, *own)
         replaced.update(zip(node.entries, new.entries, strict=True))
     return Graph(*_parts(graph, replaced), graph.name)

@@ -21,11 +21,12 @@ from gemel.ir.trace import Trace
 from gemel.ops import linalg, reduction, shape
 from gemel.ops.elementwise import add, full
 from gemel.ops.indexing import basic_index
+from gemel.ops.reduction import in_dtype
 from gemel.ops.rounds import loop
 from gemel.passes.gradient import dependents, gradient, zeros
 from gemel.passes.saved import replaced, saved
 from gemel.passes.simplify import transposed_last
-from gemel.spec import normalize_axes
+from gemel.spec import Spec, normalize_axes
 
 
 @loop.backward
@@ -238,9 +239,9 @@ class _Sums:
             return self._of_sum(node)
         if several and node.op is linalg.matmul and [e.ndim for e in node.inputs] == [2, 2]:
             return self._of_product(*node.inputs)
-        stand = placeholder(term.spec)
+        stand = placeholder(Spec(term.shape, term.dtype.accumulate))
         self.added[stand] = add(stand, term)
-        return lambda given: given[stand]
+        return lambda given: in_dtype(given[stand], term.dtype)
 
     def _stack(self, entry: Entry) -> Entry:
         self.stacked[entry] = None

@@ -20,6 +20,7 @@ from gemel.device import Device, current_device, elsewhere
 from gemel.dtype import default_float
 from gemel.errors import TraceError
 from gemel.extent import seen
+from gemel.ir import precision
 from gemel.ir.graph import Graph, constant
 from gemel.ir.trace import Trace, current_trace, parameters_replaced
 from gemel.ndarray import ndarray
@@ -77,6 +78,8 @@ class Compiled:
         self.quick = _core.CallSite(self._slowly)
         #: The same, only for calls in which no two arrays may share memory (`are_apart`).
         self._careful = _core.CallSite(self._slowly)
+        #: The same two for each mixed precision it was called in.
+        self._mixed: dict[precision.Precision, tuple[Any, Any]] = {}
         #: The storages of the programs' own arrays that `_careful` knows; None while it knows none.
         self._storages: frozenset[int] | None = None
         #: The device on which calls without arrays take the fast path; None while none do.
@@ -97,15 +100,25 @@ class Compiled:
             arguments = by_place(rule, signature(self.function), arguments, named)
         if self._home is not None and self._home is not current_device():
             return self._slowly(*arguments)
+        quick, careful = self._sites() if precision.in_use else (self.quick, self._careful)
         if self._storages is not None and are_apart(arguments, self._storages):
-            return self._careful(*arguments)
-        return self.quick(*arguments)
+            return careful(*arguments)
+        return quick(*arguments)
+
+    def _sites(self) -> tuple[Any, Any]:
+        """What knows the plans for the mixed precision that is in force: `quick` where none is."""
+        wanted = precision.current()
+        if wanted is None:
+            return self.quick, self._careful
+        if wanted not in self._mixed:
+            self._mixed[wanted] = _core.CallSite(self._slowly), _core.CallSite(self._slowly)
+        return self._mixed[wanted]
 
     def _slowly(self, *arguments: Any) -> Any:
         """A call the call sites have no plan for: new arguments, or recording."""
         if current_trace() is not None:
             return self.inside(*arguments)
-        generations = self.quick.generation, self._careful.generation
+        sites = [(site, site.generation) for site in self._sites()]
         bound, given = self._find(arguments)
         own = bound.program.own(given.arrays)
         try:
@@ -119,12 +132,12 @@ class Compiled:
             check_one_device(self.name, given.arrays)  # the core knows the devices' numbers only
             raise
         if not _core.recording():
-            self._remember(generations, arguments, bound, given, own)
+            self._remember(sites, arguments, bound, given, own)
         return found
 
     def _remember(
         self,
-        generations: tuple[int, int],
+        sites: Sequence[tuple[Any, int]],
         arguments: tuple[Any, ...],
         bound: Bound,
         given: Arguments,
@@ -143,13 +156,14 @@ class Compiled:
         plan = bound.in_place(leaves, own) if program.written else bound.inference(leaves, own)
         if isinstance(plan, _core.Plan):
             form = form_of(bound.structure)
+            (quick, before), (careful, since) = sites
             known = _core.training(), tuple(leaves), len(given.numbers), plan, own, form
             decided = program.inner_gradients.is_decided_by(program.written, len(leaves))
             if self.apart or (decided and (self.owns or not program.updated)):
-                self.quick.add(generations[0], *known)
+                quick.add(before, *known)
             elif not program.inner_gradients.is_tied:
                 self._storages = (self._storages or frozenset()).union(a._storage for a in own)
-                self._careful.add(generations[1], *known)
+                careful.add(since, *known)
 
     def _at_home(self, own: tuple[Any, ...]) -> bool:
         """Whether a call without arrays may take the fast path on the current device.
@@ -286,7 +300,7 @@ class Compiled:
 
 def _mode() -> tuple[Any, ...]:
     """What a trace depends on besides the arguments."""
-    return _core.training(), default_float()
+    return _core.training(), default_float(), precision.current()
 
 
 #: How many bound programs (kinds and sizes of arguments) a function keeps.

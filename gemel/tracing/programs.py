@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, Protocol
 from gemel.dtype import is_large
 from gemel.errors import PythonGivenError, TraceError
 from gemel.extent import NUMBER, Guards, evaluate
+from gemel.ir import precision
 from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, Graph, Node, captured, constant, inline, placeholder
 from gemel.ir.trace import Trace, shows_another
-from gemel.passes import gradient
+from gemel.passes import gradient, mixed
 from gemel.passes.bind import concretize_in_place
 from gemel.passes.gradient import dependencies
 from gemel.passes.loop_gradient import share_loops
@@ -91,6 +92,7 @@ class Program:
         self.reached = tuple([found.get(entry, 0) for entry in traced.inputs])
         with self.trace:
             self.graph = concretize_in_place(traced, self._unified_dims())
+        self.graph = mixed(self.graph)
 
     def _ends(self, node: Node) -> bool:
         """Whether gradients stop at a node: `detach()`, or one made under `autograd.pause()`."""
@@ -104,6 +106,7 @@ class Program:
         self.closed = ClosedOver()
         self.trace = Trace(of_program=True, closed=self.closed)
         self.trace.recorded = self.trace.recording = self.recorded
+        self.trace.precision = precision.current()
         self.trace.writes_out = writes_out
         #: For each free extent the argument's array and the axis it is the size of.
         self.places: dict[str, tuple[int, int]] = {}

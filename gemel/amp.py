@@ -1,0 +1,289 @@
+"""Automatic mixed precision: products in bfloat16 or float16, everything else in float32.
+
+Within `autocast` programs -- hybridized blocks, what `gemel.compile` and `Trainer.compile` give --
+compute matrix products, convolutions, recurrent layers and attention from factors of two bytes, and
+add these up in float32. Parameters, gradients, inputs and results stay float32. Operations that are
+called one by one, outside of a program, are computed as they are written. docs/mixed-precision.md
+has the whole.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from gemel import autograd
+from gemel.dtype import DType, as_dtype, bfloat16, float16, float32
+from gemel.errors import ArgumentError, DTypeError, GemelError, unknown_name
+from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.scaling import LossScaler
+from gemel.gluon.trainer import Trainer
+from gemel.ir import precision
+from gemel.ir.late import load
+from gemel.ir.methods import REGISTRY
+from gemel.ir.op import Op
+from gemel.ir.precision import LOW, WIDE, WIDEST, Precision, scope
+
+#: An operation, one of its parameters, and the values of that for which it is float32.
+Condition = tuple[str, str, Sequence[Any]]
+
+
+# --- where it is in force -------------------------------------------------------------------
+
+
+def autocast(
+    target_dtype: Any = "bfloat16",
+    *,
+    target_precision_ops: Iterable[str] | None = None,
+    fp32_ops: Iterable[str] | None = None,
+    conditional_fp32_ops: Iterable[Condition] | None = None,
+) -> scope:
+    """A block of code, or a decorated function, whose programs multiply in `target_dtype`.
+
+    It is in force on this thread, for programs that are called in it, and within a function that is
+    being compiled for the operations in it. ``"float32"`` switches it off for a part.
+    `target_precision_ops` are names of operations that are computed in the dtype, too, `fp32_ops`
+    of ones that are not; `conditional_fp32_ops` has triples: operation, parameter, values of that
+    for which it is not. Raises `DTypeError` for other dtypes, `UnknownNameError` for other names.
+
+    >>> net = gluon.nn.Dense(2, in_units=3)
+    >>> net.initialize()
+    >>> net.hybridize()
+    >>> with amp.autocast("bfloat16"):
+    ...     y = net(np.ones((4, 3)))
+    >>> y.dtype
+    dtype('float32')
+    """
+    names = target_precision_ops, fp32_ops, conditional_fp32_ops
+    return scope(_precision("autocast", target_dtype, *names))
+
+
+def init(
+    target_dtype: Any = "bfloat16",
+    target_precision_ops: Iterable[str] | None = None,
+    conditional_fp32_ops: Iterable[Condition] | None = None,
+    fp32_ops: Iterable[str] | None = None,
+    layout_optimization: bool = False,
+) -> None:
+    """`autocast` for the whole process, on all threads, from now on; ``"float32"`` ends that.
+
+    As in MXNet, whose `target_dtype` is float16 unless it is given. A scope says otherwise for its
+    part. `layout_optimization` changes nothing here. Raises as `autocast` does.
+    """
+    names = target_precision_ops, fp32_ops, conditional_fp32_ops
+    precision.set_default(_precision("init", target_dtype, *names))
+
+
+def _precision(
+    name: str,
+    target_dtype: Any,
+    low: Iterable[str] | None,
+    wide: Iterable[str] | None,
+    conditional: Iterable[Condition] | None,
+    excluded: Iterable[str] | None = None,
+) -> Precision | None:
+    dtype = _low_dtype(name, target_dtype)
+    if dtype is None:
+        return None
+    conditions = tuple(
+        (_operation(op), parameter, tuple(map(str, values)))
+        for op, parameter, values in conditional or ()
+    )
+    named = [frozenset(map(_operation, each or ())) for each in (low, wide)]
+    return Precision(dtype, named[0], named[1], conditions, tuple(excluded or ()))
+
+
+def _low_dtype(name: str, target_dtype: Any) -> DType | None:
+    """The dtype products are computed in; None for float32. Raises `DTypeError`."""
+    dtype = as_dtype(target_dtype)
+    if dtype not in (bfloat16, float16, float32):
+        raise DTypeError(
+            f"{name}: target_dtype is {dtype}; take 'bfloat16' or 'float16', or 'float32' to "
+            "switch mixed precision off"
+        )
+    return None if dtype is float32 else dtype
+
+
+def _operation(name: str) -> str:
+    """gemel's name of an operation, which may be given as MXNet or ONNX call it."""
+    known = _operations()
+    if name in known:
+        return name
+    for op in known.values():
+        if name in op.aliases or name in op.names.values():
+            return op.name
+    raise unknown_name("operation", name, known)
+
+
+def _operations() -> dict[str, Op]:
+    load()
+    return {name: op for name, op in REGISTRY.items() if isinstance(op, Op)}
+
+
+# --- training -------------------------------------------------------------------------------
+
+
+def init_trainer(trainer: Trainer, target_dtype: Any = None) -> None:
+    """Have a trainer's losses scaled by `scale_loss`: for float16 by a number it finds itself.
+
+    bfloat16 has the range of float32, and needs none: the number is 1. `target_dtype` is that of
+    `init`, or of the scope this is called in, unless it is given. Raises `GemelError` where none is
+    in force, and for a trainer whose store updates the parameters.
+    """
+    current = precision.current()
+    if target_dtype is None and current is None:
+        raise GemelError(
+            "init_trainer: no mixed precision is in force; call amp.init before, or give "
+            "target_dtype"
+        )
+    given = current.dtype if current and target_dtype is None else target_dtype
+    dtype = _low_dtype("init_trainer", given)
+    if trainer._wants_store:
+        raise GemelError(
+            "init_trainer: gradients of a scaled loss are looked at before parameters are updated, "
+            "which a store does on its own; create the Trainer with update_on_kvstore=False"
+        )
+    dynamic = dtype is float16
+    trainer._amp_loss_scaler = LossScaler() if dynamic else LossScaler(1.0, dynamic=False)
+    trainer._amp_original_scale = trainer._scale
+
+
+def _scaler(name: str, trainer: Trainer) -> LossScaler:
+    if not isinstance(trainer, Trainer):
+        raise ArgumentError(f"{name}: {type(trainer).__name__} is no gluon.Trainer")
+    if trainer._amp_loss_scaler is None:
+        raise GemelError(f"{name}: the trainer scales no losses; call amp.init_trainer before")
+    return trainer._amp_loss_scaler
+
+
+@contextmanager
+def scale_loss(loss: Any, trainer: Trainer) -> Iterator[Any]:
+    """A block that gets the loss, or the list of losses, times the trainer's scale, for `backward`.
+
+    The next step divides the gradients by it; where they have overflowed, parameters stay as they
+    are and the scale is halved. Raises `GemelError` before `init_trainer`.
+
+    >>> net = gluon.nn.Dense(1, in_units=2)
+    >>> net.initialize()
+    >>> trainer = gluon.Trainer(net.collect_params(), "sgd")
+    >>> amp.init_trainer(trainer, "float16")
+    >>> with autograd.record():
+    ...     loss = net(np.ones((1, 2)))
+    ...     with amp.scale_loss(loss, trainer) as scaled:
+    ...         scaled.backward()
+    >>> trainer.step(1)
+    """
+    scale = _scaler("scale_loss", trainer).loss_scale
+    trainer._scale = trainer._amp_original_scale / scale
+    if isinstance(loss, (list, tuple)):
+        yield [each if scale == 1 else each * scale for each in loss]
+    else:
+        yield loss if scale == 1 else loss * scale
+
+
+def unscale(trainer: Trainer) -> None:
+    """Divide the gradients by the scale now, to be clipped for example; the step then does not.
+
+    Raises `GemelError` before `init_trainer`.
+    """
+    _scaler("unscale", trainer)
+    factor = trainer._scale / trainer._amp_original_scale
+    trainer._scale = trainer._amp_original_scale
+    if factor == 1:
+        return
+    with autograd.pause():
+        for parameter in trainer._params:
+            for gradient in parameter.list_grad() if parameter.grad_req != "null" else ():
+                gradient *= factor
+
+
+# --- converting -----------------------------------------------------------------------------
+
+
+def convert_hybrid_block(
+    block: HybridBlock,
+    target_dtype: Any = "bfloat16",
+    target_dtype_ops: Iterable[str] | None = None,
+    fp32_ops: Iterable[str] | None = None,
+    conditional_fp32_ops: Iterable[Condition] | None = None,
+    excluded_sym_names: Iterable[str] | None = None,
+    ctx: Any = None,
+    device: Any = None,
+) -> HybridBlock:
+    """A copy of a network, hybridized, whose products are computed in `target_dtype` wherever it is
+    called.
+
+    Its parameters are copies, in float32; what they are rounded to is kept from call to call (see
+    `GEMEL_KEEP_BYTES`). The lists are those of `autocast`; `excluded_sym_names` are names of blocks
+    or of steps that stay in float32. On `device` (or `ctx`) if one is given. Raises `DTypeError`,
+    `UnknownNameError`, and `ArgumentError` for what is no `HybridBlock`.
+
+    >>> net = gluon.nn.Dense(2, in_units=3)
+    >>> net.initialize()
+    >>> amp.convert_hybrid_block(net, "bfloat16")(np.ones((4, 3))).shape
+    (4, 2)
+    """
+    if not isinstance(block, HybridBlock):
+        raise ArgumentError(
+            f"convert_hybrid_block: {type(block).__name__} is no HybridBlock, as what becomes a "
+            "program must be"
+        )
+    names = target_dtype_ops, fp32_ops, conditional_fp32_ops, excluded_sym_names
+    wanted = _precision("convert_hybrid_block", target_dtype, *names)
+    made = copy.deepcopy(block)
+    made._own.precision = wanted
+    place = device if device is not None else ctx
+    if place is not None:
+        made.reset_ctx(place)
+    made.hybridize()
+    return made
+
+
+# --- what is computed how -------------------------------------------------------------------
+
+
+def _named(way: str, target_dtype: Any) -> list[str]:
+    if _low_dtype("list", target_dtype) is None:
+        raise DTypeError("list: target_dtype is 'bfloat16' or 'float16'")
+    return sorted(name for name, op in _operations().items() if op.precision == way)
+
+
+def list_lp16_ops(target_dtype: Any = "bfloat16") -> list[str]:
+    """The operations computed from inputs of two bytes: sums of products."""
+    return _named(LOW, target_dtype)
+
+
+def list_fp32_ops(target_dtype: Any = "bfloat16") -> list[str]:
+    """The operations computed in float32, whose results nothing rounds but a product that reads
+    them. Those among them that are written in products are opened, and these are not float32."""
+    return _named(WIDE, target_dtype)
+
+
+def list_widest_type_cast(target_dtype: Any = "bfloat16") -> list[str]:
+    """The operations computed in the widest dtype of their inputs, float32: they compute little, or
+    move elements, and where a product reads their result, rounded, others read that, too."""
+    return _named(WIDEST, target_dtype)
+
+
+def list_conditional_fp32_ops(target_dtype: Any = "bfloat16") -> list[tuple[str, str, list[str]]]:
+    """The operations that are float32 for some parameters only: none, unless `init` is told."""
+    _low_dtype("list", target_dtype)
+    current = precision.current()
+    return [(op, name, list(values)) for op, name, values in current.conditional] if current else []
+
+
+__all__ = [
+    "LossScaler",
+    "autocast",
+    "convert_hybrid_block",
+    "init",
+    "init_trainer",
+    "list_conditional_fp32_ops",
+    "list_fp32_ops",
+    "list_lp16_ops",
+    "list_widest_type_cast",
+    "scale_loss",
+    "unscale",
+]

@@ -1,0 +1,29 @@
+"""MXNet 1's `contrib`: its mixed precision, and the operations that `nd` and `sym` have of it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from gemel.errors import unknown_attribute
+
+#: Where what it holds is.
+_ELSEWHERE = {
+    "amp": "gemel.amp",
+    "nd": "gemel.ndarray.contrib",
+    "ndarray": "gemel.ndarray.contrib",
+    "sym": "gemel.symbol.contrib",
+    "symbol": "gemel.symbol.contrib",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ELSEWHERE:
+        raise unknown_attribute("gemel.contrib", name, __dir__())
+    place = _ELSEWHERE[name]
+    parent, _, last = place.rpartition(".")
+    return import_module(place) if parent == "gemel" else getattr(import_module(parent), last)
+
+
+def __dir__() -> list[str]:
+    return sorted(_ELSEWHERE)

@@ -1,0 +1,102 @@
+"""Loss scaling: gradients of float16 computed from a loss so large that they do not vanish.
+
+Micikevicius et al., Mixed precision training, ICLR 2018, section 3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gemel import autograd, np
+from gemel.gluon.parameter import Parameter
+from gemel.tracing.compiled import Compiled
+
+if TYPE_CHECKING:
+    from gemel.device import Device
+
+#: The positions of the parameters to update: their gradients on each device, which are fresh.
+Chosen = dict[int, tuple[list[Any], list[bool]]]
+#: Parameters to update, where they live, and the gradients on each device.
+Part = tuple[Chosen, "list[Device]", list[list[Any]]]
+
+#: What MXNet begins with, the most a scale becomes, and after how many steps it is doubled.
+FIRST, MOST, WINDOW = 2.0**16, 2.0**24, 2000
+
+
+class LossScaler:
+    """The number a loss is multiplied by: halved where gradients overflow, doubled after many steps
+    without that.
+
+    A scaler that is not `dynamic` keeps its number, and nothing waits for gradients.
+    """
+
+    def __init__(
+        self, init_scale: float = FIRST, scale_window: int = WINDOW, dynamic: bool = True
+    ) -> None:
+        #: What the next loss is multiplied by.
+        self.loss_scale = float(init_scale)
+        self.scale_window = scale_window
+        self.dynamic = dynamic
+        #: How many steps there have been since the scale was changed.
+        self._unskipped = 0
+
+    def has_overflow(self, params: Iterable[Parameter]) -> bool:
+        """Whether a gradient of these parameters is infinite or NaN. Waits for them."""
+        rows: dict[Any, list[Any]] = {}
+        for gradient in (g for p in params if p.grad_req != "null" for g in p.list_grad()):
+            rows.setdefault(gradient.device, []).append(gradient)
+        return not all(map(all_finite, rows.values()))
+
+    def update_scale(self, overflowed: bool) -> None:
+        """Choose the next scale: less after an overflow, more after many steps without one."""
+        if overflowed:
+            self.loss_scale = max(self.loss_scale / 2, 1.0)
+            self._unskipped = 0
+            return
+        self._unskipped += 1
+        if self._unskipped == self.scale_window:
+            self._unskipped = 0
+            self.loss_scale = min(self.loss_scale * 2, MOST)
+
+    def overflowed(self, rows: list[list[Any]]) -> bool:
+        """Whether gradients, those of each device in a row, are to be thrown away; the next scale
+        is chosen by that. Waits for them."""
+        if not self.dynamic:
+            return False
+        found = not all(map(all_finite, rows))
+        self.update_scale(found)
+        return found
+
+
+def usable(
+    scaler: LossScaler | None, parts: Iterable[Part], params: Sequence[Parameter]
+) -> Iterable[Part]:
+    """The parts of a step; none where gradients of a scaled loss have overflowed. All count as used
+    then: the step is left out."""
+    if scaler is None or not scaler.dynamic:
+        return parts
+    parts = list(parts)
+    if not scaler.overflowed([row for _, _, gradients in parts for row in gradients]):
+        return parts
+    for position in (position for part, _, _ in parts for position in part):
+        params[position]._mark_used()
+    return ()
+
+
+def all_finite(arrays: list[Any]) -> bool:
+    """Whether no element of arrays on one device is infinite or NaN. Waits for them."""
+    with autograd.pause():
+        return not arrays or bool(_ALL_FINITE(arrays))
+
+
+def _finite(arrays: list[Any]) -> Any:
+    found = np.isfinite(arrays[0]).all()
+    for array in arrays[1:]:
+        found = np.logical_and(found, np.isfinite(array).all())
+    return found
+
+
+_ALL_FINITE = Compiled(_finite, "all_finite")
+
+__all__ = ["LossScaler", "all_finite", "usable"]

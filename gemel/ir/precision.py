@@ -1,0 +1,136 @@
+"""Mixed precision: which operations of a program are computed in two bytes, and where that is said.
+
+What an operation lends itself to stands in its declaration (`Op.precision`). A `Precision` is in
+force on a thread, within `scope`, or by default in the whole process; nodes that are traced
+meanwhile carry it, and `passes.precision` acts on it.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ContextDecorator
+from typing import TYPE_CHECKING, NamedTuple
+
+from gemel.dtype import DType
+from gemel.errors import unknown_name
+from gemel.ir.trace import current_trace
+
+if TYPE_CHECKING:
+    from gemel.ir.graph import Node
+
+#: What an operation may lend itself to: products that are computed in the low dtype; what is
+#: computed in float32 and given on as it is; and what computes little, whose results may be
+#: rounded where a product reads them.
+LOW, WIDE, WIDEST = "low", "wide", "widest"
+
+
+def declared(way: str) -> str:
+    """What an operation is declared to be computed in; empty: what all of its kind are.
+
+    Raises `UnknownNameError`.
+    """
+    if way not in ("", LOW, WIDE, WIDEST):
+        raise unknown_name("precision of an operation", way, (LOW, WIDE, WIDEST))
+    return way
+
+
+class Precision(NamedTuple):
+    """Products are computed in `dtype`, and what is named `low`, but nothing that is named `wide`.
+
+    `conditional` are operations that are wide where a parameter has one of some values, `excluded`
+    names of steps, or of blocks, that are left as they are.
+    """
+
+    dtype: DType
+    low: frozenset[str] = frozenset()
+    wide: frozenset[str] = frozenset()
+    conditional: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+    excluded: tuple[str, ...] = ()
+
+    def of(self, node: Node) -> str:
+        """How a node is computed: `LOW`, `WIDE` or `WIDEST`."""
+        op = node.op
+        assert op is not None
+        if self.leaves(node) or op.name in self.wide:
+            return WIDE
+        for name, parameter, values in self.conditional:
+            if name == op.name and str(node.params.get(parameter)) in values:
+                return WIDE
+        return LOW if op.name in self.low else op.precision
+
+    def leaves(self, node: Node) -> bool:
+        """Whether a node belongs to what is excluded."""
+        return any(node.name == each or node.name.startswith(f"{each}_") for each in self.excluded)
+
+    def asks(self, node: Node) -> bool:
+        """Whether a node is named: then what its declaration says does not count."""
+        assert node.op is not None
+        named = node.op.name in self.low or node.op.name in self.wide
+        return named or self.leaves(node) or any(e[0] == node.op.name for e in self.conditional)
+
+
+class _Scopes(threading.local):
+    """What is in force on this thread, outermost first."""
+
+    def __init__(self) -> None:
+        self.stack: list[Precision | None] = []
+
+
+_scopes = _Scopes()
+_lock = threading.Lock()
+_open = 0
+_default: Precision | None = None
+#: Whether a precision is in force on any thread: calls need not look otherwise.
+in_use = False
+
+
+def current() -> Precision | None:
+    """What is in force on this thread; None: everything is computed as it is written."""
+    return _scopes.stack[-1] if _scopes.stack else _default
+
+
+def set_default(precision: Precision | None) -> None:
+    """What is in force wherever no scope says otherwise, on all threads."""
+    global _default
+    with _lock:
+        _default = precision
+        _looked()
+
+
+def _looked() -> None:
+    global in_use
+    in_use = _open > 0 or _default is not None
+
+
+class scope(ContextDecorator):  # noqa: N801 -- used as a function
+    """A block of code, or a decorated function, in which `precision` is in force on this thread;
+    None switches it off."""
+
+    def __init__(self, precision: Precision | None) -> None:
+        self.precision = precision
+        self._before: list[tuple[object, Precision | None]] = []
+
+    def __enter__(self) -> scope:
+        global _open
+        with _lock:
+            _open += 1
+            _looked()
+        _scopes.stack.append(self.precision)
+        trace = current_trace()
+        self._before.append((trace, trace.precision if trace is not None else None))
+        if trace is not None:
+            trace.precision = self.precision
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        global _open
+        trace, before = self._before.pop()
+        if trace is not None:
+            trace.precision = before  # type: ignore[attr-defined]
+        _scopes.stack.pop()
+        with _lock:
+            _open -= 1
+            _looked()
+
+
+__all__ = ["LOW", "WIDE", "WIDEST", "Precision", "current", "declared", "scope", "set_default"]

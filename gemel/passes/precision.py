@@ -1,0 +1,233 @@
+"""mixed: products are computed in two bytes where a mixed precision is in force.
+
+The graph stays what it was traced as, in float32: its inputs, its results and all between products.
+A product reads its factors rounded, and gives sums that are not, where it can; decision 0108 has
+the reasons.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.dtype import DType, bfloat16, float16, float32
+from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, rewrite
+from gemel.ir.op_kinds import Composite
+from gemel.ir.precision import LOW, WIDEST
+from gemel.ir.trace import Trace
+from gemel.ops import shape
+from gemel.ops.elementwise import cast
+from gemel.ops.rounds import loop
+from gemel.passes.simplify import frozen
+
+
+def mixed(graph: Graph) -> Graph:
+    """The graph with the nodes that carry a precision computed as it says.
+
+    Inputs, outputs and updates have the specs they had. A node that carries none stays as it is.
+    """
+    if not _carries_any(graph):
+        return graph
+    with Trace():
+        mixing = _Mixing()
+        return _rounded_once(mixing.of(graph), mixing.casts)
+
+
+def _carries_any(graph: Graph) -> bool:
+    nodes = graph.walk()
+    inner = (value for node in nodes for value in node.params.values() if isinstance(value, Graph))
+    return any(node.precision is not None for node in nodes) or any(map(_carries_any, inner))
+
+
+class _Mixing:
+    """One run of the pass over a graph."""
+
+    def __init__(self) -> None:
+        #: What has been rounded for products, and what it is then.
+        self.casts: dict[Entry, Entry] = {}
+        self._low: dict[tuple[Entry, DType], Entry] = {}
+        #: Composites that are written in no products, by what decides that.
+        self._plain: set[Any] = set()
+
+    def of(self, graph: Graph) -> Graph:
+        """The graph with products of rounded factors."""
+        return rewrite(graph, self._rule)
+
+    def _rule(self, node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+        inner = {name: mixed(v) for name, v in node.params.items() if isinstance(v, Graph)}
+        if any(node.params[name] is not graph for name, graph in inner.items()):
+            if node.op is loop:
+                return self._looped(node, inputs, inner["step"])
+            made = copy_node(node, inputs)
+            made.params = {**node.params, **inner}
+            return made.entries
+        if node.precision is None:
+            return None
+        if node.precision.of(node) == LOW:
+            return self._computed_low(node, inputs)
+        return self._opened(node, inputs) if self._opens(node) else None
+
+    # --- products -----------------------------------------------------------------------------
+
+    def _computed_low(self, node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+        """The node's results from rounded inputs, in the dtypes they had."""
+        assert node.op is not None
+        dtype = node.precision.dtype
+        given = [e.dtype for e in inputs if e.dtype.is_floating and not e.spec.weak]
+        if float32 not in given or any(each not in (float32, dtype) for each in given):
+            return None
+        rounded = tuple(
+            self._in_low(e, dtype) if e.dtype is float32 and not e.spec.weak else e for e in inputs
+        )
+        op: Any = node.op.rules.get("unrounded", node.op)
+        made = op.node(rounded, node.params)
+        made.name, made.origin, made.part = node.name, node.origin, node.part
+        pairs = zip(made.entries, node.specs, strict=True)
+        return tuple(
+            entry if entry.dtype is spec.dtype else _cast(entry, spec.dtype)
+            for entry, spec in pairs
+        )
+
+    def _in_low(self, entry: Entry, dtype: DType) -> Entry:
+        """An entry of float32 rounded; views are taken of what is rounded."""
+        known = self._low.get((entry, dtype))
+        if known is None:
+            known = self._low[entry, dtype] = self._rounded(entry, dtype)
+        return known
+
+    def _rounded(self, entry: Entry, dtype: DType) -> Entry:
+        node = entry.node
+        if node.op is cast and node.inputs[0].dtype is dtype:
+            return node.inputs[0]
+        if _shows_all(node):
+            assert node.op is not None
+            made = node.op.node((self._in_low(node.inputs[0], dtype),), node.params)
+            made.origin = node.origin
+            return made.entries[entry.index]
+        found = self.casts[entry] = _cast(entry, dtype)
+        return found
+
+    # --- loops --------------------------------------------------------------------------------
+
+    def _looped(self, node: Node, inputs: tuple[Entry, ...], step: Graph) -> tuple[Entry, ...]:
+        """A loop whose rounds are given rounded what they would each have rounded again.
+
+        Its gradient is a product over all rounds then, as without the rounding.
+        """
+        data, states = node.params["data"], node.params["states"]
+        condition = node.params["condition"]
+        asked = step.inputs[condition] if condition >= 0 else None
+        elements, carried = dict.fromkeys(step.inputs[:data]), step.inputs[data : data + states]
+        alike = dict.fromkeys(step.inputs[data + states :])
+        given = dict(zip(step.inputs, inputs, strict=True))
+
+        def lifted(inner: Node, own: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+            group = next((each for each in (elements, alike) if own and own[0] in each), None)
+            if inner.op is not cast or group is None or own[0].dtype is not float32:
+                return None
+            if inner.specs[0].dtype not in (bfloat16, float16):
+                return None
+            stand = placeholder(inner.specs[0])
+            group[stand], given[stand] = None, self._in_low(given[own[0]], stand.dtype)
+            return (stand,)
+
+        made = rewrite(step, lifted)
+        read = {entry for each in made.walk() for entry in each.inputs} | {*made.outputs, asked}
+        parts = [[entry for entry in group if entry in read] for group in (elements, alike)]
+        every = (*parts[0], *carried, *parts[1])
+        place = next((i for i, entry in enumerate(every) if entry is asked), -1)
+        found = copy_node(node, tuple(given[entry] for entry in every))
+        found.params = {**node.params, "data": len(parts[0]), "condition": place}
+        found.params["step"] = Graph(every, made.outputs, name=step.name)
+        return found.entries
+
+    # --- composites ---------------------------------------------------------------------------
+
+    def _opens(self, node: Node) -> bool:
+        """Whether a node may be written out: where nobody has said how it is computed."""
+        op = node.op
+        if not isinstance(op, Composite) or op.declared_precision or node.precision.asks(node):
+            return False
+        return not op.updates
+
+    def _opened(self, node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+        """What a composite is written in, where there are products in that."""
+        key = node.op, frozen(node.params), tuple((e.ndim, e.dtype.code) for e in inputs)
+        if key in self._plain:
+            return None
+        body = _body(node, inputs)
+        if not self._multiplies(body):
+            self._plain.add(key)
+            return None
+        return self.of(body).outputs
+
+    def _multiplies(self, graph: Graph) -> bool:
+        """Whether there is a product in a graph, or in what composites there are written in."""
+        for node in graph.walk():
+            if node.precision is None or node.op is None:
+                continue
+            if node.precision.of(node) == LOW:
+                return True
+            if self._opens(node) and self._multiplies(_body(node, node.inputs)):
+                return True
+        return False
+
+
+def _body(node: Node, inputs: tuple[Entry, ...]) -> Graph:
+    """What a composite is written in; its nodes carry the precision it does."""
+    assert isinstance(node.op, Composite)
+    trace = Trace()
+    trace.line, trace.part = node.origin, node.part or node.op.name
+    trace.precision = node.precision
+    with trace:
+        return Graph(inputs, node.op.written_out(inputs, node.params))
+
+
+def _shows_all(node: Node) -> bool:
+    """Whether a node shows all elements of its input in another order or shape, or repeated."""
+    op = node.op
+    return op is not None and "view" in op.rules and (bool(op.alignment) or op is shape.transpose)
+
+
+def _cast(entry: Entry, dtype: DType) -> Entry:
+    found: Entry = cast.node((entry,), {"dtype": dtype}).entries[0]
+    return found
+
+
+def _rounded_once(graph: Graph, casts: dict[Entry, Entry]) -> Graph:
+    """What a product reads rounded, others read rounded, too: then it is kept in two bytes only.
+
+    That is for results of operations that compute little. What is computed in float32 on purpose,
+    inputs and results of the graph stay what they are.
+    """
+    readers, results = graph.readers(), set(graph.results)
+    chosen = {
+        entry: low
+        for entry, low in casts.items()
+        if entry not in results and len(readers.get(entry, ())) > 1 and _computes_little(entry.node)
+    }
+    if not chosen:
+        return graph
+    cut = {low.node for low in chosen.values()}
+
+    def rule(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+        if node in cut:
+            return (inputs[0].node.inputs[0],)
+        if chosen.keys().isdisjoint(node.entries):
+            return None
+        made = copy_node(node, inputs).entries
+        pairs = zip(node.entries, made, strict=True)
+        return tuple(
+            _cast(_cast(new, chosen[old].dtype), new.dtype) if old in chosen else new
+            for old, new in pairs
+        )
+
+    return rewrite(graph, rule)
+
+
+def _computes_little(node: Node) -> bool:
+    if node.op is None or node.precision is None:
+        return False
+    return bool(node.precision.of(node) == WIDEST)
+
+
+__all__ = ["mixed"]

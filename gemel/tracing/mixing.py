@@ -1,0 +1,31 @@
+"""Mixed precision in a function that takes gradients of its own: of what has been traced so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gemel.ir.graph import Entry, Graph
+from gemel.ir.trace import Trace
+from gemel.passes import mixed
+from gemel.tracing.nested import flatten_results, unflatten
+
+
+def mixed_so_far(trace: Trace, found: Any) -> Any:
+    """What a function gave, and what it has written, computed as the precision in force says.
+
+    Gradients taken afterwards are those of what is computed. `found` may be nested.
+    """
+    leaves: list[Any] = []
+    structure = flatten_results(found, leaves)
+    leaves = [trace.current(leaf) if isinstance(leaf, Entry) else leaf for leaf in leaves]
+    written = [entry for _, entry in trace.updates.values()]
+    entries = [leaf for leaf in leaves if isinstance(leaf, Entry)]
+    every = list(dict.fromkeys([*entries, *written, *trace.contents.values()]))
+    new = dict(zip(every, mixed(Graph((), every)).outputs, strict=True))
+    trace.replace(new)
+    results: Iterator[Any] = (new[e] if isinstance(e, Entry) else e for e in leaves)
+    return unflatten(structure, results)
+
+
+__all__ = ["mixed_so_far"]
