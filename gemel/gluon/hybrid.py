@@ -11,6 +11,7 @@ from gemel.ir.graph import Entry, walk
 from gemel.ir.trace import current_trace
 from gemel.ndarray import ndarray
 from gemel.tracing import compiled
+from gemel.tracing.manners import are_nd, is_nd
 from gemel.tracing.nested import by_place, flatten
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class HybridBlock(Block):
         """Run the block: its program if it is hybridized, else its Python. Symbols give symbols."""
         program = self._own.program
         if program is not None and not keywords:
+            if arguments and type(arguments[0]) is not ndarray and is_nd(arguments[0]):
+                program = self._own.compiled.of_nd
             try:
                 return program(*arguments)
             except SymbolGivenError:
@@ -81,7 +84,8 @@ class HybridBlock(Block):
             arguments = self._positional(arguments, keywords)
         if self._forward_hooks or self._forward_pre_hooks or self._own.op_hook:
             return super().__call__(*arguments)
-        program = self._own.program = self._compiled_run().quick
+        program = self._compiled_run()
+        self._own.program = program.quick
         try:
             return program(*arguments)
         except SymbolGivenError:
@@ -224,6 +228,8 @@ class HybridBlock(Block):
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
         """What the block computes; by default what `hybrid_forward` says."""
         own = {name: parameter.data() for name, parameter in self._own_parameters().items()}
+        if own and are_nd((*arguments, *keywords.values())):
+            own = {name: array.as_nd_ndarray() for name, array in own.items()}
         operations = facade.operations(symbols=current_trace() is not None)
         return self.hybrid_forward(operations, *arguments, **keywords, **own)
 

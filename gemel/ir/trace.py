@@ -182,6 +182,7 @@ class Trace:
 
     def current(self, entry: Entry) -> Entry:
         """What an entry stands for now: it may have been overwritten, or show what has been."""
+        entry = entry.as_np_ndarray()
         if not self.contents:
             return entry
         holder, views = self._seen_through(entry)

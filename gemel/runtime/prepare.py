@@ -251,7 +251,7 @@ def as_entry(value: Any, beside: Iterable[Any] = ()) -> Entry:
     """An entry for anything an operation takes: symbols, numbers, arrays of every sort."""
     if isinstance(value, Entry):
         trace = current_trace()
-        return value if trace is None or not trace.contents else trace.current(value)
+        return value.as_np_ndarray() if trace is None else trace.current(value)
     array = above.as_array(value, beside)
     if isinstance(array, Entry):  # of a list with symbols in it
         return array

@@ -30,6 +30,7 @@ from gemel.runtime.backend import backend_for
 from gemel.runtime.prepare import check_one_device
 from gemel.spec import Spec
 from gemel.tracing.bound import Bound
+from gemel.tracing.manners import as_nd, is_nd
 from gemel.tracing.nested import by_place, form_of
 from gemel.tracing.programs import Arguments, Program, Unfit
 from gemel.tracing.wanted import are_apart
@@ -76,6 +77,8 @@ class Compiled:
         self.quick = _core.CallSite(self._slowly)
         #: Does so, too: for arguments that are no variable of each other's, nor of the program's.
         self._careful = _core.CallSite(self._slowly)
+        #: Does the same as a call whose first argument is an NDArray of MXNet 1's.
+        self.of_nd = _core.CallSite(self._slowly)
         #: The storages of the arrays the programs it knows have of their own; None: it knows none.
         self._storages: frozenset[int] | None = None
         #: The device its calls without arrays go the quick way on; None: it knows none of them.
@@ -94,6 +97,8 @@ class Compiled:
 
             rule = f"{self.name} is compiled and takes no keyword-only arguments"
             arguments = by_place(rule, signature(self.function), arguments, named)
+        if arguments and type(arguments[0]) is not ndarray and is_nd(arguments[0]):
+            return self.of_nd(*arguments)
         if self._home is not None and self._home is not current_device():
             return self._slowly(*arguments)
         if self._storages is not None and are_apart(arguments, self._storages):
@@ -104,7 +109,7 @@ class Compiled:
         """A call the site has no plan for: other arguments, or one that is being recorded."""
         if current_trace() is not None:
             return self.inside(*arguments)
-        generations = self.quick.generation, self._careful.generation
+        generations = self.quick.generation, self._careful.generation, self.of_nd.generation
         bound, given = self._find(arguments)
         own = bound.program.own(given.arrays)
         try:
@@ -123,7 +128,7 @@ class Compiled:
 
     def _remember(
         self,
-        generations: tuple[int, int],
+        generations: tuple[int, int, int],
         arguments: tuple[Any, ...],
         bound: Bound,
         given: Arguments,
@@ -140,10 +145,14 @@ class Compiled:
             return
         plan = bound.in_place(leaves, own) if program.written else bound.inference(leaves, own)
         if isinstance(plan, _core.Plan):
-            form = form_of(bound.structure)
+            form = form_of(bound.structure, as_nd if program.is_nd else None)
             known = _core.training(), tuple(leaves), len(given.numbers), plan, own, form
             decided = program.wanted.is_decided_by(program.written, len(leaves))
-            if self.apart or (decided and (self.owns or not program.updated)):
+            alone = self.apart or (decided and (self.owns or not program.updated))
+            if program.is_nd:
+                if alone:
+                    self.of_nd.add(generations[2], *known)
+            elif alone:
                 self.quick.add(generations[0], *known)
             elif not program.wanted.is_tied:
                 self._storages = (self._storages or frozenset()).union(a._storage for a in own)
@@ -167,7 +176,7 @@ class Compiled:
         else:
             given = Arguments.of(arguments)
         shapes = ((a.shape, a._code) for a in given.arrays)
-        key = (given.structure, _mode(), _core.recording(), *shapes)
+        key = (given.structure, _mode(given), _core.recording(), *shapes)
         try:
             bound = self._bound.get(key)
         except TypeError:
@@ -184,7 +193,7 @@ class Compiled:
 
     def _bind(self, given: Arguments) -> Bound:
         arrays = tuple((a.ndim, a._code) for a in given.arrays)
-        programs = self._programs.setdefault((given.structure, _mode(), arrays), [])
+        programs = self._programs.setdefault((given.structure, _mode(given), arrays), [])
         recorded = autograd.is_recording()
         programs[:] = [program for program in programs if program.lives]
         program = next((p for p in programs if p.fits(given, recorded)), None)
@@ -216,7 +225,7 @@ class Compiled:
                 inputs = program.graph.inputs[: len(arrays)]
                 specs = [Spec(tuple(map(seen, entry.shape)), entry.dtype) for entry in inputs]
                 numbers = [number.seen for number in program.numbers]
-                traces.append(Arguments(structure, specs, numbers))
+                traces.append(Arguments(structure, specs, numbers, program.is_nd))
             found.append(traces)
         return found
 
@@ -282,9 +291,9 @@ class Compiled:
         return f"{self.name}: {bound.summary(given.arrays)}"
 
 
-def _mode() -> tuple[Any, ...]:
-    """What a trace depends on besides the arguments."""
-    return _core.training(), default_float()
+def _mode(given: Arguments) -> tuple[Any, ...]:
+    """What a trace depends on besides the structure of the arguments, their shapes and dtypes."""
+    return _core.training(), default_float(), given.is_nd
 
 
 #: How many kinds and sizes of arguments a function remembers the program of.

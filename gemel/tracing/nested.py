@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gemel.errors import PythonGivenError, TraceError
@@ -66,8 +66,13 @@ def _made(kind: Any, content: Any) -> Any:
     )
 
 
-def form_of(structure: Any) -> Any:
-    """What is called with a tuple of all leaves to give the nested value; None for a leaf alone."""
+def form_of(structure: Any, change: Callable[[Any], Any] | None = None) -> Any:
+    """What is called with a tuple of all leaves to give the nested value; None for a leaf alone.
+
+    With `change` the leaves are what that makes of the tuple.
+    """
+    if change is not None:
+        return lambda leaves: unflatten(structure, iter(change(leaves)))
     if structure is None:
         return None
     if structure[0] is tuple and not any(structure[1]):

@@ -46,18 +46,28 @@ class Traceable(Protocol):
 
 
 class Arguments(NamedTuple):
-    """The arguments of a call: how they are nested, the arrays and the floats in them."""
+    """The arguments of a call: how they are nested, the arrays and the floats in them.
+
+    `is_nd`: they are given as MXNet 1's arrays, and so are the results, see `tracing.manners`.
+    """
 
     structure: Any
     arrays: list[Any]
     numbers: list[float]
+    is_nd: bool = False
 
     @classmethod
     def of(cls, arguments: tuple[Any, ...]) -> Arguments:
         """The arguments taken apart."""
         arrays: list[Any] = []
         numbers: list[float] = []
-        return cls(flatten(arguments, arrays, numbers), arrays, numbers)
+        structure = flatten(arguments, arrays, numbers)
+        return cls(structure, arrays, numbers, bool(arrays) and arrays[0]._is_nd)
+
+    def symbols(self, entries: list[Entry], numbers: list[Any]) -> Any:
+        """The arguments in a trace: what stands for the arrays and floats, nested as they are."""
+        shown = [entry.as_nd_ndarray() for entry in entries] if self.is_nd else entries
+        return unflatten(self.structure, iter(shown), iter(numbers))
 
 
 # --- one traced program ---------------------------------------------------------------------
@@ -71,6 +81,7 @@ class Program:
         self.name, self.recorded = compiled.name, recorded
         self.passes = compiled.passes
         self.recipes = compiled.recipes
+        self.is_nd = given.is_nd
         self._plans: Plans | None = None
         self._in_place: Plans | None = None
         self._halves: dict[Any, Halves] = {}
@@ -118,7 +129,7 @@ class Program:
         self.numbers = [self.trace.number(f"number{i}", n) for i, n in enumerate(given.numbers)]
         results: list[Any] = []
         with self.trace:
-            arguments = unflatten(given.structure, iter(entries), iter(self.numbers))
+            arguments = given.symbols(entries, self.numbers)
             if compiled.symbolic and not given.arrays:
                 arguments = [
                     constant(a) if isinstance(a, NUMBER) and not is_large(a) else a
