@@ -89,6 +89,10 @@ class NDArray(Manners, _Plain, metaclass=_Kind):  # type: ignore[misc]
         """A plain array on the same memory."""
         return _Plain.__getitem__(self, ...)
 
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """As other arrays are pickled, and an NDArray again."""
+        return _pickled, super().__reduce_ex__(protocol)
+
 
 class NDEntry(Manners, Entry):
     """What stands for an NDArray in a trace: another name of an entry, with MXNet 1's manners.
@@ -112,6 +116,11 @@ def shown_as_nd(value: Any) -> Any:
         return NDEntry(value.node, value.index) if _stands_for_array(value) else value
     found = _Plain.__getitem__(value, ...)
     return as_nd(found)
+
+
+def _pickled(make: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+    """What was pickled as a call of `make`."""
+    return as_nd(make(*given))
 
 
 def _stands_for_array(value: Any) -> bool:

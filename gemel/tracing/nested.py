@@ -17,8 +17,11 @@ def flatten(value: Any, arrays: list[Any], numbers: list[float]) -> Any:
     if isinstance(value, dict):
         items = value.items()
         return type(value), tuple((name, flatten(item, arrays, numbers)) for name, item in items)
-    if isinstance(value, (ndarray, Entry)):
+    if isinstance(value, ndarray):
         arrays.append(value)
+        return None
+    if isinstance(value, Entry):
+        arrays.append(value.as_np_ndarray())
         return None
     if type(value) is float:
         numbers.append(value)

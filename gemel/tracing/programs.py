@@ -28,6 +28,7 @@ from gemel.runtime.prepare import as_entry
 from gemel.runtime.relay import Relay
 from gemel.spec import Spec
 from gemel.tape.views import check_apart
+from gemel.tracing.manners import are_nd
 from gemel.tracing.nested import flatten, flatten_results, unflatten
 from gemel.tracing.wanted import Wanted
 
@@ -62,7 +63,7 @@ class Arguments(NamedTuple):
         arrays: list[Any] = []
         numbers: list[float] = []
         structure = flatten(arguments, arrays, numbers)
-        return cls(structure, arrays, numbers, bool(arrays) and arrays[0]._is_nd)
+        return cls(structure, arrays, numbers, are_nd(arguments))
 
     def symbols(self, entries: list[Entry], numbers: list[Any]) -> Any:
         """The arguments in a trace: what stands for the arrays and floats, nested as they are."""
