@@ -82,6 +82,7 @@ _LAZY = {
     "lr_scheduler": "gemel.lr_scheduler",
     "metric": "gemel.metric",
     "model": "gemel.model",
+    "monitor": "gemel.monitor",
     "name": "gemel.symbol.scopes",
     "np": "gemel.np",
     "npx": "gemel.npx",
@@ -98,6 +99,7 @@ _LAZY = {
     "torch": "gemel.torch",
     "test_utils": "gemel.test_utils",
     "util": "gemel.util",
+    "visualization": "gemel.visualization",
     # Second names, which MXNet has.
     "initializer": "gemel.init",
     "numpy": "gemel.np",
@@ -105,6 +107,8 @@ _LAZY = {
     "random": "gemel.random",
     "rnd": "gemel.random",
     "img": "gemel.image",
+    "mon": "gemel.monitor",
+    "viz": "gemel.visualization",
 }
 _LAZY_NAMES = {
     "AttrScope": "gemel.symbol.scopes",
