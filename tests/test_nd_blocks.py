@@ -13,7 +13,7 @@ import pytest
 from layer_table import LAYERS, LayerCase
 
 import gemel
-from gemel import autograd, gluon, io, nd, np, sym, util
+from gemel import autograd, gluon, io, nd, np, operator, sym, util
 from gemel.gluon import nn, rnn
 from gemel.gluon.data import ArrayDataset, DataLoader, Dataset, batchify
 
@@ -313,6 +313,65 @@ def test_gradients_and_steps() -> None:
     step = trainer.compile(lambda x, y: loss(net(x), y))
     assert type(step(nd.ones((4, 3)), nd.ones((4, 2)))) is nd.NDArray
     assert type(step(np.ones((4, 3)), np.ones((4, 2)))) is np.ndarray
+
+
+class Product(autograd.Function):
+    """Shows what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Any] = []
+
+    def forward(self, a: Any, b: Any) -> Any:
+        self.save_for_backward(a, b)
+        return np.multiply(a, b)
+
+    def backward(self, g: Any) -> Any:
+        a, b = self.saved_tensors
+        self.seen += [g, a, b]
+        return np.multiply(g, b), np.multiply(g, a)
+
+
+@pytest.mark.parametrize(("array", "kind"), [(nd.array, "NDArray"), (np.array, "ndarray")])
+def test_functions(array: Any, kind: str) -> None:
+    a, b = array([1.0, 2.0]), array([3.0, 4.0])
+    a.attach_grad()
+    assert kinds(Product()(a, b)) == kind
+    product = Product()
+    with autograd.record():
+        y = product(a, b)
+        z = y * y
+    z.backward()
+    assert kinds([y, z, a.grad]) == [kind] * 3 and kinds(product.seen) == [kind] * 3
+    assert a.grad.asnumpy().tolist() == [18, 64]
+
+
+@operator.register("shown_square")
+class ShownSquare(operator.CustomOpProp):
+    def create_operator(self, ctx: Any, in_shapes: Any, in_dtypes: Any) -> Any:
+        return Squared()
+
+
+class Squared(operator.CustomOp):
+    def forward(self, is_train: Any, req: Any, in_data: Any, out_data: Any, aux: Any) -> None:
+        assert kinds([*in_data, *out_data]) == ["NDArray"] * 2
+        self.assign(out_data[0], req[0], in_data[0] ** 2)
+
+    def backward(
+        self, req: Any, out_grad: Any, in_data: Any, out_data: Any, in_grad: Any, aux: Any
+    ) -> None:
+        assert kinds([out_grad, in_data, out_data, in_grad]) == [["NDArray"]] * 4
+        self.assign(in_grad[0], req[0], 2 * in_data[0] * out_grad[0])
+
+
+def test_custom_operations() -> None:
+    x = nd.array([1.0, 3.0])
+    x.attach_grad()
+    with autograd.record():
+        y = nd.Custom(x, op_type="shown_square")
+    y.backward()
+    assert kinds(y) == "NDArray" and y.asnumpy().tolist() == [1, 9]
+    assert x.grad.asnumpy().tolist() == [2, 6]
 
 
 class Numbered(Dataset):
