@@ -67,7 +67,7 @@ class HybridBlock(Block):
         program = self._own.program
         if program is not None and not keywords:
             if arguments and type(arguments[0]) is not ndarray and is_nd(arguments[0]):
-                program = self._own.compiled.of_nd
+                program = self._compiled_run().of_nd
             try:
                 return program(*arguments)
             except SymbolGivenError:
