@@ -84,6 +84,7 @@ _LAZY = {
     "lr_scheduler": "gemel.lr_scheduler",
     "metric": "gemel.metric",
     "model": "gemel.model",
+    "monitor": "gemel.monitor",
     "name": "gemel.symbol.scopes",
     "np": "gemel.np",
     "npx": "gemel.npx",
@@ -100,6 +101,7 @@ _LAZY = {
     "torch": "gemel.torch",
     "test_utils": "gemel.test_utils",
     "util": "gemel.util",
+    "visualization": "gemel.visualization",
     # Second names, which MXNet has.
     "initializer": "gemel.init",
     "numpy": "gemel.np",
@@ -107,6 +109,8 @@ _LAZY = {
     "random": "gemel.random",
     "rnd": "gemel.random",
     "img": "gemel.image",
+    "mon": "gemel.monitor",
+    "viz": "gemel.visualization",
 }
 _LAZY_NAMES = {
     "AttrScope": "gemel.symbol.scopes",

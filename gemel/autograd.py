@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gemel import _core
@@ -236,7 +237,14 @@ def grad(
     found = reverse.fresh(step, targets, [variable.device for variable in wanted], create_graph)
     if not (create_graph if retain_graph is None else retain_graph):
         step.free()
+    found = _like(wanted, found)
     return found[0] if single else found
+
+
+def _like(variables: Sequence[Any], found: Sequence[Any]) -> list[Any]:
+    """Gradients with the methods of their variables: those of MXNet 1's NDArrays are some."""
+    pairs = zip(variables, found, strict=True)
+    return [g.as_nd_ndarray() if getattr(x, "_is_nd", False) else g for x, g in pairs]
 
 
 def _grad_in_trace(heads: Any, variables: Any, head_grads: Any, create_graph: bool) -> Any:
@@ -253,7 +261,9 @@ def _grad_in_trace(heads: Any, variables: Any, head_grads: Any, create_graph: bo
         grads = [full(1, shape=y.shape, dtype=y.dtype) if g is None else g for y, g in pairs]
         found = whole_gradient(trace, ends, grads, wanted)
     found = found if create_graph else trace.unrecorded(found)
-    return list(found) if isinstance(variables, (list, tuple)) else found[0]
+    several = isinstance(variables, (list, tuple))
+    gradients = _like(as_list(variables), found)
+    return gradients if several else gradients[0]
 
 
 def _heads(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:

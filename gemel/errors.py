@@ -100,6 +100,10 @@ class ExportWarning(UserWarning):
     """What is written for MXNet is the network for some batches only; the message says which."""
 
 
+class RenderingError(GemelError, RuntimeError):
+    """A drawing cannot be made a picture here."""
+
+
 class DataFileError(GemelError, ValueError):
     """A file of data is damaged, truncated or not one; the message names it and the offset."""
 

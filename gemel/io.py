@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gemel import ndarray as nd
 from gemel import np
 from gemel.errors import (
     DataFileError,
@@ -282,11 +283,13 @@ def _named(values: Any, name: str) -> list[tuple[str, Any]]:
     else:
         pairs = [(name, values)]
     ours = np.ndarray
-    return [(n, x if isinstance(x, ours) else np.array(x, dtype="float32")) for n, x in pairs]
+    return [(n, x if isinstance(x, ours) else nd.array(x, dtype="float32")) for n, x in pairs]
 
 
 class NDArrayIter(Batches):
     """Batches of arrays: one, a list or a dictionary of them, with labels in the same form.
+
+    They are NDArrays, unless they are taken out of `np` arrays.
 
     `last_batch_handle` is "pad", "discard" or "roll_over".
     """
@@ -387,7 +390,7 @@ class CSVIter(NDArrayIter):
             raise DataFileError(
                 f"{data_csv} has {len(data)} rows, and {label_csv} has {len(label)} labels"
             )
-        first, second = (np.array(each, dtype=dtype) for each in (data, label))
+        first, second = (nd.array(each, dtype=dtype) for each in (data, label))
         super().__init__(first, second, batch_size, False, "pad", data_name, label_name)
 
 

@@ -19,6 +19,7 @@ from gemel.spec import Spec
 from gemel.symbol.node import SymbolNode, text_of
 from gemel.symbol.scopes import attributed, named
 from gemel.symbol.symbol import Symbol, var
+from gemel.tracing.manners import are_nd, as_nd
 
 #: The properties of operations by the names they were registered under.
 _registered: dict[str, Callable[..., CustomOpProp]] = {}
@@ -110,15 +111,21 @@ class _Call(Function):
         kinds = self.prop.infer_type(dtypes)[1]
         device = self.inputs[0].device
         pairs = zip(outputs, kinds, strict=True)
-        self.outputs = [np.zeros(tuple(s), dtype=kind, device=device) for s, kind in pairs]
+        self.outputs = self._like_inputs(
+            [np.zeros(tuple(s), dtype=kind, device=device) for s, kind in pairs]
+        )
         self.operator = self.prop.create_operator(device, shapes, dtypes)
         requests = ["write"] * len(self.outputs)
         training = is_training()
         self.operator.forward(training, requests, self.inputs, self.outputs, self.states)
         return tuple(self.outputs) if len(self.outputs) > 1 else self.outputs[0]
 
+    def _like_inputs(self, arrays: list[Any]) -> list[Any]:
+        """What the operation writes to, as NDArrays where it is given some."""
+        return as_nd(arrays) if are_nd(self.inputs) else arrays
+
     def backward(self, *gradients: Any) -> Any:
-        found = [np.zeros_like(x) for x in self.inputs]
+        found = self._like_inputs([np.zeros_like(x) for x in self.inputs])
         requests = ["write"] * len(found)
         given = list(gradients), self.inputs, self.outputs
         self.operator.backward(requests, *given, found, self.states)

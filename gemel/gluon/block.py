@@ -20,7 +20,9 @@ from gemel.gluon.parameter import Parameter, ParameterDict
 from gemel.gluon.structure import Children, Internals
 from gemel.ir.graph import Entry
 from gemel.ir.trace import current_trace
+from gemel.ndarray import ndarray
 from gemel.ops.shape import operand
+from gemel.tracing.manners import are_nd, as_nd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -279,12 +281,16 @@ class Block(Files):
         try:
             if self._own.unfinished:
                 self._find_shapes(arguments)
-            symbols = bool(arguments) and type(arguments[0]) is Entry
-            there = None if symbols else elsewhere(arguments)
+            first = type(arguments[0]) if arguments else None
+            there = None if first is Entry else elsewhere(arguments)
             if there is None:
-                return self.forward(*arguments, **keywords)
-            with there:
-                return self.forward(*arguments, **keywords)
+                found = self.forward(*arguments, **keywords)
+            else:
+                with there:
+                    found = self.forward(*arguments, **keywords)
+            if first is ndarray or first is Entry:
+                return found
+            return as_nd(found) if are_nd((*arguments, *keywords.values())) else found
         except GemelError as error:
             self._add_to_path(error, arguments)
             raise
@@ -476,4 +482,4 @@ def _free_sizes(value: Any) -> list[int]:
     """The sizes of symbols, in lists or alone, that have names."""
     if isinstance(value, (list, tuple)):
         return [extent for each in value for extent in _free_sizes(each)]
-    return [n for n in value.shape if name_of(n)] if type(value) is Entry else []
+    return [n for n in value.shape if name_of(n)] if isinstance(value, Entry) else []

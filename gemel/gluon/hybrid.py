@@ -17,6 +17,7 @@ from gemel.ir.graph import Entry, walk
 from gemel.ir.trace import current_trace
 from gemel.ndarray import ndarray
 from gemel.tracing import compiled
+from gemel.tracing.manners import are_nd, is_nd
 from gemel.tracing.nested import by_place, flatten
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ class HybridBlock(Block):
         """Run the block: its program if it is hybridized, else its Python. Symbols give symbols."""
         program = self._own.program
         if program is not None and not keywords and not precision.in_use:
+            if arguments and type(arguments[0]) is not ndarray and is_nd(arguments[0]):
+                program = self._compiled_run().of_nd
             try:
                 return program(*arguments)
             except SymbolGivenError:
@@ -234,6 +237,8 @@ class HybridBlock(Block):
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
         """What the block computes; by default what `hybrid_forward` says."""
         own = {name: parameter.data() for name, parameter in self._own_parameters().items()}
+        if own and are_nd((*arguments, *keywords.values())):
+            own = {name: array.as_nd_ndarray() for name, array in own.items()}
         operations = facade.operations(symbols=current_trace() is not None)
         return self.hybrid_forward(operations, *arguments, **keywords, **own)
 

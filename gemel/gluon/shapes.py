@@ -15,7 +15,8 @@ from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, placeholder
 from gemel.ir.trace import Trace
 from gemel.spec import Spec
-from gemel.tracing.nested import flatten, unflatten
+from gemel.tracing.nested import flatten
+from gemel.tracing.programs import Arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,12 +46,10 @@ class ShapeTrace(Trace):
 
 def run_with_symbols(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[Entry]:
     """The results of a block or of its forward, and the values it sets parameters to: symbols."""
-    arrays: list[Any] = []
-    numbers: list[float] = []
-    structure = flatten(arguments, arrays, numbers)
-    symbols = iter([placeholder(Spec(_sizes(a), a.dtype)) for a in arrays])
+    given = Arguments.of(arguments)
+    symbols = [placeholder(Spec(_sizes(a), a.dtype)) for a in given.arrays]
     with autograd.pause(), ShapeTrace() as trace:
-        found = function(*unflatten(structure, symbols, iter(numbers)))
+        found = function(*given.symbols(symbols, given.numbers))
         results: list[Any] = []
         flatten(found, results, [])
         return [*results, *(entry for _, entry in trace.updates.values())]

@@ -91,14 +91,16 @@ def composed(block: Any, arguments: tuple[Any, ...], function: Any = None) -> An
 
 
 def _kind_of(block: Any, structure: Any, given: list[Any], called: bool) -> Arguments:
-    """What a block is to be traced for: what the symbols say, or else what it was `called` on."""
-    specs = infer(given, {})[1]
-    if None not in specs:
-        return Arguments(structure, specs, [])
-    own = block._own
+    """What a block is to be traced for: what the symbols say, or else what it was `called` on.
+
+    A symbol stands for an NDArray, unless the block was called on NumPy's arrays.
+    """
+    specs, own = infer(given, {})[1], block._own
     last: Arguments | None = None
     if called:
         last = (own.compiled and own.compiled.last()) or own.last
+    if None not in specs:
+        return Arguments(structure, specs, [], last is None or last.is_nd)
     if last is None:
         names = [node.name for (node, _), spec in zip(given, specs, strict=True) if spec is None]
         remedy = ", or call net.hybridize() and then the block once on arrays" if called else ""

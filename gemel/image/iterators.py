@@ -6,11 +6,13 @@ from os.path import splitext
 from pathlib import Path
 from typing import Any
 
+from gemel import ndarray as nd
 from gemel import np, recordio
 from gemel.errors import DataFileError, MissingFileError, ShapeError
 from gemel.image.augmenters import CreateAugmenter
 from gemel.image.pictures import imdecode
 from gemel.io import Batches, DataBatch, DataDesc, NDArrayIter
+from gemel.tracing.manners import as_nd
 
 
 class ImageIter(Batches):
@@ -83,8 +85,8 @@ class ImageIter(Batches):
         samples = [self._sample(number) for number in numbers]
         found = np.stack([self.augmentation_transform(picture) for picture, _ in samples])
         labels = np.array([_label(each, self.label_width) for _, each in samples], self._dtype)
-        data = [found.transpose(0, 3, 1, 2)]
-        return DataBatch(data, [labels], pad, numbers, None, self.provide_data, self.provide_label)
+        data, label = as_nd(([found.transpose(0, 3, 1, 2)], [labels]))
+        return DataBatch(data, label, pad, numbers, None, self.provide_data, self.provide_label)
 
     def augmentation_transform(self, data: Any) -> Any:
         """A picture, changed by all augmenters; subclasses may change it otherwise."""
@@ -212,5 +214,5 @@ def MNISTIter(  # noqa: N802 -- MXNet's name
     size = len(labels) // num_parts
     part = slice(size * part_index, size * (part_index + 1))
     shape = (-1, pictures[0].size) if flat else (-1, 1, *pictures.shape[1:3])
-    data = np.array(pictures[part], dtype="float32").reshape(shape) / 256
+    data = nd.array(pictures[part], dtype="float32").reshape(shape) / 256
     return NDArrayIter(data, labels[part], batch_size, shuffle, "discard")

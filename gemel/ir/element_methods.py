@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 from gemel.errors import ShapeError
@@ -52,6 +53,9 @@ class ElementMethods(NumpyProtocols):
     """Methods of NumPy's arrays that are no operations."""
 
     __slots__ = ()
+
+    #: Whether it has the manners of MXNet 1's NDArray, see `gemel.legacy.ndarray`.
+    _is_nd = False
 
     def __contains__(self: Any, value: Any) -> bool:
         """Whether any element equals `value`. Waits for them."""
@@ -104,10 +108,12 @@ class ElementMethods(NumpyProtocols):
         self[...] = _np("partition")(self, kth, axis)
 
     def as_np_ndarray(self: Any) -> Any:
-        """The array itself: there is only one kind."""
+        """The same elements with NumPy's methods: this array itself, if it has those."""
         return self
 
-    as_nd_ndarray = as_np_ndarray
+    def as_nd_ndarray(self: Any) -> Any:
+        """The same elements, on the same memory, with the methods of MXNet 1's NDArray."""
+        return import_module("gemel.legacy.ndarray").shown_as_nd(self)
 
 
 __all__ = ["ElementMethods", "Flat"]

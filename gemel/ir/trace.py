@@ -205,6 +205,7 @@ class Trace:
 
     def current(self, entry: Entry) -> Entry:
         """The present value of an entry: it, or what it is a view of, may have been written to."""
+        entry = entry.as_np_ndarray()
         if not self.contents:
             return entry
         holder, views = self._seen_through(entry)

@@ -1,8 +1,9 @@
 """NDArray: the arrays `gemel.nd` gives, with the methods and the look MXNet 1's have.
 
-They are gemel's arrays by another class: NumPy-style functions and layers take them, too, and give
-plain arrays. Results of their operators, of their methods and of the functions of `gemel.nd` on
-them are NDArrays. What MXNet 1 gives one dimension for want of fewer has none here.
+They are gemel's arrays by another class: NumPy-style functions take them, too, and give plain
+arrays. Results of their operators, of their methods, of the functions of `gemel.nd` and of blocks
+and compiled functions on them are NDArrays; `NDEntry` stands for one in a trace. What MXNet 1 gives
+one dimension for want of fewer has none here.
 """
 
 from __future__ import annotations
@@ -13,29 +14,19 @@ from typing import Any
 from gemel import np
 from gemel.arrays.inspection import FLOATING
 from gemel.errors import ArgumentError
+from gemel.ir.graph import Entry
 from gemel.ir.methods import given_shape
 from gemel.legacy.declare import wanted
 
 _Plain: Any = np.ndarray
 
 
-class _Kind(type(_Plain)):  # type: ignore[misc]
-    """As in MXNet, every array is an NDArray."""
-
-    def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, _Plain)
-
-
-class NDArray(_Plain, metaclass=_Kind):  # type: ignore[misc]
-    """An array with MXNet 1's manners: its methods' keywords, numbers for truths, its `repr`."""
+class Manners:
+    """MXNet 1's manners: its methods' keywords, numbers for truths."""
 
     __slots__ = ()
 
-    def __repr__(self) -> str:
-        lengths = "x".join(map(str, self.shape))
-        return f"\n{self.asnumpy()}\n<{type(self).__name__} {lengths} @{self.ctx}>"
-
-    __str__ = __repr__
+    _is_nd = True
 
     @property
     def stype(self) -> str:
@@ -47,12 +38,6 @@ class NDArray(_Plain, metaclass=_Kind):  # type: ignore[misc]
         if stype != "default":
             raise ArgumentError(f"tostype: {stype!r}: arrays are dense here; use 'default'")
         return self
-
-    def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
-        """Make this a variable: `backward` will leave its gradient in `.grad`, zeros until then."""
-        super().attach_grad(grad_req, stype)
-        if self._grad is not None:
-            self._grad.__class__ = NDArray
 
     def reshape(self, *shape: Any, **options: Any) -> Any:
         """The same elements in another shape; MXNet's codes 0, -2, -3 and -4 stand for extents."""
@@ -66,24 +51,91 @@ class NDArray(_Plain, metaclass=_Kind):  # type: ignore[misc]
             options["axes"] = given_shape(axes)
         return _applied("transpose", self, **options)
 
-    def as_np_ndarray(self) -> Any:
-        """A plain array on the same memory."""
-        return _Plain.__getitem__(self, ...)
+    @property
+    def T(self) -> Any:  # noqa: N802 -- MXNet's name
+        """The array with its axes reversed."""
+        return self.transpose()
 
     def as_nd_ndarray(self) -> Any:
         """The array itself."""
         return self
 
 
+class _Kind(type(_Plain)):  # type: ignore[misc]
+    """As in MXNet, every array is an NDArray."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, _Plain)
+
+
+class NDArray(Manners, _Plain, metaclass=_Kind):  # type: ignore[misc]
+    """An array with MXNet 1's manners: its methods' keywords, numbers for truths, its `repr`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        lengths = "x".join(map(str, self.shape))
+        return f"\n{self.asnumpy()}\n<{type(self).__name__} {lengths} @{self.ctx}>"
+
+    __str__ = __repr__
+
+    def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
+        """Make this a variable: `backward` will leave its gradient in `.grad`, zeros until then."""
+        super().attach_grad(grad_req, stype)
+        if self._grad is not None:
+            self._grad.__class__ = NDArray
+
+    def as_np_ndarray(self) -> Any:
+        """A plain array on the same memory."""
+        return _Plain.__getitem__(self, ...)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """As other arrays are pickled, and an NDArray again."""
+        return _pickled, super().__reduce_ex__(protocol)
+
+
+class NDEntry(Manners, Entry):
+    """What stands for an NDArray in a trace: another name of an entry, with MXNet 1's manners.
+
+    Operations take the entry itself, so that graphs, gradients and passes never meet one.
+    """
+
+    __slots__ = ()
+
+    def as_np_ndarray(self) -> Any:
+        """The entry itself."""
+        return self.node.entries[self.index]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.as_np_ndarray()[key] = value
+
+
+def shown_as_nd(value: Any) -> Any:
+    """The same elements as an NDArray, or as what stands for one. Numbers stay numbers."""
+    if isinstance(value, Entry):
+        return NDEntry(value.node, value.index) if _stands_for_array(value) else value
+    found = _Plain.__getitem__(value, ...)
+    return as_nd(found)
+
+
+def _pickled(make: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+    """What was pickled as a call of `make`."""
+    return as_nd(make(*given))
+
+
+def _stands_for_array(value: Any) -> bool:
+    return type(value) is Entry and not value.spec.weak
+
+
 def as_nd(found: Any) -> Any:
-    """Plain arrays among results as NDArrays."""
+    """Plain arrays among results, which nobody else has yet, as NDArrays."""
     if isinstance(found, (list, tuple)):
         return [as_nd(each) for each in found]
     if isinstance(found, dict):
         return {name: as_nd(each) for name, each in found.items()}
     if type(found) is _Plain:
         found.__class__ = NDArray
-    return found
+    return found.as_nd_ndarray() if isinstance(found, Entry) else found
 
 
 def giving(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,9 +144,9 @@ def giving(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*inputs: Any, **keywords: Any) -> Any:
         given = [*inputs, *keywords.values()]
         given += [each for held in given if isinstance(held, (list, tuple)) for each in held]
-        kinds = {type(each) for each in given}
+        kinds = {each._is_nd for each in given if isinstance(each, (_Plain, Entry))}
         found = function(*inputs, **keywords)
-        if any(found is each for each in given) or (_Plain in kinds and NDArray not in kinds):
+        if any(found is each for each in given) or kinds == {False}:
             return found
         return as_nd(found)
 
@@ -116,9 +168,7 @@ def _of_operation(name: str) -> Any:
     return applied
 
 
-def _of_plain(name: str) -> Any:
-    plain = getattr(_Plain, name)
-
+def _of_plain(plain: Any, name: str) -> Any:
     def applied(self: Any, *inputs: Any, **settings: Any) -> Any:
         found = plain(self, *inputs, **settings)
         return found if found is self else as_nd(found)
@@ -128,9 +178,7 @@ def _of_plain(name: str) -> Any:
     return applied
 
 
-def _compared(name: str) -> Any:
-    plain = getattr(_Plain, name)
-
+def _compared(plain: Any) -> Any:
     def applied(self: Any, other: Any) -> Any:
         found = plain(self, other)
         return found if found is NotImplemented else as_nd(found.astype(self.dtype))
@@ -138,23 +186,46 @@ def _compared(name: str) -> Any:
     return applied
 
 
+def _in_place(plain: Any, name: str) -> Any:
+    """`x += y` in a trace, where the entry that `x` is a name of holds the result."""
+
+    def applied(self: Any, other: Any) -> Any:
+        plain(self.as_np_ndarray(), other)
+        return self
+
+    applied.__name__ = name
+    return applied
+
+
 #: Methods that are MXNet 1's operations where NumPy's of the same name are others.
-for _name in (
+_OPERATIONS = (
     *("sum", "mean", "max", "min", "prod", "argmax", "argmin", "sort", "argsort", "clip", "tile"),
     *("repeat", "squeeze", "flatten", "take", "round", "swapaxes", "dot"),
-):
-    setattr(NDArray, _name, _of_operation(_name))
-_pairs = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
-for _name in (
-    *(f"__{side}{each}__" for each in _pairs for side in ("", "r")),
-    *("__neg__", "__abs__", "__getitem__"),
-    *(name for name in dir(_Plain) if not name.startswith("_") and name not in vars(NDArray)),
-):
-    if callable(getattr(_Plain, _name)):
-        setattr(NDArray, _name, _of_plain(_name))
-for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
-    setattr(NDArray, f"__{_name}__", _compared(f"__{_name}__"))
-FLOATING.add(NDArray)
-NDArray.T = property(NDArray.transpose, doc="The array with its axes reversed.")
+)
+_PAIRS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
 
-__all__ = ["NDArray", "as_nd", "giving"]
+
+def _mannered(kind: Any, plain: Any) -> None:
+    """Give a class the methods and operators of another one, with MXNet 1's manners."""
+    for name in _OPERATIONS:
+        setattr(kind, name, _of_operation(name))
+    own = {*vars(kind), *vars(Manners)}
+    for name in (
+        *(f"__{side}{each}__" for each in _PAIRS for side in ("", "r")),
+        *("__neg__", "__abs__", "__getitem__"),
+        *(name for name in dir(plain) if not name.startswith("_") and name not in own),
+    ):
+        if callable(getattr(plain, name)):
+            setattr(kind, name, _of_plain(getattr(plain, name), name))
+    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+        setattr(kind, f"__{name}__", _compared(getattr(plain, f"__{name}__")))
+
+
+_mannered(NDArray, _Plain)
+_mannered(NDEntry, Entry)
+for _name in (f"__i{each}__" for each in _PAIRS):
+    setattr(NDEntry, _name, _in_place(getattr(Entry, _name), _name))
+NDEntry.__hash__ = Entry.__hash__  # type: ignore[method-assign]
+FLOATING.add(NDArray)
+
+__all__ = ["NDArray", "NDEntry", "as_nd", "giving", "shown_as_nd"]

@@ -29,9 +29,10 @@ def leaves(value: Any) -> list[Any]:
 
 
 def nested(values: Iterator[Any], given: Any) -> Any:
-    """Values in lists, nested as those given."""
+    """Values in lists, nested as those given, with the methods those have."""
     if not isinstance(given, (list, tuple)):
-        return next(values)
+        value = next(values)
+        return value.as_nd_ndarray() if getattr(given, "_is_nd", False) else value
     return [nested(values, item) for item in given]
 
 

@@ -39,7 +39,9 @@ def listed(shape: Any) -> tuple[int, ...]:
 
 def operand(value: Any, beside: Any = ()) -> Any:
     """What functions take for an array, as one (or as a symbol): a number is one of no axes."""
-    if isinstance(value, (_core.Array, Entry)):
+    if isinstance(value, Entry):
+        return value.as_np_ndarray()
+    if isinstance(value, _core.Array):
         return value
     found = above.as_array(value, beside)
     if not isinstance(found, NUMBER):

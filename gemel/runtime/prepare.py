@@ -256,7 +256,7 @@ def as_entry(value: Any, beside: Iterable[Any] = ()) -> Entry:
     """An argument of an operation as an entry: a symbol, a number, anything like an array."""
     if isinstance(value, Entry):
         trace = current_trace()
-        return value if trace is None or not trace.contents else trace.current(value)
+        return value.as_np_ndarray() if trace is None else trace.current(value)
     array = above.as_array(value, beside)
     if isinstance(array, Entry):  # of a list with symbols in it
         return array

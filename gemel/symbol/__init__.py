@@ -12,6 +12,7 @@ from gemel import _core
 from gemel.ir.graph import Entry
 from gemel.ir.trace import current_trace
 from gemel.legacy.facade import attribute
+from gemel.legacy.ndarray import giving
 from gemel.symbol.symbol import Symbol, compose, group, load, load_json, var
 
 Variable = var
@@ -33,13 +34,15 @@ def _both(operation: Any) -> Any:
     if operation.takes_symbols:
         return operation
 
+    of_arrays = giving(operation)
+
     def call(*inputs: Any, **keywords: Any) -> Any:
         given = [*inputs, *keywords.values()]
         given += [each for held in given if isinstance(held, (list, tuple)) for each in held]
         of_symbols = any(isinstance(each, Symbol) for each in given)
         arrays = any(isinstance(each, (_core.Array, Entry)) for each in given)
         if not of_symbols and (arrays or current_trace() is not None):
-            return operation(*inputs, **keywords)
+            return of_arrays(*inputs, **keywords)
         return compose(operation, inputs, keywords)
 
     call.__name__ = call.__qualname__ = operation.__name__
@@ -58,7 +61,8 @@ def _whole(function: Any) -> Any:
 
         given = leaves([*inputs, *keywords.values()])
         of_symbols = any(isinstance(each, Symbol) for each in given)
-        return (getattr(flow, function.__name__) if of_symbols else function)(*inputs, **keywords)
+        apply = getattr(flow, function.__name__) if of_symbols else giving(function)
+        return apply(*inputs, **keywords)
 
     call.__name__, call.__doc__ = function.__name__, function.__doc__
     return call

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gemel import autograd, np
+from gemel import ndarray as nd
 from gemel.device import Device, as_device
 from gemel.errors import GradientError, ShapeError, unknown_name
 from gemel.lists import as_list
 from gemel.symbol import run
 from gemel.symbol.node import Reference, nodes_of
 from gemel.symbol.symbol import Symbol
+from gemel.tracing.manners import are_nd, as_nd
 
 REQUESTS = ("write", "add", "null")
 
@@ -45,7 +47,7 @@ class Executor:
                 self._requests[name] = "null"
             if self._requests[name] != "null":
                 held = given.get(name)
-                self.grad_dict[name] = np.zeros_like(self.arg_dict[name]) if held is None else held
+                self.grad_dict[name] = _zeros_like(array) if held is None else held
         marked = [name for name in names if self._requests[name] != "null"]
         autograd.mark_variables(
             [self.arg_dict[name] for name in marked],
@@ -54,6 +56,7 @@ class Executor:
         )
         self._outputs: list[Any] | None = None
         self._recorded = False
+        self._monitor: tuple[Callable[[str, Any], Any], bool] | None = None
 
     # ---- its arrays
 
@@ -82,7 +85,7 @@ class Executor:
             _, specs = run.infer(self._symbol._heads, shapes, dtypes)
             known = [spec for spec in specs if spec is not None]
             made = [np.zeros(s.shape, dtype=s.dtype, device=self._ctx) for s in known]
-            self._outputs = made
+            self._outputs = as_nd(made) if are_nd(every) else made
         return self._outputs
 
     @property
@@ -102,8 +105,33 @@ class Executor:
         self._recorded = bool(is_train)
         mode = autograd.record() if is_train else autograd.pause(train_mode=False)
         with mode, self._ctx:
-            self._outputs = run.run(self._symbol._heads, every)
+            found = self._run(every)
+        self._outputs = as_nd(found) if are_nd(every) else found
         return self._outputs
+
+    def set_monitor_callback(
+        self, callback: Callable[[str, Any], Any] | None, monitor_all: bool = False
+    ) -> None:
+        """Have ``callback(name, array)`` called for every output of every operation, in `forward`.
+
+        With `monitor_all` also for arguments and states. None: no longer.
+        """
+        self._monitor = None if callback is None else (callback, monitor_all)
+
+    def _run(self, values: dict[str, Any]) -> list[Any]:
+        """The outputs. Who monitors is told of all that is inside."""
+        heads = self._symbol._heads
+        if self._monitor is None:
+            return run.run(heads, values)
+        callback, monitor_all = self._monitor
+        inside = self._symbol.get_internals()._heads
+        found = run.run((*heads, *inside), values)
+        found = as_nd(found) if are_nd(values) else found
+        with autograd.pause(train_mode=autograd.is_training()):
+            for (node, index), value in zip(inside, found[len(heads) :], strict=True):
+                if monitor_all or not node.is_variable:
+                    callback(node.output_name(index), value)
+        return found[: len(heads)]
 
     def backward(self, out_grads: Any = None, is_train: bool = True) -> None:
         """Fill `grad_dict` with the gradients of the outputs, weighed with `out_grads` (ones).
@@ -175,7 +203,7 @@ def bound(
         )
     types = dict(zip(names[0], symbol.infer_type(**dtypes)[0], strict=True))
     made = [
-        {n: np.zeros(s, dtype=types.get(n, "float32"), device=place) for n, s in each.items()}
+        {n: nd.zeros(s, dtype=types.get(n, "float32"), ctx=place) for n, s in each.items()}
         for each in known
     ]
     return Executor(symbol, place, made[0], None, grad_req, made[1])
@@ -188,6 +216,11 @@ def described(heads: Iterable[Reference]) -> str:
         inputs = ", ".join(inner.output_name(index) for inner, index in node.inputs)
         lines.append(f"{node.op} {node.name}({inputs}) {node.attrs or ''}".rstrip())
     return "\n".join(lines)
+
+
+def _zeros_like(array: Any) -> Any:
+    found = np.zeros_like(array)
+    return as_nd(found) if are_nd(array) else found
 
 
 def _named(what: str, names: list[str], given: Any, whole: bool = False) -> dict[str, Any]:

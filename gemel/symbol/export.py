@@ -18,7 +18,7 @@ from gemel.symbol.node import VARIABLE, Reference, SymbolNode, text_of, variable
 from gemel.symbol.nodes import as_call, fixed, free, number_of, of_batch
 from gemel.symbol.noting import Note, Noting
 from gemel.symbol.own import PREFIX, named_extents, numbers_text, parameters_text
-from gemel.tracing.nested import flatten_results, unflatten
+from gemel.tracing.nested import flatten_results
 from gemel.tracing.programs import Arguments
 
 
@@ -64,7 +64,7 @@ class Exported:
         results: list[Any] = []
         with autograd.pause(train_mode=False), self.trace:
             numbers = [self._number(i, value) for i, value in enumerate(arguments.numbers)]
-            values = unflatten(arguments.structure, iter(entries), iter(numbers))
+            values = arguments.symbols(entries, numbers)
             with self.trace.watching():
                 found = function(*values)
             self.structure = flatten_results(found, results)

@@ -11,6 +11,7 @@ from gemel.legacy import Legacy, known, wanted
 from gemel.symbol import json, run
 from gemel.symbol.node import VARIABLE, Reference, SymbolNode, nodes_of, text_of
 from gemel.symbol.scopes import attributed, named
+from gemel.tracing.manners import are_nd, as_nd
 
 
 class Symbol:
@@ -177,7 +178,8 @@ class Symbol:
         missing = [name for name in names if name not in values]
         if missing:
             raise unknown_name("value for the variable", missing[0], values)
-        return run.run(self._heads, values)
+        found = run.run(self._heads, values)
+        return as_nd(found) if are_nd(values) else found
 
     # ---- files
 

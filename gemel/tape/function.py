@@ -44,7 +44,7 @@ class Function:
         return self._saved
 
     def __call__(self, *inputs: Any) -> Any:
-        """The results of `forward`, on the tape when recording."""
+        """The results of `forward`, on the tape when recording; NDArrays for NDArrays."""
         name = type(self).__name__
         if current_trace() is not None:
             raise TraceError(
@@ -64,6 +64,7 @@ class Function:
         if recorded:
             self._used = True
             outputs = self._record(inputs, outputs)
+        outputs = _like(inputs, outputs)
         return outputs[0] if single else outputs
 
     def _record(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -100,6 +101,7 @@ class FunctionCall:
         "freed",
         "function",
         "inputs",
+        "is_nd",
         "outputs",
         "sources",
         "storages",
@@ -112,6 +114,7 @@ class FunctionCall:
         self, function: Function, inputs: tuple[Any, ...], outputs: tuple[Any, ...]
     ) -> None:
         self.sources = tuple(source_of(value) for value in inputs)
+        self.is_nd = _are_nd(inputs)
         self.function = function
         self.inputs = tuple(_spec(value) for value in inputs)
         self.outputs = tuple(spec_of(value) for value in outputs)
@@ -126,7 +129,8 @@ class FunctionCall:
         if create_graph:
             saved = self.function.saved_tensors
             self.function.save_for_backward(*map(self._connected, saved))
-        found = recording(create_graph, self.function.backward, *gradients)
+        given = [each.as_nd_ndarray() for each in gradients] if self.is_nd else gradients
+        found = recording(create_graph, self.function.backward, *given)
         results = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         if len(results) != len(self.inputs):
             raise GradientError(
@@ -162,6 +166,17 @@ class FunctionCall:
         self.freed = True
         self.sources = ()
         self.function.save_for_backward()
+
+
+def _are_nd(inputs: tuple[Any, ...]) -> bool:
+    """Whether the first array among them is an NDArray of MXNet 1's."""
+    arrays: list[Any] = [each for each in inputs if isinstance(each, _core.Array)]
+    return bool(arrays) and arrays[0]._is_nd
+
+
+def _like(inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The outputs as NDArrays if the inputs are."""
+    return tuple(each.as_nd_ndarray() for each in outputs) if _are_nd(inputs) else outputs
 
 
 def _spec(value: Any) -> Spec | None:

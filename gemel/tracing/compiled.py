@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from operator import is_ as is_same
 from sys import modules
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 from gemel import _core, autograd
 from gemel.codegen.schedules import Recipe
@@ -32,9 +32,25 @@ from gemel.runtime.prepare import check_one_device
 from gemel.spec import Spec
 from gemel.tracing.bound import Bound
 from gemel.tracing.inner_gradients import are_apart
+from gemel.tracing.manners import as_nd, is_nd
 from gemel.tracing.nested import by_place, form_of
 from gemel.tracing.programs import Arguments, Program
 from gemel.tracing.sized_plans import Unfit
+
+
+class Sites(NamedTuple):
+    """The fast path in C++: each site calls the plan it knows for such arguments, else the slow
+    way. `careful` is for calls in which no two arrays may share memory (`are_apart`), `of_nd` for
+    those whose first argument is an NDArray of MXNet 1's, `quick` for all others."""
+
+    quick: Any
+    careful: Any
+    of_nd: Any
+
+    @classmethod
+    def of(cls, slowly: Callable[..., Any]) -> Sites:
+        """Sites that know nothing yet."""
+        return cls(*(_core.CallSite(slowly) for _ in cls._fields))
 
 
 class Compiled:
@@ -74,13 +90,11 @@ class Compiled:
         self.owns = False
         self._programs: dict[Any, list[Program]] = {}
         self._bound: dict[Any, Bound] = {}
-        #: The fast path in C++: calls the plan known for such arguments, else `_slowly`.
-        self.quick = _core.CallSite(self._slowly)
-        #: The same, only for calls in which no two arrays may share memory (`are_apart`).
-        self._careful = _core.CallSite(self._slowly)
-        #: The same two for each mixed precision it was called in.
-        self._mixed: dict[precision.Precision, tuple[Any, Any]] = {}
-        #: The storages of the programs' own arrays that `_careful` knows; None while it knows none.
+        #: The fast path where no mixed precision is in force, and for each that was.
+        self._plain = Sites.of(self._slowly)
+        self.quick, self.of_nd = self._plain.quick, self._plain.of_nd
+        self._mixed: dict[precision.Precision, Sites] = {}
+        #: The storages of the programs' own arrays that careful sites know; None: they know none.
         self._storages: frozenset[int] | None = None
         #: The device on which calls without arrays take the fast path; None while none do.
         self._home: Device | None = None
@@ -98,20 +112,22 @@ class Compiled:
 
             rule = f"{self.name} is compiled and takes no keyword-only arguments"
             arguments = by_place(rule, signature(self.function), arguments, named)
+        quick, careful, of_nd = self._sites() if precision.in_use else self._plain
+        if arguments and type(arguments[0]) is not ndarray and is_nd(arguments[0]):
+            return of_nd(*arguments)
         if self._home is not None and self._home is not current_device():
             return self._slowly(*arguments)
-        quick, careful = self._sites() if precision.in_use else (self.quick, self._careful)
         if self._storages is not None and are_apart(arguments, self._storages):
             return careful(*arguments)
         return quick(*arguments)
 
-    def _sites(self) -> tuple[Any, Any]:
-        """What knows the plans for the mixed precision that is in force: `quick` where none is."""
+    def _sites(self) -> Sites:
+        """What knows the plans for the mixed precision that is in force."""
         wanted = precision.current()
         if wanted is None:
-            return self.quick, self._careful
+            return self._plain
         if wanted not in self._mixed:
-            self._mixed[wanted] = _core.CallSite(self._slowly), _core.CallSite(self._slowly)
+            self._mixed[wanted] = Sites.of(self._slowly)
         return self._mixed[wanted]
 
     def _slowly(self, *arguments: Any) -> Any:
@@ -155,11 +171,15 @@ class Compiled:
             return
         plan = bound.in_place(leaves, own) if program.written else bound.inference(leaves, own)
         if isinstance(plan, _core.Plan):
-            form = form_of(bound.structure)
-            (quick, before), (careful, since) = sites
+            form = form_of(bound.structure, as_nd if program.is_nd else None)
+            (quick, before), (careful, since), (of_nd, then) = sites
             known = _core.training(), tuple(leaves), len(given.numbers), plan, own, form
             decided = program.inner_gradients.is_decided_by(program.written, len(leaves))
-            if self.apart or (decided and (self.owns or not program.updated)):
+            alone = self.apart or (decided and (self.owns or not program.updated))
+            if program.is_nd:
+                if alone:
+                    of_nd.add(then, *known)
+            elif alone:
                 quick.add(before, *known)
             elif not program.inner_gradients.is_tied:
                 self._storages = (self._storages or frozenset()).union(a._storage for a in own)
@@ -183,7 +203,7 @@ class Compiled:
         else:
             given = Arguments.of(arguments)
         shapes = ((a.shape, a._code) for a in given.arrays)
-        key = (given.structure, _mode(), _core.recording(), *shapes)
+        key = (given.structure, _mode(given), _core.recording(), *shapes)
         try:
             bound = self._bound.get(key)
         except TypeError:
@@ -200,7 +220,7 @@ class Compiled:
 
     def _bind(self, given: Arguments) -> Bound:
         arrays = tuple((a.ndim, a._code) for a in given.arrays)
-        programs = self._programs.setdefault((given.structure, _mode(), arrays), [])
+        programs = self._programs.setdefault((given.structure, _mode(given), arrays), [])
         recorded = autograd.is_recording()
         programs[:] = [program for program in programs if program.lives]
         program = next((p for p in programs if p.fits(given, recorded)), None)
@@ -232,7 +252,7 @@ class Compiled:
                 inputs = program.graph.inputs[: len(arrays)]
                 specs = [Spec(tuple(map(seen, entry.shape)), entry.dtype) for entry in inputs]
                 numbers = [number.seen for number in program.numbers]
-                traces.append(Arguments(structure, specs, numbers))
+                traces.append(Arguments(structure, specs, numbers, program.is_nd))
             found.append(traces)
         return found
 
@@ -298,9 +318,9 @@ class Compiled:
         return f"{self.name}: {bound.summary(given.arrays)}"
 
 
-def _mode() -> tuple[Any, ...]:
-    """What a trace depends on besides the arguments."""
-    return _core.training(), default_float(), precision.current()
+def _mode(given: Arguments) -> tuple[Any, ...]:
+    """What a trace depends on besides the structure of the arguments, their shapes and dtypes."""
+    return _core.training(), default_float(), precision.current(), given.is_nd
 
 
 #: How many bound programs (kinds and sizes of arguments) a function keeps.

@@ -6,7 +6,7 @@ into a hashable structure and its leaves, and put together again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gemel.errors import PythonGivenError, TraceError
@@ -21,8 +21,11 @@ def flatten(value: Any, arrays: list[Any], numbers: list[float]) -> Any:
     if isinstance(value, dict):
         items = value.items()
         return type(value), tuple((name, flatten(item, arrays, numbers)) for name, item in items)
-    if isinstance(value, (ndarray, Entry)):
+    if isinstance(value, ndarray):
         arrays.append(value)
+        return None
+    if isinstance(value, Entry):
+        arrays.append(value.as_np_ndarray())
         return None
     if type(value) is float:
         numbers.append(value)
@@ -70,8 +73,13 @@ def _made(kind: Any, content: Any) -> Any:
     )
 
 
-def form_of(structure: Any) -> Any:
-    """A function from the tuple of leaves to the nested value, for the core; None for one leaf."""
+def form_of(structure: Any, change: Callable[[Any], Any] | None = None) -> Any:
+    """A function from the tuple of leaves to the nested value, for the core; None for one leaf.
+
+    With `change` the leaves are what that makes of the tuple.
+    """
+    if change is not None:
+        return lambda leaves: unflatten(structure, iter(change(leaves)))
     if structure is None:
         return None
     if structure[0] is tuple and not any(structure[1]):

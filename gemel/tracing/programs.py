@@ -29,6 +29,7 @@ from gemel.runtime.prepare import as_entry
 from gemel.spec import Spec
 from gemel.tape.views import check_apart
 from gemel.tracing.inner_gradients import InnerGradients
+from gemel.tracing.manners import are_nd
 from gemel.tracing.nested import flatten, flatten_results, unflatten
 from gemel.tracing.sized_plans import SizedPlans
 
@@ -44,18 +45,28 @@ class Traceable(Protocol):
 
 
 class Arguments(NamedTuple):
-    """The arguments of a call: how they are nested, the arrays and the floats in them."""
+    """The arguments of a call: how they are nested, the arrays and the floats in them.
+
+    `is_nd`: they are given as MXNet 1's arrays, and so are the results, see `tracing.manners`.
+    """
 
     structure: Any
     arrays: list[Any]
     numbers: list[float]
+    is_nd: bool = False
 
     @classmethod
     def of(cls, arguments: tuple[Any, ...]) -> Arguments:
         """The arguments taken apart."""
         arrays: list[Any] = []
         numbers: list[float] = []
-        return cls(flatten(arguments, arrays, numbers), arrays, numbers)
+        structure = flatten(arguments, arrays, numbers)
+        return cls(structure, arrays, numbers, are_nd(arguments))
+
+    def symbols(self, entries: list[Entry], numbers: list[Any]) -> Any:
+        """The arguments in a trace: what stands for the arrays and floats, nested as they are."""
+        shown = [entry.as_nd_ndarray() for entry in entries] if self.is_nd else entries
+        return unflatten(self.structure, iter(shown), iter(numbers))
 
 
 # --- one traced program ---------------------------------------------------------------------
@@ -69,6 +80,7 @@ class Program:
         self.name, self.recorded = compiled.name, recorded
         self.passes = compiled.passes
         self.recipes = compiled.recipes
+        self.is_nd = given.is_nd
         self._plans: SizedPlans | None = None
         self._in_place: SizedPlans | None = None
         self._halves: dict[Any, Halves] = {}
@@ -127,7 +139,7 @@ class Program:
 
     def _run(self, compiled: Traceable, given: Arguments, entries: list[Entry]) -> list[Entry]:
         """The results of the function on these entries, flattened."""
-        arguments = unflatten(given.structure, iter(entries), iter(self.numbers))
+        arguments = given.symbols(entries, self.numbers)
         if compiled.symbolic and not given.arrays:
             arguments = [
                 constant(a) if isinstance(a, NUMBER) and not is_large(a) else a for a in arguments

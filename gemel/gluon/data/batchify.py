@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from gemel import np
 from gemel.errors import ShapeError
+from gemel.tracing.manners import are_nd, as_nd
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Batchify = TypeVar("Batchify", bound=Callable[..., Any])
 
+
+def _like_examples(batchify: Batchify) -> Batchify:
+    """A function of a list of examples, the last argument, that gives NDArrays for NDArrays."""
+
+    @wraps(batchify)
+    def made(*given: Any) -> Any:
+        found = batchify(*given)
+        return as_nd(found) if are_nd(given[-1]) else found
+
+    return cast("Batchify", made)
+
+
+@_like_examples
 def default_batchify_fn(examples: list[Any]) -> Any:
     """A batch of examples: arrays are stacked, tuples part by part, numbers become one array.
 
@@ -109,6 +125,7 @@ class Pad:
         self._dtype = dtype
         self._round_to = round_to or 1
 
+    @_like_examples
     def __call__(self, data: list[Any]) -> Any:
         """The batch: (N, largest extents). Raises `ShapeError` for examples of several ranks."""
         arrays = [np.array(x) if isinstance(x, (list, tuple)) else _array(x) for x in data]
@@ -153,6 +170,7 @@ class Append:
         self._expand = expand
         self._batch_axis = batch_axis
 
+    @_like_examples
     def __call__(self, data: list[Any]) -> list[Any]:
         """The list."""
         arrays = [np.array(x) if isinstance(x, (list, tuple)) else _array(x) for x in data]

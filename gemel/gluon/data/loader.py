@@ -16,6 +16,8 @@ from gemel.gluon.data.sampler import (
     SequentialSampler,
     is_count,
 )
+from gemel.npx import is_np_array
+from gemel.tracing.manners import as_nd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,6 +107,10 @@ class DataLoader:
         return int(sampler.whole_size(batch)) if hasattr(sampler, "whole_size") else None
 
     def __iter__(self) -> Iterator[Any]:
+        found = self._batches()
+        return found if is_np_array() else map(as_nd, found)
+
+    def _batches(self) -> Iterator[Any]:
         if self._taker is not None:
             return self._taken(self._taker)
         if self._num_workers:

@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 from gemel import _core, np
+from gemel.tracing.manners import as_nd
 
 #: Arrays begin at multiples of this: of a cache line.
 ALIGNMENT = 64
@@ -53,11 +54,11 @@ class _Packer(pickle.Pickler):
 
     def persistent_id(self, obj: Any) -> Any:
         if isinstance(obj, np.ndarray):
-            return self._placed(obj, obj._code, obj.device.code, obj.shape)
+            return self._placed(obj, obj._code, obj.device.code, obj.shape, obj._is_nd)
         numpy = sys.modules.get("numpy")
         if numpy is None or type(obj) is not numpy.ndarray or obj.dtype.hasobject:
             return None
-        return self._placed(obj, obj.dtype, None, obj.shape)
+        return self._placed(obj, obj.dtype, None, obj.shape, False)
 
     def _placed(self, array: Any, *about: Any) -> Any:
         offset = self.size
@@ -74,10 +75,11 @@ class _Unpacker(pickle.Unpickler):
         self._data = data
 
     def persistent_load(self, pid: Any) -> Any:
-        offset, size, kind, device, shape = pid
+        offset, size, kind, device, shape, of_nd = pid
         with self._data[offset : offset + size] as part:
             if device is not None:
-                return _core.from_buffer(part, kind, shape, device)
+                found = _core.from_buffer(part, kind, shape, device)
+                return as_nd(found) if of_nd else found
             import numpy
 
             return numpy.ndarray(shape, kind, bytearray(part))

@@ -10,6 +10,7 @@ from gemel.errors import ShapeError, unknown_name
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock, holds_symbols, symbol_block
 from gemel.ir.trace import current_trace
+from gemel.tracing.manners import are_nd, as_nd
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,9 @@ LAYOUTS = ("NTC", "TNC")
 
 
 def takes_symbols(unroll: Unroll) -> Unroll:
-    """An `unroll` that gives symbols for inputs that are MXNet's symbols, whose shapes it needs."""
+    """An `unroll` that gives NDArrays for NDArrays, and symbols for inputs that are symbols of
+    MXNet's, whose shapes it needs.
+    """
 
     @wraps(unroll)
     def either(self: Any, length: int, inputs: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -29,7 +32,8 @@ def takes_symbols(unroll: Unroll) -> Unroll:
 
         if holds_symbols(inputs):
             return symbol_block().composed(self, (inputs, arguments, keywords), steps)
-        return steps(inputs, arguments, keywords)
+        found = steps(inputs, arguments, keywords)
+        return as_nd(found) if are_nd(inputs) else found
 
     return cast("Unroll", either)
 

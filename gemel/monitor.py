@@ -1,0 +1,169 @@
+"""Monitor: statistics of what layers and operations give, as MXNet 1 watches training."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+from gemel import autograd, np
+from gemel.errors import ArgumentError
+from gemel.lists import as_list
+
+
+def size_of_elements(x: Any) -> Any:
+    """The root of the mean square of an array's elements: MXNet's ``norm(x) / sqrt(x.size)``."""
+    return np.linalg.norm(x.astype("float32")) / math.sqrt(max(x.size, 1))
+
+
+class Monitor:
+    r"""Statistics of arrays whose names match `pattern`, in each `interval`-th batch.
+
+    ``tic()`` stands before a batch, ``toc()`` behind it. Of a block the results of its layers are
+    measured, and in `toc` its parameters; of an executor the outputs of all operations, and in
+    `toc` arguments and states; with `monitor_all` also what layers are given, or operations.
+    `stat_func` makes an array of an array, or a list of some (by default `size_of_elements`). The
+    results of `toc` are in the order of computation, by name if `sort`. Between these batches
+    nothing is measured, and hybridized blocks run as one program.
+
+    >>> from gemel import gluon
+    >>> net = gluon.nn.Dense(2, in_units=2, prefix="dense_")
+    >>> net.initialize("ones")
+    >>> monitor = Monitor(1, pattern=".*output")
+    >>> monitor.install(net)
+    >>> monitor.tic()
+    >>> _ = net(np.ones((1, 2)))
+    >>> monitor.toc()
+    [(1, 'dense_output', '2.0\t')]
+    """
+
+    def __init__(
+        self,
+        interval: int,
+        stat_func: Callable[[Any], Any] | None = None,
+        pattern: str = ".*",
+        sort: bool = False,
+        monitor_all: bool = False,
+    ) -> None:
+        if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
+            raise ArgumentError(
+                f"Monitor: interval is {interval!r}; give a number of batches from 1"
+            )
+        self.interval = interval
+        self.stat_func = size_of_elements if stat_func is None else stat_func
+        self.re_prog = re.compile(pattern)
+        self.sort = sort
+        self.monitor_all = monitor_all
+        self.activated = False
+        #: Batches so far, and what has been measured in this one: batch, name, statistic.
+        self.step = 0
+        self.queue: list[tuple[int, str, Any]] = []
+        self._installed: list[Any] = []
+        self._handles: list[Any] = []
+
+    def install(self, block: Any) -> None:
+        """Watch a block with all that is inside, or an executor, too. Raises `ArgumentError`."""
+        if not (hasattr(block, "set_monitor_callback") or hasattr(block, "collect_params")):
+            raise ArgumentError(
+                f"Monitor: {type(block).__name__} is neither a Block nor an Executor, as "
+                "Symbol.bind gives"
+            )
+        self._installed.append(block)
+
+    def tic(self) -> None:
+        """A batch begins: measure it if it is its turn."""
+        if self.step % self.interval == 0:
+            self.queue, self.activated = [], True
+            self._release()
+            for each in self._installed:
+                self._watch(each)
+        self.step += 1
+
+    def toc(self) -> list[tuple[int, str, str]]:
+        """The batch has ended: its number, name and statistic of each array, as text.
+
+        Waits for them. Empty in batches that are not measured. Raises `ArgumentError` where
+        `stat_func` gives no arrays.
+        """
+        if not self.activated:
+            return []
+        for each in self._installed:
+            for name, array in _held(each):
+                self._measure(name, array)
+        self._release()
+        self.activated = False
+        queue, self.queue = self.queue, []
+        if self.sort:
+            queue.sort(key=lambda measured: measured[1])
+        return [(step, name, self._text(name, found)) for step, name, found in queue]
+
+    def toc_print(self) -> None:
+        """Log what `toc` gives, an array a line."""
+        for step, name, text in self.toc():
+            logging.info("Batch: %7d %-30s %s", step, name, text)
+
+    def _watch(self, each: Any) -> None:
+        if hasattr(each, "set_monitor_callback"):
+            each.set_monitor_callback(self._measure, self.monitor_all)
+            return
+        inside: dict[int, Any] = {}
+        each.apply(lambda block: inside.setdefault(id(block), block))
+
+        def measure(block: Any, given: Any, found: Any) -> None:
+            for what, values in (("input", given), ("output", found)):
+                if what == "output" or self.monitor_all:
+                    arrays = _arrays(values)
+                    for number, array in enumerate(arrays):
+                        place = number if len(arrays) > 1 else ""
+                        self._measure(f"{block.name}_{what}{place}", array)
+
+        self._handles += [block.register_forward_hook(measure) for block in inside.values()]
+
+    def _release(self) -> None:
+        for handle in self._handles:
+            handle.detach()
+        self._handles = []
+        for each in self._installed:
+            if hasattr(each, "set_monitor_callback"):
+                each.set_monitor_callback(None)
+
+    def _measure(self, name: str, array: Any) -> None:
+        if self.activated and self.re_prog.match(name):
+            with autograd.pause(train_mode=autograd.is_training()):
+                self.queue.append((self.step, name, self.stat_func(array)))
+
+    def _text(self, name: str, found: Any) -> str:
+        """Numbers and arrays as text, a tab behind each."""
+        text = ""
+        for each in as_list(found):
+            if not isinstance(each, np.ndarray):
+                raise ArgumentError(
+                    f"Monitor: stat_func gives a {type(each).__name__} for {name}, which must be "
+                    "an array or a list of arrays"
+                )
+            text += f"{each.item() if each.size == 1 else each.asnumpy()}\t"
+        return text
+
+
+def _arrays(values: Any) -> list[Any]:
+    """The arrays in nested lists and dictionaries."""
+    if isinstance(values, np.ndarray):
+        return [values]
+    if isinstance(values, dict):
+        values = list(values.values())
+    if not isinstance(values, (list, tuple)):
+        return []
+    return [array for each in values for array in _arrays(each)]
+
+
+def _held(each: Any) -> list[tuple[str, Any]]:
+    """Names and arrays of a block's parameters, or an executor's arguments and states."""
+    if hasattr(each, "set_monitor_callback"):
+        return [*each.arg_dict.items(), *each.aux_dict.items()]
+    parameters = {id(p): p for p in each.collect_params().values()}.values()
+    return [(p.name, p.data()) for p in parameters if p._arrays]
+
+
+__all__ = ["Monitor", "size_of_elements"]

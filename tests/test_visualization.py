@@ -1,0 +1,119 @@
+"""Symbols as tables and as drawings."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import gemel as mx
+from gemel import sym
+from gemel.errors import ArgumentError, RenderingError, ShapeError
+from gemel.gluon.model_zoo import vision
+
+SHAPES = {"data": (2, 1, 10, 10)}
+
+
+def network() -> Any:
+    data = sym.var("data")
+    conv = sym.Convolution(data, kernel=(3, 3), num_filter=8, name="conv")
+    norm = sym.BatchNorm(conv, name="bn")
+    pool = sym.Pooling(norm, kernel=(2, 2), stride=(2, 2), pool_type="max", name="pool")
+    rows = sym.Flatten(sym.elemwise_add(pool, pool, name="twice"), name="rows")
+    return sym.SoftmaxOutput(sym.FullyConnected(rows, num_hidden=10, name="fc"), name="softmax")
+
+
+def table(capsys: Any, *arguments: Any, **settings: Any) -> list[list[str]]:
+    mx.viz.print_summary(*arguments, **settings)
+    lines = capsys.readouterr().out.splitlines()
+    return [line.split() for line in lines if line.strip("_=")]
+
+
+def test_summary(capsys: Any) -> None:
+    assert table(capsys, network(), SHAPES)[1:] == [
+        ["data(null)", "1x10x10", "0"],
+        ["conv(Convolution)", "8x8x8", "80", "data"],
+        ["bn(BatchNorm)", "8x8x8", "16", "conv"],
+        ["pool(Pooling)", "8x4x4", "0", "bn"],
+        ["twice(elemwise_add)", "8x4x4", "0", "pool"],
+        ["pool"],
+        ["rows(Flatten)", "128", "0", "twice"],
+        ["fc(FullyConnected)", "10", "1290", "rows"],
+        ["softmax(SoftmaxOutput)", "10", "0", "fc"],
+        ["Total", "params:", "1386"],
+    ]
+    bare = table(capsys, network(), line_length=60, positions=[20, 40, 50, 60])
+    assert bare[2] == ["conv(Convolution)", "data"] and bare[-1][-1] == "unknown"
+    assert bare[9] == ["softmax(SoftmaxOutpu", "fc"]
+
+
+def test_parameters_are_counted_once(capsys: Any) -> None:
+    weight = sym.var("weight", shape=(4, 4))
+    first = sym.FullyConnected(sym.var("data"), weight, num_hidden=4, no_bias=True, name="first")
+    net = sym.FullyConnected(first, weight, num_hidden=4, no_bias=True, name="second")
+    assert table(capsys, net, {"data": (1, 4)})[-1] == ["Total", "params:", "16"]
+    whole = vision.squeezenet1_0()
+    whole.initialize()
+    shape = (1, 3, 224, 224)
+    found = table(capsys, whole(sym.var("data", shape=shape)), {"data": shape})
+    assert int(found[-1][-1]) == sum(p.data().size for p in whole.collect_params().values())
+
+
+def test_drawing(tmp_path: Path) -> None:
+    drawing = mx.visualization.plot_network(
+        network(), title='a "net"', shape=SHAPES, node_attrs={"fontsize": 9}
+    )
+    lines = [line.strip() for line in drawing.source.splitlines()]
+    assert lines[0] == 'digraph "a \\"net\\"" {' and lines[-1] == "}"
+    assert 'node [shape="box", style="filled", fixedsize="false", fontsize="9"]' in lines
+    assert '"conv" [label="Convolution\\n(3, 3), 8", fillcolor="salmon"]' in lines
+    assert '"pool" [label="Pooling\\nmax, (2, 2), (2, 2)", fillcolor="lightblue"]' in lines
+    assert lines.count('"pool" -> "twice" [label="8x4x4"]') == 2
+    assert not any("conv_weight" in line for line in lines)
+    path = drawing.save(tmp_path / "net.gv")
+    assert Path(path).read_text() == str(drawing)
+    shown = mx.viz.plot_network(network(), hide_weights=False).source
+    assert '"conv_weight" -> "conv"' in shown and "8x8x8" not in shown
+
+
+def test_pictures(monkeypatch: Any) -> None:
+    drawing = mx.viz.plot_network(network())
+    monkeypatch.setitem(sys.modules, "graphviz", None)
+    for picture in (drawing.render, drawing.view, drawing.pipe):
+        with pytest.raises(RenderingError, match="pip install graphviz"):
+            picture()
+    assert drawing._repr_mimebundle_() == {"text/plain": drawing.source}
+
+    class ExecutableNotFound(Exception):
+        pass
+
+    class Source:
+        def __init__(self, source: str, format: str) -> None:
+            self.about = f"{format} of {source}"
+
+        def pipe(self, format: str) -> bytes:
+            return f"{format}: {self.about}".encode()
+
+        def render(self, **options: Any) -> str:
+            raise ExecutableNotFound
+
+    package = SimpleNamespace(Source=Source, ExecutableNotFound=ExecutableNotFound)
+    monkeypatch.setitem(sys.modules, "graphviz", package)
+    assert drawing.pipe("svg").decode() == f"svg: pdf of {drawing.source}"
+    with pytest.raises(RenderingError, match="dot"):
+        drawing.render()
+
+
+def test_refused() -> None:
+    with pytest.raises(TypeError, match="HybridSequential is no Symbol"):
+        mx.viz.print_summary(mx.gluon.nn.HybridSequential())
+    with pytest.raises(TypeError, match="no Symbol"):
+        mx.viz.plot_network([])
+    with pytest.raises(ShapeError, match="do not say that of"):
+        mx.viz.print_summary(network(), {})
+    twice = sym.relu(sym.relu(sym.var("data"), name="same"), name="same")
+    with pytest.raises(ArgumentError, match="called same"):
+        mx.viz.plot_network(twice)
