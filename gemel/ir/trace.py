@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gemel import _core
@@ -158,6 +160,11 @@ class Trace:
         stop = REGISTRY["stop_gradient"]
         return tuple([stop.node((e,), {}).entries[0] if e.dtype.is_inexact else e for e in entries])
 
+    def copied(self, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        """The same values, as entries that nothing else shows."""
+        copy = REGISTRY["copy"]
+        return tuple([copy.node((e,), {}).entries[0] for e in entries])
+
     def _hold(self, holder: Entry, value: Entry) -> None:
         self.contents[holder] = value
         self._holders[value] = holder
@@ -191,6 +198,17 @@ class Trace:
         for view in views:
             found = copy_node(view.node, (found,)).entries[view.index]
         return found
+
+    @contextmanager
+    def as_made(self) -> Iterator[None]:
+        """A block of code in which entries are what they were when made, whatever has been written
+        since then."""
+        kept = self.contents, self._holders
+        self.contents, self._holders = {}, {}
+        try:
+            yield
+        finally:
+            self.contents, self._holders = kept
 
     def write(self, target: Entry, value: Entry) -> None:
         """`target` holds `value` from now on, and whatever shows the same elements shows it."""
