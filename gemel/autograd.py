@@ -260,7 +260,7 @@ def _grad_in_trace(heads: Any, variables: Any, head_grads: Any, create_graph: bo
     with _Mode(create_graph, None):
         grads = [full(1, shape=y.shape, dtype=y.dtype) if g is None else g for y, g in pairs]
         found = whole_gradient(trace, ends, grads, wanted)
-    found = found if create_graph else trace.unrecorded(found)
+    found = trace.copied(found) if create_graph else trace.unrecorded(found)
     several = isinstance(variables, (list, tuple))
     gradients = _like(as_list(variables), found)
     return gradients if several else gradients[0]

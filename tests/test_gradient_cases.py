@@ -163,6 +163,14 @@ def test_split_with_one_result_used() -> None:
     assert both_ways(function, [1.0] * 6).tolist() == [0, 0, 2, 2, 0, 0]
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_split_into_one_part(axis: int) -> None:
+    def function(x: Any) -> Any:
+        return (np.split(x, 1, axis=axis)[0] * np.array([1.0, 2.0, 3.0])).sum()
+
+    assert both_ways(function, [[1.0] * 3] * 2).tolist() == [[1, 2, 3]] * 2
+
+
 def test_split_into_unequal_parts_and_joined_in_another_order() -> None:
     def function(x: Any) -> Any:
         a, b, c = np.split(x, (1, 3))

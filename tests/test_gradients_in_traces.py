@@ -309,3 +309,40 @@ def test_gradients_that_would_go_on_outside_are_refused() -> None:
     for first, second in [(x, x.detach()), (x[:2], x[2:]), (computed, x), (w[:, 0], w[:, 1])]:
         expected = (2 * first).tolist()
         assert gemel.compile(of_the_first)(first, second).tolist() == expected
+
+
+def times_what_it_was(x: Any, y: Any) -> Any:
+    with autograd.record():
+        z = x * 1
+        z *= y
+        z[1:] = z[1:] * z[1:]
+        total = (z * z).sum()
+    return autograd.grad(total, [x, y])
+
+
+def written_after_it_was_read(x: Any, y: Any) -> Any:
+    with autograd.record():
+        z = x * 1
+        total = z * y
+        z *= 5
+        return [*autograd.grad(total, [x, y], create_graph=True), z]
+
+
+def gradient_written_to(x: Any, y: Any) -> Any:
+    with autograd.record():
+        z = x * 1
+        found = autograd.grad(z * y, [z, y], create_graph=True)
+        found[0] *= 5
+        found += autograd.grad(z + y, [z, y], head_grads=z, create_graph=True)
+        found[2] *= 7
+    return [*found, z]
+
+
+@pytest.mark.parametrize(
+    "function", [times_what_it_was, written_after_it_was_read, gradient_written_to]
+)
+def test_gradients_read_what_was_there(function: Callable[..., Any]) -> None:
+    x, y = variables()
+    expected = function(x, y)
+    for found, value in zip(gemel.compile(function)(x, y), expected, strict=True):
+        numpy.testing.assert_allclose(found, value, rtol=1e-6)

@@ -391,3 +391,28 @@ def test_distinct_elements(equal: bool) -> None:
         x = numpy.array(values, "float32")
         found = np.unique(np.array(x), equal_nan=equal).asnumpy()
         assert numpy.array_equal(found, numpy.unique(x, equal_nan=equal), equal_nan=True)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_results_beside_steps_are_arrays_of_their_own(recorded: bool) -> None:
+    def function(a: Any, b: Any) -> Any:
+        kept, ordered = a * 1, np.sort(b)
+        a *= 3
+        return kept, ordered, ordered * 1, b
+
+    a, b = np.full(3, 2.0), np.array([3.0, 1.0, 2.0])
+    a.attach_grad()
+    b.attach_grad()
+    with autograd.record(recorded):
+        given = a * 1, b * 1
+        results = gemel.compile(function)(*given)
+    for found in results:
+        found += 10
+    expected = [[12.0] * 3, [11.0, 12.0, 13.0], [11.0, 12.0, 13.0], [13.0, 11.0, 12.0]]
+    assert [found.tolist() for found in results] == expected
+    assert [x.tolist() for x in given] == [[6.0] * 3, [3.0, 1.0, 2.0]]
+
+
+def test_numbers_beside_steps_are_arrays() -> None:
+    found = gemel.compile(lambda x, n: (np.sort(x), n, n))(np.ones(2), 2.0)
+    assert [each.asnumpy().tolist() for each in found] == [[1.0, 1.0], 2.0, 2.0]

@@ -441,3 +441,14 @@ def test_threads_overwrite_arguments_one_after_the_other() -> None:
     for thread in threads:
         thread.join()
     assert total.tolist() == [201.0] * 500
+
+
+def test_parts_without_elements() -> None:
+    def function(x: Any) -> Any:
+        y = x[..., 1:] * 2
+        return y, y.sum(axis=1), y.sum(axis=(1, 2))
+
+    x = np.ones((3, 4, 1))
+    for found, expected in zip(gemel.compile(function)(x), function(x), strict=True):
+        assert found.shape == expected.shape
+        assert found.tolist() == expected.tolist()

@@ -67,10 +67,14 @@ class Layout:
 
 
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of an array in C order, in elements."""
+    """The strides of an array in C order, in elements.
+
+    An axis without elements counts as one of 1: a stride of 0 would say that its axis repeats.
+    """
     strides = [1] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * shape[axis + 1]
+        extent = shape[axis + 1]
+        strides[axis] = strides[axis + 1] * (1 if type(extent) is int and extent == 0 else extent)
     return tuple(strides)
 
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gemel import _core
@@ -181,6 +183,11 @@ class Trace:
         stop = REGISTRY["stop_gradient"]
         return tuple([stop.node((e,), {}).entries[0] if e.dtype.is_inexact else e for e in entries])
 
+    def copied(self, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        """The same values, as entries that nothing else shows."""
+        copy = REGISTRY["copy"]
+        return tuple([copy.node((e,), {}).entries[0] for e in entries])
+
     def _hold(self, holder: Entry, value: Entry) -> None:
         self.contents[holder] = value
         self._holders[value] = holder
@@ -215,6 +222,17 @@ class Trace:
         for view in views:
             found = copy_node(view.node, (found,)).entries[view.index]
         return found
+
+    @contextmanager
+    def as_made(self) -> Iterator[None]:
+        """A block of code in which entries are what they were when made, whatever has been written
+        since then."""
+        kept = self.contents, self._holders
+        self.contents, self._holders = {}, {}
+        try:
+            yield
+        finally:
+            self.contents, self._holders = kept
 
     def write(self, target: Entry, value: Entry) -> None:
         """Write `value` into `target` in place, visible through every view of the same elements.

@@ -424,6 +424,8 @@ def _between(x: Any, value: Any, axis: int, start: Any, length: Any) -> Any:
 
 @split.gradient
 def _(g: Any, y: Any, x: Any, *, sections: Any, axis: int) -> Any:
+    if not isinstance(y, tuple):  # one part, which is all of it
+        return (g,)
     pairs = zip(g, y, strict=True)
     parts = [full(0, shape=part.shape, dtype=part.dtype) if d is None else d for d, part in pairs]
     return (concatenate(*parts, axis=axis),)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, walk
+from gemel.ops.elementwise import copy
 from gemel.passes.simplify import drop, expand
 
 
@@ -50,9 +51,10 @@ def split(graph: Graph, alone: Collection[int] = ()) -> tuple[Graph, list[Piece]
 def cut(graph: Graph) -> tuple[Graph, list[Piece | Node]]:
     """The graph with composites expanded; pieces, and nodes without a kernel, in order.
 
-    A piece is all that can be computed before the next such node.
+    A piece is all that can be computed before the next such node. Results that are an input, or
+    the same as another one, are copies: nothing else shares them.
     """
-    whole = expand(graph)
+    whole = _apart(expand(graph))
     nodes = [node for node in whole.walk() if node.op is not None]
     homes: dict[Node, int] = {}  # even: a piece, odd: nodes without kernels
     steps: dict[int, list[Node]] = {}
@@ -79,6 +81,16 @@ def cut(graph: Graph) -> tuple[Graph, list[Piece | Node]]:
             given = _with_numbers(steps.get(place, []), wanted[place], numbers)
             parts.append(_piece(given, wanted[place], homes, place))
     return whole, parts
+
+
+def _apart(graph: Graph) -> Graph:
+    """The graph with copies for what is an output twice, or an input as well."""
+    outputs: list[Entry] = []
+    shared = set(graph.inputs)
+    for entry in graph.outputs:
+        outputs.append(copy.node((entry,), {}).entries[0] if entry in shared else entry)
+        shared.add(entry)
+    return Graph(graph.inputs, outputs, graph.updates, graph.name)
 
 
 def _numbers(nodes: list[Node]) -> set[Node]:

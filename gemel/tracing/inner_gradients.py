@@ -33,19 +33,23 @@ from gemel.tape.views import overlap
 def whole_gradient(
     trace: Trace, ends: Sequence[Entry], grads: Sequence[Entry], wanted: Sequence[Entry]
 ) -> tuple[Entry, ...]:
-    """Total gradients of entries in a trace, through all inputs that are the same variables."""
+    """Total gradients of entries in a trace, through all inputs that are the same variables.
+
+    Operations read what their inputs were then, though these may have been overwritten since.
+    """
     arrays = trace.arrays()
     others = [_others(entry, arrays) for entry in wanted]
     _note(trace, ends, [entry for entry in wanted if entry in arrays], arrays)
     every = list(dict.fromkeys([*wanted, *(each for group in others for each in group)]))
-    parts = total_gradient(ends, grads, every, trace.was_recorded)
-    arrived = dict(zip(every, parts, strict=True))
     found = []
-    for entry, group in zip(wanted, others, strict=True):
-        whole = arrived[entry]
-        for other in group:
-            whole = add(whole, arrived[other])
-        found.append(whole)
+    with trace.as_made():
+        parts = total_gradient(ends, grads, every, trace.was_recorded)
+        arrived = dict(zip(every, parts, strict=True))
+        for entry, group in zip(wanted, others, strict=True):
+            whole = arrived[entry]
+            for other in group:
+                whole = add(whole, arrived[other])
+            found.append(whole)
     return tuple(found)
 
 
