@@ -18,7 +18,7 @@ from gemel.errors import GemelError
 
 #: What gemel raises on purpose, and Ctrl-C, which may come while it waits.
 MEANT = (GemelError, IndexError, KeyboardInterrupt)
-PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def shorten(error: BaseException | None) -> None:
