@@ -93,7 +93,7 @@ class HybridBlock(Block):
         run = self._compiled_run()
         self._own.program = run.quick
         try:
-            return run(*arguments) if precision.in_use else run.quick(*arguments)
+            return run(*arguments)
         except SymbolGivenError:
             return symbol_block().composed(self, arguments)
         except PythonGivenError as error:
