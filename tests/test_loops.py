@@ -13,6 +13,7 @@ from loop_results import gathered, trained
 
 import gemel
 from gemel import autograd, gluon, np, npx
+from gemel.errors import ShapeError
 from gemel.ops import rounds
 from gemel.passes import optimize
 from gemel.runtime.backend import backend_of
@@ -574,3 +575,13 @@ def test_exports(tmp_path: Any) -> None:
     gemel.save(net, str(tmp_path / "net.gemel"))
     again = gemel.load(str(tmp_path / "net.gemel"))
     numpy.testing.assert_allclose(again(x).asnumpy(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "words"),
+    [([(0, 3)], "is empty"), ([()], "data of no axes"), ([(2,), (3,)], r"first axes of \[2, 3\]")],
+)
+def test_foreach_says_what_is_wrong_with_its_data(shapes: list[Any], words: str) -> None:
+    data = [np.zeros(shape) for shape in shapes]
+    with pytest.raises(ShapeError, match=words):
+        npx.foreach(lambda x, s: (s, s), data, np.zeros(3))

@@ -60,12 +60,26 @@ def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
     return each_of(body, mapped(operand, data), init_states)
 
 
+def _lengths(data: Any) -> list[Any]:
+    """The first axes of all data, which are the same."""
+    shapes = [array.shape for array in leaves(data)]
+    if not all(shapes):
+        raise ShapeError("foreach: data of no axes; it runs over the first axis of its data")
+    lengths = [shape[0] for shape in shapes]
+    if not lengths or not all(n == lengths[0] for n in lengths):
+        found = sorted({int(n) for n in lengths})
+        raise ShapeError(f"foreach: first axes of {found}; all data must have the same")
+    if lengths[0] == 0:
+        raise ShapeError(
+            "foreach: the data's first axis is empty; what the body gives is not known without a "
+            "round, so there must be one at least"
+        )
+    return lengths
+
+
 def each_of(body: Callable[..., Any], data: Any, states: Any, reverse: bool = False) -> Any:
     """`foreach`, from the last element to the first if `reverse`; outputs lie as the data do."""
-    lengths = [array.shape[0] if array.shape else 0 for array in leaves(data)]
-    if not lengths or not all(n == lengths[0] for n in lengths) or lengths[0] == 0:
-        found = sorted({int(n) for n in lengths})
-        raise ShapeError(f"foreach: first axes of {found}; all data must have the same, not 0")
+    lengths = _lengths(data)
     trace = current_trace()
     done: list[Any] = []  # rounds there are already
     whole = None if trace is None else _whole(trace, body, data, states, reverse, done)
