@@ -429,6 +429,12 @@ def training() -> bool:
 def set_training(value: bool, /) -> bool:
     """Set whether this thread trains; returns what it was."""
 
+def set_mixing(value: int) -> int:
+    """Choose this thread's mixed precision by number, -1 the default; returns what it was."""
+
+def set_default_mixing(value: int) -> None:
+    """Choose the mixed precision of all threads that have not chosen one; 0 is none."""
+
 def set_tracing(depth: int, captures: bool) -> None:
     """Say how many traces are in progress on this thread, and whether the innermost captures."""
 
@@ -523,6 +529,7 @@ class CallSite:
         self,
         generation: int,
         training: bool,
+        apart: bool,
         arguments: tuple[Array, ...],
         numbers: int,
         plan: Plan,
@@ -532,6 +539,9 @@ class CallSite:
     ) -> None:
         """Run the plan for arrays like these with so many floats after them, and the parameters.
 
+        That is for a first array of the same class, and for the mixed precision this thread has
+        now. `apart`: only for arguments that share no memory, with each other or the parameters,
+        and were not computed while recording.
         The result is its only array where `form` is None, or else form(its arrays).
         Nothing is added when the generation is over: the parameters may have been replaced.
         """

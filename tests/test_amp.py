@@ -273,7 +273,7 @@ def test_a_scope_is_one_threads() -> None:
             assert net(x).tolist() == mixed
     assert others == [wanted] * 3
     assert mixed != wanted
-    assert not precision.in_use
+    assert precision.current() is None
 
 
 def test_scopes_nest_and_traces_are_told_apart() -> None:

@@ -692,9 +692,9 @@ def test_parameters_replaced_while_a_plan_is_added_are_not_added() -> None:
     site = _core.CallSite(lambda *arguments: "by Python")
     generation = site.generation
     _core.forget_call_sites()
-    site.add(generation, False, (x,), 0, plan, (), None)
+    site.add(generation, False, False, (x,), 0, plan, (), None)
     assert site(x) == "by Python"
-    site.add(site.generation, False, (x,), 0, plan, (), None)
+    site.add(site.generation, False, False, (x,), 0, plan, (), None)
     assert site(x)[0].tolist() == [2.0, 2.0, 2.0]
 
 

@@ -346,3 +346,20 @@ def test_gradients_read_what_was_there(function: Callable[..., Any]) -> None:
     expected = function(x, y)
     for found, value in zip(gemel.compile(function)(x, y), expected, strict=True):
         numpy.testing.assert_allclose(found, value, rtol=1e-6)
+
+
+def test_calls_of_one_function_follow_which_arrays_are_one() -> None:
+    """Also once it is known which plan serves arrays like these."""
+
+    def first(x: Any, y: Any) -> Any:
+        with autograd.record():
+            total = (x * x * y).sum()
+        return autograd.grad(total, [x])[0]
+
+    compiled = gemel.compile(first)
+    a, b = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    for _ in range(4):
+        assert compiled(a, b).tolist() == [6.0, 16.0]
+        assert compiled(a, a).tolist() == [3.0, 12.0]
+        assert compiled(b, a).tolist() == [6.0, 16.0]
+    assert compiled.traces == 2

@@ -17,7 +17,7 @@ from gemel.ir.graph import Entry, walk
 from gemel.ir.trace import current_trace
 from gemel.ndarray import ndarray
 from gemel.tracing import compiled
-from gemel.tracing.manners import are_nd, is_nd
+from gemel.tracing.manners import are_nd
 from gemel.tracing.nested import by_place, flatten
 
 if TYPE_CHECKING:
@@ -71,9 +71,7 @@ class HybridBlock(Block):
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run the block: its program if it is hybridized, else its Python. Symbols give symbols."""
         program = self._own.program
-        if program is not None and not keywords and not precision.in_use:
-            if arguments and type(arguments[0]) is not ndarray and is_nd(arguments[0]):
-                program = self._compiled_run().of_nd
+        if program is not None and not keywords:
             try:
                 return program(*arguments)
             except SymbolGivenError:

@@ -11,6 +11,7 @@ import threading
 from contextlib import ContextDecorator
 from typing import TYPE_CHECKING, NamedTuple
 
+from gemel import _core
 from gemel.dtype import DType
 from gemel.errors import unknown_name
 from gemel.ir.trace import current_trace
@@ -78,10 +79,14 @@ class _Scopes(threading.local):
 
 _scopes = _Scopes()
 _lock = threading.Lock()
-_open = 0
 _default: Precision | None = None
-#: Whether a precision is in force on any thread: calls need not look otherwise.
-in_use = False
+#: The numbers by which the core knows precisions, from 1 on: 0 is none.
+_numbers: dict[Precision | None, int] = {None: 0}
+
+
+def _number(precision: Precision | None) -> int:
+    with _lock:
+        return _numbers.setdefault(precision, len(_numbers))
 
 
 def current() -> Precision | None:
@@ -92,14 +97,8 @@ def current() -> Precision | None:
 def set_default(precision: Precision | None) -> None:
     """What is in force wherever no scope says otherwise, on all threads."""
     global _default
-    with _lock:
-        _default = precision
-        _looked()
-
-
-def _looked() -> None:
-    global in_use
-    in_use = _open > 0 or _default is not None
+    _default = precision
+    _core.set_default_mixing(_number(precision))
 
 
 class scope(ContextDecorator):  # noqa: N801 -- used as a function
@@ -108,29 +107,23 @@ class scope(ContextDecorator):  # noqa: N801 -- used as a function
 
     def __init__(self, precision: Precision | None) -> None:
         self.precision = precision
-        self._before: list[tuple[object, Precision | None]] = []
+        self._before: list[tuple[int, object, Precision | None]] = []
 
     def __enter__(self) -> scope:
-        global _open
-        with _lock:
-            _open += 1
-            _looked()
+        number = _core.set_mixing(_number(self.precision))
         _scopes.stack.append(self.precision)
         trace = current_trace()
-        self._before.append((trace, trace.precision if trace is not None else None))
+        self._before.append((number, trace, trace.precision if trace is not None else None))
         if trace is not None:
             trace.precision = self.precision
         return self
 
     def __exit__(self, *error: object) -> None:
-        global _open
-        trace, before = self._before.pop()
+        number, trace, before = self._before.pop()
         if trace is not None:
             trace.precision = before  # type: ignore[attr-defined]
         _scopes.stack.pop()
-        with _lock:
-            _open -= 1
-            _looked()
+        _core.set_mixing(number)
 
 
 __all__ = ["LOW", "WIDE", "WIDEST", "Precision", "current", "declared", "scope", "set_default"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from operator import is_ as is_same
 from sys import modules
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 from gemel import _core, autograd
 from gemel.codegen.schedules import Recipe
@@ -31,26 +31,10 @@ from gemel.runtime.backend import backend_for
 from gemel.runtime.prepare import check_one_device
 from gemel.spec import Spec
 from gemel.tracing.bound import Bound
-from gemel.tracing.inner_gradients import are_apart
-from gemel.tracing.manners import as_nd, is_nd
+from gemel.tracing.manners import as_nd
 from gemel.tracing.nested import by_place, form_of
 from gemel.tracing.programs import Arguments, Program
 from gemel.tracing.sized_plans import Unfit
-
-
-class Sites(NamedTuple):
-    """The fast path in C++: each site calls the plan it knows for such arguments, else the slow
-    way. `careful` is for calls in which no two arrays may share memory (`are_apart`), `of_nd` for
-    those whose first argument is an NDArray of MXNet 1's, `quick` for all others."""
-
-    quick: Any
-    careful: Any
-    of_nd: Any
-
-    @classmethod
-    def of(cls, slowly: Callable[..., Any]) -> Sites:
-        """Sites that know nothing yet."""
-        return cls(*(_core.CallSite(slowly) for _ in cls._fields))
 
 
 class Compiled:
@@ -90,12 +74,8 @@ class Compiled:
         self.owns = False
         self._programs: dict[Any, list[Program]] = {}
         self._bound: dict[Any, Bound] = {}
-        #: The fast path where no mixed precision is in force, and for each that was.
-        self._plain = Sites.of(self._slowly)
-        self.quick, self.of_nd = self._plain.quick, self._plain.of_nd
-        self._mixed: dict[precision.Precision, Sites] = {}
-        #: The storages of the programs' own arrays that careful sites know; None: they know none.
-        self._storages: frozenset[int] | None = None
+        #: The fast path in C++: calls the plan known for such arguments, else `_slowly`.
+        self.quick = _core.CallSite(self._slowly)
         #: The device on which calls without arrays take the fast path; None while none do.
         self._home: Device | None = None
 
@@ -112,29 +92,15 @@ class Compiled:
 
             rule = f"{self.name} is compiled and takes no keyword-only arguments"
             arguments = by_place(rule, signature(self.function), arguments, named)
-        quick, careful, of_nd = self._sites() if precision.in_use else self._plain
-        if arguments and type(arguments[0]) is not ndarray and is_nd(arguments[0]):
-            return of_nd(*arguments)
         if self._home is not None and self._home is not current_device():
             return self._slowly(*arguments)
-        if self._storages is not None and are_apart(arguments, self._storages):
-            return careful(*arguments)
-        return quick(*arguments)
-
-    def _sites(self) -> Sites:
-        """What knows the plans for the mixed precision that is in force."""
-        wanted = precision.current()
-        if wanted is None:
-            return self._plain
-        if wanted not in self._mixed:
-            self._mixed[wanted] = Sites.of(self._slowly)
-        return self._mixed[wanted]
+        return self.quick(*arguments)
 
     def _slowly(self, *arguments: Any) -> Any:
         """A call the call sites have no plan for: new arguments, or recording."""
         if current_trace() is not None:
             return self.inside(*arguments)
-        sites = [(site, site.generation) for site in self._sites()]
+        generation = self.quick.generation
         bound, given = self._find(arguments)
         own = bound.program.own(given.arrays)
         try:
@@ -148,12 +114,12 @@ class Compiled:
             check_one_device(self.name, given.arrays)  # the core knows the devices' numbers only
             raise
         if not _core.recording():
-            self._remember(sites, arguments, bound, given, own)
+            self._remember(generation, arguments, bound, given, own)
         return found
 
     def _remember(
         self,
-        sites: Sequence[tuple[Any, int]],
+        generation: int,
         arguments: tuple[Any, ...],
         bound: Bound,
         given: Arguments,
@@ -172,18 +138,13 @@ class Compiled:
         plan = bound.in_place(leaves, own) if program.written else bound.inference(leaves, own)
         if isinstance(plan, _core.Plan):
             form = form_of(bound.structure, as_nd if program.is_nd else None)
-            (quick, before), (careful, since), (of_nd, then) = sites
-            known = _core.training(), tuple(leaves), len(given.numbers), plan, own, form
             decided = program.inner_gradients.is_decided_by(program.written, len(leaves))
-            alone = self.apart or (decided and (self.owns or not program.updated))
-            if program.is_nd:
-                if alone:
-                    of_nd.add(then, *known)
-            elif alone:
-                quick.add(before, *known)
-            elif not program.inner_gradients.is_tied:
-                self._storages = (self._storages or frozenset()).union(a._storage for a in own)
-                careful.add(since, *known)
+            # Elsewhere gradients depend on which arrays are the same variable.
+            any_arrays = self.apart or (decided and (self.owns or not program.updated))
+            if any_arrays or not program.inner_gradients.is_tied:
+                known = len(given.numbers), plan, own, form
+                apart = not any_arrays
+                self.quick.add(generation, _core.training(), apart, tuple(leaves), *known)
 
     def _at_home(self, own: tuple[Any, ...]) -> bool:
         """Whether a call without arrays may take the fast path on the current device.

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from gemel._core import Array
 from gemel.errors import GradientError
 from gemel.ir.graph import Entry, Node
 from gemel.ir.interpret import spec_of
@@ -125,21 +124,6 @@ class InnerGradients:
         """
         known = (one in written or min(one, other) >= given for one, other in self.pairs)
         return not self.is_tied and all(known)
-
-
-def are_apart(arguments: Sequence[Any], storages: frozenset[int]) -> bool:
-    """Whether arguments share no memory with each other or with these storages, and none was
-    computed while recording.
-    """
-    found = set(storages)  # without comprehensions: this runs before every call
-    count = len(found)
-    for argument in arguments:
-        if isinstance(argument, Array):
-            found.add(argument._storage)
-            count += 1
-            if argument._is_tracked and is_computed(argument):
-                return False
-    return len(found) == count
 
 
 def variable_of(array: Any) -> Any:

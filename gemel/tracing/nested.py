@@ -78,6 +78,8 @@ def form_of(structure: Any, change: Callable[[Any], Any] | None = None) -> Any:
 
     With `change` the leaves are what that makes of the tuple.
     """
+    if change is not None and structure is None:
+        return lambda leaves: change(leaves[0])
     if change is not None:
         return lambda leaves: unflatten(structure, iter(change(leaves)))
     if structure is None:

@@ -3,22 +3,46 @@
 #include <structmember.h>
 
 #include <algorithm>
+#include <functional>
 #include <new>
 #include <vector>
 
 #include "python/flags.h"
+#include "python/history.h"
 #include "python/plan_call.h"
 #include "python/plan_type.h"
 
 namespace gemel {
 namespace {
 
+// What a plan depends on besides the sizes of arrays. All of it is part of a call's key.
+struct Mode {
+  bool training;
+  int mixing;
+  PyTypeObject* kind;  // the class of the first array, which that of the results follows; or null
+  size_t numbers;
+
+  Mode(bool is_training, PyObject* const* arrays, size_t count, size_t number_count)
+      : training(is_training),
+        mixing(gemel::mixing()),
+        kind(count > 0 ? Py_TYPE(arrays[0]) : nullptr),
+        numbers(number_count) {}
+
+  bool operator==(const Mode&) const = default;
+  bool has_word() const { return mixing < 1 << 14 && numbers < 1 << 16; }
+  uint64_t word() const {
+    const bool usual = kind == nullptr || kind == array_class;
+    return static_cast<uint64_t>(mixing) << 18 | numbers << 2 | uint64_t{!usual} << 1 | training;
+  }
+};
+
 // A plan, and the arrays that follow the arguments: arrays first, then numbers. It serves whatever
 // sizes it fits, and whatever the numbers are.
 struct Known {
-  bool training;
+  Mode mode;
+  Reference kind;  // keeps the mode's alive
+  bool apart;      // only for arrays that are variables of their own: gradients depend on that
   size_t arguments;
-  size_t numbers;
   ProgramPointer program;
   Reference parameters;  // a tuple
   Reference form;        // None: the result is an array; else what is called with a tuple of them
@@ -93,6 +117,24 @@ bool writes_apart(const Program& program, PyObject* const* given, size_t count, 
   return true;
 }
 
+// Whether the arguments share memory neither with each other nor with what follows them, and none
+// was computed while recording.
+bool are_apart(PyObject* const* given, size_t count, PyObject* parameters) {
+  SmallArray<const Storage*, kInsideValues> storages(count);
+  for (size_t i = 0; i < count; ++i) {
+    if (is_computed(given[i])) return false;
+    storages[i] = tensor_of(given[i]).storage;
+  }
+  const Storage** end = storages.data() + count;
+  std::sort(storages.data(), end, std::less<>());
+  if (std::adjacent_find(storages.data(), end) != end) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parameters); ++i) {
+    const Storage* own = tensor_of(PyTuple_GET_ITEM(parameters, i)).storage;
+    if (std::binary_search(storages.data(), end, own, std::less<>())) return false;
+  }
+  return true;
+}
+
 // Compiled functions take dense arrays.
 void make_dense(PyObject** values, size_t count, std::vector<Reference>& copies) {
   for (size_t i = 0; i < count; ++i) {
@@ -105,19 +147,18 @@ void make_dense(PyObject** values, size_t count, std::vector<Reference>& copies)
 bool is_number(PyObject* value) { return PyFloat_CheckExact(value); }
 
 // Null when no plan is known for arguments like these.
-PyObject* run_known(SiteObject* site, bool training, PyObject* const* given, size_t count,
-                    size_t numbers) {
+PyObject* run_known(SiteObject* site, const Mode& mode, PyObject* const* given, size_t count) {
   SmallArray<PyObject*, kInsideValues> values(count);
   std::vector<Reference> copies;
   std::copy_n(given, count, values.data());
   make_dense(values.data(), count, copies);
-  CallKey key(static_cast<uint64_t>(site->owner) << 32 | numbers << 1 | training, true);
+  CallKey key(static_cast<uint64_t>(site->owner) << 32 | mode.word(), true);
   for (size_t i = 0; i < count; ++i) key.add(tensor_of(values[i]));
   const BindingPointer* found = bindings().find(key);
   for (const Known& known : site->known) {
     const bool same = found == nullptr || (*found)->program == known.program;
-    if (!same || known.training != training) continue;
-    if (known.arguments != count || known.numbers != numbers) continue;
+    if (!same || known.arguments != count || known.mode != mode) continue;
+    if (known.apart && !are_apart(given, count, known.parameters.get())) continue;
     Values all(values.data(), count, known);
     const size_t total = known.program->inputs.size();
     if (known.program->writes_inputs && !writes_apart(*known.program, given, count, all)) continue;
@@ -140,21 +181,23 @@ PyObject* call_site(PyObject* self, PyObject* const* values, size_t flags, PyObj
   const ThreadFlags& flags_now = thread_flags;
   const bool plain = !flags_now.recording && flags_now.tracing == 0 && names == nullptr &&
                      !site->known.empty() && std::all_of(numbers, end, is_number);
-  PyObject* result =
-      plain ? run_known(site, flags_now.training, values, numbers - values, end - numbers)
-            : nullptr;
-  if (result != nullptr) return result;
+  if (plain) {
+    const auto count = static_cast<size_t>(numbers - values);
+    const Mode mode(flags_now.training, values, count, static_cast<size_t>(end - numbers));
+    PyObject* result = mode.has_word() ? run_known(site, mode, values, count) : nullptr;
+    if (result != nullptr) return result;
+  }
   Reference fallback = borrowed(site->fallback);
   return into_python([&] { return PyObject_Vectorcall(fallback.get(), values, flags, names); });
 }
 
-// add(generation, training, arguments, numbers, plan, parameters, form)
+// add(generation, training, apart, arguments, numbers, plan, parameters, form)
 PyObject* add(PyObject* self, PyObject* arguments) {
   unsigned generation, numbers;
-  int training;
+  int training, apart;
   PyObject *arrays, *plan, *parameters, *form;
-  if (!PyArg_ParseTuple(arguments, "IpO!IOO!O", &generation, &training, &PyTuple_Type, &arrays,
-                        &numbers, &plan, &PyTuple_Type, &parameters, &form)) {
+  if (!PyArg_ParseTuple(arguments, "IppO!IOO!O", &generation, &training, &apart, &PyTuple_Type,
+                        &arrays, &numbers, &plan, &PyTuple_Type, &parameters, &form)) {
     return nullptr;
   }
   // Another thread has replaced parameters since these were looked up.
@@ -165,10 +208,14 @@ PyObject* add(PyObject* self, PyObject* arguments) {
     }
   }
   const auto count = static_cast<size_t>(PyTuple_GET_SIZE(arrays));
-  Known known{training != 0,        count,         numbers, program_of(plan),
-              borrowed(parameters), borrowed(form)};
+  PyObject* const* first = count > 0 ? &PyTuple_GET_ITEM(arrays, 0) : nullptr;
+  const Mode mode(training != 0, first, count, numbers);
+  PyObject* kind = mode.kind == nullptr ? Py_None : reinterpret_cast<PyObject*>(mode.kind);
+  Known known{mode,          borrowed(kind),   apart != 0,
+              count,         program_of(plan), borrowed(parameters),
+              borrowed(form)};
   if (known.program->inputs.size() != known.arguments + PyTuple_GET_SIZE(parameters) ||
-      static_cast<size_t>(known.program->scalars) != known.numbers) {
+      static_cast<size_t>(known.program->scalars) != numbers) {
     throw Error("ValueError", "CallSite.add: the plan takes another number of arguments");
   }
   std::vector<Known>& all = as_site(self)->known;
@@ -222,9 +269,11 @@ void free_site(PyObject* self) {
 }
 
 PyMethodDef methods[] = {{"add", method<add>(), METH_VARARGS,
-                          "add(generation, training, arguments, numbers, plan, parameters, form): "
-                          "run the plan for arrays it fits, so many floats after them, and the "
-                          "parameters, unless the generation is over. Its only array is the "
+                          "add(generation, training, apart, arguments, numbers, plan, parameters, "
+                          "form): run the plan for arrays it fits, the first of this class, so "
+                          "many floats after them, and the parameters, in this thread's mixed "
+                          "precision, unless the generation is over; if apart, only for arguments "
+                          "that share no memory and were not recorded. Its only array is the "
                           "result where form is None; else form(arrays) is, which tuple needs no "
                           "call for."},
                          {"clear", method<clear>(), METH_NOARGS, "Forget every plan."},

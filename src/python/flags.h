@@ -12,8 +12,14 @@ struct ThreadFlags {
   int tracing = 0;         // how many traces are in progress
   bool capturing = false;  // the innermost is of a function: what it does to arrays is its own
   int priority = 0;        // of what is issued
+  int mixing = -1;         // the mixed precision programs are computed in; -1: the default
 };
 inline thread_local ThreadFlags thread_flags;
+
+// The mixed precision on threads that say nothing else; 0 is none, and what others are is Python's
+// business. Guarded by the GIL.
+inline int default_mixing = 0;
+inline int mixing() { return thread_flags.mixing < 0 ? default_mixing : thread_flags.mixing; }
 
 // How many threads are capturing, so that asking costs others no look at their own flags. Guarded
 // by the GIL.
