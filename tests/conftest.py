@@ -12,6 +12,7 @@ import pytest
 from programs import SANITIZER
 
 from gemel import np
+from gemel.npx.engine import NUMPYS
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -46,6 +47,14 @@ def interruptible() -> Iterator[None]:
 def seeded() -> None:
     """Every test draws the same numbers, whatever ran before it."""
     random.seed(0), numpy.random.seed(0), np.random.seed(0)
+
+
+@pytest.fixture(autouse=True)
+def in_the_same_mode() -> Iterator[None]:
+    """Whoever calls `npx.reset_np` leaves the next test's arrays alone."""
+    before = dict(NUMPYS)
+    yield
+    NUMPYS.update(before)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -111,7 +111,10 @@ def set_np(shape: bool = True, array: bool = True, dtype: bool = False) -> None:
 
 @function(public="npx")
 def reset_np() -> None:
-    """Back to gemel's own: Python integers become int64 arrays, floats float32."""
+    """Back to gemel's own: Python integers become int64 arrays, floats float32.
+
+    Programs are taken for MXNet 1's from then on: data loaders and iterators give NDArrays.
+    """
     _behave(int64, float32, False)
     NUMPYS.update(shape=False, array=False)
 
