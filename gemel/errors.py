@@ -220,14 +220,6 @@ ABSENT = {
         "there is no Module; train with gluon.Trainer, or bind a symbol: Symbol.simple_bind",
     ),
     **dict.fromkeys(
-        ("gemel.mon", "gemel.monitor"),
-        "there is no Monitor; Block.register_op_hook tells what every operation gives",
-    ),
-    **dict.fromkeys(
-        ("gemel.viz", "gemel.visualization"),
-        "networks are not drawn; use Block.summary, or Symbol.debug_str",
-    ),
-    **dict.fromkeys(
         ("gemel.ndarray.sparse", "gemel.symbol.sparse"),
         "there are no sparse arrays; those of nd and np are dense",
     ),
