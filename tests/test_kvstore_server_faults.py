@@ -231,16 +231,19 @@ for step in range(store.step, 5):
 @pytest.mark.parametrize(
     ("text", "status", "said"),
     [
-        (BEGIN, 0, 0),
-        (BEGIN + "w.wait_to_read()\nif store.rank: raise ValueError('a mistake')", 1, 4),
-        (BEGIN + "import sys\nsys.exit(3 if store.rank else 0)", 1, 4),
+        (BEGIN, 0, [0]),
+        (BEGIN + "w.wait_to_read()\nif store.rank: raise ValueError('a mistake')", 1, [4]),
+        # It has told the servers that it is done: they may end before it has been tried thrice.
+        (BEGIN + "import sys\nsys.exit(3 if store.rank else 0)", 1, [3, 4]),
     ],
 )
-def test_how_programs_end(tmp_path: Path, text: str, status: int, said: int) -> None:
+def test_how_programs_end(tmp_path: Path, text: str, status: int, said: list[int]) -> None:
     """Values that nobody waited for are no failure; a mistake is tried again, and then reported."""
     heard: list[str] = []
     limits = Limits(silent=1, replace=8, wait=15, reach=5)
     job = Job(program(tmp_path, text), servers=2, workers=2, restarts=3, limits=limits)
     started = time.monotonic()
     assert Launcher(job, LocalPlace(), heard.append).run() == status
-    assert len(heard) == said and time.monotonic() - started < LONGEST
+    assert len(heard) in said and time.monotonic() - started < LONGEST
+    ends = "is started again", "all servers have ended", "3 restarts ago"
+    assert all(any(end in each for end in ends) for each in heard), heard
