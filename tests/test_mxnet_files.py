@@ -199,6 +199,18 @@ def test_another_batch_than_the_one_seen(name: str, tmp_path: Path) -> None:
         numpy.testing.assert_allclose(found(x).asnumpy(), wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("calls", [[(0, 4)], [(3, 4), (0, 4)], [(3, 4), (3, 1)], [(1, 4)]], ids=str)
+def test_files_are_for_more_than_the_call_with_least(calls: Any, tmp_path: Path) -> None:
+    net = nn.HybridLambda(lambda x: x.reshape(x.shape[0], x.shape[1], 1) * 2)
+    net.hybridize()
+    for shape in calls:
+        net(np.ones(shape))
+    symbol, parameters = net.export(tmp_path / "net")
+    found = SymbolBlock.imports(symbol, ["data"], parameters)
+    for batch in (0, 1, 5):
+        assert found(np.ones((batch, 4))).shape == (batch, 4, 1)
+
+
 # --- parameters -----------------------------------------------------------------------------
 
 
