@@ -101,10 +101,12 @@ def test_compiled_functions(tmp_path: Path) -> None:
     compiled(pair, 2.5, "difference")
     loaded = saved(compiled, tmp_path)
     other = {"a": np.ones((4, 3)), "b": np.zeros((4, 3))}
-    for mode in ("sum", "difference"):
-        want, found = function(other, 3.5, mode), loaded(other, 3.5, mode)
-        assert np.allclose(found["found"], want["found"])
-        assert isinstance(found["parts"][1], tuple) and found["parts"][1][1].shape == (8, 3)
+    for hybridized in (False, True):
+        loaded.hybridize(hybridized)
+        for mode in ("sum", "difference"):
+            want, found = function(other, 3.5, mode), loaded(other, 3.5, mode)
+            assert np.allclose(found["found"], want["found"])
+            assert isinstance(found["parts"][1], tuple) and found["parts"][1][1].shape == (8, 3)
     with pytest.raises(ShapeError, match="was saved for float32 of 2 axes"):
         loaded(other, 3.5, "product")
 
