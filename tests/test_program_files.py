@@ -351,3 +351,15 @@ def test_sizes_of_arguments_say_how_many(function: Any, tmp_path: Path) -> None:
     net.hybridize()
     net(x)
     assert (saved(net, tmp_path)(x) == function(x)).all()
+
+
+def test_recurrent_networks_saved_again_after_one_example(tmp_path: Path) -> None:
+    net = gluon.rnn.GRU(4, layout="NTC")
+    net.initialize()
+    net.hybridize()
+    net(np.ones((1, 3, 5)))
+    again = saved(net, tmp_path)
+    again.hybridize()
+    again(np.ones((1, 3, 5)))
+    x = np.random.normal(size=(4, 6, 5))
+    assert np.allclose(saved(again, tmp_path)(x), net(x), atol=1e-6)
