@@ -219,6 +219,13 @@ LAYERS = [
     layer("Conv1DTranspose", lambda: nn.Conv1DTranspose(3, 3, strides=2), LINE),
     layer("Conv2DTranspose", lambda: nn.Conv2DTranspose(3, 3, 2, 1, output_padding=1), IMAGE),
     layer("Conv3DTranspose", lambda: nn.Conv3DTranspose(3, 3), SOLID),
+    layer("Conv1D last", lambda: nn.Conv1D(3, 2, layout="NWC"), (2, 5, 4)),
+    layer("Conv2D last", lambda: nn.Conv2D(6, (3, 2), groups=2, layout="NHWC"), (2, 5, 6, 4)),
+    layer(
+        "Conv2DTranspose last",
+        lambda: nn.Conv2DTranspose(3, (3, 2), layout="NHWC", use_bias=False),
+        (2, 5, 6, 4),
+    ),
     layer("MaxPool1D", lambda: nn.MaxPool1D(2), LINE),
     layer("MaxPool2D", lambda: nn.MaxPool2D(3, 2, 1, ceil_mode=True), IMAGE),
     layer("MaxPool3D", lambda: nn.MaxPool3D(2), SOLID),

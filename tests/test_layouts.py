@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 import gemel
-from gemel import autograd, np, npx
+from gemel import autograd, np, npx, sym
 from gemel.gluon import nn
 
 LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
@@ -126,3 +126,12 @@ def test_a_network() -> None:
         if one.grad_req != "null":
             found = other.grad()
             close(first(found) if found.ndim == 4 else found.asnumpy(), one.grad().asnumpy())
+
+
+@pytest.mark.parametrize("name", ["Convolution", "Deconvolution"])
+def test_symbols_infer_weights_with_the_channels_last(name: str) -> None:
+    kernel = {"kernel": (2, 3), "num_filter": 6, "num_group": 2}
+    node = getattr(sym, name)(sym.var("data"), name="c", layout="NHWC", no_bias=True, **kernel)
+    shapes, results, _ = node.infer_shape(data=(5, 7, 8, 4))
+    assert shapes[1] == ((6, 2, 3, 2) if name == "Convolution" else (4, 2, 3, 3))
+    assert results == [(5, 6, 6, 6) if name == "Convolution" else (5, 8, 10, 6)]

@@ -199,6 +199,47 @@ def test_another_batch_than_the_one_seen(name: str, tmp_path: Path) -> None:
         numpy.testing.assert_allclose(found(x).asnumpy(), wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("calls", [[(0, 4)], [(3, 4), (0, 4)], [(3, 4), (3, 1)], [(1, 4)]], ids=str)
+def test_files_are_for_more_than_the_call_with_least(calls: Any, tmp_path: Path) -> None:
+    net = nn.HybridLambda(lambda x: x.reshape(x.shape[0], x.shape[1], 1) * 2)
+    net.hybridize()
+    for shape in calls:
+        net(np.ones(shape))
+    symbol, parameters = net.export(tmp_path / "net")
+    found = SymbolBlock.imports(symbol, ["data"], parameters)
+    for batch in (0, 1, 5):
+        assert found(np.ones((batch, 4))).shape == (batch, 4, 1)
+
+
+OTHER_SIZES: dict[str, Any] = {
+    "an axis in two": lambda x: x.reshape(x.shape[0], 2, 2, x.shape[2], x.shape[3]),
+    "an axis in three": lambda x: x.reshape(x.shape[0], 2, 1, 2, x.shape[2], x.shape[3]),
+    "one more": lambda x: x.reshape(x.shape[0], 1, 4, 1, x.shape[2], x.shape[3], 1),
+    "one less": lambda x: x[:, :1].reshape(x.shape[0], x.shape[2], x.shape[3]),
+    "two joined": lambda x: x.reshape(x.shape[0], 4 * x.shape[2], x.shape[3]),
+    "three joined": lambda x: x.reshape(4 * x.shape[0] * x.shape[2], x.shape[3]),
+    "joined and in two": lambda x: x.reshape(4 * x.shape[0], x.shape[2], 1, x.shape[3], 1),
+    "in two and joined": lambda x: x.reshape(x.shape[0], 2, 2, x.shape[2] * x.shape[3]),
+    "PixelShuffle2D": nn.PixelShuffle2D(2),
+    "group_norm": lambda x: npx.group_norm(x, np.ones(4), np.zeros(4), num_groups=2),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_SIZES)
+def test_other_sizes_than_those_seen(name: str, tmp_path: Path) -> None:
+    function = OTHER_SIZES[name]
+    net = nn.HybridLambda(function)
+    net.hybridize()
+    net(np.ones((2, 4, 6, 8)))
+    symbol, parameters = net.export(tmp_path / "net")
+    found = SymbolBlock.imports(symbol, ["data"], parameters)
+    for shape in ((2, 4, 6, 8), (3, 4, 8, 6), (1, 4, 12, 2), (5, 4, 1, 3), (0, 4, 5, 7)):
+        x = np.random.normal(size=shape)
+        wanted = function(x).asnumpy()
+        assert found(x).shape == wanted.shape
+        numpy.testing.assert_allclose(found(x).asnumpy(), wanted, rtol=1e-4, atol=1e-5)
+
+
 # --- parameters -----------------------------------------------------------------------------
 
 

@@ -101,10 +101,12 @@ def test_compiled_functions(tmp_path: Path) -> None:
     compiled(pair, 2.5, "difference")
     loaded = saved(compiled, tmp_path)
     other = {"a": np.ones((4, 3)), "b": np.zeros((4, 3))}
-    for mode in ("sum", "difference"):
-        want, found = function(other, 3.5, mode), loaded(other, 3.5, mode)
-        assert np.allclose(found["found"], want["found"])
-        assert isinstance(found["parts"][1], tuple) and found["parts"][1][1].shape == (8, 3)
+    for hybridized in (False, True):
+        loaded.hybridize(hybridized)
+        for mode in ("sum", "difference"):
+            want, found = function(other, 3.5, mode), loaded(other, 3.5, mode)
+            assert np.allclose(found["found"], want["found"])
+            assert isinstance(found["parts"][1], tuple) and found["parts"][1][1].shape == (8, 3)
     with pytest.raises(ShapeError, match="was saved for float32 of 2 axes"):
         loaded(other, 3.5, "product")
 
@@ -349,3 +351,15 @@ def test_sizes_of_arguments_say_how_many(function: Any, tmp_path: Path) -> None:
     net.hybridize()
     net(x)
     assert (saved(net, tmp_path)(x) == function(x)).all()
+
+
+def test_recurrent_networks_saved_again_after_one_example(tmp_path: Path) -> None:
+    net = gluon.rnn.GRU(4, layout="NTC")
+    net.initialize()
+    net.hybridize()
+    net(np.ones((1, 3, 5)))
+    again = saved(net, tmp_path)
+    again.hybridize()
+    again(np.ones((1, 3, 5)))
+    x = np.random.normal(size=(4, 6, 5))
+    assert np.allclose(saved(again, tmp_path)(x), net(x), atol=1e-6)

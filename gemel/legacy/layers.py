@@ -6,6 +6,7 @@ from typing import Any
 
 from gemel import np, npx
 from gemel.legacy.declare import Shapes, Written, legacy, same, written
+from gemel.ops.layouts import LAYOUTS, is_channels_last
 from gemel.spec import product
 
 # --- products -------------------------------------------------------------------------------
@@ -74,16 +75,39 @@ deconvolution = same(
 pooling = same(npx.pooling, "Pooling", "pooling", "_npx_pooling", inputs=1)
 
 
+def _weight(kernel: Any, outer: int, inner: int, last: bool) -> tuple[int, ...]:
+    """The shape of a convolution's weight: its inner channels lie where those of the image do."""
+    return (outer, *kernel, inner) if last else (outer, inner, *kernel)
+
+
 @convolution.infer
-def _(shapes: Shapes, kernel: Any, num_filter: int, num_group: int = 1, **_: Any) -> Shapes:
-    channels = shapes["data"][1]
-    return {"weight": (num_filter, channels // num_group, *kernel), "bias": (num_filter,)}
+def _(
+    shapes: Shapes,
+    kernel: Any,
+    num_filter: int,
+    num_group: int = 1,
+    layout: str | None = None,
+    **_: Any,
+) -> Shapes:
+    last = is_channels_last("convolution", layout, len(kernel))
+    channels = shapes["data"][-1 if last else 1]
+    weight = _weight(kernel, num_filter, channels // num_group, last)
+    return {"weight": weight, "bias": (num_filter,)}
 
 
 @deconvolution.infer
-def _(shapes: Shapes, kernel: Any, num_filter: int, num_group: int = 1, **_: Any) -> Shapes:
-    channels = shapes["data"][1]
-    return {"weight": (channels, num_filter // num_group, *kernel), "bias": (num_filter,)}
+def _(
+    shapes: Shapes,
+    kernel: Any,
+    num_filter: int,
+    num_group: int = 1,
+    layout: str | None = None,
+    **_: Any,
+) -> Shapes:
+    last = is_channels_last("deconvolution", layout, len(kernel))
+    channels = shapes["data"][-1 if last else 1]
+    weight = _weight(kernel, channels, num_filter // num_group, last)
+    return {"weight": weight, "bias": (num_filter,)}
 
 
 def _each(value: Any, axes: int, default: int) -> tuple[int, ...]:
@@ -108,17 +132,21 @@ def _(**given: Any) -> Written:
         if bias is None or given["no_bias"]
         else (given["data"], weight, bias)
     )
-    groups = given["num_group"]
+    groups, axes = given["num_group"], len(weight.shape) - 2
+    name = "deconvolution" if grows else "convolution"
+    last = is_channels_last(name, given["layout"], axes)
+    outer, *rest = weight.shape
+    inner, kernel = (rest[-1], rest[:-1]) if last else (rest[0], rest[1:])
     settings = {
-        "kernel": tuple(map(int, weight.shape[2:])),
+        "kernel": tuple(map(int, kernel)),
         **_window(given, ("stride", "dilate", "pad", *(["adj"] if grows else []))),
-        "num_filter": weight.shape[1] * groups if grows else weight.shape[0],
+        "num_filter": inner * groups if grows else outer,
         "num_group": groups,
         "no_bias": len(inputs) == 2,
-        "layout": given["layout"] or ("NCW", "NCHW", "NCDHW")[len(weight.shape) - 3],
+        "layout": given["layout"] or LAYOUTS[axes - 1][0],
     }
     if given.get("target_shape"):
-        settings["target_shape"] = _each(given["target_shape"], len(weight.shape) - 2, 0)
+        settings["target_shape"] = _each(given["target_shape"], axes, 0)
     return Written("Deconvolution" if grows else "Convolution", inputs, settings)
 
 

@@ -50,7 +50,7 @@ def _(data: Any, parameters: Any, **given: Any) -> Written:
 
 def _for_batch(state: Any, data: Any) -> Any:
     """A state for one example repeated for the batch, which MXNet does not do by itself."""
-    if state.shape[1] > 1 or same_for_all(state.shape[1], data.shape[1]):
+    if same_for_all(state.shape[1], data.shape[1]) or state.shape[1] > 1:
         return state
     layers, _, width = state.shape
     found = call("broadcast_to", state, shape=(layers, data.shape[1], width))

@@ -44,12 +44,17 @@ def reshape(a: Any, newshape: Any, reverse: bool = False, order: str = "C") -> A
 
 
 def _decoded(shape: list[Any], codes: Sequence[int], a: Any) -> list[Any]:
-    """The extents the codes stand for; a -1 is left for `reshape`."""
+    """The extents the codes stand for; a -1 is left for `reshape`, except beside a 0 that is kept:
+    what is left over is then counted without what is kept.
+    """
 
     def refuse(why: str) -> ShapeError:
         return ShapeError(f"reshape: shape {list(a.shape)} to codes {list(codes)}: {why}")
 
     found: list[Any] = []
+    kept: list[Any] = []  # extents of the array that are in the result, too
+    left: list[Any] = []  # and the others
+    numbers: list[int] = []
     source, rest = list(shape), list(codes)
     while rest:
         code = rest.pop(0)
@@ -58,6 +63,7 @@ def _decoded(shape: list[Any], codes: Sequence[int], a: Any) -> list[Any]:
         needs = {-2: 1, -3: 1, -5: 2, -6: 1}.get(code, 0)
         if len(source) < needs:
             raise refuse(f"nothing is left for {code}")
+        kept += source if code == -4 else source[:needs]
         if code == -4:
             found += source
             source = []
@@ -72,7 +78,13 @@ def _decoded(shape: list[Any], codes: Sequence[int], a: Any) -> list[Any]:
             source = source[needs:]
         else:
             found.append(code)
+            numbers.append(code)
+            left += source[:1]
             source = source[1:]
+    if numbers.count(-1) == 1 and any(type(n) is int and n == 0 for n in kept):
+        known, size = -product(numbers), product((*left, *source))
+        if known > 0 and size % known == 0:
+            found[found.index(-1)] = size // known
     return found
 
 

@@ -328,10 +328,11 @@ def exported(function: Callable[..., Any], arguments: Arguments, **settings: Any
     """A function as a symbol; for any batch also where the arguments are one example.
 
     An extent of 1 cannot be free, so that two are traced then, if the function takes two and does
-    the same for one.
+    the same for one. So it is with an empty batch, which only gemel's own files tell from others.
     """
     arrays = arguments.arrays
-    if arrays and all(x.shape and x.shape[0] == 1 for x in arrays):
+    few = (1,) if settings.get("own") else (0, 1)
+    if arrays and all(x.shape and x.shape[0] in few for x in arrays):
         two = arguments._replace(arrays=[Spec((2, *x.shape[1:]), x.dtype) for x in arrays])
         try:
             found = _exported(function, two, settings)
@@ -340,7 +341,8 @@ def exported(function: Callable[..., Any], arguments: Arguments, **settings: Any
         if found.holds_for_one(f"n{position}_0" for position in range(len(arrays))):
             return found
         found = _exported(function, arguments, settings)
-        found.limits += [f"{name}.shape[0] == 1" for name in found.inputs]
+        pairs = zip(found.inputs, arrays, strict=True)
+        found.limits += [f"{name}.shape[0] == {x.shape[0]}" for name, x in pairs]
         return found
     return _exported(function, arguments, settings)
 

@@ -16,6 +16,7 @@ from gemel.ir.methods import call
 from gemel.ir.trace import current_trace
 from gemel.legacy.declare import WRITERS, Written
 from gemel.spec import Spec, product
+from gemel.symbol import regrouping
 
 Found = Written | tuple[Entry, ...] | None
 RULES: dict[str, Callable[..., Found]] = {}
@@ -51,9 +52,9 @@ def depends_on_batch(extent: Any) -> bool:
     return isinstance(extent, Dim) and any(map(of_batch, names_of(extent.form)))
 
 
-def kept(source: tuple[Any, ...], target: tuple[Any, ...]) -> tuple[int, ...]:
+def kept(source: tuple[Any, ...], target: tuple[Any, ...]) -> tuple[tuple[int, ...], list[int]]:
     """The codes of `npx.reshape` for a shape: free extents copied where they stay in place, one
-    left over for -1, that of the batch first, the others as they were seen.
+    left over for -1, that of the batch first, the others as they were seen; and their places.
     """
     codes: list[int] = []
     left: list[int] = []
@@ -66,16 +67,23 @@ def kept(source: tuple[Any, ...], target: tuple[Any, ...]) -> tuple[int, ...]:
             left.append(place)
             codes.append(-1)
     left.sort(key=lambda place: not depends_on_batch(target[place]))
-    for place in left[1:]:  # a number of the batch is held by a guard
-        extent = target[place]
-        codes[place] = int(extent) if depends_on_batch(extent) else seen(extent)
-    return tuple(codes)
+    return tuple(codes), left[1:]
 
 
 @rule("reshape")
 def _(node: Node) -> Found:
     x, target = node.inputs[0], node.specs[0].shape
-    return Written("_npx_reshape", (x,), {"newshape": kept(x.shape, target)})
+    codes, held = kept(x.shape, target)
+    if held:
+        found = regrouping.codes(x.shape, target)
+        if isinstance(found, regrouping.Before):
+            return (call("reshape", call("reshape", x, shape=found.shape), shape=target),)
+        codes, held = (codes, held) if found is None else (found, [])
+    for place in held:  # a number of the batch is held by a guard
+        extent = target[place]
+        number = int(extent) if depends_on_batch(extent) else seen(extent)
+        codes = (*codes[:place], number, *codes[place + 1 :])
+    return Written("_npx_reshape", (x,), {"newshape": codes})
 
 
 @rule("transpose")

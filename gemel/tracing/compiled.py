@@ -218,8 +218,14 @@ class Compiled:
         return found
 
     def last(self) -> Arguments | None:
-        """The kind of arguments it was traced for last; None before the first call."""
-        return next(reversed(self.kinds()), None)
+        """The kind of arguments it was traced for last; None before the first call.
+
+        Of several traces of it the one with most extents above 1, the newest of these: those of 0
+        and 1 are never free, and a file would be for them alone.
+        """
+        found = reversed(self._traces())
+        traces: list[Arguments] = next((each for each in found if each), [])
+        return max(reversed(traces), key=_above_one, default=None)
 
     # --- looking at it ----------------------------------------------------------------------
 
@@ -282,6 +288,11 @@ class Compiled:
 def _mode(given: Arguments) -> tuple[Any, ...]:
     """What a trace depends on besides the structure of the arguments, their shapes and dtypes."""
     return _core.training(), default_float(), precision.current(), given.is_nd
+
+
+def _above_one(given: Arguments) -> int:
+    """How many extents of these arguments may be free."""
+    return sum(n > 1 for x in given.arrays for n in x.shape)
 
 
 #: How many bound programs (kinds and sizes of arguments) a function keeps.

@@ -25,6 +25,9 @@ def flatten(value: Any, arrays: list[Any], numbers: list[float]) -> Any:
         arrays.append(value)
         return None
     if isinstance(value, Entry):
+        if value.is_run_time_number:  # a float of the program that is traced
+            numbers.append(value)  # type: ignore[arg-type]
+            return ("number",)
         arrays.append(value.as_np_ndarray())
         return None
     if type(value) is float:
