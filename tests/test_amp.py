@@ -314,6 +314,31 @@ def test_a_decorated_function() -> None:
     assert decorated().tolist() != compiled(a, a).tolist()
 
 
+def test_a_scope_that_two_threads_are_in() -> None:
+    """What is in force in one thread's trace is not for the other to say."""
+    left_out, a, found = amp.autocast("float32"), drawn((4, 4)), []
+    inside, entered = threading.Event(), threading.Event()
+
+    def function(x: Any) -> Any:
+        with left_out:
+            first = x @ x
+            inside.set()
+            assert entered.wait(30)
+        return first @ x
+
+    def trace() -> None:
+        with amp.autocast():
+            found.extend(products(gemel.compile(function).graph(a)))
+
+    thread = threading.Thread(target=trace)
+    thread.start()
+    assert inside.wait(30)
+    with left_out:
+        entered.set()
+        thread.join()
+    assert set(found) == LOW | WIDE
+
+
 def test_init_is_for_all_threads() -> None:
     net, x = begun(perceptron), drawn((6, 8))
     wanted, found = net(x).tolist(), []
@@ -612,6 +637,33 @@ def test_parts_that_are_excluded() -> None:
     assert products(converted._own.compiled.graph(x)) == LOW | WIDE
     with pytest.raises(ArgumentError, match="Sequential is no HybridBlock"):
         amp.convert_hybrid_block(nn.Sequential())
+
+
+def test_a_part_is_excluded_with_all_inside() -> None:
+    net, x = nn.HybridSequential(), drawn((6, 8))
+    net.add(nn.Dense(8, in_units=8), begun(perceptron))
+    net[0].initialize()
+    wanted = net(x).tolist()
+    converted = amp.convert_hybrid_block(net, excluded_sym_names=[net[1].name])
+    converted(x)
+    assert products(converted._own.compiled.graph(x)) == LOW | WIDE
+    assert products(converted._own.compiled.graph(x)) == LOW | WIDE
+    whole = amp.convert_hybrid_block(net, excluded_sym_names=[net.name])
+    assert whole(x).tolist() == wanted
+
+
+@pytest.mark.parametrize("excluded", [False, True])
+def test_a_converted_network_with_hooks_inside_is_as_low(excluded: bool) -> None:
+    net, x = begun(perceptron), drawn((6, 8))
+    net.add(begun(lambda: nn.Dense(3, in_units=4)))
+    names = [net[1].name] if excluded else []
+    converted = amp.convert_hybrid_block(net, excluded_sym_names=names)
+    wanted, seen = converted(x).tolist(), []
+    with converted[1].register_forward_hook(lambda block, given, found: seen.append(found)):
+        assert converted(x).tolist() == wanted
+    assert len(seen) == 1
+    assert converted(x).tolist() == wanted
+    assert not precision.in_use
 
 
 def test_files_hold_the_network_that_was_converted(tmp_path: Path) -> None:

@@ -125,7 +125,13 @@ class HybridBlock(Block):
             if first is not Entry and holds_symbols((*arguments, *keywords.values())):
                 given = self._positional(arguments, keywords) if keywords else arguments
                 return symbol_block().composed(self, given)
-        elif not (self._forward_hooks or self._forward_pre_hooks) and current_trace() is None:
+        elif not (
+            self._forward_hooks
+            or self._forward_pre_hooks
+            or precision.in_use
+            or self._own.precision is not None
+            or current_trace() is not None
+        ):
             return self._forwarded(*arguments, **keywords)  # fewer frames on the common path
         return super().__call__(*arguments, **keywords)
 
@@ -134,7 +140,12 @@ class HybridBlock(Block):
         if trace is not None:
             return self._within(trace, *arguments, **keywords)
         if not self._active or self._in_parts():
-            return self._forwarded(*arguments, **keywords)
+            around = precision.current()
+            wanted = self._precision(around)
+            if wanted == around:
+                return self._forwarded(*arguments, **keywords)
+            with precision.scope(wanted):
+                return self._forwarded(*arguments, **keywords)
         found = self._compiled_run()(*arguments)
         if self._own.op_hook is None:
             return found
@@ -145,14 +156,20 @@ class HybridBlock(Block):
 
     def _traced(self, trace: Any, *arguments: Any, **keywords: Any) -> Any:
         """Run the block's Python on symbols, with its prefix in the names of nodes."""
-        if self._own.precision is not None and self._own.precision != trace.precision:
-            with precision.scope(self._own.precision):
+        wanted = self._precision(trace.precision)
+        if wanted != trace.precision:
+            with precision.scope(wanted):
                 return self._traced(trace, *arguments, **keywords)
         trace.scopes.append(self)
         try:
             return self._forwarded(*arguments, **keywords)
         finally:
             trace.scopes.pop()
+
+    def _precision(self, around: Any) -> Any:
+        """The mixed precision it is computed in where `around` is in force outside."""
+        wanted = around if self._own.precision is None else self._own.precision
+        return None if wanted is not None and self.name in wanted.excluded else wanted
 
     def _within(self, trace: Any, *arguments: Any, **keywords: Any) -> Any:
         """The same within the trace of another program, which notes the block's structure."""

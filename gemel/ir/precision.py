@@ -70,10 +70,11 @@ class Precision(NamedTuple):
 
 
 class _Scopes(threading.local):
-    """What is in force on this thread, outermost first."""
+    """What is in force on this thread, outermost first, and what its traces go back to."""
 
     def __init__(self) -> None:
         self.stack: list[Precision | None] = []
+        self.before: list[tuple[object, Precision | None]] = []
 
 
 _scopes = _Scopes()
@@ -104,11 +105,10 @@ def _looked() -> None:
 
 class scope(ContextDecorator):  # noqa: N801 -- used as a function
     """A block of code, or a decorated function, in which `precision` is in force on this thread;
-    None switches it off."""
+    None switches it off. Several threads may be in one scope."""
 
     def __init__(self, precision: Precision | None) -> None:
         self.precision = precision
-        self._before: list[tuple[object, Precision | None]] = []
 
     def __enter__(self) -> scope:
         global _open
@@ -117,14 +117,14 @@ class scope(ContextDecorator):  # noqa: N801 -- used as a function
             _looked()
         _scopes.stack.append(self.precision)
         trace = current_trace()
-        self._before.append((trace, trace.precision if trace is not None else None))
+        _scopes.before.append((trace, trace.precision if trace is not None else None))
         if trace is not None:
             trace.precision = self.precision
         return self
 
     def __exit__(self, *error: object) -> None:
         global _open
-        trace, before = self._before.pop()
+        trace, before = _scopes.before.pop()
         if trace is not None:
             trace.precision = before  # type: ignore[attr-defined]
         _scopes.stack.pop()
