@@ -298,8 +298,6 @@ def test_numbers_without_a_row(dtype: str, number: int) -> None:
     ("name", "instead"),
     [
         ("mod", "gluon.Trainer"),
-        ("viz", "summary"),
-        ("mon", "register_op_hook"),
         ("contrib.quantization", "contrib.amp"),
         ("contrib.onnx", "gemel.save"),
         ("nd.sparse", "dense"),

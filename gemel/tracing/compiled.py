@@ -32,7 +32,7 @@ from gemel.runtime.prepare import check_one_device
 from gemel.spec import Spec
 from gemel.tracing.bound import Bound
 from gemel.tracing.inner_gradients import are_apart
-from gemel.tracing.manners import as_nd, is_nd
+from gemel.tracing.manners import is_nd, made_nd
 from gemel.tracing.nested import by_place, form_of
 from gemel.tracing.programs import Arguments, Program
 from gemel.tracing.sized_plans import Unfit
@@ -171,7 +171,7 @@ class Compiled:
             return
         plan = bound.in_place(leaves, own) if program.written else bound.inference(leaves, own)
         if isinstance(plan, _core.Plan):
-            form = form_of(bound.structure, as_nd if program.is_nd else None)
+            form = form_of(bound.structure, made_nd if program.is_nd else None)
             (quick, before), (careful, since), (of_nd, then) = sites
             known = _core.training(), tuple(leaves), len(given.numbers), plan, own, form
             decided = program.inner_gradients.is_decided_by(program.written, len(leaves))
