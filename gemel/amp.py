@@ -16,7 +16,7 @@ from typing import Any
 
 from gemel import autograd
 from gemel.dtype import DType, as_dtype, bfloat16, float16, float32
-from gemel.errors import ArgumentError, DTypeError, GemelError, unknown_name
+from gemel.errors import ArgumentError, DTypeError, GemelError, UnknownNameError, unknown_name
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.scaling import LossScaler
 from gemel.gluon.trainer import Trainer
@@ -25,6 +25,7 @@ from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY
 from gemel.ir.op import Op
 from gemel.ir.precision import LOW, WIDE, WIDEST, Precision, scope
+from gemel.legacy.declare import load as mxnets
 
 #: An operation, one of its parameters, and the values of that for which it is float32.
 Condition = tuple[str, str, Sequence[Any]]
@@ -111,10 +112,17 @@ def _operation(name: str) -> str:
     known = _operations()
     if name in known:
         return name
+    of_mxnet = mxnets().get(name)
+    names = {name} if of_mxnet is None else {name, *of_mxnet.names}
     for op in known.values():
-        if name in op.aliases or name in op.names.values():
+        if not names.isdisjoint((op.name, *op.aliases, *op.names.values())):
             return op.name
-    raise unknown_name("operation", name, known)
+    if of_mxnet is None:
+        raise unknown_name("operation", name, known)
+    raise UnknownNameError(
+        f"{name} is no operation here, but written in some; name those, which the lines of "
+        "compiled.graph(x) show: matmul for FullyConnected, for example"
+    )
 
 
 def _operations() -> dict[str, Op]:
@@ -216,9 +224,10 @@ def convert_hybrid_block(
     called.
 
     Its parameters are copies, in float32; what they are rounded to is kept from call to call (see
-    `GEMEL_KEEP_BYTES`). The lists are those of `autocast`; `excluded_sym_names` are names of blocks
-    or of steps that stay in float32. On `device` (or `ctx`) if one is given. Raises `DTypeError`,
-    `UnknownNameError`, and `ArgumentError` for what is no `HybridBlock`.
+    `GEMEL_KEEP_BYTES`). The lists are those of `autocast`; `excluded_sym_names` are names of
+    blocks, of steps or of a symbol's nodes that stay in float32. On `device` (or `ctx`) if one is
+    given. Raises `DTypeError`, `UnknownNameError`, and `ArgumentError` for what is no
+    `HybridBlock`.
 
     >>> net = gluon.nn.Dense(2, in_units=3)
     >>> net.initialize()

@@ -372,6 +372,12 @@ def test_operations_by_name() -> None:
         assert products(net._own.compiled.graph(x) if net(x) is not None else None) == WIDE
     with amp.autocast(fp32_ops=["_npi_matmul"]):
         assert not low(net, x)
+    image, conv = drawn((1, 2, 4, 4)), begun(lambda: nn.Conv2D(2, 3, in_channels=2))
+    with amp.autocast(fp32_ops=["Convolution", "exp", "BatchNorm", "softmax"]):
+        conv(image)
+        assert products(conv._own.compiled.graph(image)) == WIDE
+    with pytest.raises(UnknownNameError, match=r"written in some.*matmul for FullyConnected"):
+        amp.autocast(fp32_ops=["FullyConnected"])
     with amp.autocast(target_precision_ops=["tanh"]):
         net(x)
         nodes = [n for n in net._own.compiled.graph(x).walk() if n.op is not None]
@@ -650,6 +656,22 @@ def test_a_part_is_excluded_with_all_inside() -> None:
     assert products(converted._own.compiled.graph(x)) == LOW | WIDE
     whole = amp.convert_hybrid_block(net, excluded_sym_names=[net.name])
     assert whole(x).tolist() == wanted
+
+
+def test_nodes_of_symbols_are_excluded(tmp_path: Path) -> None:
+    net, x = begun(perceptron), drawn((6, 8))
+    wanted = net(x)
+    read = gluon.SymbolBlock.imports(*[net.export(tmp_path / "net")[0], ["data"]])
+    read.load_parameters(tmp_path / "net-0000.params")
+    for block in (net, read):
+        left_out = [f"{net[0].name}_fwd"]
+        converted = amp.convert_hybrid_block(block, excluded_sym_names=left_out)
+        assert 0 < apart(converted(x), wanted) < 0.03
+        assert products(converted._own.compiled.graph(x)) == LOW | WIDE
+        left_out.append(net[1].name)
+        whole = amp.convert_hybrid_block(block, excluded_sym_names=left_out)
+        whole(x)
+        assert products(whole._own.compiled.graph(x)) == WIDE
 
 
 @pytest.mark.parametrize("excluded", [False, True])

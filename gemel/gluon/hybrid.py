@@ -169,7 +169,7 @@ class HybridBlock(Block):
     def _precision(self, around: Any) -> Any:
         """The mixed precision it is computed in where `around` is in force outside."""
         wanted = around if self._own.precision is None else self._own.precision
-        return None if wanted is not None and self.name in wanted.excluded else wanted
+        return None if wanted is not None and wanted.excludes(self.name) else wanted
 
     def _within(self, trace: Any, *arguments: Any, **keywords: Any) -> Any:
         """The same within the trace of another program, which notes the block's structure."""

@@ -8,7 +8,7 @@ meanwhile carry it, and `passes.precision` acts on it.
 from __future__ import annotations
 
 import threading
-from contextlib import ContextDecorator
+from contextlib import AbstractContextManager, ContextDecorator, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from gemel.dtype import DType
@@ -60,7 +60,16 @@ class Precision(NamedTuple):
 
     def leaves(self, node: Node) -> bool:
         """Whether a node belongs to what is excluded."""
-        return any(node.name == each or node.name.startswith(f"{each}_") for each in self.excluded)
+        return bool(node.name) and self.excludes(node.name)
+
+    def excludes(self, name: str) -> bool:
+        """Whether a step, a block or a node of a symbol of this name is left as it is.
+
+        In MXNet's symbols a block's operation is called as the block, with ``_fwd`` behind.
+        """
+        return any(
+            each in (name, f"{name}_fwd") or name.startswith(f"{each}_") for each in self.excluded
+        )
 
     def asks(self, node: Node) -> bool:
         """Whether a node is named: then what its declaration says does not count."""
@@ -133,4 +142,22 @@ class scope(ContextDecorator):  # noqa: N801 -- used as a function
             _looked()
 
 
-__all__ = ["LOW", "WIDE", "WIDEST", "Precision", "current", "declared", "scope", "set_default"]
+def part(name: str) -> AbstractContextManager[object]:
+    """A block of code that traces a part called `name`; it is left as it is where excluded."""
+    trace = current_trace()
+    if trace is None or trace.precision is None or not trace.precision.excludes(name):
+        return nullcontext()
+    return scope(None)
+
+
+__all__ = [
+    "LOW",
+    "WIDE",
+    "WIDEST",
+    "Precision",
+    "current",
+    "declared",
+    "part",
+    "scope",
+    "set_default",
+]
