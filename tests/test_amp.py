@@ -215,6 +215,38 @@ def test_branches_and_loops_are_mixed_inside() -> None:
         assert 0 < apart(found, compiled(*given)) < 0.03
 
 
+def test_loops_that_run_as_often_as_values_say() -> None:
+    """NumPy does them, which has no bfloat16."""
+    a, weight = drawn((2, 4)), drawn((4, 4))
+    weight.attach_grad()
+
+    @gemel.compile(script=True)
+    def grown(x: Any) -> Any:
+        while abs(x @ weight).sum() < 50:
+            x = x + abs(x @ weight)
+        return x
+
+    def found(dtype: str) -> tuple[Any, Any]:
+        with amp.autocast(dtype), autograd.record():
+            y = grown(a)
+        y.backward()
+        return y, weight.grad.copy()
+
+    wanted, mixed = found("float32"), found("bfloat16")
+    assert all(0 < apart(x, y) < 0.03 for x, y in zip(mixed, wanted, strict=True))
+    numbers = gemel.compile(script=True)(_rounded_up)
+    x = np.array([1.0, 1.00390625, 1.01171875, -1 / 3])
+    assert numbers(x).tolist() == x.astype("bfloat16").astype("float32").tolist()
+
+
+def _rounded_up(x: Any) -> Any:
+    times = np.zeros(())
+    while times < 1:
+        x = x.astype("bfloat16").astype("float32")
+        times = times + 1
+    return x
+
+
 def test_gradients_a_function_takes_itself() -> None:
     layer = begun(lambda: nn.Conv2D(4, 3, padding=1, in_channels=4, activation="tanh"))
 
