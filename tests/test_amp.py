@@ -14,7 +14,7 @@ import pytest
 from programs import run
 
 import gemel
-from gemel import amp, autograd, gluon, np, npx
+from gemel import amp, autograd, gluon, nd, np, npx
 from gemel.errors import ArgumentError, DTypeError, ExportError, GemelError, UnknownNameError
 from gemel.gluon import nn
 from gemel.ir import precision
@@ -155,6 +155,33 @@ def test_losses_norms_and_sums_are_float32() -> None:
         graph = compiled.graph(x, labels)
     low = [n for n in graph.walk() if any(str(s.dtype) == "bfloat16" for s in n.specs)]
     assert {node.op.name for node in low if node.op is not None} == {"cast", "transpose"}
+
+
+WRITTEN_IN_PRODUCTS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
+    "colours": (lambda x: npx.image.random_hue(x, 1.3, 1.3), (4, 4, 3)),
+    "light": (lambda x: npx.image.adjust_lighting(x, (0.3, 0.1, 0.2)), (4, 4, 3)),
+    "covariances": (np.cov, (3, 8)),
+    "correlations": (np.corrcoef, (3, 8)),
+    "regions": (lambda x: npx.roi_align(x, np.array([[0.0, 0, 0, 5, 4]]), 2, 1.0), (1, 2, 6, 6)),
+    "means": (lambda x: nd.contrib.AdaptiveAvgPooling2D(x, output_size=(2, 3)), (1, 2, 5, 7)),
+    "places": (
+        lambda x: nd.GridGenerator(x, transform_type="affine", target_shape=(5, 7)),
+        (2, 6),
+    ),
+    "columns": (lambda x: nd.im2col(x, kernel=(2, 2)), (1, 2, 4, 4)),
+    "images": (lambda x: nd.col2im(x, output_size=(3, 3), kernel=(2, 2)), (1, 8, 4)),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_IN_PRODUCTS)
+def test_what_is_only_written_in_products_is_float32(name: str) -> None:
+    """Colours, places, means and statistics."""
+    function, shape = WRITTEN_IN_PRODUCTS[name]
+    compiled, x = gemel.compile(lambda x: function(x)), drawn(shape)
+    wanted = compiled(x).tolist()
+    with amp.autocast():
+        assert compiled(x).tolist() == wanted
+        assert products(compiled.graph(x)) <= WIDE
 
 
 def test_what_a_product_rounds_is_kept_once() -> None:

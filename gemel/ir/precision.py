@@ -8,8 +8,10 @@ meanwhile carry it, and `passes.precision` acts on it.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ContextDecorator, nullcontext
-from typing import TYPE_CHECKING, NamedTuple
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gemel.dtype import DType
 from gemel.errors import unknown_name
@@ -17,6 +19,8 @@ from gemel.ir.trace import current_trace
 
 if TYPE_CHECKING:
     from gemel.ir.graph import Node
+
+Called = TypeVar("Called", bound=Callable[..., Any])
 
 #: What an operation may lend itself to: products that are computed in the low dtype; what is
 #: computed in float32 and given on as it is; and what computes little, whose results may be
@@ -150,11 +154,27 @@ def part(name: str) -> AbstractContextManager[object]:
     return scope(None)
 
 
+def as_written(function: Called) -> Called:
+    """A function whose operations are left as they are: its products are no sums that a network
+    learns, but places, colours, means or statistics, for which two bytes have not the digits."""
+
+    @wraps(function)
+    def call(*inputs: Any, **named: Any) -> Any:
+        trace = current_trace()
+        if trace is None or trace.precision is None:
+            return function(*inputs, **named)
+        with scope(None):
+            return function(*inputs, **named)
+
+    return call  # type: ignore[return-value]
+
+
 __all__ = [
     "LOW",
     "WIDE",
     "WIDEST",
     "Precision",
+    "as_written",
     "current",
     "declared",
     "part",
