@@ -47,7 +47,8 @@ def autocast(
     being compiled for the operations in it. ``"float32"`` switches it off for a part.
     `target_precision_ops` are names of operations that are computed in the dtype, too, `fp32_ops`
     of ones that are not; `conditional_fp32_ops` has triples: operation, parameter, values of that
-    for which it is not. Raises `DTypeError` for other dtypes, `UnknownNameError` for other names.
+    for which it is not. Raises `DTypeError` for other dtypes, `UnknownNameError` for other names,
+    `ArgumentError` for what are no lists of such.
 
     >>> net = gluon.nn.Dense(2, in_units=3)
     >>> net.initialize()
@@ -88,12 +89,24 @@ def _precision(
     dtype = _low_dtype(name, target_dtype)
     if dtype is None:
         return None
-    conditions = tuple(
-        (_operation(op), parameter, tuple(map(str, values)))
-        for op, parameter, values in conditional or ()
-    )
+    for given in (low, wide, conditional, excluded):
+        if isinstance(given, str):
+            raise ArgumentError(f"{name}: {given!r} is text; give a list of names")
+    conditions = tuple(_condition(name, each) for each in conditional or ())
     named = [frozenset(map(_operation, each or ())) for each in (low, wide)]
     return Precision(dtype, named[0], named[1], conditions, tuple(excluded or ()))
+
+
+def _condition(name: str, given: Any) -> tuple[str, str, tuple[str, ...]]:
+    """What is float32 for some values of a parameter, with these as text."""
+    whole = isinstance(given, (tuple, list)) and len(given) == 3
+    if not whole or not isinstance(given[2], (tuple, list)):
+        raise ArgumentError(
+            f"{name}: {given!r} in conditional_fp32_ops must be an operation, one of its "
+            "parameters and a list of values of that"
+        )
+    op, parameter, values = given
+    return _operation(op), parameter, tuple(map(str, values))
 
 
 def _low_dtype(name: str, target_dtype: Any) -> DType | None:
@@ -140,6 +153,8 @@ def init_trainer(trainer: Trainer, target_dtype: Any = None) -> None:
     `init`, or of the scope this is called in, unless it is given. Raises `GemelError` where none is
     in force, and for a trainer whose store updates the parameters.
     """
+    if not isinstance(trainer, Trainer):
+        raise ArgumentError(f"init_trainer: {type(trainer).__name__} is no gluon.Trainer")
     current = precision.current()
     if target_dtype is None and current is None:
         raise GemelError(
@@ -242,7 +257,7 @@ def convert_hybrid_block(
     names = target_dtype_ops, fp32_ops, conditional_fp32_ops, excluded_sym_names
     wanted = _precision("convert_hybrid_block", target_dtype, *names)
     made = copy.deepcopy(block)
-    made._own.precision = wanted
+    made._own.precision = Precision(float32) if wanted is None else wanted
     place = device if device is not None else ctx
     if place is not None:
         made.reset_ctx(place)

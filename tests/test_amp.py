@@ -464,6 +464,24 @@ def test_names_and_dtypes_are_checked() -> None:
         amp.init("float64")
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: amp.autocast(fp32_ops="matmul"), "autocast: 'matmul' is text; give a list"),
+        (
+            lambda: amp.convert_hybrid_block(perceptron(), excluded_sym_names="dense0"),
+            "convert_hybrid_block: 'dense0' is text",
+        ),
+        (lambda: amp.init(conditional_fp32_ops=[("softmax", "axis")]), "must be an operation, one"),
+        (lambda: amp.init_trainer(perceptron(), "float16"), "HybridSequential is no gluon.Trainer"),
+    ],
+    ids=["names", "excluded", "condition", "trainer"],
+)
+def test_what_is_given_is_checked(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        call()
+
+
 def test_where_mxnet_1_has_it() -> None:
     assert gemel.contrib.amp is amp
     assert gemel.contrib.nd is gemel.nd.contrib
@@ -693,6 +711,18 @@ def test_a_converted_network() -> None:
     assert products(outer._own.compiled.graph(x)) == LOW | WIDE
     for again in (copy.deepcopy(converted), pickle.loads(pickle.dumps(converted))):
         assert again(x).tolist() == converted(x).tolist()
+
+
+def test_what_is_converted_to_float32_is_that_everywhere() -> None:
+    net, x = begun(perceptron), drawn((6, 8))
+    wanted = net(x).tolist()
+    back = amp.convert_hybrid_block(amp.convert_hybrid_block(net), "float32")
+    with amp.autocast():
+        assert back(x).tolist() == wanted != net(x).tolist()
+        assert pickle.loads(pickle.dumps(back))(x).tolist() == wanted
+    outer = nn.HybridSequential()
+    outer.add(back)
+    assert amp.convert_hybrid_block(outer)(x).tolist() == wanted
 
 
 def test_parts_that_are_excluded() -> None:

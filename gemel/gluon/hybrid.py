@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gemel.dtype import float32
 from gemel.errors import ExportError, PythonGivenError, SymbolGivenError
 from gemel.gluon import facade
 from gemel.gluon.block import Block, BlockError
@@ -169,7 +170,9 @@ class HybridBlock(Block):
     def _precision(self, around: Any) -> Any:
         """The mixed precision it is computed in where `around` is in force outside."""
         wanted = around if self._own.precision is None else self._own.precision
-        return None if wanted is not None and wanted.excludes(self.name) else wanted
+        if wanted is None or wanted.dtype is float32 or wanted.excludes(self.name):
+            return None
+        return wanted
 
     def _within(self, trace: Any, *arguments: Any, **keywords: Any) -> Any:
         """The same within the trace of another program, which notes the block's structure."""
@@ -289,7 +292,7 @@ class HybridBlock(Block):
         with ``if x.shape[0] > 1``. Of a converted network (`amp.convert_hybrid_block`) they hold
         what it was converted from; `remove_amp_cast=False` is an `ExportError`.
         """
-        if not remove_amp_cast and (self._own.precision or precision.current()):
+        if not remove_amp_cast and self._precision(precision.current()) is not None:
             raise ExportError(
                 f"export: {self.name}: MXNet's files of it have no casts of mixed precision; leave "
                 "out remove_amp_cast=False, and convert what is read from them"

@@ -40,6 +40,7 @@ def declared(way: str) -> str:
 
 class Precision(NamedTuple):
     """Products are computed in `dtype`, and what is named `low`, but nothing that is named `wide`.
+    That of a block may be float32: it is as it is written, whatever is in force outside.
 
     `conditional` are operations that are wide where a parameter has one of some values, `excluded`
     names of steps, or of blocks, that are left as they are.
