@@ -93,11 +93,13 @@ class Monitor:
         """
         if not self.activated:
             return []
-        for each in self._installed:
-            for name, array in _held(each):
-                self._measure(name, array, self._of_nd.get(id(each), False))
-        self._release()
-        self.activated = False
+        try:
+            for each in self._installed:
+                for name, array in _held(each):
+                    self._measure(name, array, self._of_nd.get(id(each), False))
+        finally:  # an error of stat_func ends the batch, too
+            self._release()
+            self.activated = False
         queue, self.queue = self.queue, []
         if self.sort:
             queue.sort(key=lambda measured: measured[1])

@@ -126,6 +126,18 @@ def test_statistics_are_of_the_class_given(hybridized: bool, array: Any) -> None
     assert type(net[0].weight.data()) is np.ndarray
 
 
+def test_errors_of_statistics_end_the_batch() -> None:
+    net, x = network(), np.ones((1, 2))
+    monitor = mx.mon.Monitor(1, lambda x: 1 / 0, pattern=".*weight")
+    monitor.install(net)
+    monitor.tic()
+    net(x)
+    with pytest.raises(ZeroDivisionError):
+        monitor.toc()
+    assert not net._has_hooks and not monitor.activated
+    assert monitor.toc() == []
+
+
 def test_refused() -> None:
     with pytest.raises(ArgumentError, match="interval is 0"):
         mx.mon.Monitor(0)
