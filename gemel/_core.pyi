@@ -429,10 +429,10 @@ def training() -> bool:
 def set_training(value: bool, /) -> bool:
     """Set whether this thread trains; returns what it was."""
 
-def set_mixing(value: int) -> int:
+def set_mixing(value: int, /) -> int:
     """Choose this thread's mixed precision by number, -1 the default; returns what it was."""
 
-def set_default_mixing(value: int) -> None:
+def set_default_mixing(value: int, /) -> None:
     """Choose the mixed precision of all threads that have not chosen one; 0 is none."""
 
 def set_tracing(depth: int, captures: bool) -> None:

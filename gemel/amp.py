@@ -16,7 +16,7 @@ from typing import Any
 
 from gemel import autograd
 from gemel.dtype import DType, as_dtype, bfloat16, float16, float32
-from gemel.errors import ArgumentError, DTypeError, GemelError, unknown_name
+from gemel.errors import ArgumentError, DTypeError, GemelError, UnknownNameError, unknown_name
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.scaling import LossScaler
 from gemel.gluon.trainer import Trainer
@@ -25,6 +25,7 @@ from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY
 from gemel.ir.op import Op
 from gemel.ir.precision import LOW, WIDE, WIDEST, Precision, scope
+from gemel.legacy.declare import load as mxnets
 
 #: An operation, one of its parameters, and the values of that for which it is float32.
 Condition = tuple[str, str, Sequence[Any]]
@@ -46,7 +47,8 @@ def autocast(
     being compiled for the operations in it. ``"float32"`` switches it off for a part.
     `target_precision_ops` are names of operations that are computed in the dtype, too, `fp32_ops`
     of ones that are not; `conditional_fp32_ops` has triples: operation, parameter, values of that
-    for which it is not. Raises `DTypeError` for other dtypes, `UnknownNameError` for other names.
+    for which it is not. Raises `DTypeError` for other dtypes, `UnknownNameError` for other names,
+    `ArgumentError` for what are no lists of such.
 
     >>> net = gluon.nn.Dense(2, in_units=3)
     >>> net.initialize()
@@ -87,12 +89,24 @@ def _precision(
     dtype = _low_dtype(name, target_dtype)
     if dtype is None:
         return None
-    conditions = tuple(
-        (_operation(op), parameter, tuple(map(str, values)))
-        for op, parameter, values in conditional or ()
-    )
+    for given in (low, wide, conditional, excluded):
+        if isinstance(given, str):
+            raise ArgumentError(f"{name}: {given!r} is text; give a list of names")
+    conditions = tuple(_condition(name, each) for each in conditional or ())
     named = [frozenset(map(_operation, each or ())) for each in (low, wide)]
     return Precision(dtype, named[0], named[1], conditions, tuple(excluded or ()))
+
+
+def _condition(name: str, given: Any) -> tuple[str, str, tuple[str, ...]]:
+    """What is float32 for some values of a parameter, with these as text."""
+    whole = isinstance(given, (tuple, list)) and len(given) == 3
+    if not whole or not isinstance(given[2], (tuple, list)):
+        raise ArgumentError(
+            f"{name}: {given!r} in conditional_fp32_ops must be an operation, one of its "
+            "parameters and a list of values of that"
+        )
+    op, parameter, values = given
+    return _operation(op), parameter, tuple(map(str, values))
 
 
 def _low_dtype(name: str, target_dtype: Any) -> DType | None:
@@ -111,10 +125,17 @@ def _operation(name: str) -> str:
     known = _operations()
     if name in known:
         return name
+    of_mxnet = mxnets().get(name)
+    names = {name} if of_mxnet is None else {name, *of_mxnet.names}
     for op in known.values():
-        if name in op.aliases or name in op.names.values():
+        if not names.isdisjoint((op.name, *op.aliases, *op.names.values())):
             return op.name
-    raise unknown_name("operation", name, known)
+    if of_mxnet is None:
+        raise unknown_name("operation", name, known)
+    raise UnknownNameError(
+        f"{name} is no operation here, but written in some; name those, which the lines of "
+        "compiled.graph(x) show: matmul for FullyConnected, for example"
+    )
 
 
 def _operations() -> dict[str, Op]:
@@ -132,6 +153,8 @@ def init_trainer(trainer: Trainer, target_dtype: Any = None) -> None:
     `init`, or of the scope this is called in, unless it is given. Raises `GemelError` where none is
     in force, and for a trainer whose store updates the parameters.
     """
+    if not isinstance(trainer, Trainer):
+        raise ArgumentError(f"init_trainer: {type(trainer).__name__} is no gluon.Trainer")
     current = precision.current()
     if target_dtype is None and current is None:
         raise GemelError(
@@ -216,9 +239,10 @@ def convert_hybrid_block(
     called.
 
     Its parameters are copies, in float32; what they are rounded to is kept from call to call (see
-    `GEMEL_KEEP_BYTES`). The lists are those of `autocast`; `excluded_sym_names` are names of blocks
-    or of steps that stay in float32. On `device` (or `ctx`) if one is given. Raises `DTypeError`,
-    `UnknownNameError`, and `ArgumentError` for what is no `HybridBlock`.
+    `GEMEL_KEEP_BYTES`). The lists are those of `autocast`; `excluded_sym_names` are names of
+    blocks, of steps or of a symbol's nodes that stay in float32. On `device` (or `ctx`) if one is
+    given. Raises `DTypeError`, `UnknownNameError`, and `ArgumentError` for what is no
+    `HybridBlock`.
 
     >>> net = gluon.nn.Dense(2, in_units=3)
     >>> net.initialize()
@@ -233,7 +257,7 @@ def convert_hybrid_block(
     names = target_dtype_ops, fp32_ops, conditional_fp32_ops, excluded_sym_names
     wanted = _precision("convert_hybrid_block", target_dtype, *names)
     made = copy.deepcopy(block)
-    made._own.precision = wanted
+    made._own.precision = Precision(float32) if wanted is None else wanted
     place = device if device is not None else ctx
     if place is not None:
         made.reset_ctx(place)

@@ -11,6 +11,7 @@ from typing import Any
 from gemel import autograd, np
 from gemel.errors import ArgumentError
 from gemel.lists import as_list
+from gemel.tracing.manners import are_nd
 
 
 def size_of_elements(x: Any) -> Any:
@@ -24,9 +25,10 @@ class Monitor:
     ``tic()`` stands before a batch, ``toc()`` behind it. Of a block the results of its layers are
     measured, and in `toc` its parameters; of an executor the outputs of all operations, and in
     `toc` arguments and states; with `monitor_all` also what layers are given, or operations.
-    `stat_func` makes an array of an array, or a list of some (by default `size_of_elements`). The
-    results of `toc` are in the order of computation, by name if `sort`. Between these batches
-    nothing is measured, and hybridized blocks run as one program.
+    `stat_func` makes an array of an array, or a list of some (by default `size_of_elements`); it
+    gets NDArrays if the block is called on some, also of parameters. The results of `toc` are in
+    the order of computation, by name if `sort`. Between these batches nothing is measured, and
+    hybridized blocks run as one program.
 
     >>> from gemel import gluon
     >>> net = gluon.nn.Dense(2, in_units=2, prefix="dense_")
@@ -61,6 +63,8 @@ class Monitor:
         self.step = 0
         self.queue: list[tuple[int, str, Any]] = []
         self._installed: list[Any] = []
+        #: Whether blocks that are installed, by id, have been called on NDArrays.
+        self._of_nd: dict[int, bool] = {}
         self._handles: list[Any] = []
 
     def install(self, block: Any) -> None:
@@ -89,11 +93,13 @@ class Monitor:
         """
         if not self.activated:
             return []
-        for each in self._installed:
-            for name, array in _held(each):
-                self._measure(name, array)
-        self._release()
-        self.activated = False
+        try:
+            for each in self._installed:
+                for name, array in _held(each):
+                    self._measure(name, array, self._of_nd.get(id(each), False))
+        finally:  # an error of stat_func ends the batch, too
+            self._release()
+            self.activated = False
         queue, self.queue = self.queue, []
         if self.sort:
             queue.sort(key=lambda measured: measured[1])
@@ -111,14 +117,19 @@ class Monitor:
         inside: dict[int, Any] = {}
         each.apply(lambda block: inside.setdefault(id(block), block))
 
+        def look(block: Any, given: Any) -> None:
+            self._of_nd[id(each)] = are_nd(given)
+
         def measure(block: Any, given: Any, found: Any) -> None:
+            of_nd = self._of_nd.get(id(each), False)  # layers' own parts compute with plain arrays
             for what, values in (("input", given), ("output", found)):
                 if what == "output" or self.monitor_all:
                     arrays = _arrays(values)
                     for number, array in enumerate(arrays):
                         place = number if len(arrays) > 1 else ""
-                        self._measure(f"{block.name}_{what}{place}", array)
+                        self._measure(f"{block.name}_{what}{place}", array, of_nd)
 
+        self._handles.append(each.register_forward_pre_hook(look))
         self._handles += [block.register_forward_hook(measure) for block in inside.values()]
 
     def _release(self) -> None:
@@ -129,8 +140,9 @@ class Monitor:
             if hasattr(each, "set_monitor_callback"):
                 each.set_monitor_callback(None)
 
-    def _measure(self, name: str, array: Any) -> None:
+    def _measure(self, name: str, array: Any, of_nd: bool = False) -> None:
         if self.activated and self.re_prog.match(name):
+            array = array.as_nd_ndarray() if of_nd else array
             with autograd.pause(train_mode=autograd.is_training()):
                 self.queue.append((self.step, name, self.stat_func(array)))
 

@@ -108,6 +108,36 @@ def test_executors() -> None:
     assert executor.grad_dict["fc_bias"].asnumpy().tolist() == [1, 0]
 
 
+@pytest.mark.parametrize("hybridized", [False, True])
+@pytest.mark.parametrize("array", [np.array, nd.array])
+def test_statistics_are_of_the_class_given(hybridized: bool, array: Any) -> None:
+    """Also of what layers have inside, and of parameters, as statistics of MXNet 1 expect."""
+    net, kinds = nn.HybridSequential(), []
+    net.add(nn.Dense(2, in_units=2, activation="relu"))
+    net.initialize()
+    net.hybridize(hybridized)
+    monitor = mx.mon.Monitor(1, lambda x: [x.max(), np.array(kinds.append(type(x)) or 0)])
+    monitor.install(net)
+    monitor.tic()
+    x = array([[1.0, 2.0]])
+    net(x)
+    assert len(monitor.toc()) == len(kinds) == 5
+    assert set(kinds) == {type(x)}
+    assert type(net[0].weight.data()) is np.ndarray
+
+
+def test_errors_of_statistics_end_the_batch() -> None:
+    net, x = network(), np.ones((1, 2))
+    monitor = mx.mon.Monitor(1, lambda x: 1 / 0, pattern=".*weight")
+    monitor.install(net)
+    monitor.tic()
+    net(x)
+    with pytest.raises(ZeroDivisionError):
+        monitor.toc()
+    assert not net._has_hooks and not monitor.activated
+    assert monitor.toc() == []
+
+
 def test_refused() -> None:
     with pytest.raises(ArgumentError, match="interval is 0"):
         mx.mon.Monitor(0)

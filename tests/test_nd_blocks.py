@@ -238,6 +238,49 @@ def test_parameters_keep_their_class(hybridized: bool) -> None:
     assert total.asnumpy().tolist() == [[2, 2], [2, 2]]
 
 
+@EITHER
+def test_arrays_of_others_keep_their_class(hybridized: bool) -> None:
+    """Results that somebody has already, closed-over or given, are shown as NDArrays."""
+    held, listed = np.ones(3), [np.ones(3)]
+
+    class Net(gluon.HybridBlock):
+        def forward(self, x: Any, y: Any) -> Any:
+            return held, listed, y, x * y
+
+    net = Net()
+    net.hybridize(hybridized)
+    plain = np.ones(3)
+    for _ in range(2):
+        assert kinds(net(nd.ones((3,)), plain)) == ["NDArray", ["NDArray"], "NDArray", "NDArray"]
+        assert kinds([held, listed, plain]) == ["ndarray", ["ndarray"], "ndarray"]
+
+
+@EITHER
+def test_the_first_array_decides(hybridized: bool) -> None:
+    class Net(gluon.HybridBlock):
+        def forward(self, x: Any, more: Any) -> Any:
+            first = x[0] if isinstance(x, list) else x
+            return [first * more, {"more": more + 1}]
+
+    net, a, b = Net(), np.ones(3), nd.ones((3,))
+    net.hybridize(hybridized)
+    for _ in range(2):
+        for x, more, kind in ((a, b, "ndarray"), (b, a, "NDArray"), ([a], b, "ndarray")):
+            first, second = net(x, more)
+            assert {type(first).__name__, type(second["more"]).__name__} == {kind}
+        assert kinds(net(2.0, a)[0]) == "ndarray"
+        assert kinds(net(2.0, b)[0]) == "NDArray"
+    made = gluon.nn.HybridLambda(lambda *_: nd.ones((2,)))
+    made.hybridize(hybridized)
+    assert [kinds(made()), kinds(made())] == ["NDArray"] * 2, "no array decides"
+
+
+def test_results_are_plain_lists_as_they_were() -> None:
+    """What a block gives for plain arrays is not put together anew."""
+    found = [np.ones(2), {"x": None}]
+    assert gluon.nn.Lambda(lambda x: found)(np.ones(2)) is found
+
+
 def test_plain_blocks_and_hooks() -> None:
     class Net(gluon.Block):
         def __init__(self) -> None:
@@ -390,6 +433,8 @@ def test_loaders(settings: dict[str, Any]) -> None:
         return kinds(next(iter(DataLoader(dataset, 3, **settings))))
 
     assert first(ArrayDataset(nd.array(x), nd.array(y))) == ["NDArray", "NDArray"]
+    assert first(ArrayDataset(nd.array(x), y)) == ["NDArray", "NDArray"]
+    assert first(ArrayDataset(np.array(x), nd.array(y))) == ["ndarray", "ndarray"]
     assert first(Numbered()) == ["NDArray", "NDArray"]
     assert first(ArrayDataset(x, y)) == ["ndarray", "ndarray"]
     with util.np_array(False):

@@ -22,7 +22,7 @@ from gemel.ir.graph import Entry
 from gemel.ir.trace import current_trace
 from gemel.ndarray import ndarray
 from gemel.ops.shape import operand
-from gemel.tracing.manners import are_nd, as_nd
+from gemel.tracing.manners import as_plain, like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -289,8 +289,8 @@ class Block(Files):
                 with there:
                     found = self.forward(*arguments, **keywords)
             if first is ndarray or first is Entry:
-                return found
-            return as_nd(found) if are_nd((*arguments, *keywords.values())) else found
+                return found if type(found) is first else as_plain(found)
+            return like((*arguments, *keywords.values()), found)
         except GemelError as error:
             self._add_to_path(error, arguments)
             raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gemel.dtype import float32
 from gemel.errors import ExportError, PythonGivenError, SymbolGivenError
 from gemel.gluon import facade
 from gemel.gluon.block import Block, BlockError
@@ -123,7 +124,13 @@ class HybridBlock(Block):
             if first is not Entry and holds_symbols((*arguments, *keywords.values())):
                 given = self._positional(arguments, keywords) if keywords else arguments
                 return symbol_block().composed(self, given)
-        elif not (self._forward_hooks or self._forward_pre_hooks) and current_trace() is None:
+        elif not (
+            self._forward_hooks
+            or self._forward_pre_hooks
+            or precision.current() is not None
+            or self._own.precision is not None
+            or current_trace() is not None
+        ):
             return self._forwarded(*arguments, **keywords)  # fewer frames on the common path
         return super().__call__(*arguments, **keywords)
 
@@ -132,7 +139,12 @@ class HybridBlock(Block):
         if trace is not None:
             return self._within(trace, *arguments, **keywords)
         if not self._active or self._in_parts():
-            return self._forwarded(*arguments, **keywords)
+            around = precision.current()
+            wanted = self._precision(around)
+            if wanted == around:
+                return self._forwarded(*arguments, **keywords)
+            with precision.scope(wanted):
+                return self._forwarded(*arguments, **keywords)
         found = self._compiled_run()(*arguments)
         if self._own.op_hook is None:
             return found
@@ -143,14 +155,22 @@ class HybridBlock(Block):
 
     def _traced(self, trace: Any, *arguments: Any, **keywords: Any) -> Any:
         """Run the block's Python on symbols, with its prefix in the names of nodes."""
-        if self._own.precision is not None and self._own.precision != trace.precision:
-            with precision.scope(self._own.precision):
+        wanted = self._precision(trace.precision)
+        if wanted != trace.precision:
+            with precision.scope(wanted):
                 return self._traced(trace, *arguments, **keywords)
         trace.scopes.append(self)
         try:
             return self._forwarded(*arguments, **keywords)
         finally:
             trace.scopes.pop()
+
+    def _precision(self, around: Any) -> Any:
+        """The mixed precision it is computed in where `around` is in force outside."""
+        wanted = around if self._own.precision is None else self._own.precision
+        if wanted is None or wanted.dtype is float32 or wanted.excludes(self.name):
+            return None
+        return wanted
 
     def _within(self, trace: Any, *arguments: Any, **keywords: Any) -> Any:
         """The same within the trace of another program, which notes the block's structure."""
@@ -270,7 +290,7 @@ class HybridBlock(Block):
         with ``if x.shape[0] > 1``. Of a converted network (`amp.convert_hybrid_block`) they hold
         what it was converted from; `remove_amp_cast=False` is an `ExportError`.
         """
-        if not remove_amp_cast and (self._own.precision or precision.current()):
+        if not remove_amp_cast and self._precision(precision.current()) is not None:
             raise ExportError(
                 f"export: {self.name}: MXNet's files of it have no casts of mixed precision; leave "
                 "out remove_amp_cast=False, and convert what is read from them"

@@ -96,7 +96,7 @@ def elementwise(op: Elementwise, specs: tuple[Spec, ...], parameters: dict[str, 
     wide = [as_number(d) if weak else d.compute for d in op.types(specs, parameters)[0]]
     lane = NumpyLane(tuple(int(n) for n in results[0].shape), stream)
     body, names = _body(op, wide), [d.name for d in wide]
-    rounded = [None if weak else result.dtype.name for result in results]
+    rounded = [None if weak else result.dtype for result in results]
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         pairs = zip(arrays, names, strict=True)
@@ -105,7 +105,7 @@ def elementwise(op: Elementwise, specs: tuple[Spec, ...], parameters: dict[str, 
             found = body(lane, *values, **parameters)
             several = found if op.outputs > 1 else (found,)
             made = zip(several, rounded, strict=True)
-            values = [np.asarray(v) if n is None else np.asarray(v).astype(n) for v, n in made]
+            values = [np.asarray(v) if d is None else _rounded(v, d) for v, d in made]
         return tuple(np.array(np.broadcast_to(value, lane.shape)) for value in values)
 
     return run
@@ -163,7 +163,20 @@ def interpret(graph: Graph, *arrays: Any, stream: tuple[int, int] = (0, 0)) -> l
 def _as_declared(value: Any, spec: Spec) -> Any:
     """A weak result as a Python number, so that NumPy promotes it as such; others as arrays."""
     array = numpy().asarray(value)
-    return array.item() if spec.weak else array
+    if spec.weak:
+        return array.item()
+    return array if spec.dtype.twin is spec.dtype else _rounded(array, spec.dtype)
+
+
+def _rounded(value: Any, dtype: DType) -> Any:
+    """A value in a dtype. Of bfloat16, which NumPy lacks: rounded to it, in float32."""
+    np = numpy()
+    found = np.asarray(value).astype(dtype.twin.name)
+    if dtype.twin is dtype:
+        return found
+    bits = found.view("uint32")
+    nearest = (bits + (0x7FFF + ((bits >> 16) & 1))) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(found), found, nearest.view("float32"))
 
 
 def composite(

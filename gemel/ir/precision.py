@@ -8,8 +8,10 @@ meanwhile carry it, and `passes.precision` acts on it.
 from __future__ import annotations
 
 import threading
-from contextlib import ContextDecorator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ContextDecorator, nullcontext
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gemel import _core
 from gemel.dtype import DType
@@ -18,6 +20,8 @@ from gemel.ir.trace import current_trace
 
 if TYPE_CHECKING:
     from gemel.ir.graph import Node
+
+Called = TypeVar("Called", bound=Callable[..., Any])
 
 #: What an operation may lend itself to: products that are computed in the low dtype; what is
 #: computed in float32 and given on as it is; and what computes little, whose results may be
@@ -37,6 +41,7 @@ def declared(way: str) -> str:
 
 class Precision(NamedTuple):
     """Products are computed in `dtype`, and what is named `low`, but nothing that is named `wide`.
+    That of a block may be float32: it is as it is written, whatever is in force outside.
 
     `conditional` are operations that are wide where a parameter has one of some values, `excluded`
     names of steps, or of blocks, that are left as they are.
@@ -61,7 +66,16 @@ class Precision(NamedTuple):
 
     def leaves(self, node: Node) -> bool:
         """Whether a node belongs to what is excluded."""
-        return any(node.name == each or node.name.startswith(f"{each}_") for each in self.excluded)
+        return bool(node.name) and self.excludes(node.name)
+
+    def excludes(self, name: str) -> bool:
+        """Whether a step, a block or a node of a symbol of this name is left as it is.
+
+        In MXNet's symbols a block's operation is called as the block, with ``_fwd`` behind.
+        """
+        return any(
+            each in (name, f"{name}_fwd") or name.startswith(f"{each}_") for each in self.excluded
+        )
 
     def asks(self, node: Node) -> bool:
         """Whether a node is named: then what its declaration says does not count."""
@@ -71,10 +85,11 @@ class Precision(NamedTuple):
 
 
 class _Scopes(threading.local):
-    """What is in force on this thread, outermost first."""
+    """What is in force on this thread, outermost first, and what its traces go back to."""
 
     def __init__(self) -> None:
         self.stack: list[Precision | None] = []
+        self.before: list[tuple[int, object, Precision | None]] = []
 
 
 _scopes = _Scopes()
@@ -103,27 +118,61 @@ def set_default(precision: Precision | None) -> None:
 
 class scope(ContextDecorator):  # noqa: N801 -- used as a function
     """A block of code, or a decorated function, in which `precision` is in force on this thread;
-    None switches it off."""
+    None switches it off. Several threads may be in one scope."""
 
     def __init__(self, precision: Precision | None) -> None:
         self.precision = precision
-        self._before: list[tuple[int, object, Precision | None]] = []
 
     def __enter__(self) -> scope:
         number = _core.set_mixing(_number(self.precision))
         _scopes.stack.append(self.precision)
         trace = current_trace()
-        self._before.append((number, trace, trace.precision if trace is not None else None))
+        before = trace.precision if trace is not None else None
+        _scopes.before.append((number, trace, before))
         if trace is not None:
             trace.precision = self.precision
         return self
 
     def __exit__(self, *error: object) -> None:
-        number, trace, before = self._before.pop()
+        number, trace, before = _scopes.before.pop()
         if trace is not None:
             trace.precision = before  # type: ignore[attr-defined]
         _scopes.stack.pop()
         _core.set_mixing(number)
 
 
-__all__ = ["LOW", "WIDE", "WIDEST", "Precision", "current", "declared", "scope", "set_default"]
+def part(name: str) -> AbstractContextManager[object]:
+    """A block of code that traces a part called `name`; it is left as it is where excluded."""
+    trace = current_trace()
+    if trace is None or trace.precision is None or not trace.precision.excludes(name):
+        return nullcontext()
+    return scope(None)
+
+
+def as_written(function: Called) -> Called:
+    """A function whose operations are left as they are: its products are no sums that a network
+    learns, but places, colours, means or statistics, for which two bytes have not the digits."""
+
+    @wraps(function)
+    def call(*inputs: Any, **named: Any) -> Any:
+        trace = current_trace()
+        if trace is None or trace.precision is None:
+            return function(*inputs, **named)
+        with scope(None):
+            return function(*inputs, **named)
+
+    return call  # type: ignore[return-value]
+
+
+__all__ = [
+    "LOW",
+    "WIDE",
+    "WIDEST",
+    "Precision",
+    "as_written",
+    "current",
+    "declared",
+    "part",
+    "scope",
+    "set_default",
+]

@@ -8,6 +8,7 @@ from typing import Any
 
 from gemel import np, npx
 from gemel.errors import ShapeError
+from gemel.ir.precision import as_written
 from gemel.legacy.declare import Written, find, legacy, same, written
 from gemel.ops.steering import with_gradient
 
@@ -76,6 +77,7 @@ def _(data: Any, **settings: Any) -> Written:
 
 
 @legacy("_contrib_AdaptiveAvgPooling2D", inputs=1)
+@as_written
 def adaptive_average_pooling(data: Any, output_size: Any = (1, 1)) -> Any:
     """The means of output_size (rows, columns) parts of images (N, C, height, width)."""
     size = (output_size,) if isinstance(output_size, int) else tuple(output_size) or (1,)
@@ -114,6 +116,7 @@ def _places(channels: int, kernel: tuple[int, ...], dtype: Any) -> Any:
 
 
 @legacy("im2col")
+@as_written
 def im2col(data: Any, *, kernel: Any, stride: Any = (), dilate: Any = (), pad: Any = ()) -> Any:
     """The windows of images as columns: (N, C * size of the window, windows)."""
     channels = int(data.shape[1])
@@ -132,6 +135,7 @@ def im2col(data: Any, *, kernel: Any, stride: Any = (), dilate: Any = (), pad: A
 
 
 @legacy("col2im")
+@as_written
 def col2im(
     data: Any,
     *,
@@ -164,6 +168,7 @@ def col2im(
 
 
 @legacy("GridGenerator", outputs=2, visible=1)
+@as_written
 def grid_generator(data: Any, *, transform_type: str, target_shape: Any = (0, 0)) -> Any:
     """Places (N, 2, height, width) from -1 to 1: of affine maps (N, 6), or of shifts in pixels."""
     height, width = target_shape if transform_type == "affine" else data.shape[2:]

@@ -7,6 +7,7 @@ from typing import Any
 
 from gemel.device import beside_arrays
 from gemel.errors import ShapeError
+from gemel.ir.precision import as_written
 from gemel.ir.public import Array, function
 from gemel.ops.complexes import conjugated
 from gemel.ops.elementwise import (
@@ -28,6 +29,7 @@ from gemel.ops.shape import concatenate, operand, reshape, transpose
 
 @function(public="np")
 @beside_arrays
+@as_written
 def cov(
     m: Any,
     y: Any = None,
@@ -101,6 +103,7 @@ def _freedom(total: Any, weights: Any, aweights: Any, ddof: int) -> Any:
 
 @function(public="np")
 @beside_arrays
+@as_written
 def corrcoef(
     x: Any,
     y: Any = None,

@@ -7,6 +7,7 @@ from typing import Any
 from gemel.device import beside, beside_arrays
 from gemel.errors import ArgumentError, ShapeError, unknown_name
 from gemel.extent import WHOLE
+from gemel.ir.precision import as_written
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import flip
 from gemel.ops.distribution import normally, uniformly
@@ -328,6 +329,7 @@ FROM_YIQ = ((1.0, 0.956, 0.621), (1.0, -0.272, -0.647), (1.0, -1.107, 1.705))
 
 @function(public="npx.image")
 @beside_arrays
+@as_written
 def random_hue(data: Any, min_factor: float, max_factor: float) -> Array:
     """Images with colours turned by a factor drawn from a range: 1 leaves them, 2 is half a turn.
 
@@ -373,6 +375,7 @@ def random_color_jitter(
 
 @function(public="npx.image")
 @beside_arrays
+@as_written
 def adjust_lighting(data: Any, alpha: Any) -> Array:
     """Images of 3 channels, 0 to 255, lit as photographs are: alpha says how much in each of the
     three directions their colours vary most (Krizhevsky et al., 2012).

@@ -7,6 +7,7 @@ from typing import Any
 from gemel.errors import ArrayIndexError, ShapeError
 from gemel.ir.declare import op
 from gemel.ir.op import numpy
+from gemel.ir.precision import as_written
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, iota, maximum, where
 from gemel.ops.shape import expand_dims, operand, reshape
@@ -116,6 +117,7 @@ def _(g: Any, y: Any, rois: Any, **_: Any) -> Any:
 
 
 @function(public="npx")
+@as_written
 def roi_align(
     data: Any,
     rois: Any,

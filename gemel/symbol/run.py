@@ -7,6 +7,7 @@ from typing import Any
 
 from gemel.dtype import DType, as_dtype
 from gemel.errors import GemelError, ShapeError
+from gemel.ir import precision
 from gemel.ir.graph import placeholder
 from gemel.ir.trace import Trace
 from gemel.spec import Spec
@@ -34,7 +35,8 @@ def run(
         if node.is_variable:
             found[id(node)] = (values.get(node.name),)
         else:
-            found[id(node)] = apply(node, [found[id(n)][i] for n, i in node.inputs], extents)
+            with precision.part(node.name):
+                found[id(node)] = apply(node, [found[id(n)][i] for n, i in node.inputs], extents)
     return [found[id(node)][index] for node, index in heads]
 
 

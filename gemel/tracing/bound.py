@@ -19,7 +19,7 @@ from gemel.runtime.image import Image
 from gemel.runtime.relay import on_current_device
 from gemel.tape import recording as tape
 from gemel.tape.kinds import Kind, Place, in_parts
-from gemel.tracing.manners import as_nd
+from gemel.tracing.manners import made_nd
 from gemel.tracing.nested import unflatten
 from gemel.tracing.programs import Arguments, Program
 
@@ -88,7 +88,7 @@ class Bound:
         for position, value in zip(written, found[len(found) - len(written) :], strict=True):
             tape.overwrite(arrays[position], value)
         if self.program.is_nd:
-            found = as_nd(found)
+            found = made_nd(found)
         return found[0] if self.structure is None else unflatten(self.structure, iter(found))
 
     def _wanted(self, arrays: tuple[Any, ...]) -> tuple[bool, ...]:

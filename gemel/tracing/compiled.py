@@ -31,7 +31,7 @@ from gemel.runtime.backend import backend_for
 from gemel.runtime.prepare import check_one_device
 from gemel.spec import Spec
 from gemel.tracing.bound import Bound
-from gemel.tracing.manners import as_nd
+from gemel.tracing.manners import made_nd
 from gemel.tracing.nested import by_place, form_of
 from gemel.tracing.programs import Arguments, Program
 from gemel.tracing.sized_plans import Unfit
@@ -137,7 +137,7 @@ class Compiled:
             return
         plan = bound.in_place(leaves, own) if program.written else bound.inference(leaves, own)
         if isinstance(plan, _core.Plan):
-            form = form_of(bound.structure, as_nd if program.is_nd else None)
+            form = form_of(bound.structure, made_nd if program.is_nd else None)
             decided = program.inner_gradients.is_decided_by(program.written, len(leaves))
             # Elsewhere gradients depend on which arrays are the same variable.
             any_arrays = self.apart or (decided and (self.owns or not program.updated))

@@ -5,6 +5,7 @@ Of several kinds the first array among the arguments decides.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -33,26 +34,61 @@ def _first(values: Any) -> Any:
     return next((found for found in map(_first, values) if found is not None), None)
 
 
+def like(given: Any, found: Any) -> Any:
+    """Nested results of the class of the first array given; as they are where there is none."""
+    first = _first(given)
+    if first is None:
+        return found
+    return as_nd(found) if is_nd(first) else as_plain(found)
+
+
 def as_nd(value: Any) -> Any:
-    """Nested results with all arrays as NDArrays. New ones become that, others are shown as it.
+    """Nested results with all arrays as NDArrays. Who holds an array holds what it was: it is
+    shown as one.
 
     What a function gives beside arrays, lists, tuples and dicts stays as it is.
     """
-    if isinstance(value, ndarray):
-        if type(value) is not ndarray or value._grad is not None:
-            return value.as_nd_ndarray()  # a variable stays what its owner made it
-        value.__class__ = import_module("gemel.legacy.ndarray").NDArray
-        return value
-    if isinstance(value, Entry):
-        return value.as_nd_ndarray()
+    return _turned(value, lambda array: array.as_nd_ndarray())
+
+
+def made_nd(value: Any) -> Any:
+    """The same of new arrays, which nobody else has: they become NDArrays, which moves nothing."""
+    return _turned(value, _become_nd)
+
+
+def as_plain(value: Any) -> Any:
+    """Nested results with all arrays as plain ones; the results themselves if they are."""
+    return _turned(value, lambda array: array.as_np_ndarray()) if _has_nd(value) else value
+
+
+def _become_nd(array: Any) -> Any:
+    if type(array) is not ndarray:
+        return array.as_nd_ndarray()
+    array.__class__ = import_module("gemel.legacy.ndarray").NDArray
+    return array
+
+
+def _turned(value: Any, turn: Callable[[Any], Any]) -> Any:
+    """A nested value with other arrays."""
+    if isinstance(value, (ndarray, Entry)):
+        return turn(value)
     if isinstance(value, (list, tuple)):
-        items = [as_nd(item) for item in value]
+        items = [_turned(item, turn) for item in value]
         if type(value) in (list, tuple):
             return type(value)(items)
         return type(value)(*items) if hasattr(value, "_fields") else value
     if type(value) is dict:
-        return {name: as_nd(item) for name, item in value.items()}
+        return {name: _turned(item, turn) for name, item in value.items()}
     return value
 
 
-__all__ = ["are_nd", "as_nd", "is_nd"]
+def _has_nd(value: Any) -> bool:
+    """Whether there is an NDArray in a nested value."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return is_nd(value)
+    return any(map(_has_nd, value))
+
+
+__all__ = ["are_nd", "as_nd", "as_plain", "is_nd", "like", "made_nd"]

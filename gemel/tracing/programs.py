@@ -146,6 +146,8 @@ class Program:
             ]
         results: list[Any] = []
         self.structure = flatten_results(compiled.function(*arguments), results)
+        if not given.arrays:
+            self.is_nd = are_nd(results)  # nothing else says it
         return [_result(value, self.name) for value in results]
 
     def _graph(self, entries: list[Entry], outputs: list[Entry]) -> Graph:

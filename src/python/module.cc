@@ -357,18 +357,14 @@ void define_state(nb::module_& module) {
              [](bool value) { return std::exchange(thread_flags.recording, value); });
   module.def("set_training",
              [](bool value) { return std::exchange(thread_flags.training, value); });
-  module.def(
-      "set_mixing", [](int value) { return std::exchange(thread_flags.mixing, value); }, "value"_a,
-      "Choose this thread's mixed precision by number; -1: the default. The number before.");
-  module.def("set_default_mixing", [](int value) { default_mixing = value; }, "value"_a);
+  module.def("set_mixing", [](int value) { return std::exchange(thread_flags.mixing, value); });
+  module.def("set_default_mixing", [](int value) { default_mixing = value; });
   module.def("random_seed", [](int64_t seed) { random_stream = {seed, 0}; });
   module.def(
       "set_random_state", [](int64_t seed, int64_t number) { random_stream = {seed, number}; },
-      nb::arg("seed"), nb::arg("number"),
-      "Go on in another stream, from the call with that number.");
+      "seed"_a, "number"_a, "Go on in another stream, from the call with that number.");
   module.def("random_reserve", [](int64_t count) {
-    int64_t first = random_stream.next_call;
-    random_stream.next_call += count;
+    const int64_t first = std::exchange(random_stream.next_call, random_stream.next_call + count);
     return std::make_tuple(random_stream.seed, first);
   });
   module.def("random_state",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from gemel import np
 from gemel.errors import ShapeError
-from gemel.tracing.manners import are_nd, as_nd
+from gemel.tracing.manners import like
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def _like_examples(batchify: Batchify) -> Batchify:
-    """A function of a list of examples, the last argument, that gives NDArrays for NDArrays."""
+    """A function of a list of examples, the last argument, whose first array decides the class."""
 
     @wraps(batchify)
     def made(*given: Any) -> Any:
         found = batchify(*given)
-        return as_nd(found) if are_nd(given[-1]) else found
+        return like(given[-1], found)
 
     return cast("Batchify", made)
 

@@ -17,7 +17,7 @@ from gemel.gluon.data.sampler import (
     is_count,
 )
 from gemel.npx import is_np_array
-from gemel.tracing.manners import as_nd
+from gemel.tracing.manners import as_nd, like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,6 +126,7 @@ class DataLoader:
         """Batches taken out of arrays."""
         for numbers in self._index_arrays():
             batch = take(numbers)
+            batch = like(batch, batch)
             yield batch if len(batch) > 1 else batch[0]
 
     def _index_arrays(self) -> Iterator[np.ndarray]:

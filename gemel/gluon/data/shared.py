@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from gemel import _core, np
-from gemel.tracing.manners import as_nd
+from gemel.tracing.manners import made_nd
 
 #: Arrays begin at multiples of this: of a cache line.
 ALIGNMENT = 64
@@ -79,7 +79,7 @@ class _Unpacker(pickle.Unpickler):
         with self._data[offset : offset + size] as part:
             if device is not None:
                 found = _core.from_buffer(part, kind, shape, device)
-                return as_nd(found) if of_nd else found
+                return made_nd(found) if of_nd else found
             import numpy
 
             return numpy.ndarray(shape, kind, bytearray(part))
