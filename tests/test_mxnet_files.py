@@ -148,7 +148,7 @@ def test_it_must_have_been_called(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x: x * np.ones((x.shape[0], 1)), "depends on the batch size"),
+        (lambda x: x * np.ones((x.shape[0] * 2, 1))[1::2], "depends on the batch size"),
         (lambda x: x.sum(axis=0) / x.shape[0], "depends on the batch size"),
         (lambda x: np.where(x > 0, x.shape[0] + 1, x), "depends on the batch size"),
         (lambda x: np.arange(x.shape[0]), "depends on the batch size"),
@@ -175,6 +175,7 @@ OTHER_BATCHES: dict[str, Any] = {
     "backwards": lambda x: x[::-2],
     "backwards from a place": lambda x: x[4::-1],
     "all columns": lambda x: x[1:, :4],
+    "ones for each": lambda x: x * np.ones((x.shape[0], 1)) + np.zeros(x.shape),
     "a diagonal": np.diag,
     "a trace": np.trace,
     "singular values": lambda x: np.linalg.svd(x, full_matrices=False)[1],
@@ -221,6 +222,7 @@ OTHER_SIZES: dict[str, Any] = {
     "joined and in two": lambda x: x.reshape(4 * x.shape[0], x.shape[2], 1, x.shape[3], 1),
     "in two and joined": lambda x: x.reshape(x.shape[0], 2, 2, x.shape[2] * x.shape[3]),
     "PixelShuffle2D": nn.PixelShuffle2D(2),
+    "numbers": lambda x: np.full((2, x.shape[3], x.shape[0]), 3.0) + x.sum(),
     "group_norm": lambda x: npx.group_norm(x, np.ones(4), np.zeros(4), num_groups=2),
 }
 

@@ -287,11 +287,18 @@ def _(node: Node) -> Found:
 
 @rule("full")
 def _(node: Node) -> Found:
-    settings = {"shape": node.specs[0].shape, "dtype": node.specs[0].dtype}
+    shape, dtype = node.specs[0].shape, node.specs[0].dtype
     value = node.inputs[0].node
     if not value.is_number:
         return None
-    return Written("_full", (), {**settings, "value": number_of(value)})
+    trace: Any = current_trace()
+    extents = [extent for extent in shape if isinstance(extent, Dim)]
+    if extents and all(repr(extent) in trace.sources for extent in extents):
+        few = tuple(1 if isinstance(extent, Dim) else extent for extent in shape)
+        return (
+            call("broadcast_to", call("full", *node.inputs, shape=few, dtype=dtype), shape=shape),
+        )
+    return Written("_full", (), {"shape": shape, "dtype": dtype, "value": number_of(value)})
 
 
 @rule("iota")
