@@ -75,6 +75,12 @@ deconvolution = same(
 pooling = same(npx.pooling, "Pooling", "pooling", "_npx_pooling", inputs=1)
 
 
+def _image_channels(name: str, shapes: Shapes, kernel: Any, layout: str | None) -> tuple[int, bool]:
+    """How many channels the image of a convolution has, and whether they come last."""
+    last = is_channels_last(name, layout, len(kernel))
+    return shapes["data"][-1 if last else 1], last
+
+
 def _weight(kernel: Any, outer: int, inner: int, last: bool) -> tuple[int, ...]:
     """The shape of a convolution's weight: its inner channels lie where those of the image do."""
     return (outer, *kernel, inner) if last else (outer, inner, *kernel)
@@ -89,8 +95,7 @@ def _(
     layout: str | None = None,
     **_: Any,
 ) -> Shapes:
-    last = is_channels_last("convolution", layout, len(kernel))
-    channels = shapes["data"][-1 if last else 1]
+    channels, last = _image_channels("convolution", shapes, kernel, layout)
     weight = _weight(kernel, num_filter, channels // num_group, last)
     return {"weight": weight, "bias": (num_filter,)}
 
@@ -104,8 +109,7 @@ def _(
     layout: str | None = None,
     **_: Any,
 ) -> Shapes:
-    last = is_channels_last("deconvolution", layout, len(kernel))
-    channels = shapes["data"][-1 if last else 1]
+    channels, last = _image_channels("deconvolution", shapes, kernel, layout)
     weight = _weight(kernel, channels, num_filter // num_group, last)
     return {"weight": weight, "bias": (num_filter,)}
 
