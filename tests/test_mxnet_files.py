@@ -6,7 +6,9 @@ there writes them. That MXNet loads gemel's files is tried by hand (decision 003
 
 from __future__ import annotations
 
+import cProfile
 import json
+import pstats
 import random
 from pathlib import Path
 from typing import Any
@@ -409,3 +411,24 @@ def test_inputs_nothing_reads(tmp_path: Path) -> None:
     assert np.all(block(x, np.ones(7)) == 2)
     with pytest.raises(GemelError, match="unknown input of the symbol 'dta'"):
         SymbolBlock.imports(symbol, ["dta"], params)
+
+
+def test_an_export_can_be_profiled(tmp_path: Path) -> None:
+    """Exporting and `cProfile` both ask the interpreter to report calls."""
+
+    def afterwards() -> None:
+        pass
+
+    net = nn.Dense(3)
+    net.initialize(), net.hybridize(), net(np.ones((2, 4)))
+    profile = cProfile.Profile()
+    profile.enable()
+    net.export(tmp_path / "net")
+    afterwards()
+    profile.disable()
+    calls = {function: count for (_, _, function), (count, *_) in stats_of(profile).items()}
+    assert calls["afterwards"] == 1
+
+
+def stats_of(profile: cProfile.Profile) -> dict[tuple[str, int, str], tuple[int, ...]]:
+    return pstats.Stats(profile).stats  # type: ignore[attr-defined,no-any-return]

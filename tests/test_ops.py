@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import numpy
@@ -128,8 +129,26 @@ def seen_through_views(case: Case) -> bool:
     return any(d.kind != "number" and d.shape for d in case.draws)
 
 
-@pytest.mark.parametrize("view", [transposed, sliced, turned, repeated])
-@pytest.mark.parametrize("case", [c for c in CASES if seen_through_views(c)], ids=str)
+VIEWS = [transposed, sliced, turned, repeated]
+
+
+def views_of(case: Case) -> list[Any]:
+    """All views; of elementwise operations, which share their loops, two that alternate."""
+    if not isinstance(case.op, Elementwise):
+        return VIEWS
+    turn = zlib.crc32(case.name.encode()) % 2
+    return VIEWS[turn::2]
+
+
+@pytest.mark.parametrize(
+    "case, view",
+    [
+        pytest.param(case, view, id=f"{case}-{view.__name__}")
+        for case in CASES
+        if seen_through_views(case)
+        for view in views_of(case)
+    ],
+)
 def test_views_as_inputs(case: Case, view: Any) -> None:
     """Strides of every kind as inputs: other order, gaps, negative, zero."""
     dtype = "float32" if accepts(case, inputs_of(case, "float32")) else "int32"

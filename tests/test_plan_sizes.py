@@ -123,11 +123,16 @@ def same(free: Read, fixed: Read, arrays: list[tuple[Any, Any]]) -> bool:
 
 
 def other_sizes(
-    draws: tuple[Draw, ...], choice: tuple[int, ...] = SIZES
+    draws: tuple[Draw, ...], choice: tuple[int, ...] = SIZES, layout: str = "dense"
 ) -> Iterator[dict[int, int]]:
-    """Each extent above 1 as another; equal ones stay equal."""
+    """Each extent above 1 as another; equal ones stay equal.
+
+    Every size takes its turn in dense arrays. What a size is good for does not depend on the
+    layout, so another layout has two turns, which differ from one layout to the next.
+    """
     extents = sorted({n for draw in draws for n in draw.shape if n > 1})
-    for shift in range(len(choice)):
+    place, turns = list(LAYOUTS).index(layout), len(choice)
+    for shift in range(turns) if place == 0 else (place % turns, (place + 3) % turns):
         sizes = itertools.cycle(choice[shift:] + choice[:shift])
         yield dict(zip(extents, sizes, strict=False))
 
@@ -146,7 +151,7 @@ def served(case: Case, layout: str) -> tuple[int, int]:
     free = Read(free_image(case.op, here, parameters).write())
     assert same(free, Read(fixed_image(case.op, here, parameters).write()), given(here))
     fits = count = 0
-    for sizes in other_sizes(case.draws):
+    for sizes in other_sizes(case.draws, layout=layout):
         values = [sized(draw, sizes, layout) for draw in case.draws]
         try:
             fixed = Read(fixed_image(case.op, values, parameters).write())

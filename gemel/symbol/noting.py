@@ -7,6 +7,7 @@ declaration in `gemel.legacy` says; while a program is exported the interpreter 
 
 from __future__ import annotations
 
+import cProfile
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -166,11 +167,16 @@ class _Watch:
         self._event = event
 
     def __enter__(self) -> None:
-        self._before = sys.getprofile()
+        self._before: Any = sys.getprofile()
         sys.setprofile(self._event)
 
     def __exit__(self, *error: object) -> None:
-        sys.setprofile(self._before)
+        # Before Python 3.12 `cProfile` sits in the same place, in C: only it can put itself back.
+        if isinstance(self._before, cProfile.Profile):
+            sys.setprofile(None)
+            self._before.enable()
+        else:
+            sys.setprofile(self._before)
 
 
 def _watched() -> dict[CodeType, Callable[..., Written | None]]:

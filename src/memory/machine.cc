@@ -107,7 +107,8 @@ Limits read(const char* process, const char* groups) noexcept {
 }
 
 int cores() noexcept {
-  const double quota = std::ceil(limits().cores);
+  // Asked whenever a plan is compiled: the files of control groups are read for the first one only.
+  static const double quota = std::ceil(limits().cores);
   return std::max(1, static_cast<int>(std::min<double>(quota, allowed_cores())));
 }
 
