@@ -250,8 +250,10 @@ for y in (x, lent):
 
 def ends_well(program: str) -> str:
     """What a process prints that runs this and ends."""
+    program = "import os, numpy\nfrom gemel import np, npx\n" + program
+    # Since Python 3.12 a fork warns wherever there are threads.
     done = subprocess.run(
-        [sys.executable, "-c", "import os, numpy\nfrom gemel import np, npx\n" + program],
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
         capture_output=True,
         text=True,
         timeout=600,

@@ -14,7 +14,7 @@ from gemel.gluon import nn
 
 #: A short training run, large enough for products and loops to be cut into tiles.
 TRAINING = """
-from _sha256 import sha256
+from hashlib import sha256
 import gemel
 from gemel import _core, autograd, gluon, np, npx
 from gemel.gluon import nn

@@ -21,7 +21,7 @@ from gemel.gluon.checkpoint import packed, unpacked
 #: with a list, a metric whose sums are arrays: whatever is not in the checkpoint shows.
 TRAINING = """
 import os, random, signal, sys, time
-from _sha256 import sha256
+from hashlib import sha256
 import numpy
 from gemel import _core, autograd, gluon, init, np
 from gemel.gluon import nn

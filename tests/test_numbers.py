@@ -133,7 +133,7 @@ def test_a_sum_over_a_dense_array_has_the_same_bits(name: str, dtype: str) -> No
 
 
 FUNCTIONS = """
-from _sha256 import sha256
+from hashlib import sha256
 from gemel import np, npx
 x = np.array([(i * 7919 % 20011 - 10000) / 1234.5 for i in range(20011)])
 found = sha256()

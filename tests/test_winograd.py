@@ -129,7 +129,7 @@ def test_nothing(images: int, filters: int, always: None) -> None:
 
 #: In rounds of two images, in strips of one, and all at once; forward and backward.
 NETWORK = """
-from _sha256 import sha256
+from hashlib import sha256
 import gemel
 from gemel import _core, autograd, np
 from gemel.gluon import nn

@@ -27,7 +27,7 @@ def all_reduce(schedule: Schedule, arrays: Sequence[Array]) -> list[Array]:
     """
     buffers = filled(schedule, arrays)
     rows, bounds = schedule.steps, schedule.bounds(arrays[0].size)
-    for source, target, first, count, add, _ in zip(*map(Array.tolist, rows), strict=True):
+    for source, target, first, count, add, _ in zip(*(row.tolist() for row in rows), strict=True):
         part = slice(bounds[first], bounds[first + count])
         if add:
             buffers[target][part] += buffers[source][part]
