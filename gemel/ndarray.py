@@ -32,12 +32,12 @@ from gemel.errors import ArgumentError, DTypeError, ShapeError
 from gemel.extent import NUMBER, WHOLE, Dim
 from gemel.ir.above import install
 from gemel.ir.array_methods import ArrayMethods
+from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry
 from gemel.ir.layout import Layout
 from gemel.ir.numbers import beyond, plain_number
 from gemel.ir.op import Op
 from gemel.ir.public import OPERATORS, function
-from gemel.ir.trace import current_trace
 from gemel.ops import assignment, elementwise, indexing, keys
 from gemel.ops.shape import stack as _stack  # `nd.stack` is MXNet's
 from gemel.passes.gradient import gradient
@@ -180,8 +180,8 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
         if device == self.device:
             return self
         trace = current_trace()
-        if trace is not None and trace.closed is not None:
-            return trace.captured(self, moves=True).to_device(device)
+        if trace is not None and trace.inputs.closed is not None:
+            return trace.inputs.captured(self, moves=True).to_device(device)
         return self.copyto(device)
 
     def as_in_ctx(self, ctx: Any) -> Any:
@@ -288,8 +288,8 @@ def from_buffer(
 
 def _made(array: Any) -> Any:
     """An array of elements from elsewhere: in a trace a constant of the program."""
-    if (trace := current_trace()) is not None and trace.closed is not None:
-        trace.closed.made(array)
+    if (trace := current_trace()) is not None and trace.inputs.closed is not None:
+        trace.inputs.closed.made(array)
     return array
 
 

@@ -25,7 +25,7 @@ from gemel.runtime.lower import Lowering
 def image_of(function: Any) -> Image:
     """The image of a compiled function's only plan."""
     (program,) = next(iter(function._programs.values()))
-    sizes = {name: seen(extent) for name, extent in program.trace.dims.items()}
+    sizes = {name: seen(extent) for name, extent in program.trace.extents.dims.items()}
     found: Image = program.inference().image(sizes, backend_of(gemel.cpu()))
     return found
 

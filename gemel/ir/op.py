@@ -22,6 +22,7 @@ from gemel import _core
 from gemel.errors import DTypeError, ShapeError, suggestion, unknown_name
 from gemel.extent import Dim
 from gemel.ir.above import above
+from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, Node
 from gemel.ir.keywords import OUT, static
 from gemel.ir.known import of_known, of_numbers
@@ -29,9 +30,10 @@ from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY, call
 from gemel.ir.precision import LOW, WIDE, WIDEST, declared
 from gemel.ir.public import OUT_NAMESPACES, accepting_out, make_method, make_operator, publish
+from gemel.ir.recording import unrecorded
 from gemel.ir.rules import RuleDecorators
 from gemel.ir.signature import VARIADIC, signature_of
-from gemel.ir.trace import current_trace, shows_another
+from gemel.ir.state import shows_another
 from gemel.spec import Spec
 
 #: Keywords under which NumPy and MXNet take the first and the second array.
@@ -291,7 +293,7 @@ class Op(_core.OpBase, RuleDecorators):
         trace = current_trace()
         entries = inputs
         kinds = set(map(type, inputs))
-        if kinds != ENTRIES or (trace is not None and trace.contents):
+        if kinds != ENTRIES or (trace is not None and trace.state.contents):
             entries = tuple([above.as_entry(value, inputs) for value in inputs])
             if not kinds.isdisjoint(WHOLES):
                 self.check_numbers(inputs, tuple(entry.spec for entry in entries), parameters)
@@ -300,12 +302,12 @@ class Op(_core.OpBase, RuleDecorators):
         if trace is not None:
             node.origin, node.part = trace.origin(), trace.part
             node.precision = trace.precision
-            if trace.scopes:
-                node.name = trace.named(self.name)
-            if trace.paused and not shows_another(node):
-                found = trace.unrecorded(found)
+            if trace.scopes.open:
+                node.name = trace.scopes.named(self.name)
+            if trace.recording.is_paused and not shows_another(node):
+                found = unrecorded(found)
             for position, index in self.updates.items():
-                trace.write(entries[position], found[index])
+                trace.state.write(entries[position], found[index])
         return found
 
     def node(self, entries: tuple[Entry, ...], parameters: dict[str, Any]) -> Node:
@@ -315,7 +317,7 @@ class Op(_core.OpBase, RuleDecorators):
         specs = self.infer(*[entry.node.specs[entry.index] for entry in entries], **parameters)
         if self.random and parameters.get("call") is None:
             trace = current_trace()
-            parameters = {**parameters, "call": trace.next_call() if trace else 0}
+            parameters = {**parameters, "call": trace.state.next_call() if trace else 0}
         return Node(self, entries, parameters, specs)
 
     def _call(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

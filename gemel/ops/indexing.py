@@ -9,13 +9,13 @@ from gemel.dtype import as_dtype, int64, uint64
 from gemel.errors import ArrayIndexError, IndexDTypeError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.above import above
+from gemel.ir.current import current_trace
 from gemel.ir.declare import op
 from gemel.ir.keywords import into
 from gemel.ir.layout import Layout
 from gemel.ir.methods import named
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
-from gemel.ir.trace import current_trace
 from gemel.lists import leaves
 from gemel.ops.elementwise import cast, full, iota, limit, minimum, where
 from gemel.ops.elementwise import copy as materialized

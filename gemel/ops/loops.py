@@ -9,9 +9,10 @@ from typing import Any
 from gemel import _core
 from gemel.dtype import bool_
 from gemel.errors import ArgumentError, ShapeError, TraceError
+from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, Graph, inline
 from gemel.ir.public import function
-from gemel.ir.trace import Trace, current_trace, kept_whole
+from gemel.ir.trace import Trace, kept_whole
 from gemel.lists import as_list
 from gemel.ops.control import cond as choose
 from gemel.ops.elementwise import full
@@ -171,7 +172,7 @@ def while_loop(
     while len(outputs) < max_iterations:
         condition = cond(*variables)
         if asks and trace is not None and isinstance(condition, Entry):
-            known = trace.known(condition)
+            known = trace.inputs.known(condition)
             condition = condition if known is None else known.item()
         step = made[len(outputs)] if len(outputs) < len(made) else func
         if isinstance(condition, Entry):
@@ -227,14 +228,14 @@ def _ended(
         return leaves(output), [*leaves(after), _held(cond(*after))]
 
     recording = Conditional(trace, body, [*map(operand, given), _held(start)], length)
-    before = trace.written()
+    before = trace.state.save()
     try:
         entries = recording.run()
     except TraceError:
-        if isinstance(start, Entry) and trace.known(start) is None:
+        if isinstance(start, Entry) and trace.inputs.known(start) is None:
             raise
         # Its variables are known while it is traced, and func may ask what they are.
-        trace.restore(before)
+        trace.state.restore(before)
         raise _Asks from None
     if entries is None:
         made += map(partial(_again, variables), recording.written, outputs)

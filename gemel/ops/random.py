@@ -14,11 +14,11 @@ from gemel import _core
 from gemel.dtype import DType, as_dtype, bool_, int64, uint64
 from gemel.errors import ArgumentError, DTypeError
 from gemel.ir.above import above
+from gemel.ir.current import current_trace
 from gemel.ir.declare import elementwise, op
 from gemel.ir.layout import broadcast_strides
 from gemel.ir.op import Op
 from gemel.ir.public import function
-from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import filled, where
 from gemel.spec import Spec, extents, whole
 

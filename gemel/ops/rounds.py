@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 from gemel.dtype import bool_
 from gemel.errors import ShapeError
 from gemel.ir.above import above
+from gemel.ir.current import current_trace
 from gemel.ir.declare import op
 from gemel.ir.graph import Entry, Graph, Node, constant, placeholder, walk
 from gemel.ir.interpret import interpret
 from gemel.ir.op import numpy
-from gemel.ir.trace import Trace, current_trace
+from gemel.ir.state import Saved
+from gemel.ir.trace import Trace
 from gemel.ops.control import closed
 from gemel.ops.shape import reshape
 from gemel.spec import Spec
@@ -164,7 +166,7 @@ class Recording:
         weak = any(entry.spec.weak for entry in (*self.data, *self.states))
         if weak or not is_whole(self.trace, self.length):
             return None
-        before = self.trace.written()
+        before = self.trace.state.save()
         rounds: list[Round] = []
         for _ in range(2):
             found = self._traced(len(rounds))
@@ -176,7 +178,7 @@ class Recording:
         if not _alike(*rounds):
             self._write_out(rounds)
             return None
-        self.trace.restore(before)
+        self.trace.state.restore(before)
         return self._whole(rounds[0])
 
     def _elements(self, place: int) -> list[Entry]:
@@ -191,16 +193,16 @@ class Recording:
             placeholder(spec)
             for spec in (*(element(e.spec) for e in self.data), *(e.spec for e in self.states))
         )
-        before, count = trace.written(), len(self.data)
+        before, count = trace.state.save(), len(self.data)
         outputs, after = self.body(list(stands[:count]), list(stands[count:]))
         results = tuple(above.as_entry(value) for value in (*outputs, *after))
-        if any(stand in trace.contents for stand in stands) or self._leaves(before, began):
-            trace.restore(before)
+        if any(stand in trace.state.contents for stand in stands) or self._leaves(before, began):
+            trace.state.restore(before)
             return None
-        alone = trace.is_alone(before, began)
+        alone = trace.state.is_alone(before, began)
         return Round(stands, elements, results, _made(results, began), alone)
 
-    def _leaves(self, before: tuple[Any, ...], began: int) -> bool:
+    def _leaves(self, before: Saved, began: int) -> bool:
         """Whether a round that is written out must not have been traced outside of it."""
         return False
 
@@ -260,9 +262,9 @@ class Conditional(Recording):
         #: Whether the last round is left to do: nothing may ask for the condition after it.
         self.leaves_last = False
 
-    def _leaves(self, before: tuple[Any, ...], began: int) -> bool:
+    def _leaves(self, before: Saved, began: int) -> bool:
         """Whether it writes to what is from outside: no round behind a condition may."""
-        return not self.trace.is_alone((*before[:3], self.trace.random_calls), began)
+        return not self.trace.state.writes_inside(before, began)
 
     def _write_out(self, rounds: list[Round]) -> None:
         self.written = rounds

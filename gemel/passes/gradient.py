@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from gemel.errors import GradientError
+from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, Graph, Node, copy_node, walk
 from gemel.ir.methods import call
 from gemel.ir.op import Op, find
 from gemel.ir.op_kinds import Composite
-from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import add, cast, full
 from gemel.ops.reduction import sum
 from gemel.ops.shape import reshape

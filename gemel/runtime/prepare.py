@@ -16,13 +16,14 @@ from gemel.dtype import check_held, default_float
 from gemel.errors import DeviceError, NoKernelError
 from gemel.extent import NUMBER
 from gemel.ir.above import above
+from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, captured, constant
 from gemel.ir.interpret import resolved, spec_of
 from gemel.ir.keywords import static
 from gemel.ir.op import Op
 from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.ir.text import call_text
-from gemel.ir.trace import current_trace, own
+from gemel.ir.trace import own
 from gemel.runtime import callback
 from gemel.runtime.backend import Backend, backend_for, backend_of
 from gemel.runtime.plans import ELEMENTWISE, Prepared, cached, making, plan_for
@@ -256,14 +257,14 @@ def as_entry(value: Any, beside: Iterable[Any] = ()) -> Entry:
     """An argument of an operation as an entry: a symbol, a number, anything like an array."""
     if isinstance(value, Entry):
         trace = current_trace()
-        return value.as_np_ndarray() if trace is None else trace.current(value)
+        return value.as_np_ndarray() if trace is None else trace.state.current(value)
     array = above.as_array(value, beside)
     if isinstance(array, Entry):  # of a list with symbols in it
         return array
     if isinstance(array, NUMBER):
         return constant(own(array))
     trace = current_trace()
-    return captured(array) if trace is None else trace.captured(array)
+    return captured(array) if trace is None else trace.inputs.captured(array)
 
 
 __all__ = [

@@ -65,13 +65,13 @@ class Exported:
         with autograd.pause(train_mode=False), self.trace:
             numbers = [self._number(i, value) for i, value in enumerate(arguments.numbers)]
             values = arguments.symbols(entries, numbers)
-            with self.trace.watching():
+            with self.trace.notes.watching():
                 found = function(*values)
             self.structure = flatten_results(found, results)
-            outputs = [self.trace.current(as_entry(value)) for value in results]
-        if any(entry in self.trace.contents for entry in entries):
+            outputs = [self.trace.state.current(as_entry(value)) for value in results]
+        if any(entry in self.trace.state.contents for entry in entries):
             raise ExportError("export: an argument is overwritten in place; write to a copy of it")
-        updates = list(self.trace.updates.values())
+        updates = list(self.trace.state.updates.values())
         if updates and not own:
             raise ExportError(
                 f"export: forward overwrites {updates[0][0].name} outside of batch_norm, which "
@@ -83,7 +83,9 @@ class Exported:
         self._held = {} if held is None else held
         self._sources: dict[int, Reference] = {}
         self._references: dict[Entry, Reference] = {}
-        self._parameters = {entry: parameter for parameter, entry in self.trace.parameters.values()}
+        self._parameters = {
+            entry: parameter for parameter, entry in self.trace.state.parameters.values()
+        }
         for place, number in enumerate(numbers):
             if isinstance(number, Entry):
                 self._references[number] = SymbolNode(VARIABLE, f"number{place}"), 0
@@ -93,12 +95,12 @@ class Exported:
         self._used = set(names)
         #: The results of each noted call.
         self._together: dict[int, list[tuple[Entry, int]]] = {}
-        for entry, (note, index) in self.trace.notes.items():
+        for entry, (note, index) in self.trace.notes.made.items():
             self._together.setdefault(id(note.written.settings), []).append((entry, index))
         #: Of the program inside of a call that is being written: when it began, and what it takes
         #: from outside.
         self._border: tuple[int, dict[Entry, SymbolNode]] | None = None
-        self.trace.writes = True
+        self.trace.notes.writes = True
         with self.trace:
             self.heads = self._written([*outputs, *(entry for _, entry in updates)])
         self.updates = [self._variable_of(p, p.name or "parameter", {})[0].name for p, _ in updates]
@@ -106,7 +108,7 @@ class Exported:
     @property
     def guards(self) -> list[Guard]:
         """What was asked of the free extents."""
-        return self.trace.guards
+        return self.trace.extents.guards
 
     def named(self, text: str) -> str:
         """A text in which free extents are called as in Python."""
@@ -114,23 +116,23 @@ class Exported:
 
     def holds_for_one(self, names: Iterable[str]) -> bool:
         """Whether it is the program also where these extents are 1."""
-        sizes = {name: seen(extent) for name, extent in self.trace.dims.items()}
+        sizes = {name: seen(extent) for name, extent in self.trace.extents.dims.items()}
         sizes.update(dict.fromkeys(names, 1))
         return all(guard.holds(sizes) for guard in self.guards)
 
     def _input(self, position: int, array: Any, name: str) -> Entry:
         """An argument; the batch is free though it was one example."""
         shape = [
-            self.trace.free(f"n{position}_{axis}", n) if n > 1 else n
+            self.trace.extents.free(f"n{position}_{axis}", n) if n > 1 else n
             for axis, n in enumerate(array.shape)
         ]
         found = placeholder(Spec(shape, array.dtype), name)
-        self.trace.sources.update({f"n{position}_{i}": (found, i) for i in range(len(shape))})
+        self.trace.notes.sources.update({f"n{position}_{i}": (found, i) for i in range(len(shape))})
         return found
 
     def _number(self, position: int, value: float) -> Any:
         """A number the function is called with: a constant in MXNet's files."""
-        return self.trace.number(f"number{position}", value) if self.own else value
+        return self.trace.inputs.number(f"number{position}", value) if self.own else value
 
     # ---- entries to references
 
@@ -158,7 +160,7 @@ class Exported:
         node = entry.node
         if self._border is not None and node.serial < self._border[0] and not node.is_number:
             return None
-        note = self.trace.notes.get(entry)
+        note = self.trace.notes.made.get(entry)
         if note is not None and not (self.own and free(tuple(note[0].written.settings.values()))):
             return note[0]._replace(written=_of_entries(note[0].written))
         if node.op is None:
@@ -168,7 +170,7 @@ class Exported:
             arrays = tuple(e for e in node.inputs if not e.node.is_number)
             if len(arrays) < len(node.inputs):
                 settings["numbers"] = numbers_text(node)
-            name = node.name or self.trace.named(node.op.name)
+            name = node.name or self.trace.scopes.named(node.op.name)
             return Note(
                 Written(f"{PREFIX}{node.op.name}", arrays, settings, len(node.entries)), name
             )
@@ -177,7 +179,7 @@ class Exported:
             found = self._expanded(node)
         if isinstance(found, Written):
             found = found._replace(inputs=_typed(found.inputs))
-            return Note(_of_entries(found), node.name or self.trace.named(node.op.name))
+            return Note(_of_entries(found), node.name or self.trace.scopes.named(node.op.name))
         return found
 
     def _expanded(self, node: Node) -> tuple[Entry, ...]:
@@ -317,10 +319,10 @@ class Exported:
                 "value": repr(number_of(node)),
                 "dtype": entry.dtype.name if entry.dtype.kind != "f" else "float32",
             }
-            return SymbolNode("_full", self._unique(self.trace.named("number")), settings), 0
+            return SymbolNode("_full", self._unique(self.trace.scopes.named("number")), settings), 0
         if node.is_constant:
             attrs = {"__shape__": text_of(tuple(node.value.shape))}
-            return self._variable_of(node.value, self.trace.named("constant"), attrs)
+            return self._variable_of(node.value, self.trace.scopes.named("constant"), attrs)
         raise ExportError(f"export: {node!r} is no input of the program")
 
 
@@ -360,7 +362,9 @@ def _exported(
         if settings.get("own"):
             raise
         found = Exported(function, arguments, **settings, least=2)
-        found.limits += [f"2 <= {found.named(size)}" for size in found.trace.dims if of_batch(size)]
+        found.limits += [
+            f"2 <= {found.named(size)}" for size in found.trace.extents.dims if of_batch(size)
+        ]
     found.limits += [
         found.named(repr(guard)) for guard in found.guards if any(map(of_batch, guard.names()))
     ]

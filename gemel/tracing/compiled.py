@@ -21,8 +21,9 @@ from gemel.dtype import default_float
 from gemel.errors import TraceError
 from gemel.extent import seen
 from gemel.ir import precision
+from gemel.ir.current import current_trace
 from gemel.ir.graph import Graph, constant
-from gemel.ir.trace import Trace, current_trace, parameters_replaced
+from gemel.ir.trace import Trace, parameters_replaced
 from gemel.ndarray import ndarray
 from gemel.passes import Pass, pipeline
 from gemel.passes.simplify import fold
@@ -131,7 +132,7 @@ class Compiled:
         flat = (*leaves, *given.numbers)
         if len(flat) != len(arguments) or not all(map(is_same, arguments, flat)):
             return
-        if program.trace.specialized or not program.closed.is_plain:
+        if program.trace.inputs.specialized or not program.closed.is_plain:
             return
         if not leaves and not self._at_home(own):
             return
@@ -276,7 +277,7 @@ class Compiled:
         traced = next(reversed(self._programs.values()), None)
         if not traced:
             raise TraceError(f"{self.name}.source: call it first, or give arguments as for a call")
-        sizes = {name: seen(size) for name, size in traced[0].trace.dims.items()}
+        sizes = {name: seen(size) for name, size in traced[0].trace.extents.dims.items()}
         return traced[0].inference().source(sizes, backend_for(()))
 
     def plan_summary(self, *arguments: Any) -> str:

@@ -36,13 +36,13 @@ def whole_gradient(
 
     Operations read what their inputs were then, though these may have been overwritten since.
     """
-    arrays = trace.arrays()
+    arrays = trace.inputs.arrays()
     others = [_others(entry, arrays) for entry in wanted]
     _note(trace, ends, [entry for entry in wanted if entry in arrays], arrays)
     every = list(dict.fromkeys([*wanted, *(each for group in others for each in group)]))
     found = []
-    with trace.as_made():
-        parts = total_gradient(ends, grads, every, trace.was_recorded)
+    with trace.state.as_made():
+        parts = total_gradient(ends, grads, every, trace.recording.was_on)
         arrived = dict(zip(every, parts, strict=True))
         for entry, group in zip(wanted, others, strict=True):
             whole = arrived[entry]
@@ -67,11 +67,11 @@ def _note(
     """Note on which inputs the ends depend whose gradients were taken for `wanted` inputs."""
 
     def stops(node: Node) -> bool:
-        return not trace.was_recorded(node) or node.op is None or not node.op.recorded
+        return not trace.recording.was_on(node) or node.op is None or not node.op.recorded
 
     read = [entry for entry in dependencies(ends, stops) if entry in arrays]
     for entry in wanted:
-        trace.gradient_reads.setdefault(entry, {}).update(dict.fromkeys(read))
+        trace.recording.gradient_reads.setdefault(entry, {}).update(dict.fromkeys(read))
 
 
 # --- when it runs ---------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class InnerGradients:
         #: Positions (one, other): a gradient is taken for `one` of something that reads `other`.
         self.pairs = [
             (places[entry], places[other])
-            for entry, read in trace.gradient_reads.items()
+            for entry, read in trace.recording.gradient_reads.items()
             for other in read
             if other is not entry and entry in places and other in places
         ]

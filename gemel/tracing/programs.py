@@ -18,7 +18,8 @@ from gemel.extent import NUMBER, Guards, evaluate
 from gemel.ir import precision
 from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, Graph, Node, captured, constant, inline, placeholder
-from gemel.ir.trace import Trace, shows_another
+from gemel.ir.state import shows_another
+from gemel.ir.trace import Trace
 from gemel.passes import gradient, mixed
 from gemel.passes.bind import concretize_in_place
 from gemel.passes.gradient import dependencies
@@ -92,12 +93,12 @@ class Program:
             for stranger in traced.unbound_inputs():
                 raise stranger.entries[0].left_over(self.name)
         #: The blocks it ran, with their structure at that time.
-        self.blocks = [(own, own.version()) for own in self.trace.blocks.values()]
+        self.blocks = [(own, own.version()) for own in self.trace.scopes.blocks.values()]
         #: The guards on free extents, of which those found equal have one name.
-        self.guards = self.trace.guards
+        self.guards = self.trace.extents.guards
         self.guards.open = False
-        self.asked_recording = self.trace.asked_recording
-        self.trace.guards = Guards(self.guards)
+        self.asked_recording = self.trace.recording.asked
+        self.trace.extents.guards = Guards(self.guards)
         found = dependencies(traced.outputs, self._ends)
         #: For each input a bit set of the outputs whose gradients may reach it. An input that none
         #: reaches keeps its old gradient, as without tracing.
@@ -110,14 +111,14 @@ class Program:
         """Whether gradients stop at a node: `detach()`, or one made under `autograd.pause()`."""
         if node.op is None or not node.op.recorded:
             return True
-        paused = self.recorded and not self.trace.was_recorded(node)
+        paused = self.recorded and not self.trace.recording.was_on(node)
         return paused and not shows_another(node)
 
     def _traced(self, compiled: Traceable, given: Arguments, writes_out: bool = False) -> Graph:
         """Run the function on symbols; the graph of what it did, with free extents."""
         self.closed = ClosedOver()
         self.trace = Trace(of_program=True, closed=self.closed)
-        self.trace.recorded = self.trace.recording = self.recorded
+        self.trace.recording.begin(self.recorded)
         self.trace.precision = precision.current()
         self.trace.writes_out = writes_out
         #: For each free extent the argument's array and the axis it is the size of.
@@ -128,13 +129,15 @@ class Program:
             for i, array in enumerate(given.arrays)
         ]
         self.given = len(entries)
-        self.trace.given = dict(zip(entries, given.arrays, strict=True))
-        self.numbers = [self.trace.number(f"number{i}", n) for i, n in enumerate(given.numbers)]
+        self.trace.inputs.arguments = dict(zip(entries, given.arrays, strict=True))
+        self.numbers = [
+            self.trace.inputs.number(f"number{i}", n) for i, n in enumerate(given.numbers)
+        ]
         with self.trace:
             graph = self._graph(entries, self._run(compiled, given, entries))
         arrays = partial(self.arrays, given.arrays)
         self.inner_gradients = InnerGradients(self.trace, graph.inputs, arrays)
-        self.trace.given = {}
+        self.trace.inputs.arguments = {}
         return graph
 
     def _run(self, compiled: Traceable, given: Arguments, entries: list[Entry]) -> list[Entry]:
@@ -153,9 +156,9 @@ class Program:
     def _graph(self, entries: list[Entry], outputs: list[Entry]) -> Graph:
         """The graph of what was traced. Its inputs are the arguments' arrays, the parameters'
         arrays, closed-over arrays and numbers, in this order."""
-        contents = self.trace.contents
-        self.parameters = [parameter for parameter, _ in self.trace.parameters.values()]
-        own = dict.fromkeys(entry for _, entry in self.trace.parameters.values())
+        contents = self.trace.state.contents
+        self.parameters = [parameter for parameter, _ in self.trace.state.parameters.values()]
+        own = dict.fromkeys(entry for _, entry in self.trace.state.parameters.values())
         inputs = [*entries, *own, *self.closed.inputs]
         #: The inputs, except parameters, that are overwritten: new contents are further outputs.
         self.written = [
@@ -177,15 +180,15 @@ class Program:
             if n > 1:
                 extent = f"n{position}_{axis}"
                 self.places[extent] = position, axis
-                shape[axis] = self.trace.free(extent, n)
+                shape[axis] = self.trace.extents.free(extent, n)
         return placeholder(Spec(shape, array.dtype), name)
 
     def _unified_dims(self) -> dict[str, int]:
         """The free extents by name, with those the trace found equal replaced by each other (or by
         a number), and the guards rewritten accordingly."""
-        found = names = self.trace.dims
+        found = names = self.trace.extents.dims
         others = []
-        for traced in self.trace.guards:
+        for traced in self.trace.extents.guards:
             guard = traced if found is names else traced.of(found)
             name, other = guard.equates() if guard else ("", 0)
             if name:
@@ -198,10 +201,10 @@ class Program:
         return found
 
     def _updates(self, offset: int) -> list[tuple[int, Entry]]:
-        if not self.trace.updates:
+        if not self.trace.state.updates:
             return []
         positions = {id(p): offset + i for i, p in enumerate(self.parameters)}
-        return [(positions[id(p)], entry) for p, entry in self.trace.updates.values()]
+        return [(positions[id(p)], entry) for p, entry in self.trace.state.updates.values()]
 
     def dims(self, leaves: list[Any]) -> dict[str, int]:
         """The free extents of these arguments."""
@@ -241,7 +244,7 @@ class Program:
         """
         if not self.lives:
             return False
-        held = self.trace.specialized
+        held = self.trace.inputs.specialized
         pairs = zip(self.numbers, given.numbers, strict=True)
         # Compared as text: 0.0 and -0.0 differ, NaN equals itself.
         same = all(e not in held or held[e].hex() == n.hex() for e, n in pairs)
@@ -258,7 +261,7 @@ class Program:
                 return False
         if any(n < 2 for n in values.values()):
             return False
-        guards = (*self.trace.guards, *self.guards)
+        guards = (*self.trace.extents.guards, *self.guards)
         return self.holds(given) and all(guard.holds(values) for guard in guards)
 
     # --- inference --------------------------------------------------------------------------
@@ -327,7 +330,7 @@ class Program:
     def _planned(
         self, graph: Graph, stable: Sequence[int] | None, atomic: bool = True
     ) -> SizedPlans:
-        calls = self.trace.random_calls
+        calls = self.trace.state.random_calls
         return SizedPlans(graph, self.passes, self.guards, self.recipes, stable, calls, atomic)
 
     # --- training ---------------------------------------------------------------------------
