@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from gemel.arrays.making import array_like
 from gemel.device import current_device
 from gemel.dtype import int64
 from gemel.errors import ArgumentError
@@ -15,7 +16,6 @@ from gemel.ir.current import current_trace
 from gemel.ir.philox import words
 from gemel.ir.public import NAMESPACES, function
 from gemel.ir.trace import StateArray
-from gemel.ndarray import array_like
 from gemel.ops import choices
 from gemel.ops.elementwise import add, copy
 from gemel.ops.random import drawing_from

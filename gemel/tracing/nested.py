@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gemel.arrays.making import array_like
 from gemel.errors import PythonGivenError, TraceError
 from gemel.ir.graph import Entry
-from gemel.ndarray import array_like, ndarray
+from gemel.ndarray import ndarray
 
 
 def flatten(value: Any, arrays: list[Any], numbers: list[float]) -> Any:
