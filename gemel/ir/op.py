@@ -27,11 +27,12 @@ from gemel.ir.graph import Entry, Node
 from gemel.ir.keywords import OUT, static
 from gemel.ir.known import of_known, of_numbers
 from gemel.ir.late import load
+from gemel.ir.layout import Layout
 from gemel.ir.methods import REGISTRY, call
 from gemel.ir.precision import LOW, WIDE, WIDEST, declared
 from gemel.ir.public import OUT_NAMESPACES, accepting_out, make_method, make_operator, publish
 from gemel.ir.recording import unrecorded
-from gemel.ir.rules import RuleDecorators
+from gemel.ir.rules import Part, RuleDecorators, Rules
 from gemel.ir.signature import VARIADIC, signature_of
 from gemel.ir.state import shows_another
 from gemel.spec import Spec
@@ -146,7 +147,7 @@ class Op(_core.OpBase, RuleDecorators):
             self.common = common
         elif public in OUT_NAMESPACES:
             self.common = OUT
-        self.rules: dict[str, Callable[..., Any]] = {}
+        self.rules = Rules()
         self.public, self.aliases, self.operator = public, aliases, operator
         self.method = self.name if method is True else method
         #: What users call: the operation itself, or its facade.
@@ -203,7 +204,7 @@ class Op(_core.OpBase, RuleDecorators):
     @property
     def differentiable(self) -> bool:
         """Whether it declares a gradient."""
-        return "gradient" in self.rules
+        return self.rules.gradient is not None
 
     @property
     def precision(self) -> str:
@@ -216,12 +217,14 @@ class Op(_core.OpBase, RuleDecorators):
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
         """The specs of the results, one at least. Raises `ShapeError` or `DTypeError`."""
         self.check_complex(specs)
-        found = self.rules["spec"](*specs, **parameters)
-        found = (found,) if isinstance(found, Spec) else tuple(found)
-        if not found:  # the core has nothing to make, and nothing to wait for
+        if self.rules.spec is None:
+            raise TypeError(f"{self.name}: it has no spec; declare one with @{self.name}.spec")
+        found = self.rules.spec(*specs, **parameters)
+        results = (found,) if isinstance(found, Spec) else tuple(found)
+        if not results:  # the core has nothing to make, and nothing to wait for
             given = " and ".join(map(str, specs)) or "no arrays"
             raise ShapeError(f"{self.name}: {given}: its spec gives no results; give one at least")
-        return found
+        return results
 
     def check_complex(self, specs: Sequence[Spec]) -> None:
         """Raises `DTypeError` for complex inputs of an operation on real numbers."""
@@ -234,7 +237,7 @@ class Op(_core.OpBase, RuleDecorators):
 
     def kernel_for(self, inputs: Sequence[Spec], results: Sequence[Spec]) -> bool:
         """Whether a call with these inputs and results becomes machine code."""
-        if self.fails and "element" in self.rules and all(spec.is_empty for spec in results):
+        if self.fails and self.rules.element is not None and all(spec.is_empty for spec in results):
             return False  # a kernel that makes nothing checks nothing
         if not self.has_kernel or all(s.dtype.kind != "c" for s in (*inputs, *results)):
             return self.has_kernel
@@ -245,6 +248,24 @@ class Op(_core.OpBase, RuleDecorators):
         """Whether all inputs that are only moved have the result's dtype."""
         moved = inputs if self.moves < 0 else inputs[: self.moves]
         return all(spec.dtype is result.dtype and not spec.weak for spec in moved)
+
+    def layouts(
+        self, layout: Layout, results: Sequence[Spec], parameters: dict[str, Any]
+    ) -> tuple[Layout, ...] | None:
+        """How its results lie, which are views of an array with this layout, by its `view` rule.
+
+        None where the elements have to be copied.
+        """
+        assert self.rules.view is not None
+        found = self.rules.view(layout, *results, **parameters)
+        return (found,) if isinstance(found, Layout) else found
+
+    def parts(
+        self, layout: Layout, inputs: Sequence[Spec], parameters: dict[str, Any]
+    ) -> list[Part]:
+        """The parts its result is put together of, which has this layout, by its `pieces` rule."""
+        assert self.rules.pieces is not None
+        return list(self.rules.pieces(layout, *inputs, **parameters))
 
     def complete(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """The parameters with defaults filled in and lists made tuples. Raises `TypeError`."""
@@ -332,8 +353,8 @@ class Op(_core.OpBase, RuleDecorators):
         ):
             return call("with_keywords", self, inputs, keywords)
         more = len(inputs) > self.arity or not set(keywords) <= set(self.parameters)
-        wider = more and self.rules.get("extended")
-        if wider and set(keywords) <= set(wider.__code__.co_varnames):
+        wider: Any = self.rules.extended if more else None
+        if wider is not None and set(keywords) <= set(wider.__code__.co_varnames):
             return wider(*inputs, **keywords)
         if len(inputs) > self.arity and self.arity != VARIADIC:
             inputs, keywords = self._positional(inputs, keywords)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from gemel.errors import TraceError
 from gemel.ir.graph import Entry, Node, copy_node, placeholder
-from gemel.ir.layout import dense
+from gemel.ir.layout import Layout, dense
 from gemel.ir.recording import Recording, unrecorded
 from gemel.spec import Spec
 
@@ -89,14 +89,16 @@ class State:
         while entry not in self._holders and shows_another(entry.node):
             views.insert(0, entry)
             entry = entry.node.inputs[0]
-        layout, start = dense(entry.shape), 0
+        start = 0
+        layout: Layout | None = dense(entry.shape)
         for position, view in enumerate(views):
             node = view.node
-            assert node.op is not None
-            shown: Any = dense(view.shape)  # real or imaginary parts: a view without a layout
-            if "view" in node.op.rules:
-                shown = node.op.rules["view"](layout, *node.specs, **node.params)
-            layout = shown[view.index] if isinstance(shown, tuple) else shown
+            assert node.op is not None and layout is not None
+            if node.op.rules.view is None:  # real or imaginary parts: a view without a layout
+                layout = dense(view.shape)
+            else:
+                layouts = node.op.layouts(layout, node.specs, node.params)
+                layout = None if layouts is None else layouts[view.index]
             if layout is None:  # no strides express it: it is a copy, and so a start of its own
                 entry, layout, start = view, dense(view.shape), position + 1
         return self._holders.get(entry, entry), views[start:]
@@ -137,7 +139,7 @@ class State:
             shown.append(copy_node(view.node, (shown[-1],)).entries[view.index])
         for view, whole in zip(reversed(views), reversed(shown), strict=False):
             assert view.node.op is not None
-            put = view.node.op.rules.get("put")
+            put = view.node.op.rules.put
             if put is None:
                 raise TraceError(
                     f"{view.node.op.name}: {target.spec} repeats elements, it cannot be written to"
@@ -192,7 +194,8 @@ def _values(updates: dict[int, tuple[Any, Entry]]) -> list[int]:
 
 def shows_another(node: Node) -> bool:
     """Whether the results of a node are views of its first input."""
-    return node.op is not None and not node.op.rules.keys().isdisjoint(("view", "put"))
+    rules = None if node.op is None else node.op.rules
+    return rules is not None and (rules.view is not None or rules.put is not None)
 
 
 __all__ = ["Saved", "State", "shows_another"]

@@ -17,6 +17,7 @@ from gemel.ir.methods import call
 from gemel.ir.op import Op
 from gemel.ir.op_kinds import Composite
 from gemel.ir.public import function
+from gemel.ir.rules import Emitter
 from gemel.ir.trace import kept_whole
 from gemel.ops.elementwise import full
 from gemel.ops.random import stream_taken
@@ -67,7 +68,7 @@ def backward_graph(graph: Graph, used: list[int], wanted: list[int]) -> Graph:
 
 
 @branch.lower
-def _(emit: Any, outputs: Any, inputs: Any, *, then: Any, otherwise: Any) -> None:
+def _(emit: Emitter, outputs: Any, inputs: Any, *, then: Any, otherwise: Any) -> None:
     emit.branch(inputs[0], (then, otherwise), inputs[1:], outputs)
 
 

@@ -18,6 +18,7 @@ from gemel.ir.declare import op
 from gemel.ir.graph import Entry, Graph, Node, constant, placeholder, walk
 from gemel.ir.interpret import interpret
 from gemel.ir.op import numpy
+from gemel.ir.rules import Emitter
 from gemel.ir.state import Saved
 from gemel.ir.trace import Trace
 from gemel.ops.control import closed
@@ -78,7 +79,7 @@ def _(
 
 
 @loop.lower
-def _(emit: Any, outputs: Any, inputs: Any, **settings: Any) -> None:
+def _(emit: Emitter, outputs: Any, inputs: Any, **settings: Any) -> None:
     emit.rounds(outputs, inputs, **settings)
 
 

@@ -78,7 +78,7 @@ class _Mixing:
         rounded = tuple(
             self._in_low(e, dtype) if e.dtype is float32 and not e.spec.weak else e for e in inputs
         )
-        op: Any = node.op.rules.get("unrounded", node.op)
+        op = node.op.rules.unrounded or node.op
         made = op.node(rounded, node.params)
         made.name, made.origin, made.part = node.name, node.origin, node.part
         pairs = zip(made.entries, node.specs, strict=True)
@@ -185,7 +185,11 @@ def _body(node: Node, inputs: tuple[Entry, ...]) -> Graph:
 def _shows_all(node: Node) -> bool:
     """Whether a node shows all elements of its input in another order or shape, or repeated."""
     op = node.op
-    return op is not None and "view" in op.rules and (bool(op.alignment) or op is shape.transpose)
+    return (
+        op is not None
+        and op.rules.view is not None
+        and (bool(op.alignment) or op is shape.transpose)
+    )
 
 
 def _cast(entry: Entry, dtype: DType) -> Entry:

@@ -141,7 +141,7 @@ class Lowering:
     def _computed(self, entry: Entry) -> bool:
         """Whether a kernel computes an entry: it is no input, constant or view."""
         op = entry.node.op
-        return op is not None and "view" not in op.rules
+        return op is not None and op.rules.view is None
 
     def _root(self, entry: Entry) -> Entry:
         """The entry behind reshapes."""
@@ -241,8 +241,7 @@ class Lowering:
             node = node.params["body"].outputs[0].node
         assert node.op is not None
         specs = [entry.spec for entry in node.inputs]
-        pieces = node.op.rules["pieces"](whole.layout, *specs, **node.params)
-        return [whole.at(layout) for layout, _ in pieces]
+        return [whole.at(layout) for layout, _ in node.op.parts(whole.layout, specs, node.params)]
 
     def _constant(self, node: Node) -> None:
         entry = node.entries[0]
@@ -262,14 +261,15 @@ class Lowering:
         self.node = node
         if op is not fused and not node.has_kernel:
             raise NoKernelError(f"{op.name} is done by NumPy: it cannot be part of an image")
-        if "view" in op.rules:
+        if op.rules.view is not None:
             self._view(node)
             return
         outputs = [self._new(entry) for entry in node.entries]
         if op is fused:
             self._fused(node, outputs)
         else:
-            op.rules["lower"](self, outputs, [self._place(e) for e in node.inputs], **node.params)
+            assert op.rules.lower is not None
+            op.rules.lower(self, outputs, [self._place(e) for e in node.inputs], **node.params)
         for entry, place in zip(node.entries, outputs, strict=True):
             self.where[entry] = place
 
@@ -279,17 +279,17 @@ class Lowering:
     def _view(self, node: Node) -> None:
         assert node.op is not None
         source = self._place(node.inputs[0])
-        found = node.op.rules["view"](source.layout, *node.specs, **node.params)
-        if found is None:
-            found = self._several(node, source.layout)
-        if found is None:
+        layouts = node.op.layouts(source.layout, node.specs, node.params)
+        if layouts is None:
+            layouts = self._several(node, source.layout)
+        if layouts is None:
             source = self.contiguous(source)
-            found = node.op.rules["view"](source.layout, *node.specs, **node.params)
-        layouts = found if isinstance(found, tuple) else (found,)
+            layouts = node.op.layouts(source.layout, node.specs, node.params)
+            assert layouts is not None
         for entry, layout in zip(node.entries, layouts, strict=True):
             self.where[entry] = source.at(layout)
 
-    def _several(self, node: Node, layout: Layout) -> Layout | None:
+    def _several(self, node: Node, layout: Layout) -> tuple[Layout] | None:
         """The layout of a reshape that merges strided axes (`MixedStride`), if only products that
         can read such a layout use it; else None, and the elements are copied."""
         (entry,) = node.entries
@@ -301,7 +301,7 @@ class Lowering:
         strides = several_strides(layout, entry.shape)
         if strides is None or any(isinstance(stride, MixedStride) for stride in strides[:-2]):
             return None
-        return Layout(entry.shape, strides, layout.offset)
+        return (Layout(entry.shape, strides, layout.offset),)
 
     def _fused(self, node: Node, outputs: list[Place]) -> None:
         body: Graph = node.params["body"]
@@ -360,7 +360,7 @@ class Lowering:
     def loop(
         self,
         shape: tuple[int, ...],
-        failure: tuple[str, str] | None = None,
+        failure: tuple[Any, ...] | None = None,
         parallel: bool = True,
         reduced: frozenset[int] = frozenset(),
     ) -> RuleNest:

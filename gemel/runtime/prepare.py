@@ -88,7 +88,7 @@ def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
         extents(op.name, spec.shape)
     strides = strides_of(inputs)
     if not op.kernel_for(specs, results):
-        own = strides or op.random or "issue" in op.rules or _device_of(inputs).linked
+        own = strides or op.random or op.rules.issue is not None or _device_of(inputs).linked
         return None if own else _step(op, specs, parameters, results)
     backend = backend_for(inputs)
 

@@ -24,7 +24,7 @@ Planner = Callable[[Graph], Any]
 
 def core_step(op: Op, specs: Sequence[Spec], parameters: dict[str, Any]) -> Any:
     """Work the C++ core does itself on dense arrays of the host (`Op.step`), or None."""
-    rule = op.rules.get("step")
+    rule = op.rules.step
     return None if rule is None else rule(*specs, **parameters)
 
 
@@ -35,8 +35,8 @@ def by_numpy(
 
     By its `issue` rule, by the core's own work, or by its NumPy reference.
     """
-    if "issue" in op.rules:
-        return (op.rules["issue"](*inputs, **parameters),)
+    if op.rules.issue is not None:
+        return (op.rules.issue(*inputs, **parameters),)
     arrays = [value for value in inputs if hasattr(value, "device")]
     given = [Spec(array.shape, array.dtype) for array in arrays]
     if not any(a.device.linked for a in arrays) and core_step(op, given, parameters) is not None:

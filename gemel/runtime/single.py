@@ -98,10 +98,9 @@ def single_image(
 ) -> Image:
     """The image of one operation: of a view without kernels, or of a graph with one node."""
     results = op.infer(*specs, **parameters)
-    if "view" in op.rules:
-        found = op.rules["view"](layouts.get(0) or dense(specs[0].shape), *results, **parameters)
-        if found is not None:
-            views = found if isinstance(found, tuple) else (found,)
+    if op.rules.view is not None:
+        views = op.layouts(layouts.get(0) or dense(specs[0].shape), results, parameters)
+        if views is not None:
             return view_image(op.name, specs[0], layouts.get(0), views, guards)
     with Trace():
         entries = tuple(placeholder(spec) for spec in specs)
