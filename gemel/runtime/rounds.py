@@ -20,6 +20,7 @@ from gemel.runtime.image import TEMPORARY, WINDOW, Buffer
 from gemel.spec import product
 
 if TYPE_CHECKING:
+    from gemel.runtime.emission import Emission
     from gemel.runtime.lower import Lowering
 
 #: Elements the two places of a state are apart by multiples of.
@@ -116,21 +117,19 @@ class Rounds:
     factors that are the same in all rounds are made before the loop (`ahead`).
     """
 
-    def __init__(self, lowering: Lowering) -> None:
-        self.lowering = lowering
-        self.outer: Rounds | None = lowering.inside
+    def __init__(self, emission: Emission) -> None:
+        self.emission = emission
+        self.outer: Rounds | None = emission.inside
         self.depth: int = 0 if self.outer is None else self.outer.depth + 1
-        self.known = len(lowering.temporaries)
+        self.known = len(emission.temporaries)
         self.used: set[Buffer] = set()
         self.moved: set[Buffer] = set()
         self.before: list[Any] = []
         self.items: list[Any] = []
         self.windows: list[Window] = []
-        lowering.time += 1
-        self.start = lowering.time
-        self.outside, lowering.items = lowering.items, []
-        self.packed = dict(lowering.packed)
-        lowering.inside = self
+        self.start = emission.tick()
+        self.outside = emission.begin()
+        emission.inside = self
 
     def is_invariant(self, buffer: Buffer) -> bool:
         """Whether a buffer has the same contents in all rounds."""
@@ -170,29 +169,29 @@ class Rounds:
 
     def round_ends(self) -> None:
         """End the body: what is emitted from now on runs once, after all rounds."""
-        self.items, self.lowering.items = self.lowering.items, []
+        self.items = self.emission.taken()
 
     def finish(self, length: int, node: Node, condition: Place | None) -> None:
         """Put the loop into the plan."""
-        lowering = self.lowering
-        items, after = lowering._concurrent(self.items), lowering.items
+        emission = self.emission
+        items, after = emission.side_by_side(self.items), emission.taken()
         if condition is not None:
-            lowering._touch(condition.buffer, lowering.time)
-        lowering.time += 1
-        lowering.items, lowering.packed, lowering.inside = self.outside, self.packed, self.outer
+            emission.touch(condition.buffer, emission.time)
+        time = emission.tick()
+        emission.resume(self.outside)
+        emission.inside = self.outer
         for buffer in self.used:
-            lowering._touch(buffer, self.start)
-            lowering._touch(buffer, lowering.time)
-        lowering.items += self.before
-        time = lowering.time
-        lowering.items.append(Repeat(length, self.windows, items, node, time, condition, after))
+            emission.touch(buffer, self.start)
+            emission.touch(buffer, time)
+        emission.items += self.before
+        emission.items.append(Repeat(length, self.windows, items, node, time, condition, after))
 
 
 class Stacked:
     """A state that an output stacks: a round reads it where the round before stacked it."""
 
     def __init__(self, lowering: Lowering, first: Place, place: Place, reverse: bool) -> None:
-        self.lowering, self.place, self.reverse = lowering, place, reverse
+        self.emission, self.place, self.reverse = lowering.emission, place, reverse
         self.first = lowering.contiguous(first)
 
     def after(self, rounds: int) -> Place:
@@ -203,7 +202,7 @@ class Stacked:
         """The place where a round reads it."""
         offset = self.first.layout.offset * self.first.dtype.itemsize
         begin = loop.window(self.first.buffer, offset, 0)
-        self.lowering._touch(begin, self.lowering.time)
+        self.emission.touch(begin, self.emission.time)
         found = loop.along(self.place, rounds, self.reverse)
         found.buffer.start = begin
         return found
@@ -221,7 +220,7 @@ class State:
     def __init__(self, lowering: Lowering, first: Place) -> None:
         self.dtype, self.shape = first.dtype, first.shape
         self.apart = -(-product(first.shape) // APART) * APART
-        self.buffer = lowering._scratch(2 * self.apart * first.dtype.itemsize)
+        self.buffer = lowering.emission.scratch(2 * self.apart * first.dtype.itemsize)
         lowering.copy(first, self.after(0))
 
     def after(self, rounds: int) -> Place:
@@ -250,8 +249,9 @@ def lower_rounds(
     condition: int,
 ) -> None:
     """Emit a loop: the `loop` node being lowered, with its parameters."""
-    node, graph = lowering.node, lowering.inner_graphs.of(step)
-    given = [lowering.where[entry] for entry in node.inputs[data + states :]]
+    emission, graph = lowering.emission, lowering.inner_graphs.of(step)
+    node = emission.node
+    alike = [lowering.where[entry] for entry in node.inputs[data + states :]]
     count = len(outputs) - states
     stacked = _stacked(graph.outputs[:count]) if condition < 0 else {}
     carried = [
@@ -262,7 +262,7 @@ def lower_rounds(
     ]
     for place in outputs[:count] if condition >= 0 else ():
         lowering.fill(place, 0)  # rounds that are not run leave zeros
-    loop = Rounds(lowering)
+    loop = Rounds(emission)
     elements = [loop.along(place, length, reverse) for place in inputs[:data]]
     targets = [loop.along(place, length, reverse) for place in outputs[:count]]
     pairs = [
@@ -272,11 +272,11 @@ def lower_rounds(
         for state, after in zip(carried, graph.outputs[count:], strict=True)
     ]
     lowering.where.update(
-        zip(graph.inputs, (*elements, *(found for found, _ in pairs), *given), strict=True)
+        zip(graph.inputs, (*elements, *(found for found, _ in pairs), *alike), strict=True)
     )
     targets += [left for _, left in pairs]
-    _emit(lowering, graph, targets)
-    lowering.node = node
+    lowering.emit_into(graph, targets)
+    emission.node = node
     loop.round_ends()
     if condition < 0:
         loop.finish(length, node, None)
@@ -295,24 +295,6 @@ def _stacked(outputs: Sequence[Entry]) -> dict[Entry, int]:
     return found
 
 
-def _emit(lowering: Lowering, graph: Graph, targets: list[Place]) -> None:
-    """Emit the body: its results are computed at the targets, or copied there."""
-    claimed: dict[Entry, Place] = {}
-    for entry, target in zip(graph.outputs, targets, strict=True):
-        root = lowering._root(entry)
-        if lowering._computed(root) and root.dtype is entry.dtype:
-            claimed.setdefault(root, target.at(dense(root.shape)))
-    lowering.claimed.update(claimed)
-    lowering._emit_all(graph)
-    for entry, target in zip(graph.outputs, targets, strict=True):
-        place = claimed.get(lowering._root(entry))
-        if place is None or place.buffer is not target.buffer:
-            lowering.node = entry.node
-            lowering._deliver(entry, target)
-    for entry in claimed:
-        del lowering.claimed[entry]
-
-
 # --- branches -------------------------------------------------------------------------------
 
 
@@ -324,26 +306,27 @@ def lower_branch(
     outputs: list[Place],
 ) -> None:
     """Emit a branch: one of two graphs on the same inputs, chosen when the plan runs."""
-    start, node = lowering.time, lowering.node
+    emission = lowering.emission
+    start, node = emission.time, emission.node
     first, second = (_side(lowering, graph, inputs, outputs) for graph in sides)
-    lowering.node = node
-    lowering.items.append(Branch(predicate, first, second, node, lowering.time))
+    emission.node = node
+    emission.items.append(Branch(predicate, first, second, node, emission.time))
     # Buffers of either side stay alive over both: only one runs, but both have memory.
-    lowering._touch(predicate.buffer, start)
+    emission.touch(predicate.buffer, start)
     for place in (*inputs, *outputs):
-        lowering._touch(place.buffer, start)
-        lowering._touch(place.buffer, lowering.time)
+        emission.touch(place.buffer, start)
+        emission.touch(place.buffer, emission.time)
 
 
 def _side(lowering: Lowering, graph: Graph, inputs: list[Place], outputs: list[Place]) -> list[Any]:
-    outside, lowering.items = lowering.items, []
-    packed = dict(lowering.packed)  # panels packed on one side do not exist if the other runs
+    outside = lowering.emission.begin()  # what one side packs does not exist if the other runs
     graph = lowering.inner_graphs.of(graph)
     lowering.where.update(zip(graph.inputs, inputs, strict=True))
-    lowering._emit_all(graph)
+    lowering.emit(graph)
     for entry, place in zip(graph.outputs, outputs, strict=True):
-        lowering.copy(lowering._place(entry), place)
-    side, lowering.items, lowering.packed = lowering.items, outside, packed
+        lowering.copy(lowering.place_of(entry), place)
+    side = lowering.emission.taken()
+    lowering.emission.resume(outside)
     return side
 
 

@@ -128,13 +128,13 @@ class SizedPlans:
         def items(graph: Graph) -> list[Any]:
             lowering = Lowering(optimize(graph, self.passes), backend)
             lowering.run()
-            return lowering.items
+            return lowering.emission.items
 
         try:
             with Trace():
                 lowering = self._lowering(values, backend)
                 lowering.run()
-            found = lowering.items
+            found = lowering.emission.items
         except NoKernelError:
             relay = Relay(concrete_graph(self.graph, values), items)
             found = [call for call, _, _ in relay.stages]
