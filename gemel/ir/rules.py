@@ -22,6 +22,7 @@ from gemel.spec import Spec
 if TYPE_CHECKING:
     from gemel.dtype import DType
     from gemel.ir.graph import Entry, Graph, Node
+    from gemel.ir.loops import LoopSpec
     from gemel.ir.op import Op
     from gemel.ir.position import At
 
@@ -118,19 +119,8 @@ class Emitter(Protocol):
     ) -> None:
         """One of two graphs on the same inputs, chosen when the plan runs."""
 
-    def rounds(
-        self,
-        outputs: list[Any],
-        inputs: list[Any],
-        *,
-        step: Graph,
-        length: int,
-        data: int,
-        states: int,
-        reverse: bool,
-        condition: int,
-    ) -> None:
-        """The rounds of a loop, see `ops.rounds.loop`."""
+    def rounds(self, outputs: list[Any], inputs: list[Any], spec: LoopSpec) -> None:
+        """The rounds of a loop."""
 
 
 class LowerRule(Protocol):

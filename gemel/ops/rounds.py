@@ -17,6 +17,7 @@ from gemel.ir.current import current_trace
 from gemel.ir.declare import op
 from gemel.ir.graph import Entry, Graph, Node, constant, placeholder, walk
 from gemel.ir.interpret import interpret
+from gemel.ir.loops import LoopSpec
 from gemel.ir.op import numpy
 from gemel.ir.rules import Emitter
 from gemel.ir.state import Saved
@@ -80,7 +81,7 @@ def _(
 
 @loop.lower
 def _(emit: Emitter, outputs: Any, inputs: Any, **settings: Any) -> None:
-    emit.rounds(outputs, inputs, **settings)
+    emit.rounds(outputs, inputs, LoopSpec(**settings))
 
 
 def element(x: Spec) -> Spec:
@@ -100,17 +101,16 @@ def repeated(
     reads nothing else.
     """
     groups = [[element(x.spec) for x in data], [x.spec for x in states], [x.spec for x in alike]]
-    stands = [[placeholder(spec) for spec in group] for group in groups]
+    elements, carried, shared = [[placeholder(spec) for spec in group] for group in groups]
     with current_trace() or Trace():
-        outputs, after = body(*stands)
-    step = Graph([e for group in stands for e in group], (*outputs, *after), name="step")
-    settings = {"length": data[0].shape[0], "data": len(data), "states": len(states)}
-    settings |= {"reverse": False, "condition": -1}
-    found = loop.apply((*data, *states, *alike), {"step": step, **settings})
+        outputs, after = body(elements, carried, shared)
+    stands, results = (elements, carried, shared), (*outputs, *after)
+    spec = LoopSpec.made(stands, results, length=data[0].shape[0])
+    found = loop.apply((*data, *states, *alike), spec.parameters)
     return list(found[: len(outputs)]), list(found[len(outputs) :])
 
 
-# --- recording ------------------------------------------------------------------------------
+# --- tracing --------------------------------------------------------------------------------
 
 
 #: A round as it is recorded: of lists of elements and states it makes lists of outputs and states.
@@ -132,7 +132,7 @@ def is_whole(trace: Trace, length: int) -> bool:
     return not trace.writes_out and length >= LEAST
 
 
-class Recording:
+class TracedLoop:
     """A loop of a trace, given the arrays its rounds get elements of, and the first states.
 
     Its body is traced twice, on what stands for an element and for states. A body that does not do
@@ -242,14 +242,13 @@ class Recording:
                 inside[node] = None
         read = dict.fromkeys((*(e for node in inside for e in node.inputs), *results))
         free = [e for e in read if e.node not in inside and not e.node.is_number]
-        settings = {"length": self.length, "data": len(self.data), "states": len(self.states)}
         step = closed(results, (*stands, *free), "step")
-        inputs = (*self.data, *self.states, *free)
-        settings |= {"reverse": self.reverse, "condition": self.condition}
-        return loop.apply(inputs, {"step": step, **settings})
+        counts = self.length, len(self.data), len(self.states)
+        spec = LoopSpec(step, *counts, reverse=self.reverse, condition=self.condition)
+        return loop.apply((*self.data, *self.states, *free), spec.parameters)
 
 
-class Conditional(Recording):
+class Conditional(TracedLoop):
     """A loop over no arrays whose last state is a condition: no round is done where it is false.
 
     Where it is written out each round is behind its condition: `written` are the first ones, whose
@@ -346,4 +345,4 @@ def _inputs(graph: Graph) -> list[Node]:
     return [entry.node for entry in graph.inputs]
 
 
-__all__ = ["LEAST", "Conditional", "Recording", "Round", "is_whole", "loop", "repeated"]
+__all__ = ["LEAST", "Conditional", "Round", "TracedLoop", "is_whole", "loop", "repeated"]

@@ -15,6 +15,7 @@ from gemel.codegen.nest import Launch, Place
 from gemel.extent import seen
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, dense
+from gemel.ir.loops import LoopSpec
 from gemel.runtime.concurrent import Branch, flat
 from gemel.runtime.image import TEMPORARY, WINDOW, Buffer
 from gemel.spec import product
@@ -240,50 +241,45 @@ def lower_rounds(
     lowering: Lowering,
     outputs: list[Place],
     inputs: list[Place],
-    *,
-    step: Graph,
-    length: int,
-    data: int,
-    states: int,
-    reverse: bool,
-    condition: int,
+    spec: LoopSpec,
 ) -> None:
     """Emit a loop: the `loop` node being lowered, with its parameters."""
-    emission, graph = lowering.emission, lowering.inner_graphs.of(step)
-    node = emission.node
-    alike = [lowering.where[entry] for entry in node.inputs[data + states :]]
-    count = len(outputs) - states
-    stacked = _stacked(graph.outputs[:count]) if condition < 0 else {}
+    emission = lowering.emission
+    node, length, reverse = emission.node, spec.length, spec.reverse
+    spec = spec._replace(step=lowering.inner_graphs.of(spec.step))
+    all_rounds, count = spec.asked is None, len(spec.outputs)
+    alike = [lowering.where[entry] for entry in node.inputs[spec.data + spec.states :]]
+    stacked = _stacked(spec.outputs) if all_rounds else {}
     carried = [
         Stacked(lowering, place, outputs[stacked[after]], reverse)
         if after in stacked
         else State(lowering, place)
-        for place, after in zip(inputs[data:], graph.outputs[count:], strict=False)
+        for place, after in zip(inputs[spec.data :], spec.after, strict=False)
     ]
-    for place in outputs[:count] if condition >= 0 else ():
+    for place in outputs[:count] if not all_rounds else ():
         lowering.fill(place, 0)  # rounds that are not run leave zeros
     loop = Rounds(emission)
-    elements = [loop.along(place, length, reverse) for place in inputs[:data]]
+    elements = [loop.along(place, length, reverse) for place in inputs[: spec.data]]
     targets = [loop.along(place, length, reverse) for place in outputs[:count]]
     pairs = [
         (state.found(loop, length), targets[stacked[after]])
         if isinstance(state, Stacked)
         else state.windows(loop)
-        for state, after in zip(carried, graph.outputs[count:], strict=True)
+        for state, after in zip(carried, spec.after, strict=True)
     ]
     lowering.where.update(
-        zip(graph.inputs, (*elements, *(found for found, _ in pairs), *alike), strict=True)
+        zip(spec.step.inputs, (*elements, *(found for found, _ in pairs), *alike), strict=True)
     )
     targets += [left for _, left in pairs]
-    lowering.emit_into(graph, targets)
+    lowering.emit_into(spec.step, targets)
     emission.node = node
     loop.round_ends()
-    if condition < 0:
+    if all_rounds:
         loop.finish(length, node, None)
     for state, (found, _), place in zip(carried, pairs, outputs[count:], strict=True):
-        lowering.copy(state.after(length) if condition < 0 else found, place)
-    if condition >= 0:
-        loop.finish(length, node, lowering.where[graph.inputs[condition]])
+        lowering.copy(state.after(length) if all_rounds else found, place)
+    if spec.asked is not None:
+        loop.finish(length, node, lowering.where[spec.asked])
 
 
 def _stacked(outputs: Sequence[Entry]) -> dict[Entry, int]:
