@@ -89,15 +89,15 @@ class Chain(Stages):
     def _add_whole(self, piece: Piece) -> None:
         """Add the stage that computes a piece, and writes the updates in it."""
         inner = dict(zip(piece.inputs, piece.graph.inputs, strict=True))
-        updates, made, results = [], [], []
+        updates, left, results = [], [], []
         for entry, result in zip(piece.outputs, piece.graph.outputs, strict=True):
             for target in self.updates.get(entry, ()):
                 inner.setdefault(target, placeholder(target.spec))
                 updates.append((target, result))
             if entry not in self.updates or entry in self.read:
-                made.append(entry)
+                left.append(entry)
                 results.append(result)
-        self.add_plan(inner, results, self.slots(made), updates)
+        self.add_plan(inner, results, self.slots(left), updates)
 
     def _apart(self, values: tuple[Any, ...]) -> list[Any]:
         """The arguments; those that share memory with an updated input are copied."""

@@ -185,9 +185,9 @@ class Lowering:
     def _writers(self, entry: Entry, index: int) -> set[Node]:
         """The nodes whose kernels write an update's target directly; none if it is copied there."""
         target = self.where[self.graph.inputs[index]]
-        found = {self._root(entry), entry}
+        entries = {self._root(entry), entry}
         return {
-            e.node for e in found if e in self.claimed and self.claimed[e].buffer is target.buffer
+            e.node for e in entries if e in self.claimed and self.claimed[e].buffer is target.buffer
         }
 
     def emit(self, graph: Graph) -> None:
@@ -223,7 +223,7 @@ class Lowering:
 
         Returns the entries that were claimed.
         """
-        found: list[Entry] = []
+        claimed: list[Entry] = []
         uses = graph.uses()
         for node in graph.walk():
             joined = joins(node)
@@ -234,15 +234,15 @@ class Lowering:
                 continue
             if whole not in self.claimed:
                 self.claimed[whole] = self.temporary(whole.dtype, whole.shape)
-                found.append(whole)
+                claimed.append(whole)
             places = self._parts(node, self.claimed[whole])
             for part, there in zip(node.inputs, places, strict=True):
                 fits = self._made(part) and part.dtype is whole.dtype
                 fits = fits and not (joined and (uses[part] > 1 or not there.layout.in_runs(RUN)))
                 if fits:
                     self.claimed[part] = there
-                    found.append(part)
-        return found
+                    claimed.append(part)
+        return claimed
 
     def _made(self, entry: Entry) -> bool:
         """Whether a fused node computes an entry, and no place is claimed for it yet."""
@@ -318,7 +318,7 @@ class Lowering:
 
     def _fused(self, node: Node, outputs: list[Place]) -> None:
         body: Graph = node.params["body"]
-        given = dict(zip(body.inputs, (self.where[e] for e in node.inputs), strict=True))
+        places = dict(zip(body.inputs, (self.where[e] for e in node.inputs), strict=True))
         if any(map(is_product, body.walk())):
             first, second = factor(node, 0), factor(node, 1)
             often = self.factors[second] >= OFTEN or self._is_stable(second)
@@ -330,9 +330,9 @@ class Lowering:
                 often=often,
                 still=self._is_stable(first),
             )
-            launches = write_product(body, given, outputs, workspace)
+            launches = write_product(body, places, outputs, workspace)
         else:
-            launches = self.launches.loops(body, given, outputs)
+            launches = self.launches.loops(body, places, outputs)
         for launch in launches:
             self.emission.launch(launch)
 
@@ -419,19 +419,19 @@ class Lowering:
     def image(self) -> Image:
         """The finished image. Its bytes are written while its kernels are compiled."""
         image = Image(self.graph.name, self.backend.target.text)
-        image.guards = [*free_sizes(given.shape for given in self.inputs), *self.guards]
+        image.guards = [*free_sizes(array.shape for array in self.inputs), *self.guards]
         image.inputs = self._inputs()
         image.outputs = [Output(e.dtype.code, e.shape) for e in self.graph.outputs]
         emission = self.emission
         image.scalars, image.random = self.scalars, emission.random
-        found = split(emission.items, self.fixed, self.where)
-        items = found.rest if self.early else emission.side_by_side(found.rest)
-        temporaries = emission.temporaries = found.placed(emission.temporaries)
+        parts = split(emission.items, self.fixed, self.where)
+        items = parts.rest if self.early else emission.side_by_side(parts.rest)
+        temporaries = emission.temporaries = parts.placed(emission.temporaries)
         image.temporaries = [Temporary(b.size, b.first, b.last) for b in temporaries]
         image.captured = self.captured
         written = Items(image, self.backend)
-        if found.values:
-            image.items.append(Kept(*found.reads(), written.of(found.first)))
+        if parts.values:
+            image.items.append(Kept(*parts.reads(), written.of(parts.first)))
         for item, done in zip(items, behind(items, self.early), strict=True):
             image.items += [*written.of([item]), *map(Result, done)]
         image.sites = self._sites(list(flat(items)))
@@ -448,8 +448,8 @@ class Lowering:
         arrays = [entry for entry in self.graph.inputs if not entry.spec.weak]
         kept = WRITTEN if self.atomic else WRITTEN | FAILS
         return [
-            given._replace(flags=kept | READ * (entry in read)) if entry in written else given
-            for given, entry in zip(self.inputs, arrays, strict=True)
+            array._replace(flags=kept | READ * (entry in read)) if entry in written else array
+            for array, entry in zip(self.inputs, arrays, strict=True)
         ]
 
     def _sites(self, items: list[Any]) -> list[Site]:

@@ -35,12 +35,13 @@ def by_numpy(
     if op.rules.issue is not None:
         return (op.rules.issue(*inputs, **parameters),)
     arrays = [value for value in inputs if hasattr(value, "device")]
-    given = [Spec(array.shape, array.dtype) for array in arrays]
-    if not any(a.device.linked for a in arrays) and core_step(op, given, parameters) is not None:
+    known = [Spec(array.shape, array.dtype) for array in arrays]
+    linked = any(array.device.linked for array in arrays)
+    if not linked and core_step(op, known, parameters) is not None:
         return (op(*[a if a._is_contiguous else a.copy() for a in arrays], **parameters),)
 
-    def run(*given: Any) -> Any:
-        left = iter(given)
+    def run(*contents: Any) -> Any:
+        left = iter(contents)
         values = [next(left) if hasattr(value, "device") else value for value in inputs]
         return reference(op, *values, **parameters)
 
@@ -103,10 +104,10 @@ class Relay(Stages):
 
 def _placed(plan: Planner, graph: Graph) -> Any:
     """The plan of a part; one that takes no arrays runs on the current device."""
-    made = plan(graph)
+    part = plan(graph)
     if all(entry.spec.weak for entry in graph.inputs):
-        return partial(on_current_device, made)
-    return made
+        return partial(on_current_device, part)
+    return part
 
 
 __all__ = ["Relay", "by_numpy", "core_step"]

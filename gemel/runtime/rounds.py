@@ -150,7 +150,7 @@ class Rounds:
         source = launch.places[0]
         if not isinstance(source, Place) or not self.is_invariant(source.buffer):
             return False
-        (panels,) = (each for each, w in zip(launch.places, launch.written, strict=True) if w)
+        (panels,) = (place for place, w in zip(launch.places, launch.written, strict=True) if w)
         self.moved.add(panels)
         self.used.add(panels)
         return True
@@ -204,9 +204,9 @@ class Stacked:
         offset = self.first.layout.offset * self.first.dtype.itemsize
         begin = loop.window(self.first.buffer, offset, 0)
         self.emission.touch(begin, self.emission.time)
-        found = loop.along(self.place, rounds, self.reverse)
-        found.buffer.start = begin
-        return found
+        window = loop.along(self.place, rounds, self.reverse)
+        window.buffer.start = begin
+        return window
 
 
 def _element(place: Place, number: int) -> Place:
@@ -233,8 +233,8 @@ class State:
     def windows(self, loop: Rounds) -> tuple[Place, Place]:
         """The places where a round reads it, and where it writes it for the next round."""
         step, layout = self.apart * self.dtype.itemsize, dense(self.shape)
-        found = loop.window(self.buffer, 0, step, 2), loop.window(self.buffer, step, -step, 2)
-        return Place(found[0], self.dtype, layout), Place(found[1], self.dtype, layout)
+        windows = loop.window(self.buffer, 0, step, 2), loop.window(self.buffer, step, -step, 2)
+        return Place(windows[0], self.dtype, layout), Place(windows[1], self.dtype, layout)
 
 
 def lower_rounds(
@@ -268,7 +268,7 @@ def lower_rounds(
         for state, after in zip(carried, spec.after, strict=True)
     ]
     lowering.where.update(
-        zip(spec.step.inputs, (*elements, *(found for found, _ in pairs), *alike), strict=True)
+        zip(spec.step.inputs, (*elements, *(read for read, _ in pairs), *alike), strict=True)
     )
     targets += [left for _, left in pairs]
     lowering.emit_into(spec.step, targets)
@@ -276,19 +276,19 @@ def lower_rounds(
     loop.round_ends()
     if all_rounds:
         loop.finish(length, node, None)
-    for state, (found, _), place in zip(carried, pairs, outputs[count:], strict=True):
-        lowering.copy(state.after(length) if all_rounds else found, place)
+    for state, (read, _), place in zip(carried, pairs, outputs[count:], strict=True):
+        lowering.copy(state.after(length) if all_rounds else read, place)
     if spec.asked is not None:
         loop.finish(length, node, lowering.where[spec.asked])
 
 
 def _stacked(outputs: Sequence[Entry]) -> dict[Entry, int]:
     """For each entry that outputs stack, the number of the first such output."""
-    found: dict[Entry, int] = {}
+    numbers: dict[Entry, int] = {}
     for number, entry in enumerate(outputs):
         if entry.node.op is not None:
-            found.setdefault(entry, number)
-    return found
+            numbers.setdefault(entry, number)
+    return numbers
 
 
 # --- branches -------------------------------------------------------------------------------

@@ -64,15 +64,15 @@ class Sizes:
 
     def layouts(self, strides: dict[int, tuple[int, ...]]) -> dict[int, Layout]:
         """The layouts of arrays that are not dense, from their strides, by position."""
-        found = {}
-        for position, given in strides.items():
+        layouts = {}
+        for position, axes in strides.items():
             shape = self.specs[position].shape
             # An axis of length 1 may have any stride.
-            pairs = zip(shape, given, strict=True)
-            found[position] = Layout(
+            pairs = zip(shape, axes, strict=True)
+            layouts[position] = Layout(
                 shape, (0 if n == 1 else self._named("s", s, None) for n, s in pairs), 0
             )
-        return found
+        return layouts
 
 
 def call_image(
@@ -104,10 +104,10 @@ def single_image(
             return view_image(op.name, specs[0], layouts.get(0), views, guards)
     with Trace():
         entries = tuple(placeholder(spec) for spec in specs)
-        found = op.node(entries, parameters).entries
+        computed = op.node(entries, parameters).entries
     hidden = set(op.updates.values())
-    outputs = [entry for index, entry in enumerate(found) if index not in hidden]
-    updates = [(position, found[index]) for position, index in op.updates.items()]
+    outputs = [entry for index, entry in enumerate(computed) if index not in hidden]
+    updates = [(position, computed[index]) for position, index in op.updates.items()]
     graph = optimize(Graph(entries, outputs, updates, op.name))
     return Lowering(graph, backend, layouts, guards).made()
 

@@ -76,20 +76,20 @@ class Arguments(NamedTuple):
 class Program:
     """A function traced for one kind of arguments: its graph and its plans."""
 
-    def __init__(self, compiled: Traceable, given: Arguments, recorded: bool = False) -> None:
+    def __init__(self, compiled: Traceable, arguments: Arguments, recorded: bool = False) -> None:
         """`recorded`: for calls under `autograd.record()`."""
         self.name, self.recorded = compiled.name, recorded
         self.passes = compiled.passes
         self.recipes = compiled.recipes
-        self.is_nd = given.is_nd
+        self.is_nd = arguments.is_nd
         self._plans: SizedPlans | None = None
         self._in_place: SizedPlans | None = None
         self._halves: dict[Any, Halves] = {}
-        traced = self._traced(compiled, given)
+        traced = self._traced(compiled, arguments)
         if traced.unbound_inputs():
             # A symbol of a loop's body was used after the loop. Unrolled, the loop has no such
             # symbols; if one is left then, it came out of another trace.
-            traced = self._traced(compiled, given, writes_out=True)
+            traced = self._traced(compiled, arguments, writes_out=True)
             for stranger in traced.unbound_inputs():
                 raise stranger.entries[0].left_over(self.name)
         #: The blocks it ran, with their structure at that time.
@@ -99,10 +99,10 @@ class Program:
         self.guards.open = False
         self.asked_recording = self.trace.recording.asked
         self.trace.extents.guards = Guards(self.guards)
-        found = dependencies(traced.outputs, self._ends)
+        reaching = dependencies(traced.outputs, self._ends)
         #: For each input a bit set of the outputs whose gradients may reach it. An input that none
         #: reaches keeps its old gradient, as without tracing.
-        self.reached = tuple([found.get(entry, 0) for entry in traced.inputs])
+        self.reached = tuple([reaching.get(entry, 0) for entry in traced.inputs])
         with self.trace:
             self.graph = concretize_in_place(traced, self._unified_dims())
         self.graph = mixed(self.graph)
@@ -114,7 +114,7 @@ class Program:
         paused = self.recorded and not self.trace.recording.was_on(node)
         return paused and not shows_another(node)
 
-    def _traced(self, compiled: Traceable, given: Arguments, writes_out: bool = False) -> Graph:
+    def _traced(self, compiled: Traceable, arguments: Arguments, writes_out: bool = False) -> Graph:
         """Run the function on symbols; the graph of what it did, with free extents."""
         self.closed = ClosedOver()
         self.trace = Trace(of_program=True, closed=self.closed)
@@ -123,33 +123,33 @@ class Program:
         self.trace.writes_out = writes_out
         #: For each free extent the argument's array and the axis it is the size of.
         self.places: dict[str, tuple[int, int]] = {}
-        several = len(given.arrays) > 1
+        several = len(arguments.arrays) > 1
         entries = [
             self._input(i, array, f"data{i if several else ''}")
-            for i, array in enumerate(given.arrays)
+            for i, array in enumerate(arguments.arrays)
         ]
-        self.given = len(entries)
-        self.trace.inputs.arguments = dict(zip(entries, given.arrays, strict=True))
+        self.argument_count = len(entries)
+        self.trace.inputs.arguments = dict(zip(entries, arguments.arrays, strict=True))
         self.numbers = [
-            self.trace.inputs.number(f"number{i}", n) for i, n in enumerate(given.numbers)
+            self.trace.inputs.number(f"number{i}", n) for i, n in enumerate(arguments.numbers)
         ]
         with self.trace:
-            graph = self._graph(entries, self._run(compiled, given, entries))
-        arrays = partial(self.arrays, given.arrays)
+            graph = self._graph(entries, self._run(compiled, arguments, entries))
+        arrays = partial(self.arrays, arguments.arrays)
         self.inner_gradients = InnerGradients(self.trace, graph.inputs, arrays)
         self.trace.inputs.arguments = {}
         return graph
 
-    def _run(self, compiled: Traceable, given: Arguments, entries: list[Entry]) -> list[Entry]:
+    def _run(self, compiled: Traceable, arguments: Arguments, entries: list[Entry]) -> list[Entry]:
         """The results of the function on these entries, flattened."""
-        arguments = given.symbols(entries, self.numbers)
-        if compiled.symbolic and not given.arrays:
-            arguments = [
-                constant(a) if isinstance(a, NUMBER) and not is_large(a) else a for a in arguments
+        symbols = arguments.symbols(entries, self.numbers)
+        if compiled.symbolic and not arguments.arrays:
+            symbols = [
+                constant(a) if isinstance(a, NUMBER) and not is_large(a) else a for a in symbols
             ]
         results: list[Any] = []
-        self.structure = flatten_results(compiled.function(*arguments), results)
-        if not given.arrays:
+        self.structure = flatten_results(compiled.function(*symbols), results)
+        if not arguments.arrays:
             self.is_nd = are_nd(results)  # nothing else says it
         return [_result(value, self.name) for value in results]
 
@@ -186,19 +186,19 @@ class Program:
     def _unified_dims(self) -> dict[str, int]:
         """The free extents by name, with those the trace found equal replaced by each other (or by
         a number), and the guards rewritten accordingly."""
-        found = names = self.trace.extents.dims
+        dims = names = self.trace.extents.dims
         others = []
         for traced in self.trace.extents.guards:
-            guard = traced if found is names else traced.of(found)
+            guard = traced if dims is names else traced.of(dims)
             name, other = guard.equates() if guard else ("", 0)
             if name:
                 sizes = {**names, name: other}
-                found = {known: evaluate(size, sizes) for known, size in found.items()}
+                dims = {known: evaluate(size, sizes) for known, size in dims.items()}
             else:
                 others.append(traced)
-        guards = [traced.of(found) for traced in others]
+        guards = [traced.of(dims) for traced in others]
         self.guards[:] = [guard for guard in guards if guard]
-        return found
+        return dims
 
     def _updates(self, offset: int) -> list[tuple[int, Entry]]:
         if not self.trace.state.updates:
@@ -213,7 +213,7 @@ class Program:
     def own(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """The arrays of parameters, then closed-over arrays, on the device of the arguments."""
         device = leaves[0].device if leaves else None
-        closed = [each.on(device) for each in self.closed.inputs.values()]
+        closed = [outside.on(device) for outside in self.closed.inputs.values()]
         if device is None:
             return (*[parameter.data() for parameter in self.parameters], *closed)
         return (*[parameter.array(device) for parameter in self.parameters], *closed)
@@ -229,8 +229,11 @@ class Program:
         if self.updated:
             # Parameters share no memory with each other, so they are only checked against others.
             storages = {arrays[position]._storage for position in self.updated}
-            closed = range(self.given + len(self.parameters), len(arrays))
-            if any(arrays[other]._storage in storages for other in (*range(self.given), *closed)):
+            closed = range(self.argument_count + len(self.parameters), len(arrays))
+            if any(
+                arrays[other]._storage in storages
+                for other in (*range(self.argument_count), *closed)
+            ):
                 check_apart(self.name, arrays, self.updated)
 
     @property
@@ -238,31 +241,31 @@ class Program:
         """Whether the blocks it ran still have the structure they had."""
         return all(own.state is version for own, version in self.blocks)
 
-    def holds(self, given: Arguments) -> bool:
+    def holds(self, arguments: Arguments) -> bool:
         """Whether all guards but those on sizes hold: blocks, floats and contents the trace asked
         for, and which arrays are the same variable.
         """
         if not self.lives:
             return False
-        held = self.trace.inputs.specialized
-        pairs = zip(self.numbers, given.numbers, strict=True)
+        known = self.trace.inputs.specialized
+        pairs = zip(self.numbers, arguments.numbers, strict=True)
         # Compared as text: 0.0 and -0.0 differ, NaN equals itself.
-        same = all(e not in held or held[e].hex() == n.hex() for e, n in pairs)
-        arrays = partial(self.arrays, given.arrays)
+        same = all(e not in known or known[e].hex() == n.hex() for e, n in pairs)
+        arrays = partial(self.arrays, arguments.arrays)
         return same and self.closed.holds() and self.inner_gradients.holds(arrays)
 
-    def fits(self, given: Arguments, recorded: bool) -> bool:
+    def fits(self, arguments: Arguments, recorded: bool) -> bool:
         """Whether the program is valid for these arguments, in calls that are `recorded` or not."""
         if recorded != self.recorded and self.asked_recording:
             return False
-        values = self.dims(given.arrays)
-        for entry, array in zip(self.graph.inputs, given.arrays, strict=False):
+        values = self.dims(arguments.arrays)
+        for entry, array in zip(self.graph.inputs, arguments.arrays, strict=False):
             if any(evaluate(m, values) != n for m, n in zip(entry.shape, array.shape, strict=True)):
                 return False
         if any(n < 2 for n in values.values()):
             return False
         guards = (*self.trace.extents.guards, *self.guards)
-        return self.holds(given) and all(guard.holds(values) for guard in guards)
+        return self.holds(arguments) and all(guard.holds(values) for guard in guards)
 
     # --- inference --------------------------------------------------------------------------
 
@@ -278,7 +281,7 @@ class Program:
 
     def _stable(self) -> list[int]:
         """The positions of inputs that rarely change."""
-        outside = range(self.given, len(self.graph.inputs) - len(self.numbers))
+        outside = range(self.argument_count, len(self.graph.inputs) - len(self.numbers))
         return [position for position in outside if position not in self.written]
 
     def in_place(self) -> SizedPlans | None:
@@ -304,13 +307,13 @@ class Program:
         contents = self.graph.outputs[len(self.graph.outputs) - len(self.written) :]
         pairs = zip(self.written, contents, strict=True)
         fits = all(self.graph.inputs[position].spec == entry.spec for position, entry in pairs)
-        own = all(position < self.given for position in self.written)
+        own = all(position < self.argument_count for position in self.written)
         alone = own and not self.graph.updates
         return fits and alone and not any(node.fails for node in self.graph.walk())
 
     def embedded(self) -> SizedPlans:
         """Plans with the closed-over arrays as constants. Raises `TraceError` if it writes one."""
-        if any(position >= self.given for position in self.written):
+        if any(position >= self.argument_count for position in self.written):
             raise TraceError(
                 f"{self.name}: it writes to an array it closes over; make it an argument"
             )
@@ -324,7 +327,7 @@ class Program:
         count = len(self.graph.outputs)
         changed = zip(updates, outputs[count:], strict=True)
         graph = Graph(inputs, outputs[:count], changed, self.graph.name)
-        stable = range(self.given, self.given + len(self.parameters))
+        stable = range(self.argument_count, self.argument_count + len(self.parameters))
         return self._planned(graph, stable)
 
     def _planned(
@@ -359,9 +362,9 @@ class Halves:
             pairs = [
                 (y, h) for y, h in zip(graph.outputs, self.heads, strict=True) if h is not None
             ]
-            found = gradient([y for y, _ in pairs], [h for _, h in pairs], self.wanted)
+            grads = gradient([y for y, _ in pairs], [h for _, h in pairs], self.wanted)
             heads = [head for head in self.heads if head is not None]
-            every = share_loops([*graph.results, *found])
+            every = share_loops([*graph.results, *grads])
             every = list(
                 merge(drop(inline_light_composites(Graph((*graph.inputs, *heads), every)))).outputs
             )
