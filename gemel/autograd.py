@@ -7,9 +7,10 @@ from typing import Any
 
 from gemel import _core
 from gemel.errors import GradientError, ShapeError, unknown_name
+from gemel.ir.current import current_trace, recording_trace, suspended
 from gemel.ir.graph import Entry
 from gemel.ir.interpret import spec_of
-from gemel.ir.trace import current_trace, recording_trace, suspended
+from gemel.ir.recording import copied, unrecorded
 from gemel.lists import as_list
 from gemel.ops.elementwise import full
 from gemel.ops.shape import operand
@@ -70,7 +71,7 @@ def is_recording() -> bool:
     """Whether calls are being recorded on this thread; in a traced function, whether its calls are
     and no `pause` is around this place."""
     trace = recording_trace()
-    return bool(_core.recording() if trace is None else trace.recording)
+    return bool(_core.recording() if trace is None else trace.recording.is_on)
 
 
 def is_training() -> bool:
@@ -83,8 +84,8 @@ def set_recording(is_recording: bool) -> bool:
     trace = recording_trace()
     if trace is None:
         return bool(_core.set_recording(is_recording))
-    before = trace.recording
-    trace.record(bool(is_recording))
+    before = trace.recording.is_on
+    trace.recording.switch(bool(is_recording))
     return before
 
 
@@ -254,13 +255,13 @@ def _grad_in_trace(heads: Any, variables: Any, head_grads: Any, create_graph: bo
     if trace is None:
         raise (ends + wanted)[0].left_over("grad")
     for end in ends:
-        if not (trace.was_recorded(end.node) or end in set(wanted)):
+        if not (trace.recording.was_on(end.node) or end in set(wanted)):
             raise _unrecorded(end.spec)
     pairs = zip(ends, _given(head_grads, ends), strict=True)
     with _Mode(create_graph, None):
         grads = [full(1, shape=y.shape, dtype=y.dtype) if g is None else g for y, g in pairs]
         found = whole_gradient(trace, ends, grads, wanted)
-    found = trace.copied(found) if create_graph else trace.unrecorded(found)
+    found = copied(found) if create_graph else unrecorded(found)
     several = isinstance(variables, (list, tuple))
     gradients = _like(as_list(variables), found)
     return gradients if several else gradients[0]

@@ -13,7 +13,7 @@ from gemel import np
 from gemel.autograd import Function, is_training
 from gemel.dtype import as_dtype
 from gemel.errors import PythonGivenError, unknown_name
-from gemel.ir.trace import current_trace
+from gemel.ir.current import current_trace
 from gemel.legacy.declare import TABLE, Legacy
 from gemel.spec import Spec
 from gemel.symbol.node import SymbolNode, text_of

@@ -188,12 +188,12 @@ class Run:
             self._put(INPUT, index, array)
         for index, array in enumerate(lowering.captured):
             self._put(CAPTURED, index, array)
-        for index, buffer in enumerate(lowering.temporaries):
+        for index, buffer in enumerate(lowering.emission.temporaries):
             self.blocks[TEMPORARY, index] = memory.take(seen(buffer.size))
         for index, entry in enumerate(lowering.graph.outputs):
             count = math.prod(map(seen, entry.shape)) * entry.dtype.itemsize
             self.blocks[OUTPUT, index] = memory.take(count)
-        self._items(lowering.items)
+        self._items(lowering.emission.items)
         self.results = [
             self.blocks[OUTPUT, index].view(entry.dtype.name).reshape(tuple(map(seen, entry.shape)))
             for index, entry in enumerate(lowering.graph.outputs)

@@ -142,7 +142,7 @@ def test_planes_are_computed_where_they_lie() -> None:
         together = np.matmul(planes_of(*parts), other)
     lowering = Lowering(optimize(Graph((x, y), (together,))), backend_of(current_device()))
     lowering.run()
-    kinds = [item.program.text for item in lowering.items]
+    kinds = [item.program.text for item in lowering.emission.items]
     assert not any(" = store.float32(%0, 1)" in kind for kind in kinds)  # none only moves
 
 

@@ -312,7 +312,7 @@ def test_an_error_in_the_function_leaves_no_trace_behind() -> None:
     function = gemel.compile(lambda x: np.matmul(x, x))
     with pytest.raises(gemel.errors.ShapeError, match="matmul"):
         function(np.ones((2, 3)))
-    assert gemel.ir.trace.current_trace() is None
+    assert gemel.ir.current.current_trace() is None
     assert function(np.ones((2, 2))).tolist() == [[2, 2], [2, 2]]
 
 

@@ -25,7 +25,7 @@ from gemel.runtime.lower import Lowering
 def image_of(function: Any) -> Image:
     """The image of a compiled function's only plan."""
     (program,) = next(iter(function._programs.values()))
-    sizes = {name: seen(extent) for name, extent in program.trace.dims.items()}
+    sizes = {name: seen(extent) for name, extent in program.trace.extents.dims.items()}
     found: Image = program.inference().image(sizes, backend_of(gemel.cpu()))
     return found
 
@@ -153,7 +153,7 @@ def test_random_programs_with_all_that_can_be_side_by_side(
     wanted = interpret(graph, *inputs, stream=(stream[0], stream[1]))
     lowering = Lowering(optimize(graph), backend_of(gemel.cpu()))
     lowering.run()
-    for item in lowering._concurrent(lowering.items):
+    for item in lowering.emission.side_by_side(lowering.emission.items):
         if isinstance(item, Concurrent):
             check_apart(item)
     arrays = [np.array(x, dtype=str(x.dtype)) for x in inputs]

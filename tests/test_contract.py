@@ -588,16 +588,16 @@ def test_panels_of_one_factor_are_made_once(
     """Products in a row by the same matrix, as a recurrent network has them."""
     import gemel
     from gemel import np
-    from gemel.runtime.lower import Lowering
+    from gemel.runtime.emission import Emission
 
     launched = []
-    launch = Lowering._launch
+    launch = Emission.launch
 
-    def counted(self: Lowering, kernel: object) -> None:
+    def counted(self: Emission, kernel: object) -> None:
         launched.append(kernel.program.schedule)  # type: ignore[attr-defined]
         launch(self, kernel)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Lowering, "_launch", counted)
+    monkeypatch.setattr(Emission, "launch", counted)
     monkeypatch.setenv("GEMEL_CACHE", str(tmp_path))  # where no plan of it is kept
 
     def steps(h: object, w: object) -> object:

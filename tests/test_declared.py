@@ -199,7 +199,7 @@ def test_an_extension_takes_what_the_operation_does_not_know() -> None:
 
 def test_what_the_operation_knows_calls_no_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[Any] = []
-    monkeypatch.setitem(np.sum.rules, "extended", lambda x, axis=None: called.append(axis))
+    monkeypatch.setattr(np.sum.rules, "extended", lambda x, axis=None: called.append(axis))
     np.sum(np.ones((2, 3)), axis=1)
     np.ones((2, 3)).sum(axis=0, keepdims=True)
     assert not called

@@ -241,7 +241,7 @@ def test_bad_calls_in_a_trace(call: Any, error: Any, parts: tuple[str, ...]) -> 
         gemel.compile(call)(ones(2, 3))
     for part in parts:
         assert part in str(caught.value)
-    assert gemel.ir.trace.current_trace() is None
+    assert gemel.ir.current.current_trace() is None
 
 
 def test_every_error_is_gemel_s_and_a_builtin() -> None:

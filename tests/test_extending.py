@@ -73,6 +73,17 @@ def _(g: Any, y: Any, x: Any, *, step: int) -> Any:
     return (skewed_rows(g, step=-step),)
 
 
+@op()
+def without_rules(x: Any) -> Any:
+    """An operation that does not say what its results are."""
+    return x
+
+
+def test_an_operation_without_a_spec_says_so() -> None:
+    with pytest.raises(TypeError, match="without_rules: it has no spec; declare"):
+        without_rules(np.ones(3))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int16", "bool", "bfloat16", "float64"])
 def test_an_index_formula_moves_any_dtype_of_any_size(dtype: str) -> None:
     program = gemel.compile(lambda x: skewed_rows(x, step=2))

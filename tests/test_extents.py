@@ -198,7 +198,7 @@ def test_guards_are_few() -> None:
     function = gemel.compile(lambda x: npx.softmax(x) + npx.log_softmax(x) * x.mean())
     function(np.ones((8, 5)))
     (program, *_) = next(iter(function._programs.values()))
-    assert len(program.trace.guards) + len(program.guards) <= 8
+    assert len(program.trace.extents.guards) + len(program.guards) <= 8
 
 
 def test_an_extent_is_no_number_for_c_code() -> None:

@@ -12,6 +12,7 @@ import gemel
 from gemel import np, npx
 from gemel.gluon import HybridBlock, Parameter, rnn
 from gemel.ops import indexing, linalg
+from gemel.runtime.emission import Emission
 from gemel.runtime.lower import Lowering
 
 
@@ -19,7 +20,7 @@ from gemel.runtime.lower import Lowering
 def graphs(monkeypatch: pytest.MonkeyPatch) -> list[Lowering]:
     """What is lowered; each with `count`, how many kernels it takes."""
     found: list[Any] = []
-    run, launch = Lowering.run, Lowering._launch
+    run, launch = Lowering.run, Emission.launch
 
     def counted(self: Any, kernel: Any) -> None:
         self.node_count = getattr(self, "node_count", 0) + 1
@@ -29,7 +30,7 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> list[Lowering]:
         found.append(self)
         run(self)
 
-    monkeypatch.setattr(Lowering, "_launch", counted)
+    monkeypatch.setattr(Emission, "launch", counted)
     monkeypatch.setattr(Lowering, "run", noted)
     return found
 
@@ -141,7 +142,7 @@ def test_a_parameter_written_in_part_is_written_where_it_lies(graphs: list[Any])
         cache = net.cache.data()
         assert (cache[:, 3] == x * 2).all() and (cache[:, :3] == 1).all() and cache.sum() > 0
     (written,) = (each for each in graphs if each.graph.updates)
-    assert written.node_count == 2
+    assert written.emission.node_count == 2
 
 
 def test_a_network_s_gradients_are_those_of_its_steps() -> None:

@@ -59,7 +59,7 @@ def saved(case: Case, inputs: list[Any]) -> list[Any]:
     found = exported(lambda *xs: op(*xs, **parameters), given._replace(arrays=specs), own=True)
     values = {**found.variables, **dict(zip(found.inputs, given.arrays, strict=True))}
     values.update({f"number{i}": number for i, number in enumerate(given.numbers)})
-    places = {name: name[1:].split("_") for name in found.trace.dims}
+    places = {name: name[1:].split("_") for name in found.trace.extents.dims}
     sizes = {name: given.arrays[int(i)].shape[int(axis)] for name, (i, axis) in places.items()}
     op_table.seeded(SEED)
     return results(run(json.read(json.written(found.heads)), values, sizes))

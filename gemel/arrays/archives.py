@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from threading import get_ident
 from typing import Any
 
+from gemel.arrays.making import array_like, from_numpy
 from gemel.device import Device
 from gemel.errors import DTypeError, MissingFileError, ParameterFileError
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
-from gemel.ndarray import array_like, from_numpy
 
 MAGIC = b"\x93NUMPY"
 ZIP = b"PK\x03\x04", b"PK\x05\x06"

@@ -8,9 +8,9 @@ from gemel import _core
 from gemel.device import CPUS, Device, as_device
 from gemel.dtype import bool_, default_float, int64
 from gemel.errors import TraceError
+from gemel.ir.current import current_trace
 from gemel.ir.op import numpy
 from gemel.ir.public import function
-from gemel.ir.trace import current_trace
 
 #: DLPack's number of the CPU.
 DLPACK_CPU = (1, 0)
@@ -83,7 +83,7 @@ class Exchange:
         """What is read of it in a trace that closes over it."""
         trace = current_trace()
         assert trace is not None
-        return trace.asked(self, "reading")
+        return trace.inputs.asked(self, "reading")
 
     def _lent(self: Any) -> None:
         """In such a trace its memory is given to another library: it must be what it was."""

@@ -154,7 +154,7 @@ def _parts(node: Node, layout: Layout) -> list[tuple[Layout, Any]]:
     """Where in the result each part lies, and what it is: an input's number, or a float."""
     assert node.op is not None
     specs = [entry.spec for entry in node.inputs]
-    return list(node.op.rules["pieces"](layout, *specs, **node.params))
+    return node.op.parts(layout, specs, node.params)
 
 
 def _value(writer: ElementWriter, node: Node, source: Any, here: Any) -> Any:

@@ -105,9 +105,9 @@ class ElementWriter:
             return self._elementwise(node, position, moved)[entry.index]
         if isinstance(node.op, Reduction):
             return self._reduced(node, entry, position, moved)
-        if "element" in node.op.rules:
+        if node.op.rules.element is not None:
             sources = [Source(self, each) for each in node.inputs]
-            return node.op.rules["element"](self.nest, position, *sources, **node.params)
+            return node.op.rules.element(self.nest, position, *sources, **node.params)
         source = node.inputs[0]
         if is_mover(node):
             places = seen_through(node, entry.index, position, self.nowhere)

@@ -98,7 +98,7 @@ def _settings(parameter: Parameter) -> dict[str, Any]:
 
 def _described(found: Exported, given: Arguments) -> dict[str, Any]:
     trace = found.trace
-    held = {int(str(e.node.name)[6:]): value.hex() for e, value in trace.specialized.items()}
+    held = {int(str(e.node.name)[6:]): value.hex() for e, value in trace.inputs.specialized.items()}
     return {
         "arguments": _structure(given.structure),
         "inputs": [[len(x.shape), x.dtype.name] for x in given.arrays],
@@ -106,8 +106,8 @@ def _described(found: Exported, given: Arguments) -> dict[str, Any]:
         "held": [[place, value] for place, value in held.items()],
         "results": _structure(found.structure),
         "updates": found.updates,
-        "extents": list(trace.dims),
-        "least": trace.least,
+        "extents": list(trace.extents.dims),
+        "least": trace.extents.least,
         "fixed": found.fixed,
         "guards": [encoded_guard(guard) for guard in found.guards],
         "symbol": symbols.written(found.heads),

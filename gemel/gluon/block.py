@@ -18,8 +18,8 @@ from gemel.gluon.hooks import HookHandle
 from gemel.gluon.naming import NameScope, current_scope, new_prefix
 from gemel.gluon.parameter import Parameter, ParameterDict
 from gemel.gluon.structure import Children, Internals
+from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry
-from gemel.ir.trace import current_trace
 from gemel.ndarray import ndarray
 from gemel.ops.shape import operand
 from gemel.tracing.manners import as_plain, like
@@ -274,7 +274,7 @@ class Block(Files):
     def _run(self, *arguments: Any, **keywords: Any) -> Any:
         trace = current_trace()
         if trace is not None:
-            trace.ran(self)
+            trace.scopes.ran(self)
         return self._forwarded(*arguments, **keywords)
 
     def _forwarded(self, *arguments: Any, **keywords: Any) -> Any:
@@ -325,7 +325,8 @@ class Block(Files):
     def _find_shapes(self, arguments: tuple[Any, ...]) -> None:
         """Finish own parameters whose shapes follow from the first input."""
         unknown = [p for p in self._reg_params.values() if not p.is_shape_known]
-        asked = getattr(current_trace(), "shapes_only", False)
+        trace = current_trace()
+        asked = trace is not None and trace.shapes_only
         if asked or any(parameter._waiting is not None for parameter in unknown):
             if arguments and _is_listed(arguments[0]):
                 arguments = (operand(arguments[0]), *arguments[1:])

@@ -136,9 +136,9 @@ class Checkpoint(Callback):
 
     def _check_place(self, job: Job, before: int, packed_state: dict[str, Any]) -> None:
         """Raise where this number of workers cannot find its place in the data."""
-        found = dict(packed_state["value"])
-        data = unpacked(found["data"], {}) if _is_plain(found["data"]) else None
-        check_place(self.path, max(before, 1), job.workers, found["batch"], data)
+        state = dict(packed_state["value"])
+        data = unpacked(state["data"], {}) if _is_plain(state["data"]) else None
+        check_place(self.path, max(before, 1), job.workers, state["batch"], data)
 
 
 def _is_plain(value: Any) -> bool:
@@ -167,13 +167,13 @@ def _named(callbacks: list[Any]) -> list[tuple[str, Any]]:
 
     So a resumed run may have others besides.
     """
-    found: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     for callback in callbacks:
         kind = type(callback)
         if not isinstance(callback, Checkpoint) and hasattr(callback, "__dict__"):
-            same = sum(type(other) is kind for other in found.values())
-            found[f"{kind.__module__}.{kind.__qualname__} {same}"] = callback
-    return list(found.items())
+            same = sum(type(other) is kind for other in named.values())
+            named[f"{kind.__module__}.{kind.__qualname__} {same}"] = callback
+    return list(named.items())
 
 
 def _under(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -186,10 +186,10 @@ def _own(parameters: dict[str, Parameter]) -> Iterator[tuple[str, Any]]:
     """
     for name, parameter in parameters.items():
         if parameter.grad_req == "add":
-            found = parameter.list_grad()
+            copies = parameter.list_grad()
         else:
-            found = parameter.list_data()[1:] if parameter.grad_req == "null" else []
-        for number, array in enumerate(found):
+            copies = parameter.list_data()[1:] if parameter.grad_req == "null" else []
+        for number, array in enumerate(copies):
             yield f"{number}.{name}", array
 
 
@@ -220,12 +220,12 @@ def _set_trainer_states(trainer: Trainer, content: bytes) -> None:
 
 def streams() -> dict[str, Any]:
     """Where gemel's stream, Python's and, if it is loaded, NumPy's are."""
-    found = {"gemel": np.random.get_state(), "python": random.getstate()}
+    states = {"gemel": np.random.get_state(), "python": random.getstate()}
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         kind, keys, *rest = numpy.random.get_state()
-        found["numpy"] = (kind, keys.tolist(), *rest)
-    return found
+        states["numpy"] = (kind, keys.tolist(), *rest)
+    return states
 
 
 def set_streams(state: dict[str, Any]) -> None:
@@ -272,13 +272,13 @@ def attributes(
     value: Any, arrays: dict[str, Any], objects: bool, inside: tuple[Any, ...] = ()
 ) -> dict[str, Any]:
     """The attributes of an object that can be packed."""
-    found = {}
+    contents = {}
     for name, each in vars(value).items():
         try:
-            found[name] = packed(each, arrays, objects, inside)
+            contents[name] = packed(each, arrays, objects, inside)
         except TypeError:
             continue
-    return found
+    return contents
 
 
 def set_attributes(value: Any, attributes: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -308,11 +308,13 @@ def unpacked(value: Any, arrays: dict[str, Any], old: Any = None) -> Any:
         items = [unpacked(v, arrays, b) for v, b in zip(content, before, strict=False)]
         return items if kind == "list" else tuple(items)
     if kind == "dict":
-        found = {}
+        contents = {}
         for key, item in content:
             name = unpacked(key, arrays)
-            found[name] = unpacked(item, arrays, old.get(name) if isinstance(old, dict) else None)
-        return found
+            contents[name] = unpacked(
+                item, arrays, old.get(name) if isinstance(old, dict) else None
+            )
+        return contents
     if hasattr(old, "__dict__"):
         set_attributes(old, content, arrays)
     return old

@@ -68,12 +68,14 @@ def fit(
             f"fit: trainer is a {type(trainer).__name__}, no Trainer; make one, as in "
             'gluon.Trainer(net.collect_params(), "sgd")'
         )
-    given = [Progress()] * (progress and Job(trainer).rank == 0) + [*callbacks]
+    watchers = [Progress()] * (progress and Job(trainer).rank == 0) + [*callbacks]
     if checkpoint is not None:  # the last, so that it sees what the others made of a batch
-        given.append(checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint))
-    run = Run(net, data, loss, trainer, metrics, given, epochs, validation, batch_axis)
+        watchers.append(
+            checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+        )
+    run = Run(net, data, loss, trainer, metrics, watchers, epochs, validation, batch_axis)
     if checkpoint is not None:
-        given[-1].restore(run)
+        watchers[-1].restore(run)
     run.train()
     return run
 
@@ -82,8 +84,8 @@ def evaluate(
     net: Block, data: Any, loss: Any = None, metrics: Any = (), batch_axis: int = 0
 ) -> dict[str, float]:
     """The mean `loss` and the `metrics` of `net` over `data`, by name; nothing is learned."""
-    found = _metrics(metrics)
-    for metric in found:
+    several = _metrics(metrics)
+    for metric in several:
         metric.reset()
     total, count = 0.0, 0
     for batch in data:
@@ -94,10 +96,10 @@ def evaluate(
                 value = loss(output, label)
                 total = total + value.astype("float64").sum()
                 count += value.size
-        for metric in found:
+        for metric in several:
             metric.update(labels, outputs)
     entry = {} if loss is None or not count else {"loss": float(total) / count}
-    return {**entry, **values_of(found)}
+    return {**entry, **values_of(several)}
 
 
 class Run:
@@ -212,8 +214,8 @@ class Run:
         entry = {"loss": mean, **values_of(self.metrics)}
         if self.validation is not None:
             arguments = self.validation, self.loss, self.metrics, self.batch_axis
-            found = evaluate(self.net, *arguments)
-            entry.update({f"validation {name}": value for name, value in found.items()})
+            values = evaluate(self.net, *arguments)
+            entry.update({f"validation {name}": value for name, value in values.items()})
         entry = self._job.mean(entry, self._count)
         self.history.append(entry)
         self.epoch += 1
@@ -286,9 +288,9 @@ class Run:
             "count": self._count if self.batch else 0,
         }
 
-    def set_epoch_streams(self, found: dict[str, Any]) -> None:
+    def set_epoch_streams(self, streams: dict[str, Any]) -> None:
         """Where the streams were when the epoch in work began."""
-        self._epoch_streams = found
+        self._epoch_streams = streams
 
     def set_counted(self, total: float, count: int) -> None:
         """The sum and number of the losses of the epoch in work."""
@@ -325,24 +327,24 @@ def _metrics(given: Any) -> list[Any]:
     """Metrics by name, alone or in a list, as a list of metrics."""
     several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     create = None
-    found = []
+    checked = []
     for metric in several:
         if not hasattr(metric, "update"):
             create = create or import_module("gemel.gluon.metric").create
             metric = create(metric)
-        found.append(metric)
-    return found
+        checked.append(metric)
+    return checked
 
 
 def values_of(metrics: Iterable[Any]) -> dict[str, float]:
     """What metrics show now, by name."""
-    found: dict[str, float] = {}
+    all_values: dict[str, float] = {}
     for metric in metrics:
         names, values = metric.get()
         if not isinstance(names, list):
             names, values = [names], [values]
-        found.update(zip(names, (float(value) for value in values), strict=True))
-    return found
+        all_values.update(zip(names, (float(value) for value in values), strict=True))
+    return all_values
 
 
 def devices_of(net: Block) -> list[Any]:

@@ -14,8 +14,8 @@ from gemel.errors import ExportError, PythonGivenError, SymbolGivenError
 from gemel.gluon import facade
 from gemel.gluon.block import Block, BlockError
 from gemel.ir import precision
+from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, walk
-from gemel.ir.trace import current_trace
 from gemel.ndarray import ndarray
 from gemel.tracing import compiled
 from gemel.tracing.manners import are_nd
@@ -159,11 +159,11 @@ class HybridBlock(Block):
         if wanted != trace.precision:
             with precision.scope(wanted):
                 return self._traced(trace, *arguments, **keywords)
-        trace.scopes.append(self)
+        trace.scopes.open.append(self)
         try:
             return self._forwarded(*arguments, **keywords)
         finally:
-            trace.scopes.pop()
+            trace.scopes.open.pop()
 
     def _precision(self, around: Any) -> Any:
         """The mixed precision it is computed in where `around` is in force outside."""
@@ -174,7 +174,7 @@ class HybridBlock(Block):
 
     def _within(self, trace: Any, *arguments: Any, **keywords: Any) -> Any:
         """The same within the trace of another program, which notes the block's structure."""
-        trace.ran(self)
+        trace.scopes.ran(self)
         return self._traced(trace, *arguments, **keywords)
 
     def _compiled_run(self) -> Any:

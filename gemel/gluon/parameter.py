@@ -75,10 +75,10 @@ class ParameterDict(dict[str, Parameter]):
         return super().__contains__(name) or self._called(name) is not None
 
     def __missing__(self, name: str) -> Parameter:
-        found = self._called(name)
-        if found is None:
+        parameter = self._called(name)
+        if parameter is None:
             raise unknown_name("parameter", name, self)
-        return found
+        return parameter
 
     def __repr__(self) -> str:
         lines = "".join(f"\n  {key}: {parameter!r}" for key, parameter in self.items())
@@ -93,29 +93,29 @@ class ParameterDict(dict[str, Parameter]):
         as `collect_params()` gives, makes none, and gives `default`. Raises `ShapeError` when the
         parameter there is has another shape.
         """
-        found = self._found(name)
-        if found is not None:
+        parameter = self._found(name)
+        if parameter is not None:
             if settings.get("shape") is not None:
-                found.shape = settings["shape"]
+                parameter.shape = settings["shape"]
         elif self._prefix is not None:
-            found = self._add(name, Parameter(**{"name": self.prefix + name, **settings}))
-        return default if found is None else found
+            parameter = self._add(name, Parameter(**{"name": self.prefix + name, **settings}))
+        return default if parameter is None else parameter
 
     def get_constant(self, name: str, value: Any = None) -> Parameter:
         """The constant `name`, made from `value` where there is none yet."""
-        found = self._found(name)
-        if found is None:
+        constant = self._found(name)
+        if constant is None:
             if value is None:
                 raise unknown_name("constant", name, self)
-            found = self._add(name, Constant(value, self.prefix + name))
-        return found
+            constant = self._add(name, Constant(value, self.prefix + name))
+        return constant
 
     def _found(self, name: str) -> Parameter | None:
         for key in (name, self.prefix + name):
             if key in self:
                 return self[key]
-        found = None if self._shared is None else self._found_in(self._shared, name)
-        return None if found is None else self._add(name, found)
+        shared = None if self._shared is None else self._found_in(self._shared, name)
+        return None if shared is None else self._add(name, shared)
 
     def _found_in(self, shared: ParameterDict, name: str) -> Parameter | None:
         keys = name, self.prefix + name
@@ -127,21 +127,21 @@ class ParameterDict(dict[str, Parameter]):
 
     def update(self, other: Any = (), /, **more: Parameter) -> None:
         """Take over the parameters of another one. Raises `GemelError` where a name means two."""
-        given = dict(other, **more)
+        others = dict(other, **more)
         own = dict(self)
-        twice = [key for key, p in given.items() if own.get(key, p) is not p]
+        twice = [key for key, p in others.items() if own.get(key, p) is not p]
         if twice:
             raise GemelError(f"update: {', '.join(twice)} would name two parameters each")
-        super().update(given)
+        super().update(others)
 
     # ---- all of them
 
     def distinct(self) -> list[tuple[str, Parameter]]:
         """Each parameter once, with its first name: layers may share one."""
-        found: dict[int, tuple[str, Parameter]] = {}
+        first: dict[int, tuple[str, Parameter]] = {}
         for key, parameter in self.items():
-            found.setdefault(id(parameter), (key, parameter))
-        return list(found.values())
+            first.setdefault(id(parameter), (key, parameter))
+        return list(first.values())
 
     def initialize(
         self,
@@ -205,8 +205,8 @@ class ParameterDict(dict[str, Parameter]):
             raise ParameterFileError(
                 f"save: {', '.join(others)} do not begin with strip_prefix={strip_prefix!r}"
             )
-        found = {name.removeprefix(strip_prefix): p.gathered() for name, p in names.items()}
-        serialize.save(filename, found)
+        arrays = {name.removeprefix(strip_prefix): p.gathered() for name, p in names.items()}
+        serialize.save(filename, arrays)
 
     def load(
         self,

@@ -13,6 +13,7 @@ from gemel import autograd
 from gemel.errors import DeferredInitializationError, GemelError
 from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, placeholder
+from gemel.ir.state import State
 from gemel.ir.trace import Trace
 from gemel.spec import Spec
 from gemel.tracing.nested import flatten
@@ -24,24 +25,24 @@ if TYPE_CHECKING:
     from gemel.gluon.block import Block
 
 
+class ShapeState(State):
+    """Parameters by their shapes alone."""
+
+    def _spec(self, parameter: Any) -> Spec:
+        if not parameter.is_shape_known:
+            raise DeferredInitializationError(
+                f"parameter {parameter.name} has shape {parameter.shape}, which no layer says"
+            )
+        return Spec(parameter.shape, parameter.dtype)
+
+
 class ShapeTrace(Trace):
     """A trace in which parameters need no arrays, only shapes."""
 
     shapes_only = True
 
     def __init__(self) -> None:
-        super().__init__(closed=ClosedOver(constant=True))
-
-    def parameter(self, parameter: Any) -> Entry:
-        """The entry that stands for a parameter."""
-        if id(parameter) not in self.parameters:
-            if not parameter.is_shape_known:
-                raise DeferredInitializationError(
-                    f"parameter {parameter.name} has shape {parameter.shape}, which no layer says"
-                )
-            spec = Spec(parameter.shape, parameter.dtype)
-            self.parameters[id(parameter)] = (parameter, placeholder(spec, parameter.name))
-        return super().parameter(parameter)
+        super().__init__(closed=ClosedOver(constant=True), state=ShapeState)
 
 
 def run_with_symbols(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[Entry]:
@@ -52,7 +53,7 @@ def run_with_symbols(function: Callable[..., Any], arguments: tuple[Any, ...]) -
         found = function(*given.symbols(symbols, given.numbers))
         results: list[Any] = []
         flatten(found, results, [])
-        return [*results, *(entry for _, entry in trace.updates.values())]
+        return [*results, *(entry for _, entry in trace.state.updates.values())]
 
 
 def _sizes(array: Any) -> tuple[int, ...]:

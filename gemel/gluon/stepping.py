@@ -15,9 +15,10 @@ from gemel import autograd
 from gemel._core import Array
 from gemel.errors import ArgumentError, GemelError, GradientError
 from gemel.gluon.parameter import Parameter
+from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, walk
 from gemel.ir.precision import scope
-from gemel.ir.trace import StateArray, Trace, current_trace
+from gemel.ir.trace import StateArray, Trace
 from gemel.optimizer.base import by_hand
 from gemel.optimizer.fused import Kept
 from gemel.tracing import compiled
@@ -207,10 +208,10 @@ class _Program:
         trace = current_trace()
         assert trace is not None
         arguments, scalars = values[: -self.scalars], list(values[-self.scalars :])
-        assert trace.closed is not None
+        assert trace.inputs.closed is not None
         for parameter, array in zip(self.parameters, self.arrays, strict=True):
             # The function may have asked for its array before: gradients are those of both.
-            trace.closed.is_parameter(array, trace.parameter(parameter))
+            trace.inputs.closed.is_parameter(array, trace.state.parameter(parameter))
         with autograd.record():
             found = mixed_so_far(trace, self.function(*arguments))
         with scope(None):
@@ -227,19 +228,21 @@ class _Program:
         weights = [parameter.data() for parameter in self.parameters]
         self._check(loss, trace)
         gradients = autograd.grad(loss, weights)
-        kept = [trace.parameter(each) for each in self.kept]
+        kept = [trace.state.parameter(each) for each in self.kept]
         new = self.update([*weights, *kept, *gradients], scalars)
         targets = [*self.parameters, *self.kept]
         for target, old, value in zip(targets, [*weights, *kept], new, strict=True):
-            trace.update(target, value if value.dtype is old.dtype else value.astype(old.dtype))
-        updated = (parameter for parameter, _ in trace.updates.values())
+            cast = value if value.dtype is old.dtype else value.astype(old.dtype)
+            trace.state.update(target, cast)
+        updated = (parameter for parameter, _ in trace.state.updates.values())
         self.storages = self.storages.union(each.array()._storage for each in updated)
         return found
 
     def _check(self, loss: Any, trace: Trace) -> None:
-        if any(own.op_hook for own in trace.blocks.values()):
+        if any(own.op_hook for own in trace.scopes.blocks.values()):
             raise _refused("a network of the step has an operations' hook (register_op_hook)")
-        for closed in trace.closed.inputs.values() if trace.closed is not None else ():
+        outside = trace.inputs.closed
+        for closed in outside.inputs.values() if outside is not None else ():
             if closed.array._storage in self.storages:
                 raise ArgumentError(
                     "step: the function reads a view of a parameter, or a state of the optimizer, "
@@ -247,7 +250,7 @@ class _Program:
                 )
         read = set(walk([loss]))
         for parameter in self.parameters:
-            _, entry = trace.parameters.get(id(parameter), (None, None))
+            _, entry = trace.state.parameters.get(id(parameter), (None, None))
             if entry is None or entry.node not in read:
                 raise GradientError(
                     f"step: parameter {parameter.name} has no part in the loss; if that is meant, "

@@ -36,12 +36,12 @@ class Row:
     def finish(self, result: Any, counted: set[int]) -> None:
         """Note what has come out."""
         self.end = _now()
-        found: list[Any] = []
-        flatten(result, found, [])
-        shapes = [tuple(int(n) for n in each.shape) for each in found]
+        results: list[Any] = []
+        flatten(result, results, [])
+        shapes = [tuple(int(n) for n in array.shape) for array in results]
         self.shape = shapes[0] if len(shapes) == 1 else shapes
         # What a row before has, too, is that one's.
-        self.outputs = [each for each in found if id(each) not in counted]
+        self.outputs = [array for array in results if id(array) not in counted]
         self.parameters = [p for p in self.block.params.values() if id(p) not in counted]
         counted.update(map(id, (*self.outputs, *self.parameters)))
 
@@ -157,18 +157,18 @@ def _cost(node: Node) -> int:
 
 
 def _table(block: Block, rows: list[Row], arguments: tuple[Any, ...], counted: bool) -> str:
-    given: list[Any] = []
-    flatten(arguments, given, [])
-    shapes = ", ".join(str(tuple(x.shape)) for x in given)
+    inputs: list[Any] = []
+    flatten(arguments, inputs, [])
+    shapes = ", ".join(str(tuple(x.shape)) for x in inputs)
     lines = [("Layer (type)", "Output shape", "Parameters", "FLOPs", "Bytes")]
-    lines.append(("Input", shapes, "0", "0", f"{sum(x.nbytes for x in given):,}"))
+    lines.append(("Input", shapes, "0", "0", f"{sum(x.nbytes for x in inputs):,}"))
     for row in rows:
         if row.block._children and not (row.operations or row.parameters or row.outputs):
             continue  # its children say it all
         name = f"{row.place} ({type(row.block).__name__})"
         done = f"{row.operations:,}" if counted else "?"
-        held = f"{bytes_of(row.parameters) + row.result_bytes:,}"
-        lines.append((name, str(row.shape), f"{row.count:,}", done, held))
+        memory = f"{bytes_of(row.parameters) + row.result_bytes:,}"
+        lines.append((name, str(row.shape), f"{row.count:,}", done, memory))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     texts = [
         "  ".join(

@@ -38,10 +38,10 @@ def traced(block: HybridBlock) -> Exported:
     return exported(block._run, arguments, names=names)
 
 
-def tell_limits(block: Any, found: Exported, depth: int) -> None:
+def tell_limits(block: Any, program: Exported, depth: int) -> None:
     """Warn of a symbol that is the block for some batches only: MXNet's have no conditions."""
-    if found.limits:
-        rules = " and ".join(dict.fromkeys(found.limits))
+    if program.limits:
+        rules = " and ".join(dict.fromkeys(program.limits))
         warnings.warn(
             f"export: {block.name} has asked for the size of the batch: the symbol is the network "
             f"where {rules}, and MXNet's files cannot say that; make forward the same for all "
@@ -53,13 +53,13 @@ def tell_limits(block: Any, found: Exported, depth: int) -> None:
 
 def export(block: HybridBlock, path: Any, epoch: int = 0) -> tuple[str, str]:
     """Write MXNet's two files, each whole or not at all; gives their names."""
-    found = traced(block)
-    tell_limits(block, found, 3)
-    symbol = Symbol(found.heads)
+    program = traced(block)
+    tell_limits(block, program, 3)
+    symbol = Symbol(program.heads)
     auxiliary = set(symbol.list_auxiliary_states())
     arrays = {
         f"{'aux' if name in auxiliary else 'arg'}:{name}": array
-        for name, array in found.variables.items()
+        for name, array in program.variables.items()
     }
     place = os.fspath(path)
     folder = os.path.dirname(place)
@@ -67,7 +67,7 @@ def export(block: HybridBlock, path: Any, epoch: int = 0) -> tuple[str, str]:
         os.makedirs(folder, exist_ok=True)
     names = f"{place}-symbol.json", f"{place}-{epoch:04d}.params"
     serialize.save(names[1], arrays)
-    appear(names[0], [json.written(found.heads).encode()])
+    appear(names[0], [json.written(program.heads).encode()])
     return names
 
 
@@ -83,34 +83,34 @@ def composed(block: Any, arguments: tuple[Any, ...], function: Any = None) -> An
                 f"{block.name}: an input is a symbol with {len(each)} outputs; take one of them, "
                 "as in symbol[0]"
             )
-    given = [each._heads[0] for each in symbols]
-    kind = _kind_of(block, structure, given, called=function is None)
-    found = exported(function or block._run, kind, given=given)
-    tell_limits(block, found, 2)
-    return unflatten(found.structure, iter([Symbol((head,)) for head in found.heads]))
+    heads = [symbol._heads[0] for symbol in symbols]
+    kind = _kind_of(block, structure, heads, called=function is None)
+    program = exported(function or block._run, kind, given=heads)
+    tell_limits(block, program, 2)
+    return unflatten(program.structure, iter([Symbol((head,)) for head in program.heads]))
 
 
-def _kind_of(block: Any, structure: Any, given: list[Any], called: bool) -> Arguments:
+def _kind_of(block: Any, structure: Any, heads: list[Any], called: bool) -> Arguments:
     """What a block is to be traced for: what the symbols say, or else what it was `called` on.
 
     A symbol stands for an NDArray, unless the block was called on NumPy's arrays.
     """
-    specs, own = infer(given, {})[1], block._own
+    specs, own = infer(heads, {})[1], block._own
     last: Arguments | None = None
     if called:
         last = (own.compiled and own.compiled.last()) or own.last
     if None not in specs:
         return Arguments(structure, specs, [], last is None or last.is_nd)
     if last is None:
-        names = [node.name for (node, _), spec in zip(given, specs, strict=True) if spec is None]
+        names = [node.name for (node, _), spec in zip(heads, specs, strict=True) if spec is None]
         remedy = ", or call net.hybridize() and then the block once on arrays" if called else ""
         raise ExportError(
             f"{block.name}: the shapes of {', '.join(names)} are not known: give them, as in "
             f"sym.var(name, shape=...){remedy}"
         )
-    if len(last.arrays) != len(given):
+    if len(last.arrays) != len(heads):
         raise ExportError(
-            f"{block.name}: takes {len(last.arrays)} inputs, as it was called, not {len(given)}"
+            f"{block.name}: takes {len(last.arrays)} inputs, as it was called, not {len(heads)}"
         )
     return last
 
@@ -208,12 +208,12 @@ class SymbolBlock(HybridBlock):
 
     def infer_shape(self, *arguments: Any) -> None:
         """The shapes of its parameters, from those of its inputs."""
-        given = {name: x.shape for name, x in zip(self._inputs, arguments, strict=False)}
+        inputs = {name: x.shape for name, x in zip(self._inputs, arguments, strict=False)}
         known = {n: p.shape for n, p in self._reg_params.items() if p.shape and -1 not in p.shape}
-        found, _ = infer(self._symbol_heads, {**known, **given})
+        shapes, _ = infer(self._symbol_heads, {**known, **inputs})
         for name, parameter in self._reg_params.items():
-            if not parameter.is_shape_known and name in found:
-                parameter.shape = found[name]
+            if not parameter.is_shape_known and name in shapes:
+                parameter.shape = shapes[name]
 
     def forward(self, *arguments: Tensor) -> Any:
         """The symbol's outputs: one, or a list."""
@@ -224,22 +224,22 @@ class SymbolBlock(HybridBlock):
             )
         values = {name: p.data() for name, p in self._reg_params.items()}
         values.update(zip(self._inputs, arguments, strict=True))
-        found = run(self._symbol_heads, values)
-        return found[0] if self._single else found
+        results = run(self._symbol_heads, values)
+        return results[0] if self._single else results
 
     def __repr__(self) -> str:
         outputs = ", ".join(node.output_name(index) for node, index in self._symbol_heads)
         return f"{type(self).__name__}({', '.join(self._inputs)} -> {outputs})"
 
 
-def _listed(given: Any) -> list[Any]:
-    if isinstance(given, Symbol):
-        return [Symbol((head,)) for head in given._heads]
-    return as_list(given)
+def _listed(value: Any) -> list[Any]:
+    if isinstance(value, Symbol):
+        return [Symbol((head,)) for head in value._heads]
+    return as_list(value)
 
 
-def _name(given: Any) -> str:
-    return given if isinstance(given, str) else str(given.name)
+def _name(value: Any) -> str:
+    return value if isinstance(value, str) else str(value.name)
 
 
 def _unread(symbol: Symbol) -> set[int]:
@@ -276,8 +276,8 @@ def _parameter(node: SymbolNode, overwritten: bool) -> Parameter:
 
 
 def _number(text: str) -> float:
-    found = json.value_of(text)
-    return float(found) if isinstance(found, (int, float)) else 1.0
+    value = json.value_of(text)
+    return float(value) if isinstance(value, (int, float)) else 1.0
 
 
 __all__ = ["SymbolBlock", "composed", "export", "traced"]

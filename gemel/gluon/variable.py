@@ -25,9 +25,8 @@ from gemel.errors import (
 )
 from gemel.extent import WHOLE
 from gemel.gluon.places import places
-from gemel.ir import trace
+from gemel.ir.current import current_trace, suspended
 from gemel.ir.graph import placeholder
-from gemel.ir.trace import current_trace
 from gemel.spec import Spec
 from gemel.tracing import compiled
 
@@ -294,7 +293,7 @@ class Parameter:
         """
         tracing = current_trace()
         if tracing is not None:
-            return tracing.parameter(self)
+            return tracing.state.parameter(self)
         arrays = self._arrays
         if len(arrays) == 1 and device is None and ctx is None:
             return arrays[0]
@@ -319,7 +318,7 @@ class Parameter:
         """A symbol that stands for it; in a trace, the one of the program being traced."""
         tracing = current_trace()
         if tracing is not None:
-            return tracing.parameter(self)
+            return tracing.state.parameter(self)
         if not self.is_shape_known:
             self.arrays()  # raises, saying what to do
         return placeholder(Spec(self._shape or (), self._dtype), self.name)
@@ -331,7 +330,7 @@ class Parameter:
         """
         tracing = current_trace()
         if tracing is not None:
-            tracing.update(self, data)
+            tracing.state.update(self, data)
             return
         if not hasattr(data, "shape"):
             data = np.array(data, dtype=self._dtype)
@@ -454,7 +453,7 @@ class _Aside:
     """A `with` block whose work on a parameter is neither recorded nor traced."""
 
     def __enter__(self) -> None:
-        self._trace = trace.suspended()
+        self._trace = suspended()
         self._trace.__enter__()
         self._pause = autograd.pause()
         self._pause.__enter__()

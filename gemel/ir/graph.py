@@ -25,6 +25,7 @@ from gemel.dtype import weak
 from gemel.errors import ShapeError, TraceError
 from gemel.extent import NUMBER
 from gemel.ir.array_methods import ArrayMethods
+from gemel.ir.current import current_trace
 from gemel.ir.methods import call
 from gemel.ir.unavailable import InMemory
 from gemel.spec import Spec
@@ -267,12 +268,10 @@ class Entry(InMemory, ArrayMethods):
 
     def _known(self, what: str) -> Any:
         """Its value, if only closed-over arrays decide that. Raises `TraceError` otherwise."""
-        from gemel.ir.trace import current_trace
-
         trace = current_trace()
         if trace is None:
             raise self.left_over(what)
-        found = trace.known(self)
+        found = trace.inputs.known(self)
         if found is None:
             raise self._unknown(what)
         return found

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from gemel.errors import ValuesNeededError
 from gemel.ir.above import above
+from gemel.ir.current import current_trace, suspended
 from gemel.ir.graph import Entry
 from gemel.ir.methods import call
-from gemel.ir.trace import Trace, current_trace, suspended
+from gemel.ir.trace import Trace
 
 if TYPE_CHECKING:
     from gemel.ir.op import Op
@@ -21,8 +22,9 @@ def of_known(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tup
     their contents. Raises `ValuesNeededError` if arguments decide them.
     """
     trace = current_trace()
-    arrays = [] if trace is None or trace.closed is None else _arrays(trace, inputs)
-    if trace is None or trace.closed is None or any(array is None for array in arrays):
+    closed = None if trace is None else trace.inputs.closed
+    arrays = [] if trace is None or closed is None else _arrays(trace, inputs)
+    if closed is None or any(array is None for array in arrays):
         raise ValuesNeededError(
             f"{op.name}: the shape of its result depends on values, which are only known "
             "when the program runs; call it outside the hybridized function, or use np.where"
@@ -30,14 +32,16 @@ def of_known(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tup
     with suspended():
         found: tuple[Any, ...] = above.run(op, tuple(arrays), parameters)
     for array in found:
-        trace.closed.made(array)
+        closed.made(array)
     return found
 
 
 def _arrays(trace: Trace, inputs: tuple[Any, ...]) -> list[Any]:
     """The values of the inputs: arrays and numbers, None for one that is not known."""
     entries = [above.as_entry(value, inputs) for value in inputs]
-    return [each.node.value if each.node.is_number else trace.known(each) for each in entries]
+    return [
+        each.node.value if each.node.is_number else trace.inputs.known(each) for each in entries
+    ]
 
 
 def of_numbers(
@@ -48,7 +52,7 @@ def of_numbers(
     `np.sin(1.0)` is an array, as without tracing. Python's operators on number arguments (`s + 1`)
     give numbers.
     """
-    if trace.closed is None or op.dynamic or not found[0].node.specs[0].weak:
+    if trace.inputs.closed is None or op.dynamic or not found[0].node.specs[0].weak:
         return found
     if op.operator and any(isinstance(value, Entry) for value in inputs):
         return found

@@ -22,16 +22,19 @@ from gemel import _core
 from gemel.errors import DTypeError, ShapeError, suggestion, unknown_name
 from gemel.extent import Dim
 from gemel.ir.above import above
+from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, Node
 from gemel.ir.keywords import OUT, static
 from gemel.ir.known import of_known, of_numbers
 from gemel.ir.late import load
+from gemel.ir.layout import Layout
 from gemel.ir.methods import REGISTRY, call
 from gemel.ir.precision import LOW, WIDE, WIDEST, declared
 from gemel.ir.public import OUT_NAMESPACES, accepting_out, make_method, make_operator, publish
-from gemel.ir.rules import RuleDecorators
+from gemel.ir.recording import unrecorded
+from gemel.ir.rules import Part, RuleDecorators, Rules
 from gemel.ir.signature import VARIADIC, signature_of
-from gemel.ir.trace import current_trace, shows_another
+from gemel.ir.state import shows_another
 from gemel.spec import Spec
 
 #: Keywords under which NumPy and MXNet take the first and the second array.
@@ -144,7 +147,7 @@ class Op(_core.OpBase, RuleDecorators):
             self.common = common
         elif public in OUT_NAMESPACES:
             self.common = OUT
-        self.rules: dict[str, Callable[..., Any]] = {}
+        self.rules = Rules()
         self.public, self.aliases, self.operator = public, aliases, operator
         self.method = self.name if method is True else method
         #: What users call: the operation itself, or its facade.
@@ -201,7 +204,7 @@ class Op(_core.OpBase, RuleDecorators):
     @property
     def differentiable(self) -> bool:
         """Whether it declares a gradient."""
-        return "gradient" in self.rules
+        return self.rules.gradient is not None
 
     @property
     def precision(self) -> str:
@@ -214,12 +217,14 @@ class Op(_core.OpBase, RuleDecorators):
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
         """The specs of the results, one at least. Raises `ShapeError` or `DTypeError`."""
         self.check_complex(specs)
-        found = self.rules["spec"](*specs, **parameters)
-        found = (found,) if isinstance(found, Spec) else tuple(found)
-        if not found:  # the core has nothing to make, and nothing to wait for
+        if self.rules.spec is None:
+            raise TypeError(f"{self.name}: it has no spec; declare one with @{self.name}.spec")
+        found = self.rules.spec(*specs, **parameters)
+        results = (found,) if isinstance(found, Spec) else tuple(found)
+        if not results:  # the core has nothing to make, and nothing to wait for
             given = " and ".join(map(str, specs)) or "no arrays"
             raise ShapeError(f"{self.name}: {given}: its spec gives no results; give one at least")
-        return found
+        return results
 
     def check_complex(self, specs: Sequence[Spec]) -> None:
         """Raises `DTypeError` for complex inputs of an operation on real numbers."""
@@ -232,7 +237,7 @@ class Op(_core.OpBase, RuleDecorators):
 
     def kernel_for(self, inputs: Sequence[Spec], results: Sequence[Spec]) -> bool:
         """Whether a call with these inputs and results becomes machine code."""
-        if self.fails and "element" in self.rules and all(spec.is_empty for spec in results):
+        if self.fails and self.rules.element is not None and all(spec.is_empty for spec in results):
             return False  # a kernel that makes nothing checks nothing
         if not self.has_kernel or all(s.dtype.kind != "c" for s in (*inputs, *results)):
             return self.has_kernel
@@ -243,6 +248,24 @@ class Op(_core.OpBase, RuleDecorators):
         """Whether all inputs that are only moved have the result's dtype."""
         moved = inputs if self.moves < 0 else inputs[: self.moves]
         return all(spec.dtype is result.dtype and not spec.weak for spec in moved)
+
+    def layouts(
+        self, layout: Layout, results: Sequence[Spec], parameters: dict[str, Any]
+    ) -> tuple[Layout, ...] | None:
+        """How its results lie, which are views of an array with this layout, by its `view` rule.
+
+        None where the elements have to be copied.
+        """
+        assert self.rules.view is not None
+        found = self.rules.view(layout, *results, **parameters)
+        return (found,) if isinstance(found, Layout) else found
+
+    def parts(
+        self, layout: Layout, inputs: Sequence[Spec], parameters: dict[str, Any]
+    ) -> list[Part]:
+        """The parts its result is put together of, which has this layout, by its `pieces` rule."""
+        assert self.rules.pieces is not None
+        return list(self.rules.pieces(layout, *inputs, **parameters))
 
     def complete(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """The parameters with defaults filled in and lists made tuples. Raises `TypeError`."""
@@ -291,7 +314,7 @@ class Op(_core.OpBase, RuleDecorators):
         trace = current_trace()
         entries = inputs
         kinds = set(map(type, inputs))
-        if kinds != ENTRIES or (trace is not None and trace.contents):
+        if kinds != ENTRIES or (trace is not None and trace.state.contents):
             entries = tuple([above.as_entry(value, inputs) for value in inputs])
             if not kinds.isdisjoint(WHOLES):
                 self.check_numbers(inputs, tuple(entry.spec for entry in entries), parameters)
@@ -300,12 +323,12 @@ class Op(_core.OpBase, RuleDecorators):
         if trace is not None:
             node.origin, node.part = trace.origin(), trace.part
             node.precision = trace.precision
-            if trace.scopes:
-                node.name = trace.named(self.name)
-            if trace.paused and not shows_another(node):
-                found = trace.unrecorded(found)
+            if trace.scopes.open:
+                node.name = trace.scopes.named(self.name)
+            if trace.recording.is_paused and not shows_another(node):
+                found = unrecorded(found)
             for position, index in self.updates.items():
-                trace.write(entries[position], found[index])
+                trace.state.write(entries[position], found[index])
         return found
 
     def node(self, entries: tuple[Entry, ...], parameters: dict[str, Any]) -> Node:
@@ -315,7 +338,7 @@ class Op(_core.OpBase, RuleDecorators):
         specs = self.infer(*[entry.node.specs[entry.index] for entry in entries], **parameters)
         if self.random and parameters.get("call") is None:
             trace = current_trace()
-            parameters = {**parameters, "call": trace.next_call() if trace else 0}
+            parameters = {**parameters, "call": trace.state.next_call() if trace else 0}
         return Node(self, entries, parameters, specs)
 
     def _call(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -330,8 +353,8 @@ class Op(_core.OpBase, RuleDecorators):
         ):
             return call("with_keywords", self, inputs, keywords)
         more = len(inputs) > self.arity or not set(keywords) <= set(self.parameters)
-        wider = more and self.rules.get("extended")
-        if wider and set(keywords) <= set(wider.__code__.co_varnames):
+        wider: Any = self.rules.extended if more else None
+        if wider is not None and set(keywords) <= set(wider.__code__.co_varnames):
             return wider(*inputs, **keywords)
         if len(inputs) > self.arity and self.arity != VARIADIC:
             inputs, keywords = self._positional(inputs, keywords)

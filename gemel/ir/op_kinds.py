@@ -28,6 +28,7 @@ from gemel.ir.graph import Entry, placeholder
 from gemel.ir.keywords import OUT, REDUCTIONS, UFUNC
 from gemel.ir.methods import call
 from gemel.ir.op import Op, find
+from gemel.ir.rules import PlannedRule
 from gemel.ir.trace import Trace
 from gemel.spec import Spec, broadcast, normalize_axes, promote_specs
 
@@ -78,7 +79,7 @@ class Elementwise(Op):
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
         """Broadcast shape, and the policy's dtype."""
-        if "spec" in self.rules:
+        if self.rules.spec is not None:
             return super().infer(*specs, **parameters)
         _, dtypes = self.types(specs, parameters)
         weak = bool(specs) and False not in [spec.weak for spec in specs]
@@ -288,7 +289,7 @@ class Contraction(Op):
 
     def unrounded(self, op: Op) -> Op:
         """Declare the operation that gives the same sums before they are rounded to two bytes."""
-        self.rules["unrounded"] = op
+        self.rules.unrounded = op
         return op
 
 
@@ -320,7 +321,7 @@ class Composite(Op):
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
         """The specs of its body's results."""
-        if "spec" in self.rules and not self.of_complex(specs):
+        if self.rules.spec is not None and not self.of_complex(specs):
             return super().infer(*specs, **parameters)
         with Trace():  # arrays the body creates are to be nodes, too
             return tuple(entry.spec for entry in self.expand(specs, parameters)[1])
@@ -336,13 +337,14 @@ class Composite(Op):
             return self.written_out(entries, parameters)
         return super().apply(entries, parameters)
 
-    def planned(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare what plans compute instead of the body: rule(*inputs, **parameters)."""
-        return self._declare("planned", rule)
+    def planned(self, rule: PlannedRule) -> PlannedRule:
+        """Declare what plans compute instead of the body."""
+        self.rules.planned = rule
+        return rule
 
     def in_plan(self, inputs: tuple[Entry, ...], parameters: dict[str, Any]) -> tuple[Entry, ...]:
         """Its results as plans compute them: by its `planned` rule, else by its body."""
-        rule = self.rules.get("planned")
+        rule = self.rules.planned
         if rule is None:
             return self.written_out(inputs, parameters)
         found = rule(*inputs, **parameters)

@@ -103,6 +103,6 @@ def seen_through(node: Node, index: int, position: tuple[At, ...], start: At) ->
     """
     assert node.op is not None
     source = node.inputs[0]
-    found = node.op.rules["view"](far(source.shape), *node.specs, **node.params)
-    layout = found[index] if isinstance(found, tuple) else found
-    return through(layout, source.ndim, position, start)
+    layouts = node.op.layouts(far(source.shape), node.specs, node.params)
+    assert layouts is not None
+    return through(layouts[index], source.ndim, position, start)

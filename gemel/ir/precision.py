@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from gemel import _core
 from gemel.dtype import DType
 from gemel.errors import unknown_name
-from gemel.ir.trace import current_trace
+from gemel.ir.current import current_trace
 
 if TYPE_CHECKING:
     from gemel.ir.graph import Node

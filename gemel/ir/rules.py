@@ -1,46 +1,243 @@
-"""The rules of an operation: decorators that declare what follows from its meaning and what not.
+"""The rules of an operation: which there are, what each takes and gives, and how they are declared.
 
-Each rule is stored under its name in `Op.rules`. Only some are needed: an elementwise operation has
-its specs and its kernel from its body, a view needs `spec` and `view`.
+A rule is a function of its paragraph in `gemel.ops`, declared by the decorator of the rule's name,
+and kept as `Op.rules.<name>`, None where there is none::
+
+    @transpose.view                                 # now transpose.rules.view(layout, *results,
+    def _(layout, result, *, axes):                 # axes=...) gives the layout of the result
+        return Layout(result.shape, (layout.strides[axis] for axis in axes), layout.offset)
+
+Only some are needed: an elementwise operation has its specs and its kernel from its body, a view
+needs `spec` and `view`. All rules are given the static parameters by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from gemel.ir.layout import Layout
+from gemel.spec import Spec
+
+if TYPE_CHECKING:
+    from gemel.dtype import DType
+    from gemel.ir.graph import Entry, Graph, Node
+    from gemel.ir.loops import LoopSpec
+    from gemel.ir.op import Op
+    from gemel.ir.position import At
+
+
+# Each operation has its own inputs and parameters, so the protocols end in ``*inputs: Any`` and
+# ``**parameters: Any``, for which type checkers take any. What stands before is checked.
+
+
+class SpecRule(Protocol):
+    """The specs of the results, of those of the inputs. Raises `ShapeError` or `DTypeError`."""
+
+    def __call__(self, *inputs: Any, **parameters: Any) -> Spec | Iterable[Spec]: ...
+
+
+class GradientRule(Protocol):
+    """One entry or None per input: the gradients of the inputs.
+
+    y are the results, g the gradients that arrived at them. With several outputs both are tuples,
+    and g is None for an output at which none arrived.
+    """
+
+    def __call__(
+        self, g: Any, y: Any, /, *inputs: Any, **parameters: Any
+    ) -> Sequence[Entry | None]: ...
+
+
+class BackwardRule(Protocol):
+    """The gradients by a rule that is told which inputs they are wanted for.
+
+    `gs` are the gradients of the outputs. It gives one entry or None per input.
+    """
+
+    def __call__(
+        self, node: Node, gs: Sequence[Entry | None], wanted: Sequence[bool], /
+    ) -> Sequence[Entry | None]: ...
+
+
+class ElementRule(Protocol):
+    """The element of the result at a position, for kernels.
+
+    `at` has an `At` (`ir.position`) for each axis of the result. ``x.at(...)`` reads an input,
+    given an `At` or a number computed in the loop for each of its axes; `loop.checked` and
+    `loop.limited` keep such numbers in range.
+    """
+
+    def __call__(
+        self, loop: Any, at: tuple[At, ...], /, *inputs: Any, **parameters: Any
+    ) -> Any: ...
+
+
+#: A part of a result: its layout in the result's memory, and its source. That is the position of an
+#: input, which is broadcast to the part, or a float that fills it.
+Part = tuple[Layout, float]
+
+
+class PiecesRule(Protocol):
+    """The parts a result is put together of, given its layout and the specs of the inputs.
+
+    Later parts cover earlier ones.
+    """
+
+    def __call__(self, layout: Layout, /, *inputs: Any, **parameters: Any) -> Iterable[Part]: ...
+
+
+class Emitter(Protocol):
+    """What `lower` rules write kernels with (`runtime.lower`). Its places are `codegen.Place`s."""
+
+    def temporary(self, dtype: DType, shape: tuple[int, ...]) -> Any:
+        """A place in new scratch memory."""
+
+    def fill(self, target: Any, value: float) -> None:
+        """Set every element to a number."""
+
+    def copy(self, source: Any, target: Any) -> None:
+        """Copy elements, converting and broadcasting as needed."""
+
+    def gather(self, target: Any, sources: Sequence[Any]) -> None:
+        """Copy sources to their parts of the result (`pieces`), unless they were computed there."""
+
+    def loop(
+        self,
+        shape: tuple[int, ...],
+        failure: tuple[Any, ...] | None = None,
+        parallel: bool = True,
+        reduced: frozenset[int] = frozenset(),
+    ) -> Any:
+        """A loop nest over a shape, to be filled and finished.
+
+        `failure` is what a failing check raises: (name of the error, message, sizes in it).
+        """
+
+    def branch(
+        self, predicate: Any, sides: tuple[Graph, Graph], inputs: list[Any], outputs: list[Any]
+    ) -> None:
+        """One of two graphs on the same inputs, chosen when the plan runs."""
+
+    def rounds(self, outputs: list[Any], inputs: list[Any], spec: LoopSpec) -> None:
+        """The rounds of a loop."""
+
+
+class LowerRule(Protocol):
+    """The kernels: writes them with `emit`, from the inputs' places to the outputs'."""
+
+    def __call__(
+        self,
+        emit: Emitter,
+        outputs: list[Any],
+        inputs: list[Any],
+        /,
+        *_: Any,
+        **parameters: Any,
+    ) -> None: ...
+
+
+class ViewRule(Protocol):
+    """The layouts of the results, which are views of input 0, from its layout and their specs.
+
+    None where strides cannot express a result and the elements have to be copied.
+    """
+
+    def __call__(
+        self, layout: Layout, /, *results: Any, **parameters: Any
+    ) -> Layout | tuple[Layout, ...] | None: ...
+
+
+class PutRule(Protocol):
+    """A write through a view: x with `value` in place of the elements that result `index` shows."""
+
+    def __call__(self, x: Any, value: Any, index: int, /, *_: Any, **parameters: Any) -> Entry: ...
+
+
+class StepRule(Protocol):
+    """Work the C++ core does itself on dense arrays of the host, given the inputs' specs.
+
+    `_core.SortedRows`, or None to leave it to NumPy.
+    """
+
+    def __call__(self, *inputs: Any, **parameters: Any) -> Any: ...
+
+
+class IssueRule(Protocol):
+    """Runs a call that neither a kernel nor NumPy can do; the result, an array. Not recorded."""
+
+    def __call__(self, *arrays: Any, **parameters: Any) -> Any: ...
+
+
+class MaskedRule(Protocol):
+    """What `where=` means for a reduction: its result of the elements where the mask holds."""
+
+    def __call__(self, mask: Any, x: Any, /, *others: Any, **parameters: Any) -> Any: ...
+
+
+class PlannedRule(Protocol):
+    """What plans compute instead of a composite's body, on entries: one result or a tuple."""
+
+    def __call__(self, *inputs: Any, **parameters: Any) -> Entry | tuple[Entry, ...]: ...
+
+
+class Rules:
+    """The rules an operation has declared. Its attributes are all the rules there are."""
+
+    # --- meaning
+    spec: SpecRule | None = None
+    gradient: GradientRule | None = None
+    backward: BackwardRule | None = None
+    #: Of a composite.
+    planned: PlannedRule | None = None
+    #: Of a contraction: the operation that gives the same sums, not rounded to two bytes.
+    unrounded: Op | None = None
+
+    # --- kernels
+    element: ElementRule | None = None
+    pieces: PiecesRule | None = None
+    lower: LowerRule | None = None
+
+    # --- views
+    view: ViewRule | None = None
+    put: PutRule | None = None
+
+    # --- what is run otherwise
+    step: StepRule | None = None
+    issue: IssueRule | None = None
+
+    # --- calls
+    masked: MaskedRule | None = None
+    #: A function for calls with arguments the operation does not have.
+    extended: Callable[..., Any] | None = None
+
+
+#: Decorators give back the function they are given, with its own type.
+Rule = TypeVar("Rule", bound=Callable[..., Any])
 
 
 class RuleDecorators:
     """The decorators by which a paragraph of `gemel.ops` adds rules to an operation."""
 
     name: str
-    rules: dict[str, Callable[..., Any]]
+    rules: Rules
     #: Whether it becomes machine code. NumPy runs the others, in the engine's Python lane.
     has_kernel = False
     moves: int
     complex: bool
     is_holomorphic = False
 
-    def _declare(self, kind: str, rule: Callable[..., Any]) -> Callable[..., Any]:
-        self.rules[kind] = rule
-        self.has_kernel |= kind in ("element", "lower", "pieces", "view")
-        if kind == "view":
-            self.moves = 1
+    def spec(self, rule: SpecRule) -> SpecRule:
+        """Declare the specs of the results."""
+        self.rules.spec = rule
         return rule
 
-    def spec(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare the specs of the results: rule(*input specs, **parameters) -> Spec or a tuple."""
-        return self._declare("spec", rule)
+    def gradient(self, rule: GradientRule) -> GradientRule:
+        """Declare the gradient."""
+        self.rules.gradient = rule
+        return rule
 
-    def gradient(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare the gradient: rule(g, y, *inputs, **parameters) -> one entry or None per input.
-
-        y are the results, g the gradients that arrived at them. With several outputs both are
-        tuples, and g is None for an output at which none arrived.
-        """
-        return self._declare("gradient", rule)
-
-    def holomorphic(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def holomorphic(self, rule: GradientRule) -> GradientRule:
         """Declare the gradient of a holomorphic function by its formula for reals, g * f'(x).
 
         `passes.gradient` makes it g * conj(f'(x)) for complex numbers.
@@ -48,75 +245,60 @@ class RuleDecorators:
         self.complex = self.is_holomorphic = True
         return self.gradient(rule)
 
-    def backward(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare the gradient by a rule that is told which inputs it is wanted for.
+    def backward(self, rule: BackwardRule) -> BackwardRule:
+        """Declare the gradient by a rule that is told which inputs it is wanted for."""
+        self.rules.backward = rule
+        return rule
 
-        rule(node, gradients of the outputs, wanted) -> one entry or None per input.
-        """
-        return self._declare("backward", rule)
+    def element(self, rule: ElementRule) -> ElementRule:
+        """Declare the element of the result at a position."""
+        self.has_kernel, self.rules.element = True, rule
+        return rule
 
-    def element(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare the element of the result at a position: rule(loop, at, *inputs, **parameters).
+    def pieces(self, rule: PiecesRule) -> PiecesRule:
+        """Declare a result put together of parts."""
+        self.has_kernel, self.rules.pieces = True, rule
+        return rule
 
-        `at` has an `At` (`ir.position`) for each axis of the result. ``x.at(...)`` reads an input,
-        given an `At` or a number computed in the loop for each of its axes; `loop.checked` and
-        `loop.limited` keep such numbers in range.
-        """
-        return self._declare("element", rule)
+    def lower(self, rule: LowerRule) -> LowerRule:
+        """Declare the kernels."""
+        self.has_kernel, self.rules.lower = True, rule
+        return rule
 
-    def pieces(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare a result put together of parts: rule(layout, *input specs, **parameters).
+    def step(self, rule: StepRule) -> StepRule:
+        """Declare work the C++ core does itself, on dense arrays of the host."""
+        self.rules.step = rule
+        return rule
 
-        It gives (layout of the part, source) for each: the source is the position of an input,
-        which is broadcast to the part, or a float that fills it. Later parts cover earlier ones.
-        """
-        return self._declare("pieces", rule)
+    def issue(self, rule: IssueRule) -> IssueRule:
+        """Declare a function that runs calls neither a kernel nor NumPy can do."""
+        self.rules.issue = rule
+        return rule
 
-    def lower(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare the kernels: rule(emit, outputs, inputs, **parameters), see runtime.lower."""
-        return self._declare("lower", rule)
+    def view(self, rule: ViewRule) -> ViewRule:
+        """Declare that the results are views of input 0."""
+        self.has_kernel, self.moves, self.rules.view = True, 1, rule
+        return rule
 
-    def step(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare work the C++ core does itself, on dense arrays of the host.
+    def masked(self, rule: MaskedRule) -> MaskedRule:
+        """Declare what `where=` means for a reduction."""
+        self.rules.masked = rule
+        return rule
 
-        rule(*input specs, **parameters) -> `_core.SortedRows`, or None to leave it to NumPy.
-        """
-        return self._declare("step", rule)
+    def put(self, rule: PutRule) -> PutRule:
+        """Declare a write through a view."""
+        self.rules.put = rule
+        return rule
 
-    def issue(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare a function that runs calls neither a kernel nor NumPy can do.
-
-        rule(*arrays, **parameters) -> the result, an array. It is not recorded.
-        """
-        return self._declare("issue", rule)
-
-    def view(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare that the results are views of input 0.
-
-        rule(layout of the input, *result specs, **parameters) -> a layout per result, or None where
-        strides cannot express it and the elements have to be copied.
-        """
-        return self._declare("view", rule)
-
-    def masked(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare what `where=` means for a reduction: rule(mask, x, **parameters) -> result."""
-        return self._declare("masked", rule)
-
-    def put(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare a write through a view: rule(x, value, index of the result, **parameters).
-
-        It gives x with `value` in place of the elements the view shows.
-        """
-        return self._declare("put", rule)
-
-    def extended(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def extended(self, function: Rule) -> Rule:
         """Declare a function for calls with arguments the operation does not have.
 
         Calls without such arguments go to the operation, and so past Python.
         """
         function.__name__ = function.__qualname__ = self.name
         self.__doc__ = function.__doc__ or self.__doc__
-        return self._declare("extended", function)
+        self.rules.extended = function
+        return function
 
 
-__all__ = ["RuleDecorators"]
+__all__ = ["Emitter", "Part", "RuleDecorators", "Rules"]

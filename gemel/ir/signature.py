@@ -19,8 +19,8 @@ def signature_of(op: Op) -> Any:
         Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation="Any")
         for name, default in op.common.items()
     ]
-    if "extended" in op.rules:
-        found = signature(op.rules["extended"])
+    if op.rules.extended is not None:
+        found = signature(op.rules.extended)
         return found.replace(parameters=[*found.parameters.values(), *common])
     lead = 1 if op.elementwise else 0
     code, notes = op.function.__code__, op.function.__annotations__

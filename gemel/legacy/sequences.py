@@ -6,8 +6,8 @@ from typing import Any
 
 from gemel import np, npx
 from gemel.extent import same_for_all
+from gemel.ir.current import current_trace
 from gemel.ir.methods import call
-from gemel.ir.trace import current_trace
 from gemel.legacy.declare import Shapes, Written, legacy, same, written
 
 same(npx.sequence_mask, "SequenceMask", "sequence_mask", "_npx_sequence_mask", inputs=2, optional=1)
@@ -55,8 +55,9 @@ def _for_batch(state: Any, data: Any) -> Any:
     layers, _, width = state.shape
     found = call("broadcast_to", state, shape=(layers, data.shape[1], width))
     axes = {"lhs_axes": (1,), "rhs_axes": (1,)}
-    trace: Any = current_trace()
-    trace.note(found, Written("broadcast_like", (state, data), axes))
+    trace = current_trace()
+    assert trace is not None
+    trace.notes.note(found, Written("broadcast_like", (state, data), axes))
     return found
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from gemel.arrays.making import array_like, default_dtype
 from gemel.device import as_device, beside, beside_arrays
 from gemel.dtype import (
     MANNERS,
@@ -27,7 +28,7 @@ from gemel.ir.above import above
 from gemel.ir.graph import Entry
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
-from gemel.ndarray import array_like, default_dtype, ndarray
+from gemel.ndarray import ndarray
 from gemel.ops.elementwise import cast, distance, floor, iota, where
 from gemel.ops.elementwise import copy as copied
 from gemel.ops.elementwise import full as filled

@@ -7,14 +7,15 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from gemel.arrays.making import array_like
 from gemel.device import current_device
 from gemel.dtype import int64
 from gemel.errors import ArgumentError
 from gemel.extent import WHOLE
+from gemel.ir.current import current_trace
 from gemel.ir.philox import words
 from gemel.ir.public import NAMESPACES, function
-from gemel.ir.trace import StateArray, current_trace
-from gemel.ndarray import array_like
+from gemel.ir.trace import StateArray
 from gemel.ops import choices
 from gemel.ops.elementwise import add, copy
 from gemel.ops.random import drawing_from
@@ -60,9 +61,9 @@ class BitGenerator:
         """
         trace = current_trace()
         if trace is not None:
-            number = copy(trace.parameter(self._number))  # as it is before the update
-            trace.update(self._number, add(number, 1))
-            return trace.parameter(self._seed), number
+            number = copy(trace.state.parameter(self._number))  # as it is before the update
+            trace.state.update(self._number, add(number, 1))
+            return trace.state.parameter(self._seed), number
         with self._lock:
             number = self._number.value.copy()
             self._number.value += 1

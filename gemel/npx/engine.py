@@ -6,11 +6,11 @@ from operator import index
 from typing import Any
 
 from gemel import _core
+from gemel.arrays.making import array_like
 from gemel.device import as_device
 from gemel.dtype import MANNERS, DType, as_dtype, float32, float64, int64
 from gemel.errors import ArgumentError
 from gemel.ir.public import function
-from gemel.ndarray import array_like
 from gemel.runtime import callback as runtime_callback
 from gemel.spec import Spec
 

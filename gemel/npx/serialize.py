@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import _core
 from gemel.arrays.archives import appear, is_numpys, packed, unpacked
+from gemel.arrays.making import array_like, from_buffer
 from gemel.device import Device, as_device
 from gemel.dtype import DTYPES, MANNERS, DType, as_dtype
 from gemel.errors import ParameterFileError, unknown_name
 from gemel.ir.public import function, publish
-from gemel.ndarray import array_like, from_buffer
 
 if TYPE_CHECKING:
     from gemel.gluon.parameter import Parameter, ParameterDict

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
+from gemel.arrays.exchange import from_dlpack
+from gemel.arrays.making import from_numpy as as_copied
 from gemel.errors import ArgumentError
 from gemel.ir.public import function, publish
-from gemel.ndarray import from_dlpack, ndarray
-from gemel.ndarray import from_numpy as as_copied
+from gemel.ndarray import ndarray
 
 publish(from_dlpack, "from_dlpack", "npx")
 

@@ -8,10 +8,10 @@ from typing import Any
 from gemel.dtype import DType, check_held, keeps_kind
 from gemel.errors import ArrayIndexError, DTypeError, ShapeError
 from gemel.ir.above import above
+from gemel.ir.current import current_trace
 from gemel.ir.declare import op
 from gemel.ir.methods import named
 from gemel.ir.op import numpy
-from gemel.ir.trace import current_trace
 from gemel.lists import leaves
 from gemel.ops.elementwise import cast, full, maximum, where
 from gemel.ops.indexing import assign, gather, integer_indices
@@ -30,7 +30,7 @@ def overwrite(x: Any, value: Any) -> Any:
         raise ShapeError(f"in place, {x.spec} cannot hold {value.spec}")
     if not keeps_kind(value.dtype, x.dtype):
         raise DTypeError(f"in place, {x.dtype} cannot hold {value.dtype}; use x = x + y")
-    trace.write(x, value if value.dtype is x.dtype else cast(value, dtype=x.dtype))
+    trace.state.write(x, value if value.dtype is x.dtype else cast(value, dtype=x.dtype))
     return x
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from gemel.dtype import bool_, int64
 from gemel.errors import ShapeError, TraceError
 from gemel.ir.above import above
+from gemel.ir.current import current_trace
 from gemel.ir.declare import op
 from gemel.ir.graph import Entry, Graph, Node, constant, inline, placeholder, rewrite, walk
 from gemel.ir.interpret import interpret
@@ -16,7 +17,8 @@ from gemel.ir.methods import call
 from gemel.ir.op import Op
 from gemel.ir.op_kinds import Composite
 from gemel.ir.public import function
-from gemel.ir.trace import current_trace, kept_whole
+from gemel.ir.rules import Emitter
+from gemel.ir.trace import kept_whole
 from gemel.ops.elementwise import full
 from gemel.ops.random import stream_taken
 from gemel.spec import Spec
@@ -66,7 +68,7 @@ def backward_graph(graph: Graph, used: list[int], wanted: list[int]) -> Graph:
 
 
 @branch.lower
-def _(emit: Any, outputs: Any, inputs: Any, *, then: Any, otherwise: Any) -> None:
+def _(emit: Emitter, outputs: Any, inputs: Any, *, then: Any, otherwise: Any) -> None:
     emit.branch(inputs[0], (then, otherwise), inputs[1:], outputs)
 
 
@@ -86,8 +88,8 @@ def choose(predicate: Any, inputs: tuple[Any, ...], sides: Any) -> tuple[Entry, 
     node = branch.node(given, {"then": then, "otherwise": otherwise})
     trace = current_trace()
     node.origin = trace.origin() if trace else ""
-    if trace and trace.scopes:
-        node.name = trace.named(branch.name)
+    if trace and trace.scopes.open:
+        node.name = trace.scopes.named(branch.name)
     return node.entries
 
 
@@ -229,14 +231,14 @@ def listed(results: Any) -> tuple[Entry, ...]:
 def _recorded(functions: tuple[Callable[..., Any], ...], arguments: tuple[Any, ...]) -> list[Any]:
     """The results of each side. One of them runs, so all draw from the same random calls on."""
     trace, results, ends = current_trace(), [], []
-    began = trace.random_calls if trace else 0
+    began = trace.state.random_calls if trace else 0
     for side in functions:
         if trace:
-            trace.random_calls = began
+            trace.state.random_calls = began
         results.append(_record(side, arguments))
-        ends.append(trace.random_calls if trace else 0)
+        ends.append(trace.state.random_calls if trace else 0)
     if trace:
-        trace.random_calls = max(ends)
+        trace.state.random_calls = max(ends)
     return results
 
 
@@ -245,12 +247,9 @@ def _record(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     trace = current_trace()
     if trace is None:
         return function(*arguments)
-    first, contents = constant(0).node.serial, dict(trace.contents)
-    updates = [entry for _, entry in trace.updates.values()]
+    began, before = constant(0).node.serial, trace.state.save()
     results = function(*arguments)
-    written = (h for h, value in trace.contents.items() if contents.get(h) is not value)
-    now = [entry for _, entry in trace.updates.values()]
-    if list(map(id, now)) != list(map(id, updates)) or any(h.node.serial < first for h in written):
+    if not trace.state.writes_inside(before, began):
         raise TraceError(
             "cond: a branch must not update a parameter, nor write to an array from outside; do it "
             "after, with np.where"

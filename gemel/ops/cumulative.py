@@ -11,6 +11,7 @@ from gemel.ir.interpret import spec_of
 from gemel.ir.keywords import into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.rules import Emitter
 from gemel.ops.elementwise import cast, full, multiply, where
 from gemel.ops.logic import equal, logical_and
 from gemel.ops.reduction import in_dtype, sum
@@ -49,16 +50,16 @@ def _(x: Spec, *, axis: int) -> Spec:
 
 
 @cumsum.lower
-def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
+def _(emit: Emitter, outputs: Any, inputs: Any, *, axis: int) -> None:
     _scan(emit, outputs, inputs, axis, "sum")
 
 
 @cumprod.lower
-def _(emit: Any, outputs: Any, inputs: Any, *, axis: int) -> None:
+def _(emit: Emitter, outputs: Any, inputs: Any, *, axis: int) -> None:
     _scan(emit, outputs, inputs, axis, "prod")
 
 
-def _scan(emit: Any, outputs: Any, inputs: Any, axis: int, kind: str) -> None:
+def _scan(emit: Emitter, outputs: Any, inputs: Any, axis: int, kind: str) -> None:
     """One loop that carries the result so far."""
     (result,), (x,) = outputs, inputs
     if result.shape[axis] == 1 or any(type(n) is int and n == 0 for n in result.shape):

@@ -9,13 +9,14 @@ from gemel.dtype import as_dtype, int64, uint64
 from gemel.errors import ArrayIndexError, IndexDTypeError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.above import above
+from gemel.ir.current import current_trace
 from gemel.ir.declare import op
 from gemel.ir.keywords import into
 from gemel.ir.layout import Layout
 from gemel.ir.methods import named
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
-from gemel.ir.trace import current_trace
+from gemel.ir.rules import Emitter
 from gemel.lists import leaves
 from gemel.ops.elementwise import cast, full, iota, limit, minimum, where
 from gemel.ops.elementwise import copy as materialized
@@ -221,15 +222,14 @@ def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int, shape: Any) -> Any:
 
 
 @scatter.lower
-def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> None:
+def _(emit: Emitter, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> None:
     (result,), (g, indices) = outputs, inputs
     wide = result.dtype.accumulate
     total = result if wide is result.dtype else emit.temporary(wide, result.shape)
     emit.fill(total, 0)
     lead, middle = axis, len(indices.shape)
     # One tile, one lane: two slices may meet in the same place.
-    failure = out_of_range("take", axis, shape)
-    loop = emit.loop(g.shape, failure=failure, parallel=False)
+    loop = emit.loop(g.shape, failure=out_of_range("take", axis, shape), parallel=False)
     rest = len(g.shape) - lead - middle
     target = loop.target(total, (*total.strides[:lead], *[0] * middle, *total.strides[axis + 1 :]))
     position = loop.load(indices, (*[0] * lead, *indices.strides, *[0] * rest))

@@ -159,8 +159,8 @@ def _reduction(
     x = operand(x)
     if where is not True:
         mask = broadcast_to(_mask(op.name, where), shape=tuple(x.shape))
-        if "masked" in op.rules:
-            found = op.rules["masked"](mask, x, *others, **parameters)
+        if op.rules.masked is not None:
+            found = op.rules.masked(mask, x, *others, **parameters)
             return into(op.name, out, found)
         x = _left_out(op, mask, x, initial)
     return into(op.name, out, _begun(op, (x, *others), parameters, initial))

@@ -75,7 +75,8 @@ def _(a: Spec, b: Spec) -> Spec:
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     # What is behind it is rounded, so that is what comes back.
     dtype = promote_specs(a.spec, b.spec)
-    return matmul.rules["gradient"](cast(g, dtype=dtype), None, a, b)
+    assert matmul.rules.gradient is not None
+    return matmul.rules.gradient(cast(g, dtype=dtype), None, a, b)
 
 
 def with_bias(a: Any, b: Any, bias: Any) -> Any:

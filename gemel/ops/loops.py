@@ -9,14 +9,16 @@ from typing import Any
 from gemel import _core
 from gemel.dtype import bool_
 from gemel.errors import ArgumentError, ShapeError, TraceError
+from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, Graph, inline
+from gemel.ir.loops import LoopSpec
 from gemel.ir.public import function
-from gemel.ir.trace import Trace, current_trace, kept_whole
+from gemel.ir.trace import Trace, kept_whole
 from gemel.lists import as_list
 from gemel.ops.control import cond as choose
 from gemel.ops.elementwise import full
 from gemel.ops.logic import logical_and, not_equal
-from gemel.ops.rounds import Conditional, Recording, Round, is_whole
+from gemel.ops.rounds import Conditional, Round, TracedLoop, is_whole
 from gemel.ops.shape import concatenate, operand, reshape, stack
 from gemel.spec import plain
 
@@ -118,10 +120,10 @@ def _whole(
         return leaves(mapped(operand, output)), leaves(mapped(operand, after))
 
     arrays = leaves(data)
-    recording = Recording(trace, listed, arrays, first, arrays[0].shape[0], reverse)
-    made = recording.run()
+    traced = TracedLoop(trace, listed, arrays, first, arrays[0].shape[0], reverse)
+    made = traced.run()
     if made is None:
-        del done[recording.begun :]
+        del done[traced.begun :]
         return None
     found, (output, after) = iter(made), done[0]
     return nested(found, output), nested(found, after)
@@ -171,7 +173,7 @@ def while_loop(
     while len(outputs) < max_iterations:
         condition = cond(*variables)
         if asks and trace is not None and isinstance(condition, Entry):
-            known = trace.known(condition)
+            known = trace.inputs.known(condition)
             condition = condition if known is None else known.item()
         step = made[len(outputs)] if len(outputs) < len(made) else func
         if isinstance(condition, Entry):
@@ -226,28 +228,28 @@ def _ended(
         outputs.append(output)
         return leaves(output), [*leaves(after), _held(cond(*after))]
 
-    recording = Conditional(trace, body, [*map(operand, given), _held(start)], length)
-    before = trace.written()
+    traced = Conditional(trace, body, [*map(operand, given), _held(start)], length)
+    before = trace.state.save()
     try:
-        entries = recording.run()
+        entries = traced.run()
     except TraceError:
-        if isinstance(start, Entry) and trace.known(start) is None:
+        if isinstance(start, Entry) and trace.inputs.known(start) is None:
             raise
         # Its variables are known while it is traced, and func may ask what they are.
-        trace.restore(before)
+        trace.state.restore(before)
         raise _Asks from None
     if entries is None:
-        made += map(partial(_again, variables), recording.written, outputs)
+        made += map(partial(_again, variables), traced.written, outputs)
         return None
-    found = iter(_with_last(entries) if recording.leaves_last else entries)
+    found = iter(_with_last(entries) if traced.leaves_last else entries)
     return nested(found, outputs[0]), nested(found, variables)
 
 
 def _with_last(made: tuple[Entry, ...]) -> tuple[Entry, ...]:
     """The outputs and variables of a loop and one round more, if its condition still holds."""
     node = made[0].node
-    step, states = node.params["step"], node.params["states"]
-    count = len(made) - states
+    spec = LoopSpec.of(node)
+    step, states, count = spec.step, spec.states, len(spec.outputs)
     condition, others = made[-1], node.inputs[states:]
 
     def again(*values: Any) -> list[Any]:

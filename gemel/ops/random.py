@@ -14,11 +14,12 @@ from gemel import _core
 from gemel.dtype import DType, as_dtype, bool_, int64, uint64
 from gemel.errors import ArgumentError, DTypeError
 from gemel.ir.above import above
+from gemel.ir.current import current_trace
 from gemel.ir.declare import elementwise, op
 from gemel.ir.layout import broadcast_strides
 from gemel.ir.op import Op
 from gemel.ir.public import function
-from gemel.ir.trace import current_trace
+from gemel.ir.rules import Emitter
 from gemel.ops.elementwise import filled, where
 from gemel.spec import Spec, extents, whole
 
@@ -322,7 +323,7 @@ def _(g: Any, y: Any, x: Any, condition: Any, *, message: str) -> Any:
 
 
 @required.lower
-def _(emit: Any, outputs: Any, inputs: Any, *, message: str) -> None:
+def _(emit: Emitter, outputs: Any, inputs: Any, *, message: str) -> None:
     (result,), (x, condition) = outputs, inputs
     loop = emit.loop(result.shape, failure=("ValueError", message))
     strides = broadcast_strides(condition.shape, condition.strides, len(result.shape))

@@ -13,11 +13,15 @@ from typing import Any, NamedTuple
 from gemel.dtype import bool_
 from gemel.errors import ShapeError
 from gemel.ir.above import above
+from gemel.ir.current import current_trace
 from gemel.ir.declare import op
 from gemel.ir.graph import Entry, Graph, Node, constant, placeholder, walk
 from gemel.ir.interpret import interpret
+from gemel.ir.loops import LoopSpec
 from gemel.ir.op import numpy
-from gemel.ir.trace import Trace, current_trace
+from gemel.ir.rules import Emitter
+from gemel.ir.state import Saved
+from gemel.ir.trace import Trace
 from gemel.ops.control import closed
 from gemel.ops.shape import reshape
 from gemel.spec import Spec
@@ -76,8 +80,8 @@ def _(
 
 
 @loop.lower
-def _(emit: Any, outputs: Any, inputs: Any, **settings: Any) -> None:
-    emit.rounds(outputs, inputs, **settings)
+def _(emit: Emitter, outputs: Any, inputs: Any, **settings: Any) -> None:
+    emit.rounds(outputs, inputs, LoopSpec(**settings))
 
 
 def element(x: Spec) -> Spec:
@@ -97,17 +101,16 @@ def repeated(
     reads nothing else.
     """
     groups = [[element(x.spec) for x in data], [x.spec for x in states], [x.spec for x in alike]]
-    stands = [[placeholder(spec) for spec in group] for group in groups]
+    elements, carried, shared = [[placeholder(spec) for spec in group] for group in groups]
     with current_trace() or Trace():
-        outputs, after = body(*stands)
-    step = Graph([e for group in stands for e in group], (*outputs, *after), name="step")
-    settings = {"length": data[0].shape[0], "data": len(data), "states": len(states)}
-    settings |= {"reverse": False, "condition": -1}
-    found = loop.apply((*data, *states, *alike), {"step": step, **settings})
+        outputs, after = body(elements, carried, shared)
+    stands, results = (elements, carried, shared), (*outputs, *after)
+    spec = LoopSpec.made(stands, results, length=data[0].shape[0])
+    found = loop.apply((*data, *states, *alike), spec.parameters)
     return list(found[: len(outputs)]), list(found[len(outputs) :])
 
 
-# --- recording ------------------------------------------------------------------------------
+# --- tracing --------------------------------------------------------------------------------
 
 
 #: A round as it is recorded: of lists of elements and states it makes lists of outputs and states.
@@ -129,7 +132,7 @@ def is_whole(trace: Trace, length: int) -> bool:
     return not trace.writes_out and length >= LEAST
 
 
-class Recording:
+class TracedLoop:
     """A loop of a trace, given the arrays its rounds get elements of, and the first states.
 
     Its body is traced twice, on what stands for an element and for states. A body that does not do
@@ -164,7 +167,7 @@ class Recording:
         weak = any(entry.spec.weak for entry in (*self.data, *self.states))
         if weak or not is_whole(self.trace, self.length):
             return None
-        before = self.trace.written()
+        before = self.trace.state.save()
         rounds: list[Round] = []
         for _ in range(2):
             found = self._traced(len(rounds))
@@ -176,7 +179,7 @@ class Recording:
         if not _alike(*rounds):
             self._write_out(rounds)
             return None
-        self.trace.restore(before)
+        self.trace.state.restore(before)
         return self._whole(rounds[0])
 
     def _elements(self, place: int) -> list[Entry]:
@@ -191,16 +194,16 @@ class Recording:
             placeholder(spec)
             for spec in (*(element(e.spec) for e in self.data), *(e.spec for e in self.states))
         )
-        before, count = trace.written(), len(self.data)
+        before, count = trace.state.save(), len(self.data)
         outputs, after = self.body(list(stands[:count]), list(stands[count:]))
         results = tuple(above.as_entry(value) for value in (*outputs, *after))
-        if any(stand in trace.contents for stand in stands) or self._leaves(before, began):
-            trace.restore(before)
+        if any(stand in trace.state.contents for stand in stands) or self._leaves(before, began):
+            trace.state.restore(before)
             return None
-        alone = trace.is_alone(before, began)
+        alone = trace.state.is_alone(before, began)
         return Round(stands, elements, results, _made(results, began), alone)
 
-    def _leaves(self, before: tuple[Any, ...], began: int) -> bool:
+    def _leaves(self, before: Saved, began: int) -> bool:
         """Whether a round that is written out must not have been traced outside of it."""
         return False
 
@@ -239,14 +242,13 @@ class Recording:
                 inside[node] = None
         read = dict.fromkeys((*(e for node in inside for e in node.inputs), *results))
         free = [e for e in read if e.node not in inside and not e.node.is_number]
-        settings = {"length": self.length, "data": len(self.data), "states": len(self.states)}
         step = closed(results, (*stands, *free), "step")
-        inputs = (*self.data, *self.states, *free)
-        settings |= {"reverse": self.reverse, "condition": self.condition}
-        return loop.apply(inputs, {"step": step, **settings})
+        counts = self.length, len(self.data), len(self.states)
+        spec = LoopSpec(step, *counts, reverse=self.reverse, condition=self.condition)
+        return loop.apply((*self.data, *self.states, *free), spec.parameters)
 
 
-class Conditional(Recording):
+class Conditional(TracedLoop):
     """A loop over no arrays whose last state is a condition: no round is done where it is false.
 
     Where it is written out each round is behind its condition: `written` are the first ones, whose
@@ -260,9 +262,9 @@ class Conditional(Recording):
         #: Whether the last round is left to do: nothing may ask for the condition after it.
         self.leaves_last = False
 
-    def _leaves(self, before: tuple[Any, ...], began: int) -> bool:
+    def _leaves(self, before: Saved, began: int) -> bool:
         """Whether it writes to what is from outside: no round behind a condition may."""
-        return not self.trace.is_alone((*before[:3], self.trace.random_calls), began)
+        return not self.trace.state.writes_inside(before, began)
 
     def _write_out(self, rounds: list[Round]) -> None:
         self.written = rounds
@@ -343,4 +345,4 @@ def _inputs(graph: Graph) -> list[Node]:
     return [entry.node for entry in graph.inputs]
 
 
-__all__ = ["LEAST", "Conditional", "Recording", "Round", "is_whole", "loop", "repeated"]
+__all__ = ["LEAST", "Conditional", "Round", "TracedLoop", "is_whole", "loop", "repeated"]

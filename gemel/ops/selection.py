@@ -14,6 +14,7 @@ from gemel.ir.keywords import into
 from gemel.ir.methods import named
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.rules import Emitter
 from gemel.ops.arrange import broadcast_arrays
 from gemel.ops.assignment import contents
 from gemel.ops.elementwise import cast, full, iota, limit, where
@@ -121,7 +122,7 @@ def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int, extent: int) -> Any:
 
 
 @add_along_axis.lower
-def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, extent: int) -> None:
+def _(emit: Emitter, outputs: Any, inputs: Any, *, axis: int, extent: int) -> None:
     (result,), (g, indices) = outputs, inputs
     wide = result.dtype.accumulate
     total = result if wide is result.dtype else emit.temporary(wide, result.shape)

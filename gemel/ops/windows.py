@@ -17,6 +17,7 @@ from gemel.extent import Dim
 from gemel.ir.declare import op
 from gemel.ir.layout import Layout
 from gemel.ir.op import numpy
+from gemel.ir.rules import Emitter
 from gemel.ops.elementwise import copy
 from gemel.ops.indexing import basic_index
 from gemel.ops.shape import narrowed, transpose
@@ -269,7 +270,7 @@ def _(g: Any, y: Any, x: Any, *, kernel: Any, stride: Any, dilate: Any, shape: A
 
 @fold.lower
 def _(
-    emit: Any, outputs: Any, inputs: Any, *, kernel: Any, stride: Any, dilate: Any, shape: Any
+    emit: Emitter, outputs: Any, inputs: Any, *, kernel: Any, stride: Any, dilate: Any, shape: Any
 ) -> None:
     """One loop adds, of all windows, the same elements: those that lie in different places."""
     (result,), (x,) = outputs, inputs

@@ -21,6 +21,7 @@ from gemel.errors import ShapeError
 from gemel.ir.declare import op
 from gemel.ir.layout import Layout
 from gemel.ir.op import numpy
+from gemel.ir.rules import Emitter
 from gemel.ops.elementwise import copy
 from gemel.ops.linalg import matmul
 from gemel.ops.rounds import repeated
@@ -214,7 +215,7 @@ def _(layout: Layout, *parts: Spec) -> Iterator[tuple[Layout, int]]:
 
 
 @planes_of.lower
-def _(emit: Any, outputs: Any, inputs: Any) -> None:
+def _(emit: Emitter, outputs: Any, inputs: Any) -> None:
     emit.gather(outputs[0], inputs)
 
 

@@ -50,7 +50,7 @@ def concrete_graph(graph: Graph, values: Mapping[str, int]) -> Graph:
 def concretize_in_place(graph: Graph, values: Mapping[str, int]) -> Graph:
     """The same in place, for a graph that has just been traced and that nobody else holds.
 
-    Float arguments (`ir.trace.Scalar`), which tracing could ask for values, become plain entries.
+    Float arguments (`ir.inputs.Scalar`), which tracing could ask for values, become plain entries.
     """
     values = Sizes(values)
     plain: dict[Entry, Entry] = {}

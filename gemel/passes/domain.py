@@ -191,7 +191,8 @@ def is_product(node: Node) -> bool:
 
 def in_pieces(node: Node) -> bool:
     """Whether a result is put together of parts, each written by a kernel: a concatenation."""
-    return node.op is not None and "pieces" in node.op.rules and "lower" not in node.op.rules
+    rules = None if node.op is None else node.op.rules
+    return rules is not None and rules.pieces is not None and rules.lower is None
 
 
 def gathers(node: Node) -> bool:
@@ -199,7 +200,8 @@ def gathers(node: Node) -> bool:
 
     Its `pieces` rule says where they lie, its `lower` rule moves those that were made elsewhere.
     """
-    return node.op is not None and node.op.rules.keys() >= {"pieces", "lower"}
+    rules = None if node.op is None else node.op.rules
+    return rules is not None and rules.pieces is not None and rules.lower is not None
 
 
 def joins(node: Node) -> bool:
@@ -212,7 +214,8 @@ def joins(node: Node) -> bool:
     if more or not in_pieces(only) or not all(same) or len(only.inputs) != len(body.inputs):
         return False
     specs, whole = [entry.spec for entry in only.inputs], only.specs[0].shape
-    parts = list(only.op.rules["pieces"](far(whole), *specs, **only.params))  # type: ignore[union-attr]
+    assert only.op is not None
+    parts = only.op.parts(far(whole), specs, only.params)
     if [source for _, source in parts] != list(range(len(specs))):
         return False
     # Not if an input is broadcast to its part, or parts overlap or leave gaps.
@@ -223,7 +226,7 @@ def joins(node: Node) -> bool:
 
 def is_view(node: Node) -> bool:
     """Whether the results of a node are views of its first input."""
-    return node.op is not None and "view" in node.op.rules
+    return node.op is not None and node.op.rules.view is not None
 
 
 def seen_by(entry: Entry) -> Entry:
@@ -237,7 +240,12 @@ def is_mover(node: Node) -> bool:
     """Whether a node reads elements at other positions than that of the element it computes."""
     if is_view(node):
         return not node.op.alignment  # type: ignore[union-attr]
-    return in_pieces(node) or (node.op is not None and "element" in node.op.rules)
+    return in_pieces(node) or _has_element(node)
+
+
+def _has_element(node: Node) -> bool:
+    """Whether the operation says what an element of the result is."""
+    return node.op is not None and node.op.rules.element is not None
 
 
 def reads_rows(node: Node, domain: Domain) -> bool:
@@ -248,7 +256,7 @@ def reads_rows(node: Node, domain: Domain) -> bool:
     """
     placed = Domain(domain.shape)
     placed.reduced = domain.reduced
-    if not domain.reduced or "element" not in node.op.rules or not placed.add(node):  # type: ignore[union-attr]
+    if not domain.reduced or not _has_element(node) or not placed.add(node):
         return False
     own = placed.placements[node.entries[0]]
     for entry, position in positions(node):
@@ -294,7 +302,8 @@ def positions(node: Node) -> list[tuple[Entry, tuple[At | None, ...]]]:
     ndim = node.specs[0].ndim
     at = tuple(along(axis, ndim) for axis in range(ndim))
     sources = [_Probe(entry, found) for entry in node.inputs]
-    node.op.rules["element"](_Unknown(), at, *sources, **node.params)  # type: ignore[union-attr]
+    assert node.op is not None and node.op.rules.element is not None
+    node.op.rules.element(_Unknown(), at, *sources, **node.params)
     return found
 
 

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from gemel.errors import GradientError
+from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, Graph, Node, copy_node, walk
 from gemel.ir.methods import call
 from gemel.ir.op import Op, find
 from gemel.ir.op_kinds import Composite
-from gemel.ir.trace import current_trace
 from gemel.ops.elementwise import add, cast, full
 from gemel.ops.reduction import sum
 from gemel.ops.shape import reshape
@@ -157,13 +157,13 @@ def rule(
     """
     op = node.op
     assert op is not None
-    if "backward" in op.rules:
+    if op.rules.backward is not None:
         inexact = [e.dtype.is_inexact and not e.spec.weak for e in node.inputs]
         known = [needed is None or entry in needed for entry in node.inputs]
         wanted = [a and b for a, b in zip(inexact, known, strict=True)]
-        found: Sequence[Any] = op.rules["backward"](node, gs, wanted)
+        found: Sequence[Any] = op.rules.backward(node, gs, wanted)
         return found
-    declared = op.rules.get("gradient")
+    declared = op.rules.gradient
     if declared is not None and not _is_beyond(op, gs):
         # The gradient of a holomorphic function is g times the conjugate of its derivative; its
         # rule says g times the derivative.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.ir.graph import Entry, Graph, Node, constant, inline, placeholder, rewrite
+from gemel.ir.loops import LoopSpec
 from gemel.ops import linalg
 from gemel.ops.rounds import loop
 from gemel.passes.fuse import cheap
@@ -36,22 +37,18 @@ class _Rewritten:
 
     def __init__(self, node: Node, inputs: tuple[Entry, ...], read: set[Entry]) -> None:
         self.node = node
-        step, self.params = drop(hoist(expand(node.params["step"]))), node.params
-        data, states = self.params["data"], self.params["states"]
-        count = len(step.outputs) - states
-        self.given = dict(zip(step.inputs, inputs, strict=True))
-        self.data = list(step.inputs[:data])
-        self.states = list(step.inputs[data : data + states])
-        self.shared = list(step.inputs[data + states :])
-        condition = self.params["condition"]
-        self.condition = step.inputs[condition] if condition >= 0 else None
+        spec = LoopSpec.of(node)
+        spec = self.spec = spec._replace(step=drop(hoist(expand(spec.step))))
+        self.given = dict(zip(spec.step.inputs, inputs, strict=True))
+        self.data, self.states, self.shared = map(list, (spec.elements, spec.carried, spec.alike))
+        self.condition = spec.asked
         #: The old outputs that are read. Each is data of the loop (`there`) or a new output.
-        self.wanted = {i: step.outputs[i] for i in range(count) if node.entries[i] in read}
+        self.wanted = {i: e for i, e in enumerate(spec.outputs) if node.entries[i] in read}
         all_rounds = self.condition is None  # else outputs are zeros for rounds that are not run
         self.there = {e: self.given[e] for e in self.data} if all_rounds else {}
         own = [e for e in dict.fromkeys(self.wanted.values()) if e not in self.there]
         self.places = {entry: place for place, entry in enumerate(own)}
-        self.results = own + list(step.outputs[count:])
+        self.results = [*own, *spec.after]
 
     def run(self) -> tuple[Entry, ...]:
         """The results of the new loop, in the places of the old one's."""
@@ -62,13 +59,14 @@ class _Rewritten:
         used = {entry for node in nodes for entry in node.inputs} | set(self.results)
         self.data = [e for e in self.data if e in used or e is self.condition]
         self.shared = [entry for entry in self.shared if entry in used]
-        inputs = (*self.data, *self.states, *self.shared)
-        step = Graph(inputs, self.results, name="step")
-        settings = {"data": len(self.data), "states": len(self.states)}
-        settings["condition"] = next((i for i, e in enumerate(inputs) if e is self.condition), -1)
-        given = tuple(self.given[entry] for entry in inputs)
-        parameters = {**self.params, "step": step, **settings}
-        found = loop.node(given, parameters)
+        spec = LoopSpec.made(
+            (self.data, self.states, self.shared),
+            self.results,
+            length=self.spec.length,
+            reverse=self.spec.reverse,
+            asked=self.condition,
+        )
+        found = loop.node(tuple(self.given[e] for e in spec.step.inputs), spec.parameters)
         found.origin = self.node.origin
         results = {entry: found.entries[place] for entry, place in self.places.items()}
         results |= self.there

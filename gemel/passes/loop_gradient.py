@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, rewrite, walk
+from gemel.ir.loops import LoopSpec
 from gemel.ir.op_kinds import Composite
 from gemel.ir.trace import Trace
 from gemel.ops import linalg, reduction, shape
@@ -40,23 +41,23 @@ class _Backward:
     def __init__(self, node: Node, gs: Sequence[Entry | None], wanted: Sequence[bool]) -> None:
         self.node = node
         self.wanted = wanted
-        self.data, self.states = node.params["data"], node.params["states"]
-        step = _opened(node.params["step"])
-        self.inputs = step.inputs
-        condition = node.params["condition"]
-        self.condition = step.inputs[condition] if condition >= 0 else None
-        self.count = len(step.outputs) - self.states
+        spec = LoopSpec.of(node)
+        spec = self.spec = spec._replace(step=_opened(spec.step))
+        self.data, self.states = spec.data, spec.states
+        self.inputs = spec.step.inputs
+        self.condition = spec.asked
+        self.count = len(spec.outputs)
         self.gs = gs
-        self.active = self._active(step)
-        self.outputs, self.found = self._round(step)
+        self.active = self._active()
+        self.outputs, self.found = self._round(spec.step)
 
-    def _active(self, step: Graph) -> list[int]:
+    def _active(self) -> list[int]:
         """The inputs of a round whose gradients are wanted, or needed to compute those."""
         active = {i for i, want in enumerate(self.wanted) if want}
-        nodes = step.walk()
+        nodes = self.spec.step.walk()
         while True:
             needed = dependents(nodes, [self.inputs[i] for i in sorted(active)])
-            ends = enumerate(step.outputs[self.count :], start=self.data)
+            ends = enumerate(self.spec.after, start=self.data)
             more = {i for i, entry in ends if entry in needed} - active
             if not more:
                 return sorted(active)
@@ -93,7 +94,7 @@ class _Backward:
         back.condition = None if self.condition is None else stands[self.condition]
         for i, head in self.heads.items():
             back.data[head] = self.gs[i]
-        shared = set(self.inputs[self.data + self.states :])
+        shared = set(self.spec.alike)
         for entry, stand in stands.items():
             (back.shared if entry in shared else back.data)[stand] = values[entry]
         for i, stand in self.passed.items():
@@ -106,7 +107,7 @@ class _Backward:
         back.outputs = [found[i] for i in self.active if i < self.data]
         own = len(back.outputs)
         back.outputs += sums.stacked
-        made = back.apply(self.node.params)
+        made = back.apply(self.spec)
         ends = dict(zip(back.states, made[len(back.outputs) :], strict=True))
         results: dict[int, Entry | None] = dict(zip(self.active, made, strict=False))
         results = {i: results[i] for i in self.active if i < self.data}
@@ -122,7 +123,7 @@ class _Backward:
         If the loop does not output one of them yet, it becomes a loop that does.
         """
         known = dict(zip(self.inputs, self.node.inputs, strict=True))
-        for entry in self.inputs[self.data : self.data + self.states]:
+        for entry in self.spec.carried:
             del known[entry]
         outputs = self.outputs[: self.count]
         before = self._before(read)
@@ -132,13 +133,13 @@ class _Backward:
         node = self.node
         if more:
             results = (*outputs, *more, *self.outputs[self.count :])
-            step = Graph(self.inputs, results, name=node.params["step"].name)
-            node = loop.apply(node.inputs, {**node.params, "step": step})[0].node
+            spec = self.spec._replace(step=Graph(self.inputs, results, name=self.spec.step.name))
+            node = loop.apply(node.inputs, spec.parameters)[0].node
         for entry, value in zip((*outputs, *more), node.entries, strict=False):
             known.setdefault(entry, value)
         firsts = dict(zip(self.inputs, self.node.inputs, strict=True))
-        backwards = self.node.params["reverse"]
-        known |= {s: _behind(firsts[s], known[a], backwards) for s, a in before.items()}
+        reverse = self.spec.reverse
+        known |= {s: _behind(firsts[s], known[a], reverse) for s, a in before.items()}
         return known
 
     def _before(self, read: list[Entry]) -> dict[Entry, Entry]:
@@ -148,8 +149,7 @@ class _Backward:
         """
         if self.condition is not None:
             return {}
-        states = self.inputs[self.data : self.data + self.states]
-        pairs = zip(states, self.outputs[self.count :], strict=True)
+        pairs = zip(self.spec.carried, self.outputs[self.count :], strict=True)
         wanted = set(read)
         return {s: after for s, after in pairs if s in wanted and after.node.op is not None}
 
@@ -165,14 +165,18 @@ class _Loop:
         self.after: list[Entry] = []
         self.condition: Entry | None = None
 
-    def apply(self, forward: dict[str, Any]) -> tuple[Entry, ...]:
+    def apply(self, forward: LoopSpec) -> tuple[Entry, ...]:
         """Its outputs and last states, run in the direction opposite to the loop `forward`."""
-        inputs = (*self.data, *self.states, *self.shared)
-        step = Graph(inputs, (*self.outputs, *self.after), name="back")
+        spec = LoopSpec.made(
+            (self.data, self.states, self.shared),
+            (*self.outputs, *self.after),
+            length=forward.length,
+            reverse=not forward.reverse,
+            asked=self.condition,
+            name="back",
+        )
         given = (*self.data.values(), *self.states.values(), *self.shared.values())
-        settings = {"length": forward["length"], "data": len(self.data), "states": len(self.states)}
-        settings["condition"] = next((i for i, e in enumerate(inputs) if e is self.condition), -1)
-        return loop.apply(given, {"step": step, **settings, "reverse": not forward["reverse"]})
+        return loop.apply(given, spec.parameters)
 
 
 def _behind(first: Entry, stacked: Entry, backwards: bool) -> Entry:
@@ -192,7 +196,7 @@ def _opened(graph: Graph) -> Graph:
 
     def rule(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
         op = node.op
-        if not isinstance(op, Composite) or "gradient" in op.rules:
+        if not isinstance(op, Composite) or op.rules.gradient is not None:
             return None
         with Trace() as trace:
             trace.line, trace.part = node.origin, node.part or op.name
@@ -300,7 +304,7 @@ def share_loops(results: Sequence[Entry]) -> list[Entry]:
             return None
         if long not in made:
             made[long] = copy_node(long, inputs).entries
-        found, states = made[long], node.params["states"]
+        found, states = made[long], LoopSpec.of(node).states
         outputs = len(node.entries) - states
         return (*found[:outputs], *found[len(found) - states :])
 
@@ -309,7 +313,7 @@ def share_loops(results: Sequence[Entry]) -> list[Entry]:
 
 def _known(node: Node) -> tuple[int, ...]:
     """A key that a loop shares with its copy that saves more."""
-    return tuple(map(id, (*node.inputs, *node.params["step"].inputs)))
+    return tuple(map(id, (*node.inputs, *LoopSpec.of(node).step.inputs)))
 
 
 def _size(node: Node) -> int:

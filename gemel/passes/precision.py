@@ -11,6 +11,7 @@ from typing import Any
 
 from gemel.dtype import DType, bfloat16, float16, float32
 from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, rewrite
+from gemel.ir.loops import LoopSpec
 from gemel.ir.op_kinds import Composite
 from gemel.ir.precision import LOW, WIDEST
 from gemel.ir.trace import Trace
@@ -56,7 +57,7 @@ class _Mixing:
         inner = {name: mixed(v) for name, v in node.params.items() if isinstance(v, Graph)}
         if any(node.params[name] is not graph for name, graph in inner.items()):
             if node.op is loop:
-                return self._looped(node, inputs, inner["step"])
+                return self._looped(node, inputs, LoopSpec(**{**node.params, **inner}))
             made = copy_node(node, inputs)
             made.params = {**node.params, **inner}
             return made.entries
@@ -78,7 +79,7 @@ class _Mixing:
         rounded = tuple(
             self._in_low(e, dtype) if e.dtype is float32 and not e.spec.weak else e for e in inputs
         )
-        op: Any = node.op.rules.get("unrounded", node.op)
+        op = node.op.rules.unrounded or node.op
         made = op.node(rounded, node.params)
         made.name, made.origin, made.part = node.name, node.origin, node.part
         pairs = zip(made.entries, node.specs, strict=True)
@@ -108,17 +109,13 @@ class _Mixing:
 
     # --- loops --------------------------------------------------------------------------------
 
-    def _looped(self, node: Node, inputs: tuple[Entry, ...], step: Graph) -> tuple[Entry, ...]:
+    def _looped(self, node: Node, inputs: tuple[Entry, ...], spec: LoopSpec) -> tuple[Entry, ...]:
         """A loop whose rounds are given rounded what they would each have rounded again.
 
         Its gradient is a product over all rounds then, as without the rounding.
         """
-        data, states = node.params["data"], node.params["states"]
-        condition = node.params["condition"]
-        asked = step.inputs[condition] if condition >= 0 else None
-        elements, carried = dict.fromkeys(step.inputs[:data]), step.inputs[data : data + states]
-        alike = dict.fromkeys(step.inputs[data + states :])
-        given = dict(zip(step.inputs, inputs, strict=True))
+        elements, alike = dict.fromkeys(spec.elements), dict.fromkeys(spec.alike)
+        given = dict(zip(spec.step.inputs, inputs, strict=True))
 
         def lifted(inner: Node, own: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
             group = next((each for each in (elements, alike) if own and own[0] in each), None)
@@ -130,14 +127,19 @@ class _Mixing:
             group[stand], given[stand] = None, self._in_low(given[own[0]], stand.dtype)
             return (stand,)
 
-        made = rewrite(step, lifted)
-        read = {entry for each in made.walk() for entry in each.inputs} | {*made.outputs, asked}
+        made = rewrite(spec.step, lifted)
+        read = {e for each in made.walk() for e in each.inputs} | {*made.outputs, spec.asked}
         parts = [[entry for entry in group if entry in read] for group in (elements, alike)]
-        every = (*parts[0], *carried, *parts[1])
-        place = next((i for i, entry in enumerate(every) if entry is asked), -1)
-        found = copy_node(node, tuple(given[entry] for entry in every))
-        found.params = {**node.params, "data": len(parts[0]), "condition": place}
-        found.params["step"] = Graph(every, made.outputs, name=step.name)
+        lower = LoopSpec.made(
+            (parts[0], spec.carried, parts[1]),
+            made.outputs,
+            length=spec.length,
+            reverse=spec.reverse,
+            asked=spec.asked,
+            name=spec.step.name,
+        )
+        found = copy_node(node, tuple(given[entry] for entry in lower.step.inputs))
+        found.params = lower.parameters
         return found.entries
 
     # --- composites ---------------------------------------------------------------------------
@@ -185,7 +187,11 @@ def _body(node: Node, inputs: tuple[Entry, ...]) -> Graph:
 def _shows_all(node: Node) -> bool:
     """Whether a node shows all elements of its input in another order or shape, or repeated."""
     op = node.op
-    return op is not None and "view" in op.rules and (bool(op.alignment) or op is shape.transpose)
+    return (
+        op is not None
+        and op.rules.view is not None
+        and (bool(op.alignment) or op is shape.transpose)
+    )
 
 
 def _cast(entry: Entry, dtype: DType) -> Entry:

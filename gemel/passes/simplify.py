@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel.extent import Dim
 from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, inline, rewrite
-from gemel.ir.layout import Layout, dense
+from gemel.ir.layout import dense
 from gemel.ir.numbers import computed
 from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.ir.trace import Trace
@@ -71,7 +71,7 @@ class _Expansion:
 def _opens(node: Node) -> bool:
     """Whether a node is a composite that plans compute by its body, and that has no effects."""
     op = node.op
-    if not isinstance(op, Composite) or "planned" in op.rules:
+    if not isinstance(op, Composite) or op.rules.planned is not None:
         return False
     return not (op.contracts or op.random or op.updates)
 
@@ -141,8 +141,8 @@ def _sees_all(node: Node, spec: Spec) -> bool:
     if others or not same:
         return False
     whole = dense(spec.shape)
-    found = node.op.rules["view"](whole, seen, **node.params)
-    return isinstance(found, Layout) and found.is_same_for_all(whole)
+    layouts = node.op.layouts(whole, node.specs, node.params)
+    return layouts is not None and layouts[0].is_same_for_all(whole)
 
 
 # --- transpose_products ---------------------------------------------------------------------

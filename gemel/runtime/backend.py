@@ -47,12 +47,12 @@ class Backend:
         """This backend with recipes; for each loop the first that suits is used."""
         if not recipes:
             return self
-        found = Backend(self.target, partial(compile_program, recipes=recipes), self.launch)
-        found.recipes, found.plain = tuple(recipes), self
-        found.on_disk = False  # what a user's recipe depends on is not known
+        extended = Backend(self.target, partial(compile_program, recipes=recipes), self.launch)
+        extended.recipes, extended.plain = tuple(recipes), self
+        extended.on_disk = False  # what a user's recipe depends on is not known
         numbers = (_recipes.setdefault(recipe, len(_recipes)) for recipe in recipes)
-        found.text = f"{self.text} recipes {list(numbers)}"
-        return found
+        extended.text = f"{self.text} recipes {list(numbers)}"
+        return extended
 
     def serving(self, program: Program) -> Backend:
         """The backend whose kernel of a program is used: the plain one if no recipe applies."""
@@ -66,7 +66,7 @@ class Backend:
     def scheduled(self, program: Program) -> Program:
         """The program as changed by the first recipe that suits, or unchanged."""
         ways = (recipe.chosen(program) for recipe in self.recipes)
-        return next((found for found in ways if found is not program), program)
+        return next((way for way in ways if way is not program), program)
 
 
 #: The object code of a program, by LLVM.

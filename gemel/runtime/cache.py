@@ -131,8 +131,8 @@ def work(program: Program) -> int:
 
 def object_for(program: Program, backend: Backend) -> bytes:
     """The code of a program's kernel, from disk where it is kept."""
-    found = code_of(kernel_name(program, backend))
-    return backend.printer(program, backend.target) if found is None else found
+    code = code_of(kernel_name(program, backend))
+    return backend.printer(program, backend.target) if code is None else code
 
 
 def _compiled(program: Program, name: str, backend: Backend) -> Any:

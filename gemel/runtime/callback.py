@@ -67,20 +67,20 @@ def issue(
     def run(readable: tuple[memoryview, ...], writable: tuple[memoryview, ...]) -> None:
         arrays = [view.over(memory) for view, memory in zip(seen, readable, strict=True)]
         changed = [view.over(m) for view, m in zip(written, writable, strict=False)]
-        found = function(*arrays, *changed)
+        returned = function(*arrays, *changed)
         if results:
-            values = found if isinstance(found, tuple) else (found,)
+            values = returned if isinstance(returned, tuple) else (returned,)
             deliver(values, writable[len(changed) :])
 
     deliver = _delivery(results)
     code = 0 if device.linked else device.code
-    made = _core.call_python(run, name, inputs, _described(results), places, code)
+    outputs = _core.call_python(run, name, inputs, _described(results), places, code)
     for place, target in zip(places, targets, strict=True):
         if place is not target:
             copy.into(target, place)
-    pairs = zip(made, results, strict=True)
-    made = tuple(array.astype(spec.dtype, copy=False) for array, spec in pairs)
-    return tuple(array.to_device(device) for array in made) if device.linked else made
+    pairs = zip(outputs, results, strict=True)
+    outputs = tuple(array.astype(spec.dtype, copy=False) for array, spec in pairs)
+    return tuple(array.to_device(device) for array in outputs) if device.linked else outputs
 
 
 def step(function: Callable[..., Any], specs: Sequence[Spec], results: Sequence[Spec]) -> Any:
@@ -134,11 +134,11 @@ def _delivery(results: Sequence[Spec]) -> Callable[[tuple[Any, ...], Sequence[me
         if len(values) != len(results):
             raise ShapeError(f"it returned {len(values)} arrays, {len(results)} were announced")
         for value, place in zip(values, over(memories), strict=True):
-            found = value if type(value) is ndarray else asarray(value)
-            if found.shape != place.shape:
+            array = value if type(value) is ndarray else asarray(value)
+            if array.shape != place.shape:
                 named = f"{place.dtype}{list(place.shape)}"
-                raise ShapeError(f"it returned shape {found.shape}, {named} was announced")
-            place[...] = found
+                raise ShapeError(f"it returned shape {array.shape}, {named} was announced")
+            place[...] = array
 
     return deliver
 

@@ -7,6 +7,7 @@ on its way while those of the layers before it are computed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from gemel.ir.graph import Entry, Graph, placeholder
@@ -16,10 +17,10 @@ from gemel.passes.rows import bounds_of, in_rows
 from gemel.passes.split import Piece, split
 from gemel.runtime.backend import Backend
 from gemel.runtime.plans import plan_of
-from gemel.runtime.slots import Slots, Stage, arrays_first
+from gemel.runtime.stages import Stage, Stages
 
 
-class Chain:
+class Chain(Stages):
     """The plans of a graph's pieces. Called like the graph's plan: arrays first, then numbers.
 
     `blocks[i]` is the number of row blocks in which the new value of input i is to be computed. If
@@ -30,12 +31,10 @@ class Chain:
     def __init__(
         self, graph: Graph, backend: Backend, atomic: bool = True, blocks: Sequence[int] = ()
     ) -> None:
-        self.backend = backend
-        self.atomic = atomic
         counts = {index: count for index, count in enumerate(blocks) if count > 1}
         whole, pieces = split(graph, counts)
-        self.slots = Slots(whole.inputs)
-        self.stages = self.slots.stages
+        plan = partial(plan_of, backend=backend, atomic=atomic)
+        super().__init__("backward", whole.inputs, plan)
         self.updates: dict[Entry, list[Entry]] = {}
         for index, entry in whole.updates:
             self.updates.setdefault(entry, []).append(whole.inputs[index])
@@ -43,76 +42,62 @@ class Chain:
         #: Updates that are also read: outputs, and gradients others are computed from.
         self.read = {*whole.outputs, *(entry for piece in pieces for entry in piece.inputs)}
         self.early: list[tuple[int, int]] = []
-        outputs: list[int] = []
+        further: list[int] = []
         for piece in pieces:
-            outputs += self._in_blocks(piece, counts) or self._as_one(piece)
-        self.outputs = [*self.slots.all_of(whole.outputs), *outputs]
+            cut = self._add_in_blocks(piece, counts)
+            if not cut:
+                self._add_whole(piece)
+            further += cut
+        self.outputs = [*self.slots(whole.outputs), *further]
 
-    def _as_one(self, piece: Piece) -> list[int]:
-        self.stages.append(self._stage(piece))
-        return []
+    def _add_in_blocks(self, piece: Piece, counts: dict[int, int]) -> list[int]:
+        """Add stages that compute an update in blocks, one after another.
 
-    def _in_blocks(self, piece: Piece, counts: dict[int, int]) -> list[int]:
-        """Add stages that compute an update in blocks. Returns the blocks' slots, or []."""
+        Returns the blocks' slots, or [] if that is not possible.
+        """
         updated = [entry for entry in piece.outputs if entry in self.updates]
         if len(updated) != 1 or len(self.updates[updated[0]]) > 1 or updated[0] in self.read:
             return []
         (entry,) = updated
         (target,) = self.updates[entry]
-        count = counts.get(self.slots.of(target), 1)  # the inputs have the first slots
+        count = counts.get(self.slot(target), 1)  # the inputs have the first slots
         if count == 1 or not entry.ndim:
             return []
         results = dict(zip(piece.outputs, piece.graph.outputs, strict=True))
         last = results.pop(entry)
-        whole = Graph(piece.graph.inputs, (*results.values(), last), (), "backward")
+        whole = Graph(piece.graph.inputs, (*results.values(), last), (), self.name)
         cut = in_rows(whole, bounds_of(entry.shape[0], count))
         if cut is None:
             return []
-        made = self.slots.all_of(results)
-        blocks = [self.slots.new() for _ in cut.outputs[len(results) :]]
-        self._add_blocks(piece, cut, [*made, *blocks], blocks)
-        self._add_join(target, cut.outputs[len(results) :], blocks)
-        self.early.append((self.slots.of(target), len(blocks)))
-        return blocks
-
-    def _add_blocks(self, piece: Piece, cut: Graph, slots: list[int], blocks: list[int]) -> None:
-        """Add the stage that computes the blocks, one after another."""
+        parts = cut.outputs[len(results) :]
+        blocks = [self.new_slot() for _ in parts]
         inner = dict(zip(piece.inputs, cut.inputs, strict=True))
-        given = arrays_first(inner)
-        graph = Graph((inner[entry] for entry in given), cut.outputs, (), "backward")
-        early = range(len(slots) - len(blocks), len(slots))
-        plan = plan_of(graph, self.backend, self.atomic, early=early)
-        self.stages.append(Stage(plan, self.slots.all_of(given), slots))
+        early = range(len(results), len(cut.outputs))
+        self.add_plan(inner, cut.outputs, [*self.slots(results), *blocks], early=early)
+        self._add_join(target, parts, blocks)
+        self.early.append((self.slot(target), len(blocks)))
+        return blocks
 
     def _add_join(self, target: Entry, parts: Sequence[Entry], blocks: list[int]) -> None:
         """Add the stage that writes the blocks into the updated input."""
-        given = [placeholder(part.spec) for part in parts]
+        stands = [placeholder(part.spec) for part in parts]
         with Trace():
-            whole = concatenate(*given, axis=0)
-        graph = Graph((placeholder(target.spec), *given), (), [(0, whole)], "gradient")
-        plan = plan_of(graph, self.backend, self.atomic)
-        self.stages.append(Stage(plan, [self.slots.of(target), *blocks], []))
+            whole = concatenate(*stands, axis=0)
+        graph = Graph((placeholder(target.spec), *stands), (), [(0, whole)], "gradient")
+        self.stages.append(Stage(self.plan(graph), [self.slot(target), *blocks], []))
 
-    def _stage(self, piece: Piece) -> Stage:
+    def _add_whole(self, piece: Piece) -> None:
+        """Add the stage that computes a piece, and writes the updates in it."""
         inner = dict(zip(piece.inputs, piece.graph.inputs, strict=True))
-        updates, made, results = [], [], []
+        updates, left, results = [], [], []
         for entry, result in zip(piece.outputs, piece.graph.outputs, strict=True):
             for target in self.updates.get(entry, ()):
                 inner.setdefault(target, placeholder(target.spec))
                 updates.append((target, result))
             if entry not in self.updates or entry in self.read:
-                made.append(entry)
+                left.append(entry)
                 results.append(result)
-        given = arrays_first(inner)
-        places = {entry: position for position, entry in enumerate(given)}
-        graph = Graph(
-            (inner[entry] for entry in given),
-            results,
-            ((places[target], result) for target, result in updates),
-            "backward",
-        )
-        plan = plan_of(graph, self.backend, self.atomic)
-        return Stage(plan, self.slots.all_of(given), self.slots.all_of(made))
+        self.add_plan(inner, results, self.slots(left), updates)
 
     def _apart(self, values: tuple[Any, ...]) -> list[Any]:
         """The arguments; those that share memory with an updated input are copied."""
@@ -126,8 +111,7 @@ class Chain:
 
     def __call__(self, *values: Any) -> list[Any]:
         """Issue all of them; the results of the whole graph."""
-        known = self.slots.run(self._apart(values))
-        return [known[slot] for slot in self.outputs]
+        return self.run(self._apart(values))
 
 
 __all__ = ["Chain"]

@@ -43,8 +43,8 @@ class Branch:
     @property
     def cost(self) -> int:
         """Nanoseconds the longer list takes."""
-        found: int = max(sum(item.cost for item in side) for side in (self.then, self.otherwise))
-        return found
+        longest: int = max(sum(item.cost for item in side) for side in (self.then, self.otherwise))
+        return longest
 
     def touches(self) -> Iterator[tuple[Any, bool]]:
         """The buffers its items and its condition use, and whether they are written."""
@@ -65,12 +65,12 @@ class Concurrent:
 def side_by_side(items: Sequence[Any]) -> list[Any]:
     """The items, with stretches that split into long independent lists as `Concurrent`s."""
     search = _Search(items)
-    found: list[Any] = []
+    arranged: list[Any] = []
     start = 0
     for end in _knots(search.needs):
-        found += search.arranged(start, end)
+        arranged += search.arranged(start, end)
         start = end
-    return found
+    return arranged
 
 
 def behind(items: Sequence[Any], outputs: Collection[int]) -> list[list[int]]:
@@ -80,10 +80,10 @@ def behind(items: Sequence[Any], outputs: Collection[int]) -> list[list[int]]:
         for buffer, _ in item.touches():
             if buffer.space == OUTPUT and buffer.index in outputs:
                 last[buffer.index] = position
-    found: list[list[int]] = [[] for _ in items]
+    ready: list[list[int]] = [[] for _ in items]
     for output, position in last.items():
-        found[position].append(output)
-    return found
+        ready[position].append(output)
+    return ready
 
 
 class _Search:
@@ -102,20 +102,20 @@ class _Search:
 
         A stretch gives way to one that begins inside of it and saves more.
         """
-        found: list[Any] = []
+        arranged: list[Any] = []
         best = self._best(start, end)
         while start < end:
             if best[0] < WORTH:
-                found.append(self.items[start])
+                arranged.append(self.items[start])
                 start += 1
                 best = self._best(start, end) if start - 1 in self.forks else (0, start, start)
                 continue
             _, first, last = self._rival(best, end)
             parts = [[self.items[p] for p in part] for part in self._lists(first, last)]
-            found += [*self.arranged(start, first), Concurrent(parts)]
+            arranged += [*self.arranged(start, first), Concurrent(parts)]
             start = last
             best = self._best(start, end)
-        return found
+        return arranged
 
     def _rival(self, best: tuple[int, int, int], end: int) -> tuple[int, int, int]:
         """The stretch that saves most, of one and those that begin inside of it."""
@@ -147,10 +147,10 @@ class _Search:
         lists = Lists(start)
         for position in range(start, end):
             lists.add(position, self.needs[position], 0)
-        found: dict[int, list[int]] = {}
+        groups: dict[int, list[int]] = {}
         for position in range(start, end):
-            found.setdefault(lists.root(position), []).append(position)
-        return list(found.values())
+            groups.setdefault(lists.root(position), []).append(position)
+        return list(groups.values())
 
 
 def flat(items: Sequence[Any]) -> Iterator[Any]:

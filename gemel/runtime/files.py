@@ -40,8 +40,8 @@ def folder() -> str:
 
 def digest(data: bytes) -> bytes:
     """SHA-256."""
-    found: bytes = sha256(data).digest()
-    return found
+    hashed: bytes = sha256(data).digest()
+    return hashed
 
 
 def name_of(*texts: str) -> str:
@@ -85,10 +85,10 @@ def _sources(place: str) -> list[str]:
 
 def _stamp(path: str) -> str:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return "none"
-    return f"{found.st_size}:{found.st_mtime_ns}"
+    return f"{status.st_size}:{status.st_mtime_ns}"
 
 
 def _compiler_file() -> str:

@@ -131,7 +131,7 @@ def _steps(item: Item) -> int:
     if isinstance(item, Branching):
         inside = [*item.then, *item.otherwise]
     elif isinstance(item, Together):
-        inside = [each for part in item.parts for each in part]
+        inside = [step for part in item.parts for step in part]
     elif isinstance(item, Loop):
         inside = [*item.items, *item.after]
     else:
@@ -215,10 +215,10 @@ class _Slots:
         return self._known(2, (OPERATIONS.index(operator), left, right))
 
     def _sum(self, form: Form) -> tuple[int, int]:
-        found = self._sums.get(form)
-        if found is None:
-            found = self._sums[form] = self._summed(form)
-        return found
+        slot = self._sums.get(form)
+        if slot is None:
+            slot = self._sums[form] = self._summed(form)
+        return slot
 
     def _summed(self, form: Form) -> tuple[int, int]:
         total = None
@@ -236,10 +236,10 @@ class _Slots:
         factors = [self._atom(atom) for atom in atoms]
         if count != 1 or not factors:
             factors.append(self._known(0, count))
-        found = factors[0]
+        value = factors[0]
         for factor in factors[1:]:
-            found = self._computed("*", found, factor)
-        return found
+            value = self._computed("*", value, factor)
+        return value
 
     def _atom(self, atom: Atom) -> tuple[int, int]:
         if atom.operator:
@@ -292,8 +292,8 @@ class _ImageWriter:
             raise OverflowError(f"{source.name}: a size does not fit 64 bits") from None
 
     def _list(self, items: Iterable[Any], write: Callable[[Any], list[Any]]) -> list[Any]:
-        found = [write(item) for item in items]
-        return [len(found), *(word for words in found for word in words)]
+        written = [write(item) for item in items]
+        return [len(written), *(word for words in written for word in words)]
 
     def _text(self, text: str) -> list[int]:
         return self._blob(text.encode())
@@ -312,10 +312,10 @@ class _ImageWriter:
         sides = self._sizes((guard.left, guard.right))
         return [RELATIONS.index(guard.relation), *sides, int(guard.answer)]
 
-    def _input(self, given: Input) -> list[Any]:
-        strided = given.strides is not None
-        sizes = [self.slots.given(size) for size in (*given.shape, *(given.strides or ()))]
-        return [given.dtype, given.flags | STRIDED * strided, len(given.shape), *sizes]
+    def _input(self, array: Input) -> list[Any]:
+        strided = array.strides is not None
+        sizes = [self.slots.given(size) for size in (*array.shape, *(array.strides or ()))]
+        return [array.dtype, array.flags | STRIDED * strided, len(array.shape), *sizes]
 
     def _output(self, output: Output) -> list[Any]:
         view = output.strides is not None
@@ -338,14 +338,14 @@ class _ImageWriter:
             return [1, *self._address(item.condition), *sides[0], *sides[1]]
         if isinstance(item, Loop):
             head = [self.slots.of(item.rounds), *self._list(item.windows, self._window)]
-            items, after = (self._list(each, self._item) for each in (item.items, item.after))
+            items, after = (self._list(part, self._item) for part in (item.items, item.after))
             if item.condition is None:
                 return [3, *head, *items]
             return [5, *head, *self._address(item.condition), *items, *after]
         if isinstance(item, Result):
             return [6, item.output]
         if isinstance(item, Kept):
-            lists = [word for each in item[:3] for word in (len(each), *each)]
+            lists = [word for numbers in item[:3] for word in (len(numbers), *numbers)]
             return [4, *lists, *self._list(item.items, self._item)]
         return [2, *self._list(item.parts, lambda part: self._list(part, self._item))]
 

@@ -37,10 +37,10 @@ class Items:
             return Branching(_address(item.place), self.of(item.then), self.of(item.otherwise))
         if isinstance(item, Repeat):
             self._windows = item.numbered(self._windows)
-            given = [(_address(w.of, w.offset), w.step, item.period_of(w)) for w in item.windows]
+            windows = [(_address(w.of, w.offset), w.step, item.period_of(w)) for w in item.windows]
             items, after = self.of(item.items), self.of(item.after)
-            held = None if item.condition is None else _address(item.condition)
-            return Loop(item.length, given, items, held, after)
+            condition = None if item.condition is None else _address(item.condition)
+            return Loop(item.length, windows, items, condition, after)
         return self._step(item)
 
     def _step(self, item: Launch) -> Step:

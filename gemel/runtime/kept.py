@@ -53,11 +53,11 @@ class Split(NamedTuple):
 def made_of(graph: Graph, stable: Sequence[int]) -> set[Entry]:
     """The entries that depend only on inputs at `stable` positions, none of them updated."""
     updated = {index for index, _ in graph.updates}
-    found = {graph.inputs[index] for index in stable if index not in updated}
-    for node in graph.walk() if found else ():
-        if node.op is not None and node.inputs and found.issuperset(node.inputs):
-            found.update(node.entries)
-    return found
+    fixed = {graph.inputs[index] for index in stable if index not in updated}
+    for node in graph.walk() if fixed else ():
+        if node.op is not None and node.inputs and fixed.issuperset(node.inputs):
+            fixed.update(node.entries)
+    return fixed
 
 
 def split(items: Sequence[Any], fixed: set[Entry] | None, where: dict[Entry, Any]) -> Split:
@@ -73,35 +73,35 @@ def split(items: Sequence[Any], fixed: set[Entry] | None, where: dict[Entry, Any
     writers = _writers(items)
     refused: set[Buffer] = set()
     while True:
-        found = _tried(items, stable, refused)
-        ours = _writers(found.first)
+        parts = _tried(items, stable, refused)
+        ours = _writers(parts.first)
         # A buffer that several items write is kept only if all of these can be moved.
         partly = {buffer for buffer, count in ours.items() if count < writers[buffer]}
         if not partly:
             break
         refused |= partly
     made = set(ours)
-    wanted = {buffer for item in found.rest for buffer, _ in item.touches()}
-    read = {buffer for item in found.first for buffer, _ in item.touches()}
-    found.values.extend(sorted(made & wanted, key=lambda buffer: buffer.index))
-    found.sources.extend(sorted(read - made, key=lambda buffer: (buffer.space, buffer.index)))
-    return found if found.values else Split([], list(items), [], [])
+    wanted = {buffer for item in parts.rest for buffer, _ in item.touches()}
+    read = {buffer for item in parts.first for buffer, _ in item.touches()}
+    parts.values.extend(sorted(made & wanted, key=lambda buffer: buffer.index))
+    parts.sources.extend(sorted(read - made, key=lambda buffer: (buffer.space, buffer.index)))
+    return parts if parts.values else Split([], list(items), [], [])
 
 
 def _tried(items: Sequence[Any], stable: set[Buffer], refused: set[Buffer]) -> Split:
     """A first attempt at the split, in which no buffer in `refused` is kept."""
     left = config.KEEP_BYTES.read()
     made: set[Buffer] = set()
-    found = Split([], [], [], [])
+    parts = Split([], [], [], [])
     for item in items:
         size = _size(item, stable | made, refused) if isinstance(item, Launch) else None
         if size is None or size > left:
-            found.rest.append(item)
+            parts.rest.append(item)
             continue
         left -= size
-        found.first.append(item)
+        parts.first.append(item)
         made.update(buffer for buffer, written in item.touches() if written)
-    return found
+    return parts
 
 
 def _writers(items: Sequence[Any]) -> dict[Buffer, int]:
@@ -124,14 +124,14 @@ def _size(item: Launch, stable: set[Buffer], refused: set[Buffer]) -> int | None
             return None
     if any(isinstance(size, Dim) for size in _sizes(item)):
         return None
-    given = made = 0
+    read = made = 0
     for place, written in zip(item.places, item.written, strict=True):
         size = product(place.shape) * place.dtype.itemsize if isinstance(place, Place) else None
         if written:
             made += place.size if size is None else max(size, 1)
         elif size is not None:
-            given += size
-    return made if made <= max(GROWTH * given, LITTLE) else None
+            read += size
+    return made if made <= max(GROWTH * read, LITTLE) else None
 
 
 def _sizes(item: Launch) -> Iterator[int]:

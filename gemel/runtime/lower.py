@@ -13,25 +13,25 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-from gemel.codegen.nest import Launch, Nest, Number, Place
+from gemel.codegen.nest import Nest, Number, Place
 from gemel.codegen.product import OFTEN, Workspace, factor, is_only_factor, write_product
 from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
-from gemel.extent import Guard, maximum, same_for_all
+from gemel.extent import Guard, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, MixedStride, broadcast_strides, dense, several_strides
 from gemel.passes.domain import gathers, is_product, joins
 from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.backend import Backend
 from gemel.runtime.cache import Compilation
-from gemel.runtime.concurrent import Concurrent, behind, flat, side_by_side
+from gemel.runtime.concurrent import behind, flat
+from gemel.runtime.emission import Emission
 from gemel.runtime.image import (
     CAPTURED,
     FAILS,
     INPUT,
     OUTPUT,
     READ,
-    TEMPORARY,
     WRITTEN,
     Buffer,
     Image,
@@ -47,7 +47,7 @@ from gemel.runtime.items import Items
 from gemel.runtime.kept import made_of, split
 from gemel.runtime.overwriting import InputReaders
 from gemel.runtime.reuse import LaunchCache, OptimizedCache
-from gemel.runtime.rounds import Rounds, lower_branch, lower_rounds
+from gemel.runtime.rounds import lower_branch, lower_rounds
 from gemel.runtime.rule_nest import RuleNest
 from gemel.runtime.sites import Site, find_sites
 from gemel.spec import product
@@ -78,27 +78,20 @@ class Lowering:
         random: int = 0,
         early: Sequence[int] = (),
     ) -> None:
-        self.compilation: Compilation | None = None  # compiles kernels while others are lowered
         self.graph, self.early = graph, frozenset(early)
         self.fixed = None if stable is None else made_of(graph, stable)
         self.guards = guards
         self.atomic = atomic
         self.backend = backend
         self.where: dict[Entry, Any] = {}
-        self.temporaries: list[Buffer] = []
         self.captured: list[Any] = []
-        self.items: list[Any] = []
-        self.inside: Rounds | None = None  # the loop whose body is being emitted
-        self.time = 0  # counts launches: the unit of life spans
-        self.node = Node(None, (), {}, ())  # the node being emitted
+        self.emission = Emission(random)
         self.scalars = 0
-        #: How many products have each entry as second operand; the panels packed so far.
+        #: How many products have each entry as second operand.
         self.factors = Counter(factor(node) for node in graph.walk())
         self.users = graph.readers()
         self.results = set(graph.results)
-        self.packed: dict[str, tuple[Any, int]] = {}
         self.launches, self.inner_graphs = LaunchCache(), OptimizedCache()
-        self.random = random
         self.inputs: list[Input] = []
         self._take_inputs(layouts or {})
         self.outputs = [Buffer(OUTPUT, i) for i in range(len(graph.outputs))]
@@ -141,7 +134,7 @@ class Lowering:
     def _computed(self, entry: Entry) -> bool:
         """Whether a kernel computes an entry: it is no input, constant or view."""
         op = entry.node.op
-        return op is not None and "view" not in op.rules
+        return op is not None and op.rules.view is None
 
     def _root(self, entry: Entry) -> Entry:
         """The entry behind reshapes."""
@@ -153,17 +146,18 @@ class Lowering:
 
     def made(self) -> Image:
         """The image of the plan. Kernels are compiled by threads while others are emitted."""
-        with Compilation(self.backend) as self.compilation:
+        with Compilation(self.backend) as compilation:
+            self.emission.compilation = compilation
             self.run()
             return self.image()
 
     def run(self) -> None:
         """Emit every node, then move results that were not computed in place."""
-        self._emit_all(self.graph)
+        self.emit(self.graph)
         for buffer, entry in zip(self.outputs, self.graph.outputs, strict=True):
             place = self.claimed.get(self._root(entry))
             if place is None or place.buffer is not buffer:
-                self.node = entry.node
+                self.emission.node = entry.node
                 self._deliver(entry, Place(buffer, entry.dtype, dense(entry.shape)))
         self._write_updates()
 
@@ -178,24 +172,26 @@ class Lowering:
             claimed = self.claimed.get(self._root(entry))
             if claimed is not None and claimed.buffer is target.buffer:
                 continue
-            self.node = entry.node
-            source = self._place(entry)
+            self.emission.node = entry.node
+            source = self.place_of(entry)
             if source.buffer.space == INPUT:
                 source = self.temporary(entry.dtype, entry.shape)
-                self.copy(self._place(entry), source)
+                self.copy(self.place_of(entry), source)
             moves.append((entry.node, source, target))
-        for self.node, source, target in moves:
+        for node, source, target in moves:
+            self.emission.node = node
             self.copy(source, target)
 
     def _writers(self, entry: Entry, index: int) -> set[Node]:
         """The nodes whose kernels write an update's target directly; none if it is copied there."""
         target = self.where[self.graph.inputs[index]]
-        found = {self._root(entry), entry}
+        entries = {self._root(entry), entry}
         return {
-            e.node for e in found if e in self.claimed and self.claimed[e].buffer is target.buffer
+            e.node for e in entries if e in self.claimed and self.claimed[e].buffer is target.buffer
         }
 
-    def _emit_all(self, graph: Graph) -> None:
+    def emit(self, graph: Graph) -> None:
+        """Emit every node of a graph whose inputs have their places, in order."""
         parts = self._claim_parts(graph)
         for node in graph.walk():
             if node.is_constant:
@@ -205,12 +201,29 @@ class Lowering:
         for entry in parts:
             del self.claimed[entry]
 
+    def emit_into(self, graph: Graph, targets: Sequence[Place]) -> None:
+        """Emit a graph: its results are computed at the targets, or moved there."""
+        claimed: dict[Entry, Place] = {}
+        for entry, target in zip(graph.outputs, targets, strict=True):
+            root = self._root(entry)
+            if self._computed(root) and root.dtype is entry.dtype:
+                claimed.setdefault(root, target.at(dense(root.shape)))
+        self.claimed.update(claimed)
+        self.emit(graph)
+        for entry, target in zip(graph.outputs, targets, strict=True):
+            place = claimed.get(self._root(entry))
+            if place is None or place.buffer is not target.buffer:
+                self.emission.node = entry.node
+                self._deliver(entry, target)
+        for entry in claimed:
+            del self.claimed[entry]
+
     def _claim_parts(self, graph: Graph) -> list[Entry]:
         """Let the inputs of concatenations be computed in their parts of the result.
 
         Returns the entries that were claimed.
         """
-        found: list[Entry] = []
+        claimed: list[Entry] = []
         uses = graph.uses()
         for node in graph.walk():
             joined = joins(node)
@@ -221,15 +234,15 @@ class Lowering:
                 continue
             if whole not in self.claimed:
                 self.claimed[whole] = self.temporary(whole.dtype, whole.shape)
-                found.append(whole)
+                claimed.append(whole)
             places = self._parts(node, self.claimed[whole])
             for part, there in zip(node.inputs, places, strict=True):
                 fits = self._made(part) and part.dtype is whole.dtype
                 fits = fits and not (joined and (uses[part] > 1 or not there.layout.in_runs(RUN)))
                 if fits:
                     self.claimed[part] = there
-                    found.append(part)
-        return found
+                    claimed.append(part)
+        return claimed
 
     def _made(self, entry: Entry) -> bool:
         """Whether a fused node computes an entry, and no place is claimed for it yet."""
@@ -241,8 +254,7 @@ class Lowering:
             node = node.params["body"].outputs[0].node
         assert node.op is not None
         specs = [entry.spec for entry in node.inputs]
-        pieces = node.op.rules["pieces"](whole.layout, *specs, **node.params)
-        return [whole.at(layout) for layout, _ in pieces]
+        return [whole.at(layout) for layout, _ in node.op.parts(whole.layout, specs, node.params)]
 
     def _constant(self, node: Node) -> None:
         entry = node.entries[0]
@@ -259,17 +271,18 @@ class Lowering:
     def _emit(self, node: Node) -> None:
         op = node.op
         assert op is not None
-        self.node = node
+        self.emission.node = node
         if op is not fused and not node.has_kernel:
             raise NoKernelError(f"{op.name} is done by NumPy: it cannot be part of an image")
-        if "view" in op.rules:
+        if op.rules.view is not None:
             self._view(node)
             return
         outputs = [self._new(entry) for entry in node.entries]
         if op is fused:
             self._fused(node, outputs)
         else:
-            op.rules["lower"](self, outputs, [self._place(e) for e in node.inputs], **node.params)
+            assert op.rules.lower is not None
+            op.rules.lower(self, outputs, [self.place_of(e) for e in node.inputs], **node.params)
         for entry, place in zip(node.entries, outputs, strict=True):
             self.where[entry] = place
 
@@ -278,18 +291,18 @@ class Lowering:
 
     def _view(self, node: Node) -> None:
         assert node.op is not None
-        source = self._place(node.inputs[0])
-        found = node.op.rules["view"](source.layout, *node.specs, **node.params)
-        if found is None:
-            found = self._several(node, source.layout)
-        if found is None:
+        source = self.place_of(node.inputs[0])
+        layouts = node.op.layouts(source.layout, node.specs, node.params)
+        if layouts is None:
+            layouts = self._several(node, source.layout)
+        if layouts is None:
             source = self.contiguous(source)
-            found = node.op.rules["view"](source.layout, *node.specs, **node.params)
-        layouts = found if isinstance(found, tuple) else (found,)
+            layouts = node.op.layouts(source.layout, node.specs, node.params)
+            assert layouts is not None
         for entry, layout in zip(node.entries, layouts, strict=True):
             self.where[entry] = source.at(layout)
 
-    def _several(self, node: Node, layout: Layout) -> Layout | None:
+    def _several(self, node: Node, layout: Layout) -> tuple[Layout] | None:
         """The layout of a reshape that merges strided axes (`MixedStride`), if only products that
         can read such a layout use it; else None, and the elements are copied."""
         (entry,) = node.entries
@@ -301,33 +314,39 @@ class Lowering:
         strides = several_strides(layout, entry.shape)
         if strides is None or any(isinstance(stride, MixedStride) for stride in strides[:-2]):
             return None
-        return Layout(entry.shape, strides, layout.offset)
+        return (Layout(entry.shape, strides, layout.offset),)
 
     def _fused(self, node: Node, outputs: list[Place]) -> None:
         body: Graph = node.params["body"]
-        given = dict(zip(body.inputs, (self.where[e] for e in node.inputs), strict=True))
+        places = dict(zip(body.inputs, (self.where[e] for e in node.inputs), strict=True))
         if any(map(is_product, body.walk())):
             first, second = factor(node, 0), factor(node, 1)
             often = self.factors[second] >= OFTEN or self._is_stable(second)
             workspace = Workspace(
-                *(self.backend.target, self.contiguous, self._scratch, self.packed),
+                self.backend.target,
+                self.contiguous,
+                self.emission.scratch,
+                self.emission.packed,
                 often=often,
                 still=self._is_stable(first),
             )
-            launches = write_product(body, given, outputs, workspace)
+            launches = write_product(body, places, outputs, workspace)
         else:
-            launches = self.launches.loops(body, given, outputs)
+            launches = self.launches.loops(body, places, outputs)
         for launch in launches:
-            self._launch(launch)
+            self.emission.launch(launch)
 
     def _is_stable(self, entry: Entry | None) -> bool:
         """Whether a value stays the same from run to run of the plan, or from round to round."""
         if self.fixed and entry in self.fixed:
             return True
-        where = self.where.get(entry) if entry is not None and self.inside is not None else None
-        return isinstance(where, Place) and self.inside.is_invariant(where.buffer)  # type: ignore[union-attr]
+        loop = self.emission.inside
+        if entry is None or loop is None:
+            return False
+        where = self.where.get(entry)
+        return isinstance(where, Place) and loop.is_invariant(where.buffer)
 
-    def _place(self, entry: Entry) -> Place:
+    def place_of(self, entry: Entry) -> Place:
         """The place of an entry in memory; a number is stored in a temporary first."""
         where = self.where[entry]
         if isinstance(where, Place):
@@ -344,39 +363,35 @@ class Lowering:
             return
         nest = Nest(())
         nest.store(target, nest.scalar(where), ())
-        self._launch(nest.finish())
+        self.emission.launch(nest.finish())
 
     # --- what `lower` rules use -------------------------------------------------------------
 
     def temporary(self, dtype: DType, shape: tuple[int, ...]) -> Place:
         """A place in new scratch memory."""
-        return Place(self._scratch(product(shape) * dtype.itemsize), dtype, dense(shape))
-
-    def _scratch(self, size: int) -> Buffer:
-        buffer = Buffer(TEMPORARY, len(self.temporaries), maximum(size, 1))
-        self.temporaries.append(buffer)
-        return buffer
+        buffer = self.emission.scratch(product(shape) * dtype.itemsize)
+        return Place(buffer, dtype, dense(shape))
 
     def loop(
         self,
         shape: tuple[int, ...],
-        failure: tuple[str, str] | None = None,
+        failure: tuple[Any, ...] | None = None,
         parallel: bool = True,
         reduced: frozenset[int] = frozenset(),
     ) -> RuleNest:
         """A loop nest over a shape, for a `lower` rule to fill and finish."""
-        return RuleNest(self, shape, failure, parallel, reduced)
+        return RuleNest(self.emission, shape, failure, parallel, reduced)
 
     def copy(self, source: Place, target: Place) -> None:
         """Copy elements, converting and broadcasting as needed."""
         nest = Nest(target.shape)
         strides = broadcast_strides(source.shape, source.strides, len(target.shape))
         nest.store(target, nest.load(source, strides))
-        self._launch(nest.finish())
+        self.emission.launch(nest.finish())
 
     def gather(self, target: Place, sources: Sequence[Place]) -> None:
         """Copy sources to their parts of the result, unless they were computed there."""
-        for part, source in zip(self._parts(self.node, target), sources, strict=True):
+        for part, source in zip(self._parts(self.emission.node, target), sources, strict=True):
             there = source.buffer is part.buffer
             if not (there and same_for_all(source.layout.offset, part.layout.offset)):
                 self.copy(source, part)
@@ -385,7 +400,7 @@ class Lowering:
         """Set every element to a number."""
         nest = Nest(target.shape)
         nest.store(target, nest.scalar(Number(("constant", value), float64)))
-        self._launch(nest.finish())
+        self.emission.launch(nest.finish())
 
     def contiguous(self, source: Place) -> Place:
         """The place itself when it is dense, else a dense copy of it."""
@@ -399,69 +414,32 @@ class Lowering:
     #: Branches and loops, see `runtime.rounds`.
     branch, rounds = lower_branch, lower_rounds
 
-    def _launch(self, launch: Launch) -> None:
-        self.time += 1
-        items = self.items
-        loop = self.inside if launch.packs else None
-        while loop is not None and loop.ahead(launch):
-            items, loop = loop.before, loop.outer
-        for buffer, _ in launch.touches():
-            self._touch(buffer, self.time)
-        for _, number in launch.scalars:
-            if number.source[0] == "call":
-                self.random = max(self.random, number.source[1] + 1)
-        if not same_for_all(launch.extent, 0):
-            launch.node, launch.time = self.node, self.time
-            items.append(launch)
-            if self.compilation is not None:
-                self.compilation.start(launch.program)
-
-    def _touch(self, buffer: Buffer, time: int) -> None:
-        buffer = buffer.root
-        if self.inside is not None:
-            self.inside.use(buffer)
-        buffer.first = time if buffer.first < 0 else min(buffer.first, time)
-        buffer.last = max(buffer.last, time)
-
     # --- the plan ---------------------------------------------------------------------------
 
     def image(self) -> Image:
         """The finished image. Its bytes are written while its kernels are compiled."""
         image = Image(self.graph.name, self.backend.target.text)
-        image.guards = [*free_sizes(given.shape for given in self.inputs), *self.guards]
+        image.guards = [*free_sizes(array.shape for array in self.inputs), *self.guards]
         image.inputs = self._inputs()
         image.outputs = [Output(e.dtype.code, e.shape) for e in self.graph.outputs]
-        image.scalars, image.random = self.scalars, self.random
-        found = split(self.items, self.fixed, self.where)
-        items = found.rest if self.early else self._concurrent(found.rest)
-        self.temporaries = found.placed(self.temporaries)
-        image.temporaries = [Temporary(b.size, b.first, b.last) for b in self.temporaries]
+        emission = self.emission
+        image.scalars, image.random = self.scalars, emission.random
+        parts = split(emission.items, self.fixed, self.where)
+        items = parts.rest if self.early else emission.side_by_side(parts.rest)
+        temporaries = emission.temporaries = parts.placed(emission.temporaries)
+        image.temporaries = [Temporary(b.size, b.first, b.last) for b in temporaries]
         image.captured = self.captured
         written = Items(image, self.backend)
-        if found.values:
-            image.items.append(Kept(*found.reads(), written.of(found.first)))
+        if parts.values:
+            image.items.append(Kept(*parts.reads(), written.of(parts.first)))
         for item, done in zip(items, behind(items, self.early), strict=True):
             image.items += [*written.of([item]), *map(Result, done)]
         image.sites = self._sites(list(flat(items)))
         image.early = image.write()
-        if self.compilation is not None:
-            self.compilation.finish()
+        if emission.compilation is not None:
+            emission.compilation.finish()
         written.load()
         return image
-
-    def _concurrent(self, items: list[Any]) -> list[Any]:
-        """The items with independent ones side by side; extends the life spans of their buffers."""
-        items = side_by_side(items)
-        for group in items:
-            if not isinstance(group, Concurrent):
-                continue
-            inside = [item for part in group.parts for item in part]
-            times = [item.time for item in inside]
-            for item in inside:
-                for buffer, _ in item.touches():
-                    self._touch(buffer, min(times))
-                    self._touch(buffer, max(times))
-        return items
 
     def _inputs(self) -> list[Input]:
         """The arrays the plan takes, with flags for those that are overwritten and read before."""
@@ -470,8 +448,8 @@ class Lowering:
         arrays = [entry for entry in self.graph.inputs if not entry.spec.weak]
         kept = WRITTEN if self.atomic else WRITTEN | FAILS
         return [
-            given._replace(flags=kept | READ * (entry in read)) if entry in written else given
-            for given, entry in zip(self.inputs, arrays, strict=True)
+            array._replace(flags=kept | READ * (entry in read)) if entry in written else array
+            for array, entry in zip(self.inputs, arrays, strict=True)
         ]
 
     def _sites(self, items: list[Any]) -> list[Site]:

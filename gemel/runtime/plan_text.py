@@ -71,5 +71,5 @@ def _lists(item: Any) -> Iterator[tuple[str, list[Any]]]:
 
 def _told(node: Node) -> str:
     """The operations of a step, and the line they were traced at."""
-    names = [each.op.name for each in operations_of(node) if each.op is not None] or ["copy"]
+    names = [inner.op.name for inner in operations_of(node) if inner.op is not None] or ["copy"]
     return " ".join(names) + (f" ({node.origin})" if node.origin else "")

@@ -90,15 +90,15 @@ def cached(
     In the second case the file is written.
     """
     name = files.name_of(text, default_float().name, backend.text, files.fingerprint(*SOURCES))
-    found = files.load(name, kind, partial(_unpack, build=build, backend=backend))
-    if found is None:
+    result = files.load(name, kind, partial(_unpack, build=build, backend=backend))
+    if result is None:
         with making():
-            made = make()
-        found = build(*made.loaded(backend))
-        packed = made.pack() if next(_written) < MOST else None
+            prepared = make()
+        result = build(*prepared.loaded(backend))
+        packed = prepared.pack() if next(_written) < MOST else None
         if packed:
             files.store(name, kind, packed)
-    return found
+    return result
 
 
 @contextmanager

@@ -16,13 +16,14 @@ from gemel.dtype import check_held, default_float
 from gemel.errors import DeviceError, NoKernelError
 from gemel.extent import NUMBER
 from gemel.ir.above import above
+from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, captured, constant
 from gemel.ir.interpret import resolved, spec_of
 from gemel.ir.keywords import static
 from gemel.ir.op import Op
 from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.ir.text import call_text
-from gemel.ir.trace import current_trace, own
+from gemel.ir.trace import own
 from gemel.runtime import callback
 from gemel.runtime.backend import Backend, backend_for, backend_of
 from gemel.runtime.plans import ELEMENTWISE, Prepared, cached, making, plan_for
@@ -87,7 +88,7 @@ def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
         extents(op.name, spec.shape)
     strides = strides_of(inputs)
     if not op.kernel_for(specs, results):
-        own = strides or op.random or "issue" in op.rules or _device_of(inputs).linked
+        own = strides or op.random or op.rules.issue is not None or _device_of(inputs).linked
         return None if own else _step(op, specs, parameters, results)
     backend = backend_for(inputs)
 
@@ -158,8 +159,8 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
     op.check_numbers(inputs, specs, parameters)
     if op.dynamic:
         op.check_complex(specs)
-        found = waiting(op, specs, parameters)(*arrays)
-        return found if isinstance(found, tuple) else (found,)
+        results = waiting(op, specs, parameters)(*arrays)
+        return results if isinstance(results, tuple) else (results,)
     check_one_device(op.name, arrays)
     if isinstance(op, Composite) and _one_by_one(op, specs):
         return op.written_out(arrays, parameters)
@@ -169,20 +170,20 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
     if not op.kernel_for(specs, results):
         return _recorded(op, arrays, parameters, by_numpy(op, parameters, results, *arrays))
     if any(a is not b for a, b in zip(arrays, inputs, strict=True)):
-        found = op(*arrays, **parameters)
-        return found if isinstance(found, tuple) else (found,)
+        results = op(*arrays, **parameters)
+        return results if isinstance(results, tuple) else (results,)
     plan = single_plan(op, specs, parameters, backend_for(arrays))
     return _recorded(op, arrays, parameters, tuple(plan(*arrays)))
 
 
 def _recorded(
-    op: Op, arrays: tuple[Any, ...], parameters: dict[str, Any], found: tuple[Any, ...]
+    op: Op, arrays: tuple[Any, ...], parameters: dict[str, Any], results: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     """Put a call on the tape if it is to be recorded. Returns the results."""
-    made = found[0]._history is None  # else it is a view, which shares its base's history
-    if made and _core.recording() and any(getattr(a, "_is_tracked", False) for a in arrays):
-        above.record(op, arrays, parameters, found)
-    return found
+    is_new = results[0]._history is None  # else it is a view, which shares its base's history
+    if is_new and _core.recording() and any(getattr(a, "_is_tracked", False) for a in arrays):
+        above.record(op, arrays, parameters, results)
+    return results
 
 
 def waiting(op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Callable[..., Any]:
@@ -199,17 +200,17 @@ def waiting(op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Call
     def read(value: Any, kind: Any) -> Any:
         if own or kind is None:
             return value if kind is None else value.asnumpy()
-        found: Any = empty(*kind)
-        _core.read_into(value, found)
-        return found
+        array: Any = empty(*kind)
+        _core.read_into(value, array)
+        return array
 
     def run(*inputs: Any) -> Any:
         values = map(read, inputs, kinds)
         device = next((value.device for value in inputs if not isinstance(value, NUMBER)), None)
-        found = tuple([above.from_numpy(value, device) for value in function(*values)])
+        results = tuple([above.from_numpy(value, device) for value in function(*values)])
         if own:
-            found = tuple(a.astype(own.get(a.dtype, a.dtype), copy=False) for a in found)
-        return found[0] if op.outputs == 1 and len(found) == 1 else found
+            results = tuple(a.astype(own.get(a.dtype, a.dtype), copy=False) for a in results)
+        return results[0] if op.outputs == 1 and len(results) == 1 else results
 
     return run
 
@@ -256,14 +257,14 @@ def as_entry(value: Any, beside: Iterable[Any] = ()) -> Entry:
     """An argument of an operation as an entry: a symbol, a number, anything like an array."""
     if isinstance(value, Entry):
         trace = current_trace()
-        return value.as_np_ndarray() if trace is None else trace.current(value)
+        return value.as_np_ndarray() if trace is None else trace.state.current(value)
     array = above.as_array(value, beside)
     if isinstance(array, Entry):  # of a list with symbols in it
         return array
     if isinstance(array, NUMBER):
         return constant(own(array))
     trace = current_trace()
-    return captured(array) if trace is None else trace.captured(array)
+    return captured(array) if trace is None else trace.inputs.captured(array)
 
 
 __all__ = [

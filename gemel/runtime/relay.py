@@ -5,7 +5,7 @@ Every part is an operation of the engine and runs when its inputs are ready. Not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -15,16 +15,13 @@ from gemel.ir.interpret import reference
 from gemel.ir.op import Op
 from gemel.passes.split import Piece, cut
 from gemel.runtime import callback
-from gemel.runtime.slots import Slots, Stage, arrays_first
+from gemel.runtime.stages import Planner, Stage, Stages, arrays_first
 from gemel.spec import Spec
-
-#: Makes the plan of a graph whose operations all have kernels.
-Planner = Callable[[Graph], Any]
 
 
 def core_step(op: Op, specs: Sequence[Spec], parameters: dict[str, Any]) -> Any:
     """Work the C++ core does itself on dense arrays of the host (`Op.step`), or None."""
-    rule = op.rules.get("step")
+    rule = op.rules.step
     return None if rule is None else rule(*specs, **parameters)
 
 
@@ -35,15 +32,16 @@ def by_numpy(
 
     By its `issue` rule, by the core's own work, or by its NumPy reference.
     """
-    if "issue" in op.rules:
-        return (op.rules["issue"](*inputs, **parameters),)
+    if op.rules.issue is not None:
+        return (op.rules.issue(*inputs, **parameters),)
     arrays = [value for value in inputs if hasattr(value, "device")]
-    given = [Spec(array.shape, array.dtype) for array in arrays]
-    if not any(a.device.linked for a in arrays) and core_step(op, given, parameters) is not None:
+    known = [Spec(array.shape, array.dtype) for array in arrays]
+    linked = any(array.device.linked for array in arrays)
+    if not linked and core_step(op, known, parameters) is not None:
         return (op(*[a if a._is_contiguous else a.copy() for a in arrays], **parameters),)
 
-    def run(*given: Any) -> Any:
-        left = iter(given)
+    def run(*contents: Any) -> Any:
+        left = iter(contents)
         values = [next(left) if hasattr(value, "device") else value for value in inputs]
         return reference(op, *values, **parameters)
 
@@ -57,7 +55,7 @@ def on_current_device(plan: Any, *numbers: Any) -> Any:
     return plan(*numbers, device=current_device().code)
 
 
-class Relay:
+class Relay(Stages):
     """A graph with known extents as plans and operations. Called like a plan: arrays first.
 
     Updates are written at the end, all at once: until then everything reads what was there.
@@ -66,42 +64,30 @@ class Relay:
     def __init__(self, graph: Graph, plan: Planner) -> None:
         whole, parts = cut(graph)
         inputs = arrays_first(whole.inputs)
-        self.name = graph.name
-        self.plan = plan
+        super().__init__(graph.name, inputs, partial(_placed, plan))
         self.shapes = [entry.shape for entry in inputs if not entry.spec.weak]
-        self.slots = Slots(inputs)
-        self.stages = self.slots.stages
-        self.stages += map(self._stage, parts)
-        self.outputs = self.slots.all_of(whole.outputs)
+        for part in parts:
+            self._add(part)
+        self.outputs = self.slots(whole.outputs)
         if whole.updates:
-            self.stages.append(self._writing(whole))
+            self._add_updates(whole)
 
-    def _stage(self, part: Piece | Node) -> Stage:
-        """One part: an operation that NumPy does, or a plan."""
+    def _add(self, part: Piece | Node) -> None:
+        """Add one part: an operation that NumPy does, or a plan."""
         if isinstance(part, Node):
             assert part.op is not None
             call = partial(by_numpy, part.op, part.params, part.specs)
-            return Stage(call, self.slots.all_of(part.inputs), self.slots.all_of(part.entries))
+            self.stages.append(Stage(call, self.slots(part.inputs), self.slots(part.entries)))
+            return
         inner = dict(zip(part.inputs, part.graph.inputs, strict=True))
-        given = arrays_first(inner)
-        graph = Graph((inner[entry] for entry in given), part.graph.outputs, (), self.name)
-        plan = self.plan(graph)
-        if all(entry.spec.weak for entry in given):
-            plan = partial(on_current_device, plan)
-        return Stage(plan, self.slots.all_of(given), self.slots.all_of(part.outputs))
+        self.add_plan(inner, part.graph.outputs, self.slots(part.outputs))
 
-    def _writing(self, whole: Graph) -> Stage:
-        """The plan that writes the updates."""
-        targets = [whole.inputs[index] for index, _ in whole.updates]
-        given = arrays_first(dict.fromkeys((*targets, *(entry for _, entry in whole.updates))))
-        inner = {entry: placeholder(entry.spec) for entry in given}
-        places = {entry: place for place, entry in enumerate(given)}
-        updates = [
-            (places[target], inner[entry])
-            for target, (_, entry) in zip(targets, whole.updates, strict=True)
-        ]
-        graph = Graph((inner[entry] for entry in given), (), updates, self.name)
-        return Stage(self.plan(graph), self.slots.all_of(given), [])
+    def _add_updates(self, whole: Graph) -> None:
+        """Add the plan that writes the updates."""
+        pairs = [(whole.inputs[index], entry) for index, entry in whole.updates]
+        targets, values = zip(*pairs, strict=True)
+        inner = {entry: placeholder(entry.spec) for entry in dict.fromkeys((*targets, *values))}
+        self.add_plan(inner, (), [], [(target, inner[value]) for target, value in pairs])
 
     def bound(self, *arrays: Any) -> tuple[float, int]:
         """As `Plan.bound`: (cost, workspace), not known here. `TypeError` for other shapes."""
@@ -113,8 +99,15 @@ class Relay:
         """Issue all parts; the results."""
         arrays = (value for value in values if hasattr(value, "device"))
         with next((array.device for array in arrays), None) or current_device():
-            known = self.slots.run(values)
-        return tuple(known[slot] for slot in self.outputs)
+            return tuple(self.run(values))
+
+
+def _placed(plan: Planner, graph: Graph) -> Any:
+    """The plan of a part; one that takes no arrays runs on the current device."""
+    part = plan(graph)
+    if all(entry.spec.weak for entry in graph.inputs):
+        return partial(on_current_device, part)
+    return part
 
 
 __all__ = ["Relay", "by_numpy", "core_step"]

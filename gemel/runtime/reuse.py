@@ -29,12 +29,12 @@ class LaunchCache:
         """The launches of a fused body, see `write_loops`."""
         places = _Places()
         text = body_text(body), *map(places.text, given.values()), *map(places.text, outputs)
-        found = self._known.get(text)
-        if found is None:
+        known = self._known.get(text)
+        if known is None:
             launches = write_loops(body, given, outputs)
             self._known[text] = launches, list(places.buffers), body
             return launches
-        launches, buffers, _ = found
+        launches, buffers, _ = known
         moved = dict(zip(buffers, places.buffers, strict=True))
         return [_elsewhere(launch, moved) for launch in launches]
 
@@ -60,9 +60,9 @@ class OptimizedCache:
 def _elsewhere(launch: Launch, moved: dict[Any, Any]) -> Launch:
     """A copy of a launch on other blocks of memory."""
     places = [Place(moved[place.buffer], place.dtype, place.layout) for place in launch.places]
-    found = copy(launch)
-    found.places, found.integers = places, list(launch.integers)
-    return found
+    placed = copy(launch)
+    placed.places, placed.integers = places, list(launch.integers)
+    return placed
 
 
 class _Places:
@@ -92,9 +92,9 @@ def body_text(graph: Graph) -> Any:
             names[entry] = len(names)
 
     steps: list[Any] = []
-    for given in graph.inputs:
-        named(given.node)
-        steps.append(_spec_text(given.spec))
+    for entry in graph.inputs:
+        named(entry.node)
+        steps.append(_spec_text(entry.spec))
     for node in graph.walk():
         if node.op is not None:
             inputs = tuple([names[entry] for entry in node.inputs])

@@ -15,11 +15,13 @@ from gemel.codegen.nest import Launch, Place
 from gemel.extent import seen
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, dense
+from gemel.ir.loops import LoopSpec
 from gemel.runtime.concurrent import Branch, flat
 from gemel.runtime.image import TEMPORARY, WINDOW, Buffer
 from gemel.spec import product
 
 if TYPE_CHECKING:
+    from gemel.runtime.emission import Emission
     from gemel.runtime.lower import Lowering
 
 #: Elements the two places of a state are apart by multiples of.
@@ -116,21 +118,19 @@ class Rounds:
     factors that are the same in all rounds are made before the loop (`ahead`).
     """
 
-    def __init__(self, lowering: Lowering) -> None:
-        self.lowering = lowering
-        self.outer: Rounds | None = lowering.inside
+    def __init__(self, emission: Emission) -> None:
+        self.emission = emission
+        self.outer: Rounds | None = emission.inside
         self.depth: int = 0 if self.outer is None else self.outer.depth + 1
-        self.known = len(lowering.temporaries)
+        self.known = len(emission.temporaries)
         self.used: set[Buffer] = set()
         self.moved: set[Buffer] = set()
         self.before: list[Any] = []
         self.items: list[Any] = []
         self.windows: list[Window] = []
-        lowering.time += 1
-        self.start = lowering.time
-        self.outside, lowering.items = lowering.items, []
-        self.packed = dict(lowering.packed)
-        lowering.inside = self
+        self.start = emission.tick()
+        self.outside = emission.begin()
+        emission.inside = self
 
     def is_invariant(self, buffer: Buffer) -> bool:
         """Whether a buffer has the same contents in all rounds."""
@@ -150,7 +150,7 @@ class Rounds:
         source = launch.places[0]
         if not isinstance(source, Place) or not self.is_invariant(source.buffer):
             return False
-        (panels,) = (each for each, w in zip(launch.places, launch.written, strict=True) if w)
+        (panels,) = (place for place, w in zip(launch.places, launch.written, strict=True) if w)
         self.moved.add(panels)
         self.used.add(panels)
         return True
@@ -170,29 +170,29 @@ class Rounds:
 
     def round_ends(self) -> None:
         """End the body: what is emitted from now on runs once, after all rounds."""
-        self.items, self.lowering.items = self.lowering.items, []
+        self.items = self.emission.taken()
 
     def finish(self, length: int, node: Node, condition: Place | None) -> None:
         """Put the loop into the plan."""
-        lowering = self.lowering
-        items, after = lowering._concurrent(self.items), lowering.items
+        emission = self.emission
+        items, after = emission.side_by_side(self.items), emission.taken()
         if condition is not None:
-            lowering._touch(condition.buffer, lowering.time)
-        lowering.time += 1
-        lowering.items, lowering.packed, lowering.inside = self.outside, self.packed, self.outer
+            emission.touch(condition.buffer, emission.time)
+        time = emission.tick()
+        emission.resume(self.outside)
+        emission.inside = self.outer
         for buffer in self.used:
-            lowering._touch(buffer, self.start)
-            lowering._touch(buffer, lowering.time)
-        lowering.items += self.before
-        time = lowering.time
-        lowering.items.append(Repeat(length, self.windows, items, node, time, condition, after))
+            emission.touch(buffer, self.start)
+            emission.touch(buffer, time)
+        emission.items += self.before
+        emission.items.append(Repeat(length, self.windows, items, node, time, condition, after))
 
 
 class Stacked:
     """A state that an output stacks: a round reads it where the round before stacked it."""
 
     def __init__(self, lowering: Lowering, first: Place, place: Place, reverse: bool) -> None:
-        self.lowering, self.place, self.reverse = lowering, place, reverse
+        self.emission, self.place, self.reverse = lowering.emission, place, reverse
         self.first = lowering.contiguous(first)
 
     def after(self, rounds: int) -> Place:
@@ -203,10 +203,10 @@ class Stacked:
         """The place where a round reads it."""
         offset = self.first.layout.offset * self.first.dtype.itemsize
         begin = loop.window(self.first.buffer, offset, 0)
-        self.lowering._touch(begin, self.lowering.time)
-        found = loop.along(self.place, rounds, self.reverse)
-        found.buffer.start = begin
-        return found
+        self.emission.touch(begin, self.emission.time)
+        window = loop.along(self.place, rounds, self.reverse)
+        window.buffer.start = begin
+        return window
 
 
 def _element(place: Place, number: int) -> Place:
@@ -221,7 +221,7 @@ class State:
     def __init__(self, lowering: Lowering, first: Place) -> None:
         self.dtype, self.shape = first.dtype, first.shape
         self.apart = -(-product(first.shape) // APART) * APART
-        self.buffer = lowering._scratch(2 * self.apart * first.dtype.itemsize)
+        self.buffer = lowering.emission.scratch(2 * self.apart * first.dtype.itemsize)
         lowering.copy(first, self.after(0))
 
     def after(self, rounds: int) -> Place:
@@ -233,84 +233,62 @@ class State:
     def windows(self, loop: Rounds) -> tuple[Place, Place]:
         """The places where a round reads it, and where it writes it for the next round."""
         step, layout = self.apart * self.dtype.itemsize, dense(self.shape)
-        found = loop.window(self.buffer, 0, step, 2), loop.window(self.buffer, step, -step, 2)
-        return Place(found[0], self.dtype, layout), Place(found[1], self.dtype, layout)
+        windows = loop.window(self.buffer, 0, step, 2), loop.window(self.buffer, step, -step, 2)
+        return Place(windows[0], self.dtype, layout), Place(windows[1], self.dtype, layout)
 
 
 def lower_rounds(
     lowering: Lowering,
     outputs: list[Place],
     inputs: list[Place],
-    *,
-    step: Graph,
-    length: int,
-    data: int,
-    states: int,
-    reverse: bool,
-    condition: int,
+    spec: LoopSpec,
 ) -> None:
     """Emit a loop: the `loop` node being lowered, with its parameters."""
-    node, graph = lowering.node, lowering.inner_graphs.of(step)
-    given = [lowering.where[entry] for entry in node.inputs[data + states :]]
-    count = len(outputs) - states
-    stacked = _stacked(graph.outputs[:count]) if condition < 0 else {}
+    emission = lowering.emission
+    node, length, reverse = emission.node, spec.length, spec.reverse
+    spec = spec._replace(step=lowering.inner_graphs.of(spec.step))
+    all_rounds, count = spec.asked is None, len(spec.outputs)
+    alike = [lowering.where[entry] for entry in node.inputs[spec.data + spec.states :]]
+    stacked = _stacked(spec.outputs) if all_rounds else {}
     carried = [
         Stacked(lowering, place, outputs[stacked[after]], reverse)
         if after in stacked
         else State(lowering, place)
-        for place, after in zip(inputs[data:], graph.outputs[count:], strict=False)
+        for place, after in zip(inputs[spec.data :], spec.after, strict=False)
     ]
-    for place in outputs[:count] if condition >= 0 else ():
+    for place in outputs[:count] if not all_rounds else ():
         lowering.fill(place, 0)  # rounds that are not run leave zeros
-    loop = Rounds(lowering)
-    elements = [loop.along(place, length, reverse) for place in inputs[:data]]
+    loop = Rounds(emission)
+    elements = [loop.along(place, length, reverse) for place in inputs[: spec.data]]
     targets = [loop.along(place, length, reverse) for place in outputs[:count]]
     pairs = [
         (state.found(loop, length), targets[stacked[after]])
         if isinstance(state, Stacked)
         else state.windows(loop)
-        for state, after in zip(carried, graph.outputs[count:], strict=True)
+        for state, after in zip(carried, spec.after, strict=True)
     ]
     lowering.where.update(
-        zip(graph.inputs, (*elements, *(found for found, _ in pairs), *given), strict=True)
+        zip(spec.step.inputs, (*elements, *(read for read, _ in pairs), *alike), strict=True)
     )
     targets += [left for _, left in pairs]
-    _emit(lowering, graph, targets)
-    lowering.node = node
+    lowering.emit_into(spec.step, targets)
+    emission.node = node
     loop.round_ends()
-    if condition < 0:
+    if all_rounds:
         loop.finish(length, node, None)
-    for state, (found, _), place in zip(carried, pairs, outputs[count:], strict=True):
-        lowering.copy(state.after(length) if condition < 0 else found, place)
-    if condition >= 0:
-        loop.finish(length, node, lowering.where[graph.inputs[condition]])
+    for state, (read, _), place in zip(carried, pairs, outputs[count:], strict=True):
+        lowering.copy(state.after(length) if all_rounds else read, place)
+    if spec.asked is not None:
+        loop.finish(length, node, lowering.where[spec.asked])
 
 
 def _stacked(outputs: Sequence[Entry]) -> dict[Entry, int]:
     """For each entry that outputs stack, the number of the first such output."""
-    found: dict[Entry, int] = {}
+    numbers: dict[Entry, int] = {}
     for number, entry in enumerate(outputs):
         if entry.node.op is not None:
-            found.setdefault(entry, number)
-    return found
-
-
-def _emit(lowering: Lowering, graph: Graph, targets: list[Place]) -> None:
-    """Emit the body: its results are computed at the targets, or copied there."""
-    claimed: dict[Entry, Place] = {}
-    for entry, target in zip(graph.outputs, targets, strict=True):
-        root = lowering._root(entry)
-        if lowering._computed(root) and root.dtype is entry.dtype:
-            claimed.setdefault(root, target.at(dense(root.shape)))
-    lowering.claimed.update(claimed)
-    lowering._emit_all(graph)
-    for entry, target in zip(graph.outputs, targets, strict=True):
-        place = claimed.get(lowering._root(entry))
-        if place is None or place.buffer is not target.buffer:
-            lowering.node = entry.node
-            lowering._deliver(entry, target)
-    for entry in claimed:
-        del lowering.claimed[entry]
+            numbers.setdefault(entry, number)
+    return numbers
 
 
 # --- branches -------------------------------------------------------------------------------
@@ -324,26 +302,27 @@ def lower_branch(
     outputs: list[Place],
 ) -> None:
     """Emit a branch: one of two graphs on the same inputs, chosen when the plan runs."""
-    start, node = lowering.time, lowering.node
+    emission = lowering.emission
+    start, node = emission.time, emission.node
     first, second = (_side(lowering, graph, inputs, outputs) for graph in sides)
-    lowering.node = node
-    lowering.items.append(Branch(predicate, first, second, node, lowering.time))
+    emission.node = node
+    emission.items.append(Branch(predicate, first, second, node, emission.time))
     # Buffers of either side stay alive over both: only one runs, but both have memory.
-    lowering._touch(predicate.buffer, start)
+    emission.touch(predicate.buffer, start)
     for place in (*inputs, *outputs):
-        lowering._touch(place.buffer, start)
-        lowering._touch(place.buffer, lowering.time)
+        emission.touch(place.buffer, start)
+        emission.touch(place.buffer, emission.time)
 
 
 def _side(lowering: Lowering, graph: Graph, inputs: list[Place], outputs: list[Place]) -> list[Any]:
-    outside, lowering.items = lowering.items, []
-    packed = dict(lowering.packed)  # panels packed on one side do not exist if the other runs
+    outside = lowering.emission.begin()  # what one side packs does not exist if the other runs
     graph = lowering.inner_graphs.of(graph)
     lowering.where.update(zip(graph.inputs, inputs, strict=True))
-    lowering._emit_all(graph)
+    lowering.emit(graph)
     for entry, place in zip(graph.outputs, outputs, strict=True):
-        lowering.copy(lowering._place(entry), place)
-    side, lowering.items, lowering.packed = lowering.items, outside, packed
+        lowering.copy(lowering.place_of(entry), place)
+    side = lowering.emission.taken()
+    lowering.emission.resume(outside)
     return side
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gemel.codegen.nest import Launch, Nest
 
 if TYPE_CHECKING:
-    from gemel.runtime.lower import Lowering
+    from gemel.runtime.emission import Emission
 
 
 class RuleNest(Nest):
@@ -15,21 +15,21 @@ class RuleNest(Nest):
 
     def __init__(
         self,
-        lowering: Lowering,
+        emission: Emission,
         shape: tuple[int, ...],
         failure: Any,
         parallel: bool,
         reduced: frozenset[int],
     ) -> None:
         super().__init__(shape, reduced)
-        self.lowering = lowering
+        self.emission = emission
         self.failure = failure
         self.parallel = parallel
 
     def finish(self) -> Launch:
         """Add the launch to the plan and return it."""
         launch = super().finish()
-        self.lowering._launch(launch)
+        self.emission.launch(launch)
         return launch
 
 

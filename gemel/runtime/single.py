@@ -64,15 +64,15 @@ class Sizes:
 
     def layouts(self, strides: dict[int, tuple[int, ...]]) -> dict[int, Layout]:
         """The layouts of arrays that are not dense, from their strides, by position."""
-        found = {}
-        for position, given in strides.items():
+        layouts = {}
+        for position, axes in strides.items():
             shape = self.specs[position].shape
             # An axis of length 1 may have any stride.
-            pairs = zip(shape, given, strict=True)
-            found[position] = Layout(
+            pairs = zip(shape, axes, strict=True)
+            layouts[position] = Layout(
                 shape, (0 if n == 1 else self._named("s", s, None) for n, s in pairs), 0
             )
-        return found
+        return layouts
 
 
 def call_image(
@@ -98,17 +98,16 @@ def single_image(
 ) -> Image:
     """The image of one operation: of a view without kernels, or of a graph with one node."""
     results = op.infer(*specs, **parameters)
-    if "view" in op.rules:
-        found = op.rules["view"](layouts.get(0) or dense(specs[0].shape), *results, **parameters)
-        if found is not None:
-            views = found if isinstance(found, tuple) else (found,)
+    if op.rules.view is not None:
+        views = op.layouts(layouts.get(0) or dense(specs[0].shape), results, parameters)
+        if views is not None:
             return view_image(op.name, specs[0], layouts.get(0), views, guards)
     with Trace():
         entries = tuple(placeholder(spec) for spec in specs)
-        found = op.node(entries, parameters).entries
+        computed = op.node(entries, parameters).entries
     hidden = set(op.updates.values())
-    outputs = [entry for index, entry in enumerate(found) if index not in hidden]
-    updates = [(position, found[index]) for position, index in op.updates.items()]
+    outputs = [entry for index, entry in enumerate(computed) if index not in hidden]
+    updates = [(position, computed[index]) for position, index in op.updates.items()]
     graph = optimize(Graph(entries, outputs, updates, op.name))
     return Lowering(graph, backend, layouts, guards).made()
 

@@ -51,16 +51,16 @@ def find_sites(
 
 def _reaching(graph: Graph, failing: Sequence[Node]) -> dict[Node, int]:
     """For each node a bit set of the failing nodes it depends on, including itself."""
-    found: dict[Node, int] = {}
+    depends: dict[Node, int] = {}
     for number, node in enumerate(failing):
-        found[node] = found.get(node, 0) | 1 << number
+        depends[node] = depends.get(node, 0) | 1 << number
     for node in graph.walk():
-        bits = found.get(node, 0)
+        bits = depends.get(node, 0)
         for entry in node.inputs:
-            bits |= found.get(entry.node, 0)
+            bits |= depends.get(entry.node, 0)
         if bits:
-            found[node] = bits
-    return found
+            depends[node] = bits
+    return depends
 
 
 def _chosen(sites: Sequence[Site], bits: int) -> Iterator[Site]:
@@ -75,7 +75,7 @@ def operations_of(node: Node) -> list[Node]:
     """The operations of a node: those of its body if it is fused."""
     body = node.params.get("body")
     nodes = body.walk() if isinstance(body, Graph) else [node]
-    return [each for each in nodes if each.op is not None]
+    return [inner for inner in nodes if inner.op is not None]
 
 
 def label_of(node: Node) -> tuple[str, list[Any]]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
+from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry
-from gemel.ir.trace import current_trace
 from gemel.legacy.facade import attribute
 from gemel.legacy.ndarray import giving
 from gemel.symbol.symbol import Symbol, compose, group, load, load_json, var

@@ -40,14 +40,14 @@ class Executor:
         self.arg_dict = _named("args", names, arguments, whole=True)
         self.aux_dict = _named("aux_states", states, auxiliary, whole=True)
         self._requests = _requests(names, grad_req)
-        given = _named("args_grad", names, gradients)
+        buffers = _named("args_grad", names, gradients)
         self.grad_dict: dict[str, Any] = dict.fromkeys(names)
         for name, array in self.arg_dict.items():
-            if (gradients is not None and name not in given) or not array.dtype.is_inexact:
+            if (gradients is not None and name not in buffers) or not array.dtype.is_inexact:
                 self._requests[name] = "null"
             if self._requests[name] != "null":
-                held = given.get(name)
-                self.grad_dict[name] = _zeros_like(array) if held is None else held
+                buffer = buffers.get(name)
+                self.grad_dict[name] = _zeros_like(array) if buffer is None else buffer
         marked = [name for name in names if self._requests[name] != "null"]
         autograd.mark_variables(
             [self.arg_dict[name] for name in marked],
@@ -84,8 +84,8 @@ class Executor:
             dtypes = {name: array.dtype for name, array in every.items()}
             _, specs = run.infer(self._symbol._heads, shapes, dtypes)
             known = [spec for spec in specs if spec is not None]
-            made = [np.zeros(s.shape, dtype=s.dtype, device=self._ctx) for s in known]
-            self._outputs = as_nd(made) if are_nd(every) else made
+            zeros = [np.zeros(s.shape, dtype=s.dtype, device=self._ctx) for s in known]
+            self._outputs = as_nd(zeros) if are_nd(every) else zeros
         return self._outputs
 
     @property
@@ -105,8 +105,8 @@ class Executor:
         self._recorded = bool(is_train)
         mode = autograd.record() if is_train else autograd.pause(train_mode=False)
         with mode, self._ctx:
-            found = self._run(every)
-        self._outputs = as_nd(found) if are_nd(every) else found
+            results = self._run(every)
+        self._outputs = as_nd(results) if are_nd(every) else results
         return self._outputs
 
     def set_monitor_callback(
@@ -125,13 +125,13 @@ class Executor:
             return run.run(heads, values)
         callback, monitor_all = self._monitor
         inside = self._symbol.get_internals()._heads
-        found = run.run((*heads, *inside), values)
-        found = as_nd(found) if are_nd(values) else found
+        results = run.run((*heads, *inside), values)
+        results = as_nd(results) if are_nd(values) else results
         with autograd.pause(train_mode=autograd.is_training()):
-            for (node, index), value in zip(inside, found[len(heads) :], strict=True):
+            for (node, index), value in zip(inside, results[len(heads) :], strict=True):
                 if monitor_all or not node.is_variable:
                     callback(node.output_name(index), value)
-        return found[: len(heads)]
+        return results[: len(heads)]
 
     def backward(self, out_grads: Any = None, is_train: bool = True) -> None:
         """Fill `grad_dict` with the gradients of the outputs, weighed with `out_grads` (ones).
@@ -153,27 +153,27 @@ class Executor:
 
         Raises `UnknownNameError` for names it has not, unless `allow_extra_params`.
         """
-        for held, given in ((self.arg_dict, arg_params), (self.aux_dict, aux_params or {})):
-            for name, value in given.items():
-                if name in held:
-                    _write(name, held[name], value)
+        for own, new in ((self.arg_dict, arg_params), (self.aux_dict, aux_params or {})):
+            for name, value in new.items():
+                if name in own:
+                    _write(name, own[name], value)
                 elif not allow_extra_params:
-                    raise unknown_name("parameter", name, held)
+                    raise unknown_name("parameter", name, own)
 
     def reshape(
         self, partial_shaping: bool = False, allow_up_sizing: bool = False, **shapes: Any
     ) -> Executor:
         """An executor for arguments of these shapes; it shares the arrays whose shapes stay."""
-        found = bound(self._symbol, self._ctx, self._requests, {}, shapes)
-        for mine, others in ((self.arg_dict, found.arg_dict), (self.aux_dict, found.aux_dict)):
+        other = bound(self._symbol, self._ctx, self._requests, {}, shapes)
+        for mine, others in ((self.arg_dict, other.arg_dict), (self.aux_dict, other.aux_dict)):
             kept = {n: mine[n] for n, x in others.items() if x.shape == mine[n].shape}
             others.update(kept)
         gradients = {n: g for n, g in self.grad_dict.items() if g is not None}
-        same = {n: g for n, g in gradients.items() if g.shape == found.arg_dict[n].shape}
-        found.grad_dict.update(same)
-        whole = {n: g for n, g in found.grad_dict.items() if g is not None}
+        same = {n: g for n, g in gradients.items() if g.shape == other.arg_dict[n].shape}
+        other.grad_dict.update(same)
+        whole = {n: g for n, g in other.grad_dict.items() if g is not None}
         return Executor(
-            self._symbol, self._ctx, found.arg_dict, whole, self._requests, found.aux_dict
+            self._symbol, self._ctx, other.arg_dict, whole, self._requests, other.aux_dict
         )
 
     def debug_str(self) -> str:
@@ -192,21 +192,24 @@ def bound(
     Raises `ShapeError` naming the arguments whose shapes do not.
     """
     place: Device = as_device(device)
-    found = symbol.infer_shape_partial(**shapes)
+    arguments, _, auxiliary = symbol.infer_shape_partial(**shapes)
     names = symbol.list_arguments(), symbol.list_auxiliary_states()
-    known = (dict(zip(names[0], found[0], strict=True)), dict(zip(names[1], found[2], strict=True)))
-    missing = [name for each in known for name, shape in each.items() if shape is None]
+    known = (
+        dict(zip(names[0], arguments, strict=True)),
+        dict(zip(names[1], auxiliary, strict=True)),
+    )
+    missing = [name for group in known for name, shape in group.items() if shape is None]
     if missing:
         raise ShapeError(
             f"simple_bind: the shapes of {', '.join(missing)} do not follow from those of "
             f"{', '.join(shapes) or 'nothing'}; give them, too"
         )
     types = dict(zip(names[0], symbol.infer_type(**dtypes)[0], strict=True))
-    made = [
-        {n: nd.zeros(s, dtype=types.get(n, "float32"), ctx=place) for n, s in each.items()}
-        for each in known
+    arrays = [
+        {n: nd.zeros(s, dtype=types.get(n, "float32"), ctx=place) for n, s in group.items()}
+        for group in known
     ]
-    return Executor(symbol, place, made[0], None, grad_req, made[1])
+    return Executor(symbol, place, arrays[0], None, grad_req, arrays[1])
 
 
 def described(heads: Iterable[Reference]) -> str:
@@ -219,8 +222,8 @@ def described(heads: Iterable[Reference]) -> str:
 
 
 def _zeros_like(array: Any) -> Any:
-    found = np.zeros_like(array)
-    return as_nd(found) if are_nd(array) else found
+    zeros = np.zeros_like(array)
+    return as_nd(zeros) if are_nd(array) else zeros
 
 
 def _named(what: str, names: list[str], given: Any, whole: bool = False) -> dict[str, Any]:
@@ -241,15 +244,15 @@ def _named(what: str, names: list[str], given: Any, whole: bool = False) -> dict
 def _requests(names: list[str], given: Any) -> dict[str, str]:
     """What is to become of the gradient of each argument."""
     if isinstance(given, str):
-        found = dict.fromkeys(names, given)
+        requests = dict.fromkeys(names, given)
     elif isinstance(given, Mapping):
-        found = {name: given.get(name, "null") for name in names}
+        requests = {name: given.get(name, "null") for name in names}
     else:
-        found = dict(zip(names, given, strict=True))
-    for request in found.values():
+        requests = dict(zip(names, given, strict=True))
+    for request in requests.values():
         if request not in REQUESTS:
             raise unknown_name("grad_req", request, REQUESTS)
-    return found
+    return requests
 
 
 def _write(name: str, target: Any, value: Any) -> None:

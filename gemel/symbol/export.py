@@ -65,13 +65,13 @@ class Exported:
         with autograd.pause(train_mode=False), self.trace:
             numbers = [self._number(i, value) for i, value in enumerate(arguments.numbers)]
             values = arguments.symbols(entries, numbers)
-            with self.trace.watching():
-                found = function(*values)
-            self.structure = flatten_results(found, results)
-            outputs = [self.trace.current(as_entry(value)) for value in results]
-        if any(entry in self.trace.contents for entry in entries):
+            with self.trace.notes.watching():
+                returned = function(*values)
+            self.structure = flatten_results(returned, results)
+            outputs = [self.trace.state.current(as_entry(value)) for value in results]
+        if any(entry in self.trace.state.contents for entry in entries):
             raise ExportError("export: an argument is overwritten in place; write to a copy of it")
-        updates = list(self.trace.updates.values())
+        updates = list(self.trace.state.updates.values())
         if updates and not own:
             raise ExportError(
                 f"export: forward overwrites {updates[0][0].name} outside of batch_norm, which "
@@ -83,7 +83,9 @@ class Exported:
         self._held = {} if held is None else held
         self._sources: dict[int, Reference] = {}
         self._references: dict[Entry, Reference] = {}
-        self._parameters = {entry: parameter for parameter, entry in self.trace.parameters.values()}
+        self._parameters = {
+            entry: parameter for parameter, entry in self.trace.state.parameters.values()
+        }
         for place, number in enumerate(numbers):
             if isinstance(number, Entry):
                 self._references[number] = SymbolNode(VARIABLE, f"number{place}"), 0
@@ -93,12 +95,12 @@ class Exported:
         self._used = set(names)
         #: The results of each noted call.
         self._together: dict[int, list[tuple[Entry, int]]] = {}
-        for entry, (note, index) in self.trace.notes.items():
+        for entry, (note, index) in self.trace.notes.made.items():
             self._together.setdefault(id(note.written.settings), []).append((entry, index))
         #: Of the program inside of a call that is being written: when it began, and what it takes
         #: from outside.
         self._border: tuple[int, dict[Entry, SymbolNode]] | None = None
-        self.trace.writes = True
+        self.trace.notes.writes = True
         with self.trace:
             self.heads = self._written([*outputs, *(entry for _, entry in updates)])
         self.updates = [self._variable_of(p, p.name or "parameter", {})[0].name for p, _ in updates]
@@ -106,7 +108,7 @@ class Exported:
     @property
     def guards(self) -> list[Guard]:
         """What was asked of the free extents."""
-        return self.trace.guards
+        return self.trace.extents.guards
 
     def named(self, text: str) -> str:
         """A text in which free extents are called as in Python."""
@@ -114,23 +116,23 @@ class Exported:
 
     def holds_for_one(self, names: Iterable[str]) -> bool:
         """Whether it is the program also where these extents are 1."""
-        sizes = {name: seen(extent) for name, extent in self.trace.dims.items()}
+        sizes = {name: seen(extent) for name, extent in self.trace.extents.dims.items()}
         sizes.update(dict.fromkeys(names, 1))
         return all(guard.holds(sizes) for guard in self.guards)
 
     def _input(self, position: int, array: Any, name: str) -> Entry:
         """An argument; the batch is free though it was one example."""
         shape = [
-            self.trace.free(f"n{position}_{axis}", n) if n > 1 else n
+            self.trace.extents.free(f"n{position}_{axis}", n) if n > 1 else n
             for axis, n in enumerate(array.shape)
         ]
-        found = placeholder(Spec(shape, array.dtype), name)
-        self.trace.sources.update({f"n{position}_{i}": (found, i) for i in range(len(shape))})
-        return found
+        entry = placeholder(Spec(shape, array.dtype), name)
+        self.trace.notes.sources.update({f"n{position}_{i}": (entry, i) for i in range(len(shape))})
+        return entry
 
     def _number(self, position: int, value: float) -> Any:
         """A number the function is called with: a constant in MXNet's files."""
-        return self.trace.number(f"number{position}", value) if self.own else value
+        return self.trace.inputs.number(f"number{position}", value) if self.own else value
 
     # ---- entries to references
 
@@ -158,7 +160,7 @@ class Exported:
         node = entry.node
         if self._border is not None and node.serial < self._border[0] and not node.is_number:
             return None
-        note = self.trace.notes.get(entry)
+        note = self.trace.notes.made.get(entry)
         if note is not None and not (self.own and free(tuple(note[0].written.settings.values()))):
             return note[0]._replace(written=_of_entries(note[0].written))
         if node.op is None:
@@ -168,17 +170,17 @@ class Exported:
             arrays = tuple(e for e in node.inputs if not e.node.is_number)
             if len(arrays) < len(node.inputs):
                 settings["numbers"] = numbers_text(node)
-            name = node.name or self.trace.named(node.op.name)
+            name = node.name or self.trace.scopes.named(node.op.name)
             return Note(
                 Written(f"{PREFIX}{node.op.name}", arrays, settings, len(node.entries)), name
             )
-        found = as_call(node)
-        if found is None:
-            found = self._expanded(node)
-        if isinstance(found, Written):
-            found = found._replace(inputs=_typed(found.inputs))
-            return Note(_of_entries(found), node.name or self.trace.named(node.op.name))
-        return found
+        meaning = as_call(node)
+        if meaning is None:
+            meaning = self._expanded(node)
+        if isinstance(meaning, Written):
+            meaning = meaning._replace(inputs=_typed(meaning.inputs))
+            return Note(_of_entries(meaning), node.name or self.trace.scopes.named(node.op.name))
+        return meaning
 
     def _expanded(self, node: Node) -> tuple[Entry, ...]:
         """The node by other operations. Raises `ExportError`."""
@@ -188,10 +190,10 @@ class Exported:
             return op.written_out(node.inputs, node.params)
         if isinstance(op, Elementwise) and not op.random:
             try:
-                found = op.body(_ByName(op.name), *node.inputs, **node.params)
-                found = found if isinstance(found, tuple) else (found,)
-                if all(other.op is not op for other in walk(found, node.inputs)):
-                    return found
+                results = op.body(_ByName(op.name), *node.inputs, **node.params)
+                results = results if isinstance(results, tuple) else (results,)
+                if all(other.op is not op for other in walk(results, node.inputs)):
+                    return results
             except (AttributeError, KeyError, ValueError, TypeError):
                 pass
         where = f" ({node.origin})" if node.origin else ""
@@ -200,14 +202,14 @@ class Exported:
             "gemel.save, which keeps every operation"
         )
 
-    def _make(self, entry: Entry, found: Any) -> None:
+    def _make(self, entry: Entry, meaning: Any) -> None:
         node = entry.node
-        if found is None:
+        if meaning is None:
             self._references[entry] = self._variable(entry)
-        elif isinstance(found, Note):
-            self._apply(entry, found)
+        elif isinstance(meaning, Note):
+            self._apply(entry, meaning)
         else:
-            for mine, other in zip(node.entries, found, strict=False):
+            for mine, other in zip(node.entries, meaning, strict=False):
                 self._references.setdefault(mine, self._references[other])
 
     def _apply(self, entry: Entry, note: Note) -> None:
@@ -216,23 +218,23 @@ class Exported:
             key: text_of(fixed(value, f"export: {note.name}: {key}"))
             for key, value in written.settings.items()
         }
-        inputs = [self._references[each] for each in written.inputs]
+        inputs = [self._references[source] for source in written.inputs]
         name = self._unique(note.name)
         graphs: list[tuple[Reference, ...]] = []
         if written.inside:
             inputs, graphs, more = self._inside(name, written)
             settings.update(more)
-        made = SymbolNode(written.name, name, settings, inputs, _outputs(written), graphs)
+        node = SymbolNode(written.name, name, settings, inputs, _outputs(written), graphs)
         for other, index in self._together.get(id(written.settings), ()):
-            self._references[other] = (made, index)
+            self._references[other] = (node, index)
         if entry not in self._references:
-            for index, each in enumerate(entry.node.entries):
-                self._references.setdefault(each, (made, index))
+            for index, further in enumerate(entry.node.entries):
+                self._references.setdefault(further, (node, index))
 
     def _inside(self, name: str, written: Written) -> tuple[Any, Any, dict[str, str]]:
         """The inputs of a call with programs inside, their heads, and where their variables go."""
-        given = list(written.inputs)
-        places: dict[Entry, int] = {}  # not those of `given`, which change with each step
+        inputs = list(written.inputs)
+        places: dict[Entry, int] = {}  # not those of `inputs`, which change with each step
         graphs, orders = [], []
         for inside in written.inside:
             heads, sources = self._program(name, inside)
@@ -240,15 +242,15 @@ class Exported:
             order = []
             for source in sources:
                 if source not in means and source not in places:
-                    places[source] = len(given)
-                    given.append(source)
+                    places[source] = len(inputs)
+                    inputs.append(source)
                 order.append(means.get(source, places.get(source, 0)))
             graphs.append(heads)
             orders.append(order)
         assert written.placed is not None
         settings = {key: str(value) for key, value in written.placed(orders).items()}
-        settings["num_args"] = str(len(given) + len(graphs))
-        return self._written(given), graphs, settings
+        settings["num_args"] = str(len(inputs) + len(graphs))
+        return self._written(inputs), graphs, settings
 
     def _program(self, name: str, inside: Inside) -> tuple[tuple[Reference, ...], list[Entry]]:
         """The heads of a program inside of a call, and what each of its variables stands for."""
@@ -276,36 +278,36 @@ class Exported:
         return SymbolNode("_np_copy", self._unique(f"{head[0].name}_copy"), {}, [head]), 0
 
     def _unique(self, name: str) -> str:
-        found, number = name, 0
-        while found in self._used:
+        unique, number = name, 0
+        while unique in self._used:
             number += 1
-            found = f"{name}_{number}"
-        self._used.add(found)
-        return found
+            unique = f"{name}_{number}"
+        self._used.add(unique)
+        return unique
 
     # ---- variables
 
     def _variable_of(self, source: Any, name: str, attrs: dict[str, str]) -> Reference:
         """The variable of a parameter or an array, under that name if it stands for no other."""
         if id(source) not in self._sources:
-            found, number = name, 0
-            while found in self._used or self._held.get(found, source) is not source:
+            unique, number = name, 0
+            while unique in self._used or self._held.get(unique, source) is not source:
                 number += 1
-                found = f"{name}_{number}"
-            self._used.add(found)
-            self._held[found] = source
+                unique = f"{name}_{number}"
+            self._used.add(unique)
+            self._held[unique] = source
             is_parameter = hasattr(source, "grad_req") and hasattr(source, "array")
-            self.variables[found] = source.gathered() if is_parameter else source
+            self.variables[unique] = source.gathered() if is_parameter else source
             if is_parameter:
-                self.parameters[found] = source
-            self._sources[id(source)] = SymbolNode(VARIABLE, found, attrs), 0
+                self.parameters[unique] = source
+            self._sources[id(source)] = SymbolNode(VARIABLE, unique, attrs), 0
         return self._sources[id(source)]
 
     def _variable(self, entry: Entry) -> Reference:
         if self._border is not None and not entry.node.is_number:
-            made = SymbolNode(VARIABLE, self._unique(entry.node.name or "outer"))
-            self._border[1][entry] = made
-            return made, 0
+            variable = SymbolNode(VARIABLE, self._unique(entry.node.name or "outer"))
+            self._border[1][entry] = variable
+            return variable, 0
         parameter = self._parameters.get(entry)
         if parameter is not None:
             name = parameter.name or "parameter"
@@ -317,10 +319,10 @@ class Exported:
                 "value": repr(number_of(node)),
                 "dtype": entry.dtype.name if entry.dtype.kind != "f" else "float32",
             }
-            return SymbolNode("_full", self._unique(self.trace.named("number")), settings), 0
+            return SymbolNode("_full", self._unique(self.trace.scopes.named("number")), settings), 0
         if node.is_constant:
             attrs = {"__shape__": text_of(tuple(node.value.shape))}
-            return self._variable_of(node.value, self.trace.named("constant"), attrs)
+            return self._variable_of(node.value, self.trace.scopes.named("constant"), attrs)
         raise ExportError(f"export: {node!r} is no input of the program")
 
 
@@ -335,15 +337,15 @@ def exported(function: Callable[..., Any], arguments: Arguments, **settings: Any
     if arrays and all(x.shape and x.shape[0] in few for x in arrays):
         two = arguments._replace(arrays=[Spec((2, *x.shape[1:]), x.dtype) for x in arrays])
         try:
-            found = _exported(function, two, settings)
+            program = _exported(function, two, settings)
         except ShapeError:
             return _exported(function, arguments, settings)
-        if found.holds_for_one(f"n{position}_0" for position in range(len(arrays))):
-            return found
-        found = _exported(function, arguments, settings)
-        pairs = zip(found.inputs, arrays, strict=True)
-        found.limits += [f"{name}.shape[0] == {x.shape[0]}" for name, x in pairs]
-        return found
+        if program.holds_for_one(f"n{position}_0" for position in range(len(arrays))):
+            return program
+        program = _exported(function, arguments, settings)
+        pairs = zip(program.inputs, arrays, strict=True)
+        program.limits += [f"{name}.shape[0] == {x.shape[0]}" for name, x in pairs]
+        return program
     return _exported(function, arguments, settings)
 
 
@@ -355,16 +357,16 @@ def _exported(
     In MXNet's files some sizes can be said only of two and more.
     """
     try:
-        found = Exported(function, arguments, **settings)
+        program = Exported(function, arguments, **settings)
     except ExportError:
         if settings.get("own"):
             raise
-        found = Exported(function, arguments, **settings, least=2)
-        found.limits += [f"2 <= {found.named(size)}" for size in found.trace.dims if of_batch(size)]
-    found.limits += [
-        found.named(repr(guard)) for guard in found.guards if any(map(of_batch, guard.names()))
-    ]
-    return found
+        program = Exported(function, arguments, **settings, least=2)
+        sizes = filter(of_batch, program.trace.extents.dims)
+        program.limits += [f"2 <= {program.named(size)}" for size in sizes]
+    guards = [guard for guard in program.guards if any(map(of_batch, guard.names()))]
+    program.limits += [program.named(repr(guard)) for guard in guards]
+    return program
 
 
 def _with_nothing_of(unread: list[Entry], result: Entry) -> Entry:
@@ -389,34 +391,34 @@ class _ByName:
 
 def _of_entries(written: Written) -> Written:
     """The call with arrays it was given as entries."""
-    if all(isinstance(each, Entry) for each in written.inputs):
+    if all(isinstance(value, Entry) for value in written.inputs):
         return written
-    held = tuple(
-        each
-        if isinstance(each, Entry)
-        else captured(each)
-        if hasattr(each, "spec")
-        else as_entry(each)
-        for each in written.inputs
+    inputs = tuple(
+        value
+        if isinstance(value, Entry)
+        else captured(value)
+        if hasattr(value, "spec")
+        else as_entry(value)
+        for value in written.inputs
     )
-    return written._replace(inputs=held)
+    return written._replace(inputs=inputs)
 
 
 def _typed(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Numbers among arrays as arrays of their dtype: in MXNet they do not give way."""
-    dtypes = [each.dtype for each in inputs if not each.node.is_number]
+    dtypes = [entry.dtype for entry in inputs if not entry.node.is_number]
     if not dtypes or len(dtypes) == len(inputs):
         return inputs
     return tuple(
-        call("full", each.node.value, shape=(), dtype=dtypes[-1]) if each.node.is_number else each
-        for each in inputs
+        call("full", e.node.value, shape=(), dtype=dtypes[-1]) if e.node.is_number else e
+        for e in inputs
     )
 
 
-def _needs(found: Any) -> Sequence[Entry]:
-    if found is None:
+def _needs(meaning: Any) -> Sequence[Entry]:
+    if meaning is None:
         return ()
-    return found.written.inputs if isinstance(found, Note) else found
+    return meaning.written.inputs if isinstance(meaning, Note) else meaning
 
 
 def _outputs(written: Written) -> int:
@@ -430,7 +432,7 @@ def _attributes(parameter: Any) -> dict[str, str]:
     """What a variable says of a parameter, as MXNet does."""
     from gemel.npx.serialize import type_flag
 
-    found = {
+    attrs = {
         "__dtype__": str(type_flag(parameter.dtype)),
         "__lr_mult__": text_of(float(parameter.lr_mult)),
         "__shape__": text_of(tuple(parameter.shape)),
@@ -439,5 +441,5 @@ def _attributes(parameter: Any) -> dict[str, str]:
     }
     initializer = getattr(parameter, "init", None)
     if isinstance(initializer, str):
-        found["__init__"] = initializer
-    return found
+        attrs["__init__"] = initializer
+    return attrs

@@ -152,19 +152,18 @@ def _entries(values: Any) -> list[Entry]:
 
 
 def _current(trace: Noting, values: Any) -> list[Entry]:
-    return [trace.current(as_entry(value)) for value in leaves(values)]
+    return [trace.state.current(as_entry(value)) for value in leaves(values)]
 
 
 def _traced(trace: Noting, name: str, program: Callable[[], Any]) -> tuple[int, Any]:
     """When a program began, and its results. It may write to what it has made, and no more."""
-    first, contents, updates = constant(0).node.serial, dict(trace.contents), dict(trace.updates)
-    found = program()
-    written = (h for h, value in trace.contents.items() if contents.get(h) is not value)
-    if trace.updates != updates or any(holder.node.serial < first for holder in written):
+    began, before = constant(0).node.serial, trace.state.save()
+    results = program()
+    if not trace.state.writes_inside(before, began):
         raise TraceError(
             f"{name}: a step must not update a parameter, nor write to an array from outside"
         )
-    return first, found
+    return began, results
 
 
 def _check(name: str, after: list[Entry], before: list[Entry]) -> None:
@@ -178,8 +177,8 @@ def _check(name: str, after: list[Entry], before: list[Entry]) -> None:
 
 def _noted(trace: Noting, written: Written, specs: Iterable[Spec]) -> Any:
     """Stand-ins for the results of a call."""
-    note = Note(written, trace.note_name(written.name))
+    note = Note(written, trace.notes.note_name(written.name))
     for index, spec in enumerate(specs):
         found = placeholder(Spec(spec.shape, spec.dtype))
-        trace.notes[found] = note, index
+        trace.notes.made[found] = note, index
         yield found

@@ -11,12 +11,13 @@ from typing import Any
 from gemel.errors import ExportError
 from gemel.extent import Dim, evaluate, form_of, same_for_all, seen
 from gemel.forms import names_of
+from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, Node, placeholder
 from gemel.ir.methods import call
-from gemel.ir.trace import current_trace
 from gemel.legacy.declare import WRITERS, Written
 from gemel.spec import Spec, product
 from gemel.symbol import regrouping
+from gemel.symbol.noting import Notes
 
 Found = Written | tuple[Entry, ...] | None
 RULES: dict[str, Callable[..., Found]] = {}
@@ -30,6 +31,14 @@ def rule(*names: str) -> Callable[[Callable[..., Found]], Callable[..., Found]]:
         return function
 
     return declare
+
+
+def _notes() -> Notes:
+    """What the export in progress has noted."""
+    trace = current_trace()
+    assert trace is not None
+    notes: Notes = trace.notes
+    return notes
 
 
 # --- shapes ---------------------------------------------------------------------------------
@@ -132,8 +141,8 @@ def _broadcast_like(x: Any, target: tuple[Any, ...], place: int, extent: Any) ->
 
     MXNet's files cannot say free extents otherwise.
     """
-    trace: Any = current_trace()
-    source = trace.sources.get(repr(extent))
+    notes = _notes()
+    source = notes.sources.get(repr(extent))
     if source is None:
         return None
     if len(x.shape) < len(target):
@@ -141,7 +150,7 @@ def _broadcast_like(x: Any, target: tuple[Any, ...], place: int, extent: Any) ->
     shape = (*x.shape[:place], extent, *x.shape[place + 1 :])
     wide = placeholder(Spec(shape, x.dtype))
     axes = {"lhs_axes": (place,), "rhs_axes": (source[1],)}
-    trace.note(wide, Written("broadcast_like", (x, source[0]), axes))
+    notes.note(wide, Written("broadcast_like", (x, source[0]), axes))
     return (call("broadcast_to", wide, shape=target),)
 
 
@@ -247,7 +256,7 @@ def _(node: Node) -> Found:
     count = places.shape[along]
     if free(count) or not 0 < count <= MOST_PICKS or x.ndim != places.ndim:
         return None
-    trace: Any = current_trace()
+    notes = _notes()
     picked = []
     for number in range(int(count)):
         place = call("narrow", places, axis=along, start=number, length=1)
@@ -255,7 +264,7 @@ def _(node: Node) -> Found:
         row = call("reshape", place, shape=(*x.shape[:along], *x.shape[along + 1 :]))
         found = placeholder(spec)
         settings = {"axis": along, "mode": "wrap", "keepdims": True}
-        trace.note(found, Written("pick", (x, row), settings))
+        notes.note(found, Written("pick", (x, row), settings))
         picked.append(found)
     return (call("concatenate", *picked, axis=along),) if len(picked) > 1 else (picked[0],)
 
@@ -291,9 +300,9 @@ def _(node: Node) -> Found:
     value = node.inputs[0].node
     if not value.is_number:
         return None
-    trace: Any = current_trace()
+    notes = _notes()
     extents = [extent for extent in shape if isinstance(extent, Dim)]
-    if extents and all(repr(extent) in trace.sources for extent in extents):
+    if extents and all(repr(extent) in notes.sources for extent in extents):
         few = tuple(1 if isinstance(extent, Dim) else extent for extent in shape)
         return (
             call("broadcast_to", call("full", *node.inputs, shape=few, dtype=dtype), shape=shape),

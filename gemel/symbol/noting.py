@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from gemel import np, npx
 from gemel.extent import Guard, Guards
+from gemel.ir.extents import Extents
 from gemel.ir.graph import Entry
 from gemel.ir.op import Op
 from gemel.ir.trace import Trace
@@ -34,18 +35,18 @@ class Note(NamedTuple):
 class Questions(Guards):
     """What is asked of free extents, less what is asked anew wherever the file runs."""
 
-    def __init__(self, trace: Noting) -> None:
+    def __init__(self, notes: Notes) -> None:
         super().__init__()
-        self._trace = trace
+        self._notes = notes
 
     def append(self, guard: Guard) -> None:
         """Keep a guard, if the file depends on its answer."""
-        if not self._trace.asks_anew(guard):
+        if not self._notes.asks_anew(guard):
             super().append(guard)
 
 
 class Noting(Trace):
-    """While it is entered with `watching`, calls that MXNet has an operation for are noted.
+    """A trace with notes of the calls that files have a word for.
 
     `own`: for gemel's files rather than MXNet's. `least`: what no free extent is below. A file is
     run for one example, too, so that whether there are more is a question that has to be kept;
@@ -53,16 +54,28 @@ class Noting(Trace):
     """
 
     writes_out = True
+    notes: Notes
 
     def __init__(self, own: bool, least: int = 1) -> None:
         super().__init__(of_program=True)
-        self.guards = Questions(self)
-        self.least = least
+        self.notes = Notes(self, own)
+        self.extents = Extents(least, Questions(self.notes))
+
+
+class Notes:
+    """What a trace has noted for a file: while `watching`, calls that MXNet has an operation for.
+
+    A call of `npx.fully_connected`, say, makes several nodes; the note on what it gave says that
+    the entry is one ``FullyConnected``, called ``dense0_fwd``.
+    """
+
+    def __init__(self, trace: Noting, own: bool) -> None:
+        self._trace = trace
         self.own = own
         #: Whether the function has returned, and what it did is being written down.
         self.writes = False
         #: By what it gave: the call, and which of its results this is.
-        self.notes: dict[Entry, tuple[Note, int]] = {}
+        self.made: dict[Entry, tuple[Note, int]] = {}
         #: The arguments and their axes that free extents are called after.
         self.sources: dict[str, tuple[Entry, int]] = {}
         self._codes = _watched()
@@ -70,25 +83,28 @@ class Noting(Trace):
 
     def note_name(self, hint: str) -> str:
         """What the node of a call is called: ``dense0_fwd`` for what a layer consists in."""
-        block = self.scopes[-1] if self.scopes else None
+        scopes = self._trace.scopes
+        block = scopes.open[-1] if scopes.open else None
         if block is not None and type(block).__module__.startswith("gemel."):
             name = f"{block.prefix}fwd"
-            number = self.counts.get(name, 0)
-            self.counts[name] = number + 1
+            number = scopes.number(name)
             return name if not number else f"{name}{number}"
-        return self.named(hint)
+        return scopes.named(hint)
 
     def note(self, entry: Entry, written: Written) -> None:
         """Say what an entry is as a call of MXNet's."""
-        self.notes[entry] = Note(written, self.note_name(written.name.lower())), 0
+        self.made[entry] = Note(written, self.note_name(written.name.lower())), 0
 
     def whole(self, name: str) -> Any:
-        """Loops and choices are kept: MXNet has operations for them, which hold programs."""
+        """A handler that keeps a loop or branch of `npx` as one node; or None.
+
+        Loops and choices are kept: MXNet has operations for them, which hold programs.
+        """
         if self._open is not None or self.own:
             return None
         from gemel.symbol import loops
 
-        return partial(getattr(loops, name), self)
+        return partial(getattr(loops, name), self._trace)
 
     def asks_anew(self, guard: Guard) -> bool:
         """Whether a guard is a question of operations, which they ask again where they are run.
@@ -116,7 +132,7 @@ class Noting(Trace):
             for index, entry in enumerate(found):
                 if isinstance(entry, Entry):
                     # What `out=` names holds the result; what it held before is something else.
-                    self.notes.setdefault(self.current(entry), (note, index))
+                    self.made.setdefault(self._trace.state.current(entry), (note, index))
 
     def _opened(self, frame: FrameType, rule: Callable[..., Written | None]) -> None:
         code = frame.f_code
@@ -132,7 +148,7 @@ class Noting(Trace):
     def _now(self, value: Any) -> Any:
         """An argument with what its arrays stand for when it is given: they may be overwritten."""
         if isinstance(value, Entry):
-            return self.current(value)
+            return self._trace.state.current(value)
         if type(value) in (tuple, list):
             return type(value)(map(self._now, value))
         return value

@@ -30,36 +30,37 @@ def run(
     `extents` are the sizes that parameters of gemel's own operations name.
     """
     heads = tuple(heads)
-    found: dict[int, Any] = {}
+    results: dict[int, Any] = {}
     for node in nodes_of(heads):
         if node.is_variable:
-            found[id(node)] = (values.get(node.name),)
+            results[id(node)] = (values.get(node.name),)
         else:
             with precision.part(node.name):
-                found[id(node)] = apply(node, [found[id(n)][i] for n, i in node.inputs], extents)
-    return [found[id(node)][index] for node, index in heads]
+                inputs = [results[id(source)][index] for source, index in node.inputs]
+                results[id(node)] = apply(node, inputs, extents)
+    return [results[id(node)][index] for node, index in heads]
 
 
 def apply(
     node: SymbolNode, inputs: list[Any], extents: Mapping[str, Any] | None = None
 ) -> tuple[Any, ...]:
     """The outputs of one node. An error names the node."""
-    given: Any
+    results: Any
     try:
         if node.is_own:
-            given = own.apply(node.attrs, own.operation(node.op), inputs, extents or {})
-            return tuple(given) if isinstance(given, (list, tuple)) else (given,)
+            results = own.apply(node.attrs, own.operation(node.op), inputs, extents or {})
+            return tuple(results) if isinstance(results, (list, tuple)) else (results,)
         operation = node.legacy
         settings = node.settings()
         if node.graphs:
             programs = [_program(heads) for heads in node.graphs]
-            found = operation.function(*inputs, programs=programs, **operation.checked(settings))
-            return tuple(found)
+            results = operation.function(*inputs, programs=programs, **operation.checked(settings))
+            return tuple(results)
         named = operation.wanted(settings) if not operation.variadic else ()
         if len(named) == len(inputs):
-            given = operation(**dict(zip(named, inputs, strict=True)), **settings)
+            results = operation(**dict(zip(named, inputs, strict=True)), **settings)
         else:
-            given = operation(*inputs, **settings)
+            results = operation(*inputs, **settings)
     except GemelError as error:
         if not getattr(error, "_of_node", False):
             error._of_node = True  # type: ignore[attr-defined]
@@ -67,7 +68,7 @@ def apply(
         raise
     except (TypeError, IndexError, KeyError) as error:
         raise ShapeError(f"node {node.name!r} ({node.op}): {error}") from error
-    return tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    return tuple(results) if isinstance(results, (list, tuple)) else (results,)
 
 
 def _program(heads: tuple[Reference, ...]) -> Callable[..., list[Any]]:
@@ -78,9 +79,9 @@ def _program(heads: tuple[Reference, ...]) -> Callable[..., list[Any]]:
 
 def shape_said(node: SymbolNode) -> tuple[int, ...] | None:
     """The shape a variable's attributes say, if they say all of it."""
-    found = value_of(node.attrs.get("__shape__", ""))
-    whole = isinstance(found, tuple) and all(type(n) is int and n > 0 for n in found)
-    return found if whole else None
+    shape = value_of(node.attrs.get("__shape__", ""))
+    whole = isinstance(shape, tuple) and all(type(n) is int and n > 0 for n in shape)
+    return shape if whole else None
 
 
 def dtype_said(node: SymbolNode) -> str | None:
@@ -103,7 +104,7 @@ def infer(
     heads = tuple(heads)
     known: dict[str, tuple[int, ...]] = {name: tuple(shape) for name, shape in shapes.items()}
     dtypes = dtypes or {}
-    found: dict[int, list[Any]] = {}
+    specs: dict[int, list[Any]] = {}
     for node in nodes_of(heads):
         if node.is_variable:
             shape = known.get(node.name) or shape_said(node)
@@ -111,19 +112,19 @@ def infer(
                 known[node.name] = shape
             continue
         if not node.is_own:
-            _follow(node, known, found)
-        inputs = [_spec(each, known, found, dtypes) for each in node.inputs]
+            _follow(node, known, specs)
+        inputs = [_spec(reference, known, specs, dtypes) for reference in node.inputs]
         if any(spec is None for spec in inputs):
-            found[id(node)] = [None] * node.outputs
+            specs[id(node)] = [None] * node.outputs
             continue
-        given = [spec for spec in inputs if spec is not None]
-        told = None if node.is_own else node.legacy.told(given, node.settings())
+        known_inputs = [spec for spec in inputs if spec is not None]
+        told = None if node.is_own else node.legacy.told(known_inputs, node.settings())
         if told is None:
             with Trace():
-                outputs = apply(node, [placeholder(spec) for spec in given])
+                outputs = apply(node, [placeholder(spec) for spec in known_inputs])
             told = [entry.spec for entry in outputs]
-        found[id(node)] = told
-    return known, [_spec(each, known, found, dtypes) for each in heads]
+        specs[id(node)] = told
+    return known, [_spec(head, known, specs, dtypes) for head in heads]
 
 
 def infer_types(
@@ -134,17 +135,17 @@ def infer_types(
     A node has the dtype of the setting that says one, or else of its first input.
     """
     usual = next(iter(given.values()), "float32")
-    found: dict[int, DType] = {}
+    dtypes: dict[int, DType] = {}
     variables: dict[str, DType] = {}
     for node in nodes_of(heads):
         if node.is_variable:
             said = given.get(node.name, dtype_said(node) or usual)
-            found[id(node)] = variables[node.name] = as_dtype(said)
+            dtypes[id(node)] = variables[node.name] = as_dtype(said)
             continue
         said = None if node.is_own else node.settings().get("dtype")
-        first = found[id(node.inputs[0][0])] if node.inputs else as_dtype("float32")
-        found[id(node)] = first if said in (None, "None") else as_dtype(said)
-    outputs = [found[id(node)] for node, _ in heads]
+        first = dtypes[id(node.inputs[0][0])] if node.inputs else as_dtype("float32")
+        dtypes[id(node)] = first if said in (None, "None") else as_dtype(said)
+    outputs = [dtypes[id(node)] for node, _ in heads]
     others = [dtype for name, dtype in variables.items() if name not in names]
     return [variables[name] for name in names], outputs, others
 
@@ -152,12 +153,12 @@ def infer_types(
 def _spec(
     reference: Reference,
     known: dict[str, tuple[int, ...]],
-    found: dict[int, list[Any]],
+    specs: dict[int, list[Any]],
     dtypes: Mapping[str, Any],
 ) -> Spec | None:
     node, index = reference
     if not node.is_variable:
-        outputs: list[Spec | None] = found[id(node)]
+        outputs: list[Spec | None] = specs[id(node)]
         return outputs[index]
     shape = known.get(node.name)
     if shape is None:
@@ -166,14 +167,14 @@ def _spec(
 
 
 def _follow(
-    node: SymbolNode, known: dict[str, tuple[int, ...]], found: dict[int, list[Any]]
+    node: SymbolNode, known: dict[str, tuple[int, ...]], specs: dict[int, list[Any]]
 ) -> None:
     """The shapes of a layer's parameters, from that of its data."""
     if node.graphs:
-        _follow_inside(node, known, found)
+        _follow_inside(node, known, specs)
         return
-    specs = [_spec(each, known, found, {}) for each in node.inputs]
-    shapes = [None if spec is None else tuple(spec.shape) for spec in specs]
+    inputs = [_spec(reference, known, specs, {}) for reference in node.inputs]
+    shapes = [None if spec is None else tuple(spec.shape) for spec in inputs]
     follows = node.legacy.follows(shapes, node.settings())
     for (inner, _), shape in zip(node.inputs, follows, strict=False):
         if inner.is_variable and shape is not None:
@@ -181,7 +182,7 @@ def _follow(
 
 
 def _follow_inside(
-    node: SymbolNode, known: dict[str, tuple[int, ...]], found: dict[int, list[Any]]
+    node: SymbolNode, known: dict[str, tuple[int, ...]], specs: dict[int, list[Any]]
 ) -> None:
     """The shapes of what the programs of a loop read, from those of its data and states."""
     places = places_of(node)
@@ -191,7 +192,7 @@ def _follow_inside(
         shapes = {}
         for index, variable in enumerate(variables):
             place = places[position, index]
-            spec = _spec(node.inputs[place], known, found, {})
+            spec = _spec(node.inputs[place], known, specs, {})
             if spec is not None:
                 shapes[variable.name] = tuple(spec.shape[1:] if place < sliced else spec.shape)
         follows, _ = infer(heads, shapes)

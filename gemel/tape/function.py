@@ -7,8 +7,8 @@ from typing import Any
 from gemel import _core
 from gemel.errors import GradientError, ShapeError, TraceError
 from gemel.ir.above import above
+from gemel.ir.current import current_trace
 from gemel.ir.interpret import spec_of
-from gemel.ir.trace import current_trace
 from gemel.spec import Spec
 from gemel.tape.recording import Leaf, recording, source_of, tracked
 

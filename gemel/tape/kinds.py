@@ -113,7 +113,7 @@ class OperationKind(Kind):
         call: Any = SimpleNamespace(
             op=self.op, inputs=inputs, entries=outputs, params=self.parameters
         )
-        if "backward" in self.op.rules:
+        if self.op.rules.backward is not None:
             # What such a rule reads depends on which gradients arrive, but what is kept of a call
             # must not: zeros stand for those that do not arrive.
             gs = tuple(map(self._filled, gs, outputs))

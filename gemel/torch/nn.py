@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from gemel import autograd, np
-from gemel.ir.trace import current_trace, parameters_replaced
+from gemel.ir.current import current_trace
+from gemel.ir.trace import parameters_replaced
 from gemel.scripting import own_scripted
 from gemel.torch.tensor import Tensor, apply, lifted
 
@@ -23,7 +24,7 @@ class Parameter(Tensor):
     def value(self) -> Any:
         """The array; while a module is being traced, what stands for it."""
         trace = current_trace()
-        return self._array if trace is None else trace.parameter(self)
+        return self._array if trace is None else trace.state.parameter(self)
 
     def array(self, device: Any = None) -> Any:
         """What a trace asks its parameters for."""

@@ -69,27 +69,27 @@ class Bound:
         several = "" if count == 1 else "s"
         return f"{count} kernel{several}, {workspace} bytes of workspace"
 
-    def run(self, given: Arguments, own: tuple[Any, ...]) -> Any:
+    def run(self, arguments: Arguments, own: tuple[Any, ...]) -> Any:
         """The function's results on these arguments and the program's own arrays."""
-        arrays = (*given.arrays, *own)
+        arrays = (*arguments.arrays, *own)
         written = self.program.written
         self.program.check_apart(arrays)
         self.program.inner_gradients.check(self.program.name, arrays)
         wanted = self._wanted(arrays) if _core.recording() else ()
-        plan = self.in_place(given.arrays, own) if written and not _core.recording() else None
+        plan = self.in_place(arguments.arrays, own) if written and not _core.recording() else None
         if True in wanted:
-            found = self._recorded(arrays, given.numbers, wanted)
+            results = self._recorded(arrays, arguments.numbers, wanted)
         elif plan is not None:
-            found, written = plan(*arrays, *given.numbers), []
+            results, written = plan(*arrays, *arguments.numbers), []
         elif arrays:
-            found = self.inference(given.arrays, own)(*arrays, *given.numbers)
+            results = self.inference(arguments.arrays, own)(*arrays, *arguments.numbers)
         else:
-            found = on_current_device(self.inference((), ()), *given.numbers)
-        for position, value in zip(written, found[len(found) - len(written) :], strict=True):
+            results = on_current_device(self.inference((), ()), *arguments.numbers)
+        for position, value in zip(written, results[len(results) - len(written) :], strict=True):
             tape.overwrite(arrays[position], value)
         if self.program.is_nd:
-            found = made_nd(found)
-        return found[0] if self.structure is None else unflatten(self.structure, iter(found))
+            results = made_nd(results)
+        return results[0] if self.structure is None else unflatten(self.structure, iter(results))
 
     def _wanted(self, arrays: tuple[Any, ...]) -> tuple[bool, ...]:
         """For each array whether its gradient is wanted: it is tracked and a result reads it."""
@@ -159,8 +159,8 @@ class BoundHalves(Kind):
         saved = [given[place] for place in self.saved]
         heads = [g for g, floating in zip(gs, self.floating, strict=True) if floating]
         entries = self.backward.inputs[len(saved) :]
-        found = iter(with_heads(self.backward, [*saved, *heads], entries))
-        return [next(found) if want else None for want in self.wanted]
+        gradients = iter(with_heads(self.backward, [*saved, *heads], entries))
+        return [next(gradients) if want else None for want in self.wanted]
 
     def _gradients_again(
         self, gs: tuple[Entry | None, ...], given: dict[Place, Entry]
@@ -174,23 +174,23 @@ class BoundHalves(Kind):
         pairs = zip(inline(in_parts(self.forward), inputs), gs, strict=True)
         ends, heads = zip(*((y, g) for y, g in pairs if g is not None), strict=True)
         chosen = [x for x, want in zip(inputs, self.wanted, strict=True) if want]
-        found = iter(gradient(ends, heads, chosen))
-        return [next(found) if want else None for want in self.wanted]
+        gradients = iter(gradient(ends, heads, chosen))
+        return [next(gradients) if want else None for want in self.wanted]
 
     def run(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Run the forward plan and put the call on the tape."""
-        found: tuple[Any, ...] = self.plan(*inputs)
-        outputs = found[: len(self.outputs)]
+        values: tuple[Any, ...] = self.plan(*inputs)
+        outputs = values[: len(self.outputs)]
         pairs = zip(inputs, self.wanted, strict=True)
         call = BoundCall(self, tuple(tape.current_source(a) if w else None for a, w in pairs))
-        call.given = inputs
+        call.inputs = inputs
         call.versions = [a.version for a in inputs[: len(inputs) - self.numbers]]
         for index, value in enumerate(outputs):
             # A view of an input or of another result has its history, and so its source.
             alone = value._history is None or not self._shows(value, inputs)
             if index in self.led and alone:
                 value._track((call, index))
-        call.keep(inputs, found)
+        call.keep(inputs, values)
         return outputs
 
     @staticmethod
@@ -205,9 +205,9 @@ class BoundHalves(Kind):
 class BoundCall(tape.Call):
     """A compiled call on the tape."""
 
-    __slots__ = ("given", "versions")
+    __slots__ = ("inputs", "versions")
 
-    given: tuple[Any, ...]  # its inputs
+    inputs: tuple[Any, ...]
     versions: list[int]  # those of the arrays among them
 
     @property
@@ -217,11 +217,11 @@ class BoundCall(tape.Call):
 
     def kept(self, place: Place) -> Any:
         """A kept value, or a number among the inputs."""
-        return super().kept(place) if place in self.reads else self.given[place[1]]
+        return super().kept(place) if place in self.reads else self.inputs[place[1]]
 
     def tracked(self, place: Place) -> Any:
         """An input of the call, connected to the tape so that it can be differentiated through."""
-        array, source = self.given[place[1]], self.sources[place[1]]
+        array, source = self.inputs[place[1]], self.sources[place[1]]
         if array.version != self.versions[place[1]]:
             raise GradientError(
                 f"grad: create_graph=True: an argument of {self.kind.name} ({spec_of(array)}) was "
@@ -235,7 +235,7 @@ class BoundCall(tape.Call):
     def free(self) -> None:
         """Release what was saved and the calls before it."""
         super().free()
-        self.given = ()
+        self.inputs = ()
 
 
 __all__ = ["Bound", "BoundCall", "BoundHalves"]

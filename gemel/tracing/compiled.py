@@ -21,8 +21,9 @@ from gemel.dtype import default_float
 from gemel.errors import TraceError
 from gemel.extent import seen
 from gemel.ir import precision
+from gemel.ir.current import current_trace
 from gemel.ir.graph import Graph, constant
-from gemel.ir.trace import Trace, current_trace, parameters_replaced
+from gemel.ir.trace import Trace, parameters_replaced
 from gemel.ndarray import ndarray
 from gemel.passes import Pass, pipeline
 from gemel.passes.simplify import fold
@@ -82,8 +83,8 @@ class Compiled:
     def __reduce__(self) -> Any:
         """Pickled by name if that finds it, as functions are; else with its function."""
         name = getattr(self.function, "__qualname__", "")
-        found = getattr(modules.get(self.__module__), name, None)
-        return name if found is self else (Compiled, (self.function, *self._settings))
+        named = getattr(modules.get(self.__module__), name, None)
+        return name if named is self else (Compiled, (self.function, *self._settings))
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The function's results, by the compiled program."""
@@ -101,37 +102,37 @@ class Compiled:
         if current_trace() is not None:
             return self.inside(*arguments)
         generation = self.quick.generation
-        bound, given = self._find(arguments)
-        own = bound.program.own(given.arrays)
+        bound, flat = self._find(arguments)
+        own = bound.program.own(flat.arrays)
         try:
-            found = bound.run(given, own)
+            results = bound.run(flat, own)
         except Unfit:
             self._bound = {key: other for key, other in self._bound.items() if other is not bound}
-            bound, given = self._find(arguments)
-            own = bound.program.own(given.arrays)
-            found = bound.run(given, own)
+            bound, flat = self._find(arguments)
+            own = bound.program.own(flat.arrays)
+            results = bound.run(flat, own)
         except TypeError:
-            check_one_device(self.name, given.arrays)  # the core knows the devices' numbers only
+            check_one_device(self.name, flat.arrays)  # the core knows the devices' numbers only
             raise
         if not _core.recording():
-            self._remember(generation, arguments, bound, given, own)
-        return found
+            self._remember(generation, arguments, bound, flat, own)
+        return results
 
     def _remember(
         self,
         generation: int,
         arguments: tuple[Any, ...],
         bound: Bound,
-        given: Arguments,
+        flat: Arguments,
         own: tuple[Any, ...],
     ) -> None:
         """Let calls like this one take the fast path: their arguments are arrays, then floats whose
         values the program does not depend on."""
-        program, leaves = bound.program, given.arrays
-        flat = (*leaves, *given.numbers)
-        if len(flat) != len(arguments) or not all(map(is_same, arguments, flat)):
+        program, leaves = bound.program, flat.arrays
+        values = (*leaves, *flat.numbers)
+        if len(values) != len(arguments) or not all(map(is_same, arguments, values)):
             return
-        if program.trace.specialized or not program.closed.is_plain:
+        if program.trace.inputs.specialized or not program.closed.is_plain:
             return
         if not leaves and not self._at_home(own):
             return
@@ -142,7 +143,7 @@ class Compiled:
             # Elsewhere gradients depend on which arrays are the same variable.
             any_arrays = self.apart or (decided and (self.owns or not program.updated))
             if any_arrays or not program.inner_gradients.is_tied:
-                known = len(given.numbers), plan, own, form
+                known = len(flat.numbers), plan, own, form
                 apart = not any_arrays
                 self.quick.add(generation, _core.training(), apart, tuple(leaves), *known)
 
@@ -160,39 +161,39 @@ class Compiled:
     def _find(self, arguments: tuple[Any, ...]) -> tuple[Bound, Arguments]:
         """The bound program for these arguments, and what is in them."""
         if len(arguments) == 1 and type(arguments[0]) is ndarray:
-            given = Arguments(SINGLE, [arguments[0]], [])
+            flat = Arguments(SINGLE, [arguments[0]], [])
         else:
-            given = Arguments.of(arguments)
-        shapes = ((a.shape, a._code) for a in given.arrays)
-        key = (given.structure, _mode(given), _core.recording(), *shapes)
+            flat = Arguments.of(arguments)
+        shapes = ((a.shape, a._code) for a in flat.arrays)
+        key = (flat.structure, _mode(flat), _core.recording(), *shapes)
         try:
             bound = self._bound.get(key)
         except TypeError:
             raise TraceError(
                 f"{self.name}: arguments must be arrays, numbers, strings or lists of them"
             ) from None
-        if bound is None or not bound.program.holds(given):
-            bound = self._bind(given)
+        if bound is None or not bound.program.holds(flat):
+            bound = self._bind(flat)
             # Evict the oldest; another thread may be doing the same.
             for old in list(self._bound)[: len(self._bound) + 1 - SIZES]:
                 self._bound.pop(old, None)
             self._bound[key] = bound
-        return bound, given
+        return bound, flat
 
-    def _bind(self, given: Arguments) -> Bound:
-        arrays = tuple((a.ndim, a._code) for a in given.arrays)
-        programs = self._programs.setdefault((given.structure, _mode(given), arrays), [])
+    def _bind(self, flat: Arguments) -> Bound:
+        arrays = tuple((a.ndim, a._code) for a in flat.arrays)
+        programs = self._programs.setdefault((flat.structure, _mode(flat), arrays), [])
         recorded = autograd.is_recording()
         programs[:] = [program for program in programs if program.lives]
-        program = next((p for p in programs if p.fits(given, recorded)), None)
+        program = next((p for p in programs if p.fits(flat, recorded)), None)
         if program is None:
-            there = elsewhere(given.arrays) or current_device()
+            there = elsewhere(flat.arrays) or current_device()
             with autograd.pause(train_mode=autograd.is_training()), there, uncollected:
-                program = Program(self, given, recorded)
+                program = Program(self, flat, recorded)
             self.traces += 1
             programs.insert(0, program)
             del programs[PROGRAMS:]
-        return Bound(program, program.dims(given.arrays))
+        return Bound(program, program.dims(flat.arrays))
 
     def kinds(self) -> list[Arguments]:
         """The kinds of arguments it was traced for, the last one last; specs in place of arrays."""
@@ -201,12 +202,12 @@ class Compiled:
 
     def variants(self) -> list[Arguments]:
         """What it was traced for: `kinds`, then what of these kinds was traced before."""
-        found = self._traces()
-        return [*self.kinds(), *(given for traces in found for given in traces[-2::-1])]
+        kinds = self._traces()
+        return [*self.kinds(), *(before for traces in kinds for before in traces[-2::-1])]
 
     def _traces(self) -> list[list[Arguments]]:
         """What it was traced for, by kind, the last one last; specs in place of arrays."""
-        found = []
+        kinds = []
         for (structure, _, arrays), programs in self._programs.items():
             traces = []
             for program in reversed(programs):
@@ -214,8 +215,8 @@ class Compiled:
                 specs = [Spec(tuple(map(seen, entry.shape)), entry.dtype) for entry in inputs]
                 numbers = [number.seen for number in program.numbers]
                 traces.append(Arguments(structure, specs, numbers, program.is_nd))
-            found.append(traces)
-        return found
+            kinds.append(traces)
+        return kinds
 
     def last(self) -> Arguments | None:
         """The kind of arguments it was traced for last; None before the first call.
@@ -223,8 +224,8 @@ class Compiled:
         Of several traces of it the one with most extents above 1, the newest of these: those of 0
         and 1 are never free, and a file would be for them alone.
         """
-        found = reversed(self._traces())
-        traces: list[Arguments] = next((each for each in found if each), [])
+        newest = reversed(self._traces())
+        traces: list[Arguments] = next((traces for traces in newest if traces), [])
         return max(reversed(traces), key=_above_one, default=None)
 
     # --- looking at it ----------------------------------------------------------------------
@@ -246,9 +247,9 @@ class Compiled:
         Arrays the function closes over are in it as they are now; parameters are further inputs,
         behind the arguments. `docs/internals/plan-image.md` has the format, gemel.h loads it.
         """
-        bound, given = self._find(arguments)
+        bound, flat = self._find(arguments)
         _core.wait_all()
-        return bound.image(given.arrays).write(embed=True)
+        return bound.image(flat.arrays).write(embed=True)
 
     def source(self, *arguments: Any) -> str:
         r"""The kernels of the plan for these arguments as C text, to be read.
@@ -270,29 +271,29 @@ class Compiled:
             }
         """
         if arguments:
-            bound, given = self._find(arguments)
-            backend = backend_for((*given.arrays, *bound.program.own(given.arrays)))
+            bound, flat = self._find(arguments)
+            backend = backend_for((*flat.arrays, *bound.program.own(flat.arrays)))
             return bound.program.inference().source(bound.values, backend)
         traced = next(reversed(self._programs.values()), None)
         if not traced:
             raise TraceError(f"{self.name}.source: call it first, or give arguments as for a call")
-        sizes = {name: seen(size) for name, size in traced[0].trace.dims.items()}
+        sizes = {name: seen(size) for name, size in traced[0].trace.extents.dims.items()}
         return traced[0].inference().source(sizes, backend_for(()))
 
     def plan_summary(self, *arguments: Any) -> str:
         """What the plan for these arguments consists of, and its memory besides the results."""
-        bound, given = self._find(arguments)
-        return f"{self.name}: {bound.summary(given.arrays)}"
+        bound, flat = self._find(arguments)
+        return f"{self.name}: {bound.summary(flat.arrays)}"
 
 
-def _mode(given: Arguments) -> tuple[Any, ...]:
+def _mode(arguments: Arguments) -> tuple[Any, ...]:
     """What a trace depends on besides the structure of the arguments, their shapes and dtypes."""
-    return _core.training(), default_float(), precision.current(), given.is_nd
+    return _core.training(), default_float(), precision.current(), arguments.is_nd
 
 
-def _above_one(given: Arguments) -> int:
+def _above_one(arguments: Arguments) -> int:
     """How many extents of these arguments may be free."""
-    return sum(n > 1 for x in given.arrays for n in x.shape)
+    return sum(n > 1 for x in arguments.arrays for n in x.shape)
 
 
 #: How many bound programs (kinds and sizes of arguments) a function keeps.

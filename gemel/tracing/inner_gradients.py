@@ -36,20 +36,20 @@ def whole_gradient(
 
     Operations read what their inputs were then, though these may have been overwritten since.
     """
-    arrays = trace.arrays()
+    arrays = trace.inputs.arrays()
     others = [_others(entry, arrays) for entry in wanted]
     _note(trace, ends, [entry for entry in wanted if entry in arrays], arrays)
     every = list(dict.fromkeys([*wanted, *(each for group in others for each in group)]))
-    found = []
-    with trace.as_made():
-        parts = total_gradient(ends, grads, every, trace.was_recorded)
+    totals = []
+    with trace.state.as_made():
+        parts = total_gradient(ends, grads, every, trace.recording.was_on)
         arrived = dict(zip(every, parts, strict=True))
         for entry, group in zip(wanted, others, strict=True):
             whole = arrived[entry]
             for other in group:
                 whole = add(whole, arrived[other])
-            found.append(whole)
-    return tuple(found)
+            totals.append(whole)
+    return tuple(totals)
 
 
 def _others(entry: Entry, arrays: dict[Entry, Any]) -> list[Entry]:
@@ -57,8 +57,8 @@ def _others(entry: Entry, arrays: dict[Entry, Any]) -> list[Entry]:
     if entry not in arrays:
         return []
     known = variable_of(arrays[entry])
-    same = (each for each, array in arrays.items() if variable_of(array) == known)
-    return [each for each in same if each is not entry]
+    same = (other for other, array in arrays.items() if variable_of(array) == known)
+    return [other for other in same if other is not entry]
 
 
 def _note(
@@ -67,11 +67,11 @@ def _note(
     """Note on which inputs the ends depend whose gradients were taken for `wanted` inputs."""
 
     def stops(node: Node) -> bool:
-        return not trace.was_recorded(node) or node.op is None or not node.op.recorded
+        return not trace.recording.was_on(node) or node.op is None or not node.op.recorded
 
     read = [entry for entry in dependencies(ends, stops) if entry in arrays]
     for entry in wanted:
-        trace.gradient_reads.setdefault(entry, {}).update(dict.fromkeys(read))
+        trace.recording.gradient_reads.setdefault(entry, {}).update(dict.fromkeys(read))
 
 
 # --- when it runs ---------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class InnerGradients:
         #: Positions (one, other): a gradient is taken for `one` of something that reads `other`.
         self.pairs = [
             (places[entry], places[other])
-            for entry, read in trace.gradient_reads.items()
+            for entry, read in trace.recording.gradient_reads.items()
             for other in read
             if other is not entry and entry in places and other in places
         ]
@@ -117,12 +117,13 @@ class InnerGradients:
         """Whether two inputs were the same variable."""
         return True in self.ties
 
-    def is_decided_by(self, written: Sequence[int], given: int) -> bool:
+    def is_decided_by(self, written: Sequence[int], argument_count: int) -> bool:
         """Whether the check of written arrays for shared memory implies that no inputs are tied.
 
-        The first `given` inputs are arguments, the others the program's own arrays.
+        The first `argument_count` inputs are arguments, the others the program's own arrays.
         """
-        known = (one in written or min(one, other) >= given for one, other in self.pairs)
+        count = argument_count
+        known = (one in written or min(one, other) >= count for one, other in self.pairs)
         return not self.is_tied and all(known)
 
 

@@ -34,12 +34,12 @@ def _first(values: Any) -> Any:
     return next((found for found in map(_first, values) if found is not None), None)
 
 
-def like(given: Any, found: Any) -> Any:
+def like(given: Any, results: Any) -> Any:
     """Nested results of the class of the first array given; as they are where there is none."""
     first = _first(given)
     if first is None:
-        return found
-    return as_nd(found) if is_nd(first) else as_plain(found)
+        return results
+    return as_nd(results) if is_nd(first) else as_plain(results)
 
 
 def as_nd(value: Any) -> Any:

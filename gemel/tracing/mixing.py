@@ -11,19 +11,19 @@ from gemel.passes import mixed
 from gemel.tracing.nested import flatten_results, unflatten
 
 
-def mixed_so_far(trace: Trace, found: Any) -> Any:
+def mixed_so_far(trace: Trace, value: Any) -> Any:
     """What a function gave, and what it has written, computed as the precision in force says.
 
-    Gradients taken afterwards are those of what is computed. `found` may be nested.
+    Gradients taken afterwards are those of what is computed. `value` may be nested.
     """
     leaves: list[Any] = []
-    structure = flatten_results(found, leaves)
-    leaves = [trace.current(leaf) if isinstance(leaf, Entry) else leaf for leaf in leaves]
-    written = [entry for _, entry in trace.updates.values()]
+    structure = flatten_results(value, leaves)
+    leaves = [trace.state.current(leaf) if isinstance(leaf, Entry) else leaf for leaf in leaves]
+    written = [entry for _, entry in trace.state.updates.values()]
     entries = [leaf for leaf in leaves if isinstance(leaf, Entry)]
-    every = list(dict.fromkeys([*entries, *written, *trace.contents.values()]))
+    every = list(dict.fromkeys([*entries, *written, *trace.state.contents.values()]))
     new = dict(zip(every, mixed(Graph((), every)).outputs, strict=True))
-    trace.replace(new)
+    trace.state.replace(new)
     results: Iterator[Any] = (new[e] if isinstance(e, Entry) else e for e in leaves)
     return unflatten(structure, results)
 

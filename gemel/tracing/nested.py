@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gemel.arrays.making import array_like
 from gemel.errors import PythonGivenError, TraceError
 from gemel.ir.graph import Entry
-from gemel.ndarray import array_like, ndarray
+from gemel.ndarray import ndarray
 
 
 def flatten(value: Any, arrays: list[Any], numbers: list[float]) -> Any:
@@ -55,8 +56,8 @@ def unflatten(structure: Any, arrays: Iterator[Any], numbers: Iterator[Any] = NO
     if kind == "static":
         return rest[1]
     if issubclass(kind, dict):
-        found = {name: unflatten(item, arrays, numbers) for name, item in rest[0]}
-        return found if kind is dict else _made(kind, found)
+        content = {name: unflatten(item, arrays, numbers) for name, item in rest[0]}
+        return content if kind is dict else _made(kind, content)
     items = [unflatten(item, arrays, numbers) for item in rest[0]]
     return items if kind is list else tuple(items) if kind is tuple else _made(kind, items)
 
@@ -64,9 +65,9 @@ def unflatten(structure: Any, arrays: Iterator[Any], numbers: Iterator[Any] = NO
 def _made(kind: Any, content: Any) -> Any:
     """A container of some kind with this content."""
     try:
-        found = kind(*content) if hasattr(kind, "_fields") else kind(content)
-        if len(found) == len(content) and (isinstance(content, list) or [*found] == [*content]):
-            return found
+        built = kind(*content) if hasattr(kind, "_fields") else kind(content)
+        if len(built) == len(content) and (isinstance(content, list) or [*built] == [*content]):
+            return built
         reason = f"{kind.__name__}(content) holds something else"
     except (TypeError, ValueError) as error:
         reason = str(error)
@@ -119,8 +120,8 @@ def by_place(
     left = [name for name in bound.kwargs if name in named]
     if left:
         raise TraceError(f"{rule}: {', '.join(left)}")
-    found: tuple[Any, ...] = bound.args
-    return found
+    ordered: tuple[Any, ...] = bound.args
+    return ordered
 
 
 __all__ = ["flatten", "flatten_results", "form_of", "unflatten"]

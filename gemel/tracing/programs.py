@@ -18,7 +18,8 @@ from gemel.extent import NUMBER, Guards, evaluate
 from gemel.ir import precision
 from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, Graph, Node, captured, constant, inline, placeholder
-from gemel.ir.trace import Trace, shows_another
+from gemel.ir.state import shows_another
+from gemel.ir.trace import Trace
 from gemel.passes import gradient, mixed
 from gemel.passes.bind import concretize_in_place
 from gemel.passes.gradient import dependencies
@@ -75,33 +76,33 @@ class Arguments(NamedTuple):
 class Program:
     """A function traced for one kind of arguments: its graph and its plans."""
 
-    def __init__(self, compiled: Traceable, given: Arguments, recorded: bool = False) -> None:
+    def __init__(self, compiled: Traceable, arguments: Arguments, recorded: bool = False) -> None:
         """`recorded`: for calls under `autograd.record()`."""
         self.name, self.recorded = compiled.name, recorded
         self.passes = compiled.passes
         self.recipes = compiled.recipes
-        self.is_nd = given.is_nd
+        self.is_nd = arguments.is_nd
         self._plans: SizedPlans | None = None
         self._in_place: SizedPlans | None = None
         self._halves: dict[Any, Halves] = {}
-        traced = self._traced(compiled, given)
+        traced = self._traced(compiled, arguments)
         if traced.unbound_inputs():
             # A symbol of a loop's body was used after the loop. Unrolled, the loop has no such
             # symbols; if one is left then, it came out of another trace.
-            traced = self._traced(compiled, given, writes_out=True)
+            traced = self._traced(compiled, arguments, writes_out=True)
             for stranger in traced.unbound_inputs():
                 raise stranger.entries[0].left_over(self.name)
         #: The blocks it ran, with their structure at that time.
-        self.blocks = [(own, own.version()) for own in self.trace.blocks.values()]
+        self.blocks = [(own, own.version()) for own in self.trace.scopes.blocks.values()]
         #: The guards on free extents, of which those found equal have one name.
-        self.guards = self.trace.guards
+        self.guards = self.trace.extents.guards
         self.guards.open = False
-        self.asked_recording = self.trace.asked_recording
-        self.trace.guards = Guards(self.guards)
-        found = dependencies(traced.outputs, self._ends)
+        self.asked_recording = self.trace.recording.asked
+        self.trace.extents.guards = Guards(self.guards)
+        reaching = dependencies(traced.outputs, self._ends)
         #: For each input a bit set of the outputs whose gradients may reach it. An input that none
         #: reaches keeps its old gradient, as without tracing.
-        self.reached = tuple([found.get(entry, 0) for entry in traced.inputs])
+        self.reached = tuple([reaching.get(entry, 0) for entry in traced.inputs])
         with self.trace:
             self.graph = concretize_in_place(traced, self._unified_dims())
         self.graph = mixed(self.graph)
@@ -110,52 +111,54 @@ class Program:
         """Whether gradients stop at a node: `detach()`, or one made under `autograd.pause()`."""
         if node.op is None or not node.op.recorded:
             return True
-        paused = self.recorded and not self.trace.was_recorded(node)
+        paused = self.recorded and not self.trace.recording.was_on(node)
         return paused and not shows_another(node)
 
-    def _traced(self, compiled: Traceable, given: Arguments, writes_out: bool = False) -> Graph:
+    def _traced(self, compiled: Traceable, arguments: Arguments, writes_out: bool = False) -> Graph:
         """Run the function on symbols; the graph of what it did, with free extents."""
         self.closed = ClosedOver()
         self.trace = Trace(of_program=True, closed=self.closed)
-        self.trace.recorded = self.trace.recording = self.recorded
+        self.trace.recording.begin(self.recorded)
         self.trace.precision = precision.current()
         self.trace.writes_out = writes_out
         #: For each free extent the argument's array and the axis it is the size of.
         self.places: dict[str, tuple[int, int]] = {}
-        several = len(given.arrays) > 1
+        several = len(arguments.arrays) > 1
         entries = [
             self._input(i, array, f"data{i if several else ''}")
-            for i, array in enumerate(given.arrays)
+            for i, array in enumerate(arguments.arrays)
         ]
-        self.given = len(entries)
-        self.trace.given = dict(zip(entries, given.arrays, strict=True))
-        self.numbers = [self.trace.number(f"number{i}", n) for i, n in enumerate(given.numbers)]
+        self.argument_count = len(entries)
+        self.trace.inputs.arguments = dict(zip(entries, arguments.arrays, strict=True))
+        self.numbers = [
+            self.trace.inputs.number(f"number{i}", n) for i, n in enumerate(arguments.numbers)
+        ]
         with self.trace:
-            graph = self._graph(entries, self._run(compiled, given, entries))
-        arrays = partial(self.arrays, given.arrays)
+            graph = self._graph(entries, self._run(compiled, arguments, entries))
+        arrays = partial(self.arrays, arguments.arrays)
         self.inner_gradients = InnerGradients(self.trace, graph.inputs, arrays)
-        self.trace.given = {}
+        self.trace.inputs.arguments = {}
         return graph
 
-    def _run(self, compiled: Traceable, given: Arguments, entries: list[Entry]) -> list[Entry]:
+    def _run(self, compiled: Traceable, arguments: Arguments, entries: list[Entry]) -> list[Entry]:
         """The results of the function on these entries, flattened."""
-        arguments = given.symbols(entries, self.numbers)
-        if compiled.symbolic and not given.arrays:
-            arguments = [
-                constant(a) if isinstance(a, NUMBER) and not is_large(a) else a for a in arguments
+        symbols = arguments.symbols(entries, self.numbers)
+        if compiled.symbolic and not arguments.arrays:
+            symbols = [
+                constant(a) if isinstance(a, NUMBER) and not is_large(a) else a for a in symbols
             ]
         results: list[Any] = []
-        self.structure = flatten_results(compiled.function(*arguments), results)
-        if not given.arrays:
+        self.structure = flatten_results(compiled.function(*symbols), results)
+        if not arguments.arrays:
             self.is_nd = are_nd(results)  # nothing else says it
         return [_result(value, self.name) for value in results]
 
     def _graph(self, entries: list[Entry], outputs: list[Entry]) -> Graph:
         """The graph of what was traced. Its inputs are the arguments' arrays, the parameters'
         arrays, closed-over arrays and numbers, in this order."""
-        contents = self.trace.contents
-        self.parameters = [parameter for parameter, _ in self.trace.parameters.values()]
-        own = dict.fromkeys(entry for _, entry in self.trace.parameters.values())
+        contents = self.trace.state.contents
+        self.parameters = [parameter for parameter, _ in self.trace.state.parameters.values()]
+        own = dict.fromkeys(entry for _, entry in self.trace.state.parameters.values())
         inputs = [*entries, *own, *self.closed.inputs]
         #: The inputs, except parameters, that are overwritten: new contents are further outputs.
         self.written = [
@@ -177,31 +180,31 @@ class Program:
             if n > 1:
                 extent = f"n{position}_{axis}"
                 self.places[extent] = position, axis
-                shape[axis] = self.trace.free(extent, n)
+                shape[axis] = self.trace.extents.free(extent, n)
         return placeholder(Spec(shape, array.dtype), name)
 
     def _unified_dims(self) -> dict[str, int]:
         """The free extents by name, with those the trace found equal replaced by each other (or by
         a number), and the guards rewritten accordingly."""
-        found = names = self.trace.dims
+        dims = names = self.trace.extents.dims
         others = []
-        for traced in self.trace.guards:
-            guard = traced if found is names else traced.of(found)
+        for traced in self.trace.extents.guards:
+            guard = traced if dims is names else traced.of(dims)
             name, other = guard.equates() if guard else ("", 0)
             if name:
                 sizes = {**names, name: other}
-                found = {known: evaluate(size, sizes) for known, size in found.items()}
+                dims = {known: evaluate(size, sizes) for known, size in dims.items()}
             else:
                 others.append(traced)
-        guards = [traced.of(found) for traced in others]
+        guards = [traced.of(dims) for traced in others]
         self.guards[:] = [guard for guard in guards if guard]
-        return found
+        return dims
 
     def _updates(self, offset: int) -> list[tuple[int, Entry]]:
-        if not self.trace.updates:
+        if not self.trace.state.updates:
             return []
         positions = {id(p): offset + i for i, p in enumerate(self.parameters)}
-        return [(positions[id(p)], entry) for p, entry in self.trace.updates.values()]
+        return [(positions[id(p)], entry) for p, entry in self.trace.state.updates.values()]
 
     def dims(self, leaves: list[Any]) -> dict[str, int]:
         """The free extents of these arguments."""
@@ -210,7 +213,7 @@ class Program:
     def own(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """The arrays of parameters, then closed-over arrays, on the device of the arguments."""
         device = leaves[0].device if leaves else None
-        closed = [each.on(device) for each in self.closed.inputs.values()]
+        closed = [outside.on(device) for outside in self.closed.inputs.values()]
         if device is None:
             return (*[parameter.data() for parameter in self.parameters], *closed)
         return (*[parameter.array(device) for parameter in self.parameters], *closed)
@@ -226,8 +229,11 @@ class Program:
         if self.updated:
             # Parameters share no memory with each other, so they are only checked against others.
             storages = {arrays[position]._storage for position in self.updated}
-            closed = range(self.given + len(self.parameters), len(arrays))
-            if any(arrays[other]._storage in storages for other in (*range(self.given), *closed)):
+            closed = range(self.argument_count + len(self.parameters), len(arrays))
+            if any(
+                arrays[other]._storage in storages
+                for other in (*range(self.argument_count), *closed)
+            ):
                 check_apart(self.name, arrays, self.updated)
 
     @property
@@ -235,31 +241,31 @@ class Program:
         """Whether the blocks it ran still have the structure they had."""
         return all(own.state is version for own, version in self.blocks)
 
-    def holds(self, given: Arguments) -> bool:
+    def holds(self, arguments: Arguments) -> bool:
         """Whether all guards but those on sizes hold: blocks, floats and contents the trace asked
         for, and which arrays are the same variable.
         """
         if not self.lives:
             return False
-        held = self.trace.specialized
-        pairs = zip(self.numbers, given.numbers, strict=True)
+        known = self.trace.inputs.specialized
+        pairs = zip(self.numbers, arguments.numbers, strict=True)
         # Compared as text: 0.0 and -0.0 differ, NaN equals itself.
-        same = all(e not in held or held[e].hex() == n.hex() for e, n in pairs)
-        arrays = partial(self.arrays, given.arrays)
+        same = all(e not in known or known[e].hex() == n.hex() for e, n in pairs)
+        arrays = partial(self.arrays, arguments.arrays)
         return same and self.closed.holds() and self.inner_gradients.holds(arrays)
 
-    def fits(self, given: Arguments, recorded: bool) -> bool:
+    def fits(self, arguments: Arguments, recorded: bool) -> bool:
         """Whether the program is valid for these arguments, in calls that are `recorded` or not."""
         if recorded != self.recorded and self.asked_recording:
             return False
-        values = self.dims(given.arrays)
-        for entry, array in zip(self.graph.inputs, given.arrays, strict=False):
+        values = self.dims(arguments.arrays)
+        for entry, array in zip(self.graph.inputs, arguments.arrays, strict=False):
             if any(evaluate(m, values) != n for m, n in zip(entry.shape, array.shape, strict=True)):
                 return False
         if any(n < 2 for n in values.values()):
             return False
-        guards = (*self.trace.guards, *self.guards)
-        return self.holds(given) and all(guard.holds(values) for guard in guards)
+        guards = (*self.trace.extents.guards, *self.guards)
+        return self.holds(arguments) and all(guard.holds(values) for guard in guards)
 
     # --- inference --------------------------------------------------------------------------
 
@@ -275,7 +281,7 @@ class Program:
 
     def _stable(self) -> list[int]:
         """The positions of inputs that rarely change."""
-        outside = range(self.given, len(self.graph.inputs) - len(self.numbers))
+        outside = range(self.argument_count, len(self.graph.inputs) - len(self.numbers))
         return [position for position in outside if position not in self.written]
 
     def in_place(self) -> SizedPlans | None:
@@ -301,13 +307,13 @@ class Program:
         contents = self.graph.outputs[len(self.graph.outputs) - len(self.written) :]
         pairs = zip(self.written, contents, strict=True)
         fits = all(self.graph.inputs[position].spec == entry.spec for position, entry in pairs)
-        own = all(position < self.given for position in self.written)
+        own = all(position < self.argument_count for position in self.written)
         alone = own and not self.graph.updates
         return fits and alone and not any(node.fails for node in self.graph.walk())
 
     def embedded(self) -> SizedPlans:
         """Plans with the closed-over arrays as constants. Raises `TraceError` if it writes one."""
-        if any(position >= self.given for position in self.written):
+        if any(position >= self.argument_count for position in self.written):
             raise TraceError(
                 f"{self.name}: it writes to an array it closes over; make it an argument"
             )
@@ -321,13 +327,13 @@ class Program:
         count = len(self.graph.outputs)
         changed = zip(updates, outputs[count:], strict=True)
         graph = Graph(inputs, outputs[:count], changed, self.graph.name)
-        stable = range(self.given, self.given + len(self.parameters))
+        stable = range(self.argument_count, self.argument_count + len(self.parameters))
         return self._planned(graph, stable)
 
     def _planned(
         self, graph: Graph, stable: Sequence[int] | None, atomic: bool = True
     ) -> SizedPlans:
-        calls = self.trace.random_calls
+        calls = self.trace.state.random_calls
         return SizedPlans(graph, self.passes, self.guards, self.recipes, stable, calls, atomic)
 
     # --- training ---------------------------------------------------------------------------
@@ -356,9 +362,9 @@ class Halves:
             pairs = [
                 (y, h) for y, h in zip(graph.outputs, self.heads, strict=True) if h is not None
             ]
-            found = gradient([y for y, _ in pairs], [h for _, h in pairs], self.wanted)
+            grads = gradient([y for y, _ in pairs], [h for _, h in pairs], self.wanted)
             heads = [head for head in self.heads if head is not None]
-            every = share_loops([*graph.results, *found])
+            every = share_loops([*graph.results, *grads])
             every = list(
                 merge(drop(inline_light_composites(Graph((*graph.inputs, *heads), every)))).outputs
             )

@@ -71,15 +71,15 @@ class SizedPlans:
             if known is backend and _fits(plan, arrays):
                 return plan
         try:
-            made = plan_for(
+            plan = plan_for(
                 self._text(values), backend, lambda: self.image(values, backend), self.keeper
             )
         except NoKernelError:
             passes, atomic = self._user_passes(), self.atomic
             planned = partial(plan_of, backend=backend, atomic=atomic, passes=passes)
-            made = Relay(concrete_graph(self.graph, values), planned)
-        self._made = [(backend, made), *self._made[: PLANS - 1]]
-        return made
+            plan = Relay(concrete_graph(self.graph, values), planned)
+        self._made = [(backend, plan), *self._made[: PLANS - 1]]
+        return plan
 
     def _backend(self, backend: Backend) -> Backend:
         """A device's backend, extended by the recipes."""
@@ -105,8 +105,8 @@ class SizedPlans:
     def image(self, values: dict[str, int], backend: Backend) -> Image:
         """The image of the plan for these extents. Raises `Unfit`."""
         with Trace():
-            found: Image = self._lowering(values, backend).made()
-        return found
+            image: Image = self._lowering(values, backend).made()
+        return image
 
     def _lowering(self, values: dict[str, int], backend: Backend) -> Any:
         from gemel.runtime.lower import Lowering
@@ -128,17 +128,17 @@ class SizedPlans:
         def items(graph: Graph) -> list[Any]:
             lowering = Lowering(optimize(graph, self.passes), backend)
             lowering.run()
-            return lowering.items
+            return lowering.emission.items
 
         try:
             with Trace():
                 lowering = self._lowering(values, backend)
                 lowering.run()
-            found = lowering.items
+            steps = lowering.emission.items
         except NoKernelError:
             relay = Relay(concrete_graph(self.graph, values), items)
-            found = [call for call, _, _ in relay.stages]
-        return as_c(self.graph.name, found)
+            steps = [call for call, _, _ in relay.stages]
+        return as_c(self.graph.name, steps)
 
 
 def _fits(plan: Any, arrays: Sequence[Any]) -> bool:

@@ -43,8 +43,8 @@ class Update:
         entries = [placeholder(spec_of(array)) for array in arrays]
         numbers = [placeholder(Spec((), "float32", weak=True)) for _ in range(count)]
         with Trace():
-            found = list(self.function(entries, numbers))
-            pairs = list(zip(entries, found, strict=False))
+            values = list(self.function(entries, numbers))
+            pairs = list(zip(entries, values, strict=False))
             news = [new if new.dtype is old.dtype else new.astype(old.dtype) for old, new in pairs]
         updates = list(enumerate(news))
         return plan_of(Graph([*entries, *numbers], (), updates, self.name), backend)

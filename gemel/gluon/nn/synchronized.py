@@ -7,7 +7,7 @@ from typing import Any
 from gemel import autograd, np
 from gemel.gluon.block import Tensor
 from gemel.gluon.nn.basic import BatchNorm
-from gemel.ir.trace import current_trace
+from gemel.ir.current import current_trace
 from gemel.ops.meeting import Group, all_reduce
 from gemel.tracing import updates
 

@@ -29,7 +29,7 @@ from gemel.gluon.parameter import Parameter
 from gemel.gluon.places import places
 from gemel.gluon.utils import split_data
 from gemel.gluon.variable import _Aside
-from gemel.ir.trace import current_trace
+from gemel.ir.current import current_trace
 from gemel.ops.meeting import Group, all_reduce
 
 if TYPE_CHECKING:
@@ -152,7 +152,9 @@ class RowDense(Dense):
     def infer_shape(self, x: Tensor) -> None:
         """The weight has as many columns as the examples of all devices have values."""
         super().infer_shape(x)
-        if not getattr(current_trace(), "shapes_only", False) and self.weight.shape is not None:
+        trace = current_trace()
+        shapes_only = trace is not None and trace.shapes_only
+        if not shapes_only and self.weight.shape is not None:
             units, columns = self.weight.shape
             self.weight._shape = (units, columns * len(self.weight.homes))
 

@@ -9,7 +9,7 @@ from gemel import np, npx
 from gemel.errors import ShapeError, unknown_name
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock, holds_symbols, symbol_block
-from gemel.ir.trace import current_trace
+from gemel.ir.current import current_trace
 from gemel.tracing.manners import are_nd, as_nd
 
 if TYPE_CHECKING:
@@ -108,7 +108,8 @@ class RecurrentCell(Block):
         if states is not None:
             return states
         settings = {"dtype": x.dtype, "device": getattr(x, "device", None)}
-        if not hasattr(current_trace(), "notes"):
+        trace = current_trace()
+        if trace is None or trace.notes is None:
             return self.begin_state(x.shape[0], **settings)
         # For a file, which cannot say how large the batch is: zeros of one example, for each.
         firsts = (slice(None), *[0] * (len(x.shape) - 1))

@@ -8,7 +8,7 @@ from gemel import np, npx
 from gemel.gluon.block import BlockError, Tensor
 from gemel.gluon.nn.containers import _Children
 from gemel.gluon.rnn.cells import HybridRecurrentCell, RecurrentCell, as_list, merged, takes_symbols
-from gemel.ir.trace import current_trace
+from gemel.ir.current import current_trace
 
 
 class _Stack(_Children, RecurrentCell):

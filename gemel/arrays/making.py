@@ -1,0 +1,242 @@
+"""Making arrays: of buffers, NumPy's arrays, numbers and nested lists, and what stands for these.
+
+What a function of the front end is given becomes an array here::
+
+    array_like([[1, 2], [3, 4]])        # an array, whatever it is made of
+    as_array(2.5)                       # an operand: a number stays a number, and weak
+    index_item([0, 2], x)               # an item of an index of x: positions beside x
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gemel import _core, lists
+from gemel.arrays.exchange import from_dlpack
+from gemel.arrays.inspection import FLOATING
+from gemel.device import Device, as_device
+from gemel.dtype import (
+    MANNERS,
+    DType,
+    _constructor,
+    as_dtype,
+    as_number,
+    bool_,
+    complex128,
+    default_float,
+    float64,
+    int64,
+    is_large,
+    uint64,
+)
+from gemel.errors import DTypeError
+from gemel.extent import NUMBER, WHOLE
+from gemel.ir.current import current_trace
+from gemel.ir.graph import Entry
+from gemel.ir.numbers import beyond, plain_number
+from gemel.ir.public import function
+from gemel.ops import keys
+from gemel.ops.shape import stack
+
+
+def from_buffer(
+    data: Any, dtype: DType, shape: tuple[int, ...], device: Device | None = None
+) -> Any:
+    """An array with a copy of a C-contiguous buffer; to a GPU it goes over the link."""
+    place = as_device(device)
+    found = _core.from_buffer(data, dtype.code, shape, 0 if place.linked else place.code)
+    return _made(_core.copy_to_device(found, place.code) if place.linked else found)
+
+
+def _made(array: Any) -> Any:
+    """An array of elements from elsewhere: in a trace a constant of the program."""
+    trace = current_trace()
+    if trace is not None and trace.inputs.closed is not None:
+        trace.inputs.closed.made(array)
+    return array
+
+
+@function(public="np")
+def from_numpy(
+    value: Any, device: Device | None = None, zero_copy: bool = False, dtype: Any = None
+) -> Any:
+    """An array with a copy of a NumPy array's elements; long floats become float64.
+
+    Objects become what `dtype` says. With `zero_copy` it is over the same memory, see
+    `npx.from_numpy`. Raises `DTypeError` for dtypes gemel has no arrays of.
+    """
+    import numpy
+
+    device = None if device is None else as_device(device)
+    if zero_copy:
+        return from_dlpack(value, device=device)
+    value = numpy.asarray(value)
+    if value.dtype.kind == "O":
+        if dtype is None:
+            raise DTypeError("array: of objects; name their dtype, as in array(x, 'float32')")
+        try:
+            value = value.astype(as_dtype(dtype).twin.name)
+        except (TypeError, ValueError) as error:
+            raise DTypeError(f"array: of objects; not all become {as_dtype(dtype)}") from error
+    long = value.dtype.kind == "f" and value.dtype.itemsize > float64.itemsize
+    found = float64 if long else as_dtype(value.dtype)
+    if long or not value.dtype.isnative or not value.flags.c_contiguous:
+        value = numpy.asarray(value, found.name, order="C")
+    return from_buffer(value, found, value.shape, device)
+
+
+def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
+    """An array of nested lists of numbers, without NumPy."""
+    if dtype.real.name not in lists.LETTERS:  # no array of Python's holds it
+        return from_list(value, float64, device).astype(dtype)
+    data, shape = lists.packed(value, dtype)
+    return from_buffer(data, dtype, shape, device)
+
+
+def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
+    """An array of anything that can be one: arrays, also of others, numbers, nested lists."""
+    if isinstance(value, (_core.Array, Entry)):
+        return value
+    if isinstance(value, NUMBER):
+        wanted = as_dtype(dtype) if dtype is not None else default_dtype(value)
+        return from_list(value, wanted, device)
+    value = list(value) if isinstance(value, range) else value
+    if isinstance(value, (list, tuple)):
+        leaves = list(lists.leaves(value))
+        if all(isinstance(leaf, NUMBER) for leaf in leaves):
+            if dtype is not None:
+                return from_list(value, as_dtype(dtype), device)
+            return _from_numbers(value, _list_dtype(leaves), device)
+        if any(isinstance(leaf, (_core.Array, Entry)) for leaf in leaves):
+            found = _stacked(value)
+            return found if dtype is None else found.astype(dtype)
+    if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
+        return from_dlpack(value, device=device, copy=True)  # it may have dtypes NumPy lacks
+    return from_numpy(value, device, dtype=dtype)
+
+
+def _stacked(value: Any) -> Any:
+    """Nested lists of arrays, symbols and numbers as one array, without waiting for them."""
+    return stack([_stacked(v) if isinstance(v, (list, tuple)) else v for v in value])
+
+
+def default_dtype(value: Any) -> DType:
+    """The dtype of an array made of Python numbers like this one."""
+    if isinstance(value, bool):
+        return bool_
+    if beyond(value):
+        return uint64
+    if isinstance(value, complex):
+        return default_float().complex
+    found: DType = MANNERS["floats" if isinstance(value, float) else "integers"]
+    return found
+
+
+def _list_dtype(leaves: list[Any]) -> DType:
+    inexact = [leaf for leaf in leaves if isinstance(leaf, (float, complex))]
+    if inexact or not leaves:
+        found = map(default_dtype, inexact)
+        return max(found, key=lambda dtype: dtype.itemsize, default=default_float())
+    return bool_ if all(isinstance(leaf, bool) for leaf in leaves) else default_dtype(0)
+
+
+def _from_numbers(value: Any, dtype: DType, device: Any) -> Any:
+    """An array of nested lists; of uint64 where only that holds the whole numbers."""
+    try:
+        return from_list(value, dtype, device)
+    except OverflowError:
+        return from_list(value, uint64, device)
+
+
+def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
+    """What an operation takes for this argument: an array, or a Python number as it is.
+
+    Lists and others' arrays go where the arrays `beside` them are; Python floats in a list are as
+    exact as those.
+    """
+    if isinstance(value, (_core.Array, *NUMBER, Entry)):
+        if is_large(value):
+            return _large_number(value, beside)
+        return plain_number(value)
+    if (
+        hasattr(value, "dtype")
+        and getattr(value, "ndim", 1) == 0
+        and not hasattr(value, "__dlpack__")
+    ):
+        number = value.item()  # a NumPy scalar: as weak as a Python number
+        if isinstance(number, NUMBER):
+            return number
+    device = next((other.device for other in beside if isinstance(other, _core.Array)), None)
+    if isinstance(value, (list, tuple, range)):
+        exact = any(getattr(other, "dtype", None) in (float64, complex128) for other in beside)
+        leaves = [n for n in lists.leaves(value) if isinstance(n, (float, complex))]
+        wide = as_number(_list_dtype(leaves)) if exact and leaves else None
+        return array_like(value, wide, device)
+    if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
+        return array_like(value, None, device)
+    raise TypeError(f"{type(value).__name__} {value!r} is no array, number or list of numbers")
+
+
+def _large_number(value: int, beside: Iterable[Any]) -> Any:
+    """A whole number int64 cannot hold: a float beside floats, else an array of uint64.
+
+    One no integer dtype holds is larger or smaller than all they hold, as infinity is: so it is
+    compared. `Elementwise.check_numbers` refuses the rest.
+    """
+    if any(getattr(other, "dtype", bool_).kind in "fc" for other in beside):
+        return float(value)
+    if 0 < value < 2**64:
+        return array_like(value)
+    return float("inf") if value > 0 else -float("inf")
+
+
+def index_item(item: Any, x: Any) -> Any:
+    """One item of an index of x: lists and bools become arrays beside it, NumPy's ints Python's."""
+    if item is None or item is Ellipsis or type(item) is slice:
+        return item
+    if isinstance(item, (_core.Array, Entry)):
+        return _position(item, x)
+    if isinstance(item, (str, bytes)):
+        raise keys.no_index(item)
+    device = getattr(x, "device", None)
+    if isinstance(item, bool) or getattr(item, "dtype", None) == "bool":
+        return array_like(item, None, device)
+    if isinstance(item, WHOLE):
+        return item
+    if hasattr(item, "__index__") and not hasattr(item, "__len__"):
+        return item.__index__()
+    whole = isinstance(item, (list, tuple)) and all(type(n) is int for n in lists.leaves(item))
+    try:
+        found = array_like(item, int64 if whole else None, device)
+    except DTypeError:
+        raise keys.no_index(item) from None
+    return _position(found, x)
+
+
+def _position(item: Any, x: Any) -> Any:
+    """An array among the items of an index of x: MXNet takes floats, too, and cuts them off."""
+    if not item.dtype.is_floating:
+        return item
+    taken = MANNERS["floating positions"] or FLOATING & {type(x), type(item)}
+    return item.astype(int64) if taken else item
+
+
+def _constructed(value: Any, dtype: DType) -> Any:
+    """What a dtype called with a value gives: text is read as Python reads numbers."""
+    if isinstance(value, (str, bytes)):
+        value = (float if dtype.is_floating else int)(value)
+    return array_like(value, dtype).astype(dtype)
+
+
+_constructor.append(_constructed)
+
+__all__ = [
+    "array_like",
+    "as_array",
+    "default_dtype",
+    "from_buffer",
+    "from_list",
+    "from_numpy",
+    "index_item",
+]

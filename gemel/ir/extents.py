@@ -1,0 +1,34 @@
+"""The sizes that a traced program leaves free, and what the trace has asked of them.
+
+A free extent answers as the number of this call does, and each answer becomes a guard: the program
+is that for all calls whose sizes give the same answers::
+
+    >>> extents = Extents()
+    >>> n = extents.free("n0_0", 5)     # an axis of an argument that is 5 long in this call
+    >>> 2 * n > 4, extents.guards
+    (True, [4 < 2 * n0_0])
+"""
+
+from __future__ import annotations
+
+from gemel.extent import Dim, Guards
+
+
+class Extents:
+    """The free extents of one trace and the guards on them; no free extent is below `least`."""
+
+    __slots__ = ("dims", "guards", "least")
+
+    def __init__(self, least: int = 2, guards: Guards | None = None) -> None:
+        self.least = least
+        self.guards = Guards() if guards is None else guards
+        #: The free extents by name.
+        self.dims: dict[str, int] = {}
+
+    def free(self, name: str, value: int) -> Dim:
+        """A free extent called `name`, now `value`."""
+        extent = self.dims[name] = Dim(value, name, self.guards, self.least)
+        return extent
+
+
+__all__ = ["Extents"]

@@ -1,0 +1,96 @@
+"""What a loop repeats: the parameters of a `loop` node, and which input of a round is what.
+
+The node is in `ops.rounds`. This loop adds up the five elements of x, and gives all partial sums::
+
+    spec = LoopSpec(step, length=5, data=1, states=1)
+
+    inputs of the loop:     x, begin                one array of data, one state
+    inputs of `step`:       x[r], sum               an element (`elements`), a state (`carried`)
+    results of `step`:      sum + x[r], sum + x[r]  an output, the next state (`after`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from gemel.ir.graph import Entry, Graph, Node
+
+
+class LoopSpec(NamedTuple):
+    """The parameters of a `loop` node.
+
+    A round is `step`, done `length` times. Of its inputs the first are elements of the loop's first
+    `data` inputs, then come `states`, then what is `alike` in all rounds. With `reverse` it begins
+    with the last elements. Input number `condition` of the step, unless that is -1, says whether a
+    round is done.
+    """
+
+    step: Graph
+    length: int
+    data: int
+    states: int
+    reverse: bool = False
+    condition: int = -1
+
+    @classmethod
+    def of(cls, node: Node) -> LoopSpec:
+        """What a `loop` node repeats."""
+        return cls(**node.params)
+
+    @classmethod
+    def made(
+        cls,
+        groups: tuple[Collection[Entry], Collection[Entry], Collection[Entry]],
+        results: Sequence[Entry],
+        *,
+        length: int,
+        reverse: bool = False,
+        asked: Entry | None = None,
+        name: str = "step",
+    ) -> LoopSpec:
+        """A loop whose rounds have these results, of (elements, carried, alike); `asked` is the one
+        that says whether a round is done."""
+        elements, carried, alike = groups
+        inputs = (*elements, *carried, *alike)
+        condition = next((i for i, entry in enumerate(inputs) if entry is asked), -1)
+        step = Graph(inputs, results, name=name)
+        return cls(step, length, len(elements), len(carried), reverse, condition)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by name, as the node has them."""
+        return self._asdict()
+
+    @property
+    def elements(self) -> tuple[Entry, ...]:
+        """What stands for the elements of the data in a round."""
+        return self.step.inputs[: self.data]
+
+    @property
+    def carried(self) -> tuple[Entry, ...]:
+        """What stands for the states before a round."""
+        return self.step.inputs[self.data : self.data + self.states]
+
+    @property
+    def alike(self) -> tuple[Entry, ...]:
+        """What stands for what all rounds are given alike."""
+        return self.step.inputs[self.data + self.states :]
+
+    @property
+    def asked(self) -> Entry | None:
+        """The input that says whether a round is done; None where all are."""
+        return self.step.inputs[self.condition] if self.condition >= 0 else None
+
+    @property
+    def outputs(self) -> tuple[Entry, ...]:
+        """The results of a round that are stacked over the rounds."""
+        return self.step.outputs[: len(self.step.outputs) - self.states]
+
+    @property
+    def after(self) -> tuple[Entry, ...]:
+        """The states after a round."""
+        return self.step.outputs[len(self.step.outputs) - self.states :]
+
+
+__all__ = ["LoopSpec"]
