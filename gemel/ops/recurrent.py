@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from gemel.errors import ShapeError, unknown_name
 from gemel.ir.declare import composite
 from gemel.ir.public import Array, function
+from gemel.ir.trace import kept_whole
 from gemel.ops.elementwise import (
     cast,
     exp,
@@ -259,6 +260,9 @@ def rnn(
     states = [_states(each, width, how, num_layers, data.shape[1]) for each, width in given]
     lengths = cast(operand(sequence_length), dtype="int64") if use_sequence_length else None
     weights = _unpacked(parameters, how, num_layers, data.shape[2])
+    whole = kept_whole("rnn")
+    if whole is not None:
+        return whole(data, weights, states, lengths, how, state_outputs)
     x, last = data, []
     for layer in range(num_layers):
         sides = []

@@ -8,7 +8,7 @@ declaration in `gemel.legacy` says; while a program is exported the interpreter 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import unwrap
 from types import CodeType, FrameType
@@ -21,6 +21,9 @@ from gemel.ir.op import Op
 from gemel.ir.trace import Trace
 from gemel.legacy.declare import WRITERS, Written, load
 from gemel.ops import keys
+
+#: How calls of functions are written, by the functions' names.
+Rules = Mapping[str, Callable[..., Written | None]]
 
 
 class Note(NamedTuple):
@@ -46,14 +49,16 @@ class Questions(Guards):
 class Noting(Trace):
     """While it is entered with `watching`, calls that MXNet has an operation for are noted.
 
-    `own`: for gemel's files rather than MXNet's. `least`: what no free extent is below. A file is
-    run for one example, too, so that whether there are more is a question that has to be kept;
-    of what a program computes with sizes less can be written down for MXNet then than from 2 on.
+    `own`: for gemel's files rather than MXNet's. `rules` says of calls of functions how they are
+    written, by the functions' names; by default as MXNet's operations. `least`: what no free extent
+    is below. A file is run for one example, too, so that whether there are more is a question that
+    has to be kept; of what a program computes with sizes less can be written down for MXNet then
+    than from 2 on.
     """
 
     writes_out = True
 
-    def __init__(self, own: bool, least: int = 1) -> None:
+    def __init__(self, own: bool, least: int = 1, rules: Rules | None = None) -> None:
         super().__init__(of_program=True)
         self.guards = Questions(self)
         self.least = least
@@ -64,7 +69,7 @@ class Noting(Trace):
         self.notes: dict[Entry, tuple[Note, int]] = {}
         #: The arguments and their axes that free extents are called after.
         self.sources: dict[str, tuple[Entry, int]] = {}
-        self._codes = _watched()
+        self._codes = _watched(rules)
         self._open: tuple[FrameType, Note] | None = None
 
     def note_name(self, hint: str) -> str:
@@ -80,6 +85,10 @@ class Noting(Trace):
     def note(self, entry: Entry, written: Written) -> None:
         """Say what an entry is as a call of MXNet's."""
         self.notes[entry] = Note(written, self.note_name(written.name.lower())), 0
+
+    def argument(self, name: str, value: float) -> Any:
+        """A number the function is called with: a constant in MXNet's files."""
+        return self.number(name, value) if self.own else value
 
     def whole(self, name: str) -> Any:
         """Loops and choices are kept: MXNet has operations for them, which hold programs."""
@@ -98,7 +107,7 @@ class Noting(Trace):
         of_broadcast = guard.relation == "==" and not guard.answer and guard.right == 1
         if self.own and not of_broadcast:
             return self._open is not None
-        return (self.writes and of_broadcast) or self._open is not None or _in_operation()
+        return (self.writes and of_broadcast) or self._open is not None or in_operation()
 
     def watching(self) -> _Watch:
         """A block of code whose calls are noted."""
@@ -137,11 +146,12 @@ class Noting(Trace):
         return value
 
 
-#: What finds the results of an operation, and where a slice lies: both limit it where they run.
-_ANEW = Op.node.__code__, keys._slice.__code__
+#: What finds the results of an operation, and where a slice or a position lies: they limit it where
+#: they run.
+_ANEW = Op.node.__code__, keys._slice.__code__, keys._axis_item.__code__
 
 
-def _in_operation() -> bool:
+def in_operation() -> bool:
     """Whether it is an operation, finding what its results are, that we were called by."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
@@ -173,11 +183,11 @@ class _Watch:
         sys.setprofile(self._before)
 
 
-def _watched() -> dict[CodeType, Callable[..., Written | None]]:
+def _watched(rules: Rules | None) -> dict[CodeType, Callable[..., Written | None]]:
     """The public functions whose calls are written down, by their code."""
     load()
     found = {}
-    for name, rule in WRITERS.items():
+    for name, rule in (WRITERS if rules is None else rules).items():
         for module in (np, npx):
             # What is called beside its arrays is a function around the one with the rule's names.
             public = getattr(module, name, None)
