@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gemel.onnx.read.network import load
 from gemel.onnx.write.model import export
 
-__all__ = ["export"]
+__all__ = ["export", "load"]

@@ -64,7 +64,9 @@ class Graph:
         name = self.named(self.hint or kind.lower())
         results = (name,) if count == 1 else tuple(self.named(f"{name}_{i}") for i in range(count))
         given = {key: value for key, value in attributes.items() if value is not None}
-        made = onnx("helper").make_node(kind, list(inputs), list(results), name=name, **given)
+        made = onnx("helper").make_node(
+            kind, list(map(str, inputs)), list(results), name=name, **given
+        )
         self.nodes.append(made)
         return results
 
@@ -115,6 +117,8 @@ class Graph:
 
     def _of_form(self, form: Form) -> str:
         """A sum of extents as a tensor of one element."""
+        if not form:
+            return self.constant([0])
         key = ("extent", form)
         if key not in self._known:
             hint, self.hint = self.hint, "size"

@@ -103,14 +103,18 @@ def _(
             axes = graph.constant(list(range(2, spec.ndim)))
             return graph.node("ReduceSum", x, axes, keepdims=1)
         return graph.node(WHOLE[kind], x, p=power)
-    if convention == "same" or (convention == "full" and kind in ("sum", "lp")):
+    if convention == "same":
         return None
     averages, ceil = kind in ("avg", "sum"), int(convention == "full")
-    if averages and ceil and padded:
+    zero, none = graph.constant(0, dtype), (0,) * len(pad)
+    longer = ceil and kind in ("sum", "lp")
+    if longer:  # by zeros, so that the last window is whole
+        after = [a + s - 1 for a, s in zip(pad, stride, strict=True)]
+        x, pad, ceil = graph.padded(x, (0, 0, *pad), (0, 0, *after), zero), none, 0
+    elif averages and ceil and padded:
         # Only padding that is there counts, not what a last window would see behind it.
-        zero = graph.constant(0, dtype)
         x = graph.padded(x, (0, 0, *pad), (0, 0, *pad), zero)
-        pad, padded = (0,) * len(pad), False
+        pad, padded = none, False
     found = graph.node(
         POOLS[kind],
         x,
@@ -121,6 +125,11 @@ def _(
         count_include_pad=int(padded or kind == "sum") if averages else None,
         p=power,
     )
+    if longer:  # without windows that begin behind the image
+        axes = graph.constant(list(range(2, spec.ndim)))
+        found = graph.node(
+            "Slice", found, graph.constant(none), graph.sizes(call.result.shape[2:]), axes
+        )
     if kind != "sum":
         return found
     return graph.node("Mul", found, graph.constant(product(kernel), dtype))

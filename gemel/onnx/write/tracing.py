@@ -8,9 +8,11 @@ from typing import Any
 
 from gemel.errors import ShapeError
 from gemel.extent import Guard, name_of
+from gemel.forms import added, names_of
 from gemel.ir.graph import Entry, placeholder
 from gemel.legacy.declare import Written
 from gemel.onnx.write.rules import CALLS
+from gemel.runtime.prepare import as_entry
 from gemel.spec import Spec
 from gemel.symbol.noting import Note, Noting, in_operation
 from gemel.symbol.own import named_extents
@@ -49,11 +51,20 @@ class Tracing(Noting):
         first, *_ = states
         shapes = [(time, batch, how.directions * how.width), *(each.shape for each in states)]
         found = [placeholder(Spec(shape, first.dtype)) for shape in shapes]
-        given = {"data": data, "weights": weights, "states": states, "lengths": lengths}
+        given = {
+            "data": as_entry(data),
+            "weights": [type(w)(*map(_entry, w)) for w in weights],
+            "states": [as_entry(each) for each in states],
+            "lengths": _entry(lengths),
+        }
         written = Written("rnn", (), {**given, "how": how}, len(found))
         note = Note(written, self.note_name("rnn"))
         self.notes.update({entry: (note, index) for index, entry in enumerate(found)})
         return found if with_states else found[0]
+
+
+def _entry(x: Any) -> Any:
+    return None if x is None else as_entry(x)
 
 
 def _noted(name: str, **given: Any) -> Written | None:
@@ -82,7 +93,7 @@ class Program(Traced):
         self.held: set[str] = set()
         for guard in (*self.guards, *self.trace.fits):
             if guard.relation == "==" and guard.answer and not self._equates(guard):
-                self.held |= guard.names()
+                self.held |= _left_of(guard)
         for guard in self.guards:
             if not (guard.relation == "==" and guard.answer):
                 self.asked.append(named_extents(repr(guard), self.inputs))
@@ -103,6 +114,16 @@ class Program(Traced):
         while name in self.equal:
             name = self.equal[name]
         return name
+
+
+def _left_of(guard: Guard) -> set[str]:
+    """The extents an equality is about: not those that are a factor of both sides."""
+    left, right = guard.forms()
+    products = [product for product, _ in added(left, right, -1)]
+    common = set(products[0]).intersection(*products[1:]) if products else set()
+    return {
+        name for p in products for a in p if a not in common for name in names_of(((((a,), 1)),))
+    }
 
 
 def program(
