@@ -94,7 +94,7 @@ NETWORKS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], tuple[Any, ...], s
             *list(vision.resnet18_v1().features)[:6], nn.GlobalAvgPool2D(), nn.Dense(3)
         ),
         (1, 3, 32, 32),
-        (2, 3, 40, 32),
+        (2, 3, 16, 24),
         "0 2 3",
     ),
     "mobilenet": (

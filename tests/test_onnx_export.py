@@ -290,6 +290,8 @@ case(
 case("lp pooling", lambda x: npx.pooling(x, (2, 2), "lp", stride=2), IMAGE)
 case("resized", lambda x: npx.bilinear_resize_2d(x, 9, 5), IMAGE)
 case("nested results", lambda x: {"a": x + 1, "b": (x, [x * 2])}, F)
+case("results that are one", lambda x: (x + 1, x, [x, x + 0]), F)
+case("a result twice", lambda x: [x * 2] * 2, F)
 case("a constant result", lambda x: np.ones((2,)), F)
 case("an array closed over", lambda x: x + ROW, F)
 

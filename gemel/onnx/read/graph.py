@@ -105,11 +105,6 @@ class Reader:
         self.model = model
         self.check_operators()
         self.check_order(model.graph, set(), "")
-        checker = onnx("checker")
-        try:
-            checker.check_model(model)
-        except (checker.ValidationError, TypeError, ValueError) as error:
-            raise self.fail(f"is no valid model: {error}") from None
 
     def fail(self, problem: str) -> SymbolFileError:
         """The error for a file."""

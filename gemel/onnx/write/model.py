@@ -151,10 +151,15 @@ def model(found: Program, name: str, opset: int) -> Any:
 def _outputs(writer: Writer, results: list[str]) -> list[str]:
     """Names of their own for the results: output, or output0, output1, ..."""
     graph, found = writer.graph, []
+    computed = {name for node in graph.nodes for name in node.output}
+    renamed: dict[str, str] = {}
     for place, name in enumerate(results):
         label = graph.hint = "output" if len(results) == 1 else f"output{place}"
-        computed = any(name in node.output for node in graph.nodes) and name not in results[:place]
-        found.append(graph.rename(name, label) if computed else graph.node("Identity", name))
+        if name in computed and name not in renamed:
+            renamed[name] = graph.rename(name, label)
+            found.append(renamed[name])
+        else:  # an input, a constant, or a result that is there already
+            found.append(graph.node("Identity", renamed.get(name, name)))
     return found
 
 
