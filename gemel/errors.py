@@ -232,7 +232,7 @@ ABSENT = {
     ),
     **dict.fromkeys(
         ("gemel.contrib.quantization", "gemel.contrib.text", "gemel.contrib.tensorboard"),
-        "there are contrib.amp, nd.contrib, sym.contrib and gluon.contrib only",
+        "there are contrib.amp, contrib.onnx, nd.contrib, sym.contrib and gluon.contrib only",
     ),
     "gemel.rnn": "cells are in gluon.rnn",
     "gemel.rtc": "there is no CUDA; operations in Python are npx.callback and operator.CustomOp",
