@@ -188,6 +188,17 @@ case("take_along_axis", lambda x, i: np.take_along_axis(x, i, 1), F, np.array([[
 case("pick", lambda x, i: npx.pick(x, i), F, np.array([0, 9, 2]))
 case("one_hot", lambda i: npx.one_hot(i, 4), np.array([0, 3, -1, 9]))
 case("embedding", lambda i, w: npx.embedding(i, w), np.array([1, 0, 2], dtype="int32"), F)
+case("det", lambda x: np.linalg.det(x), drawn(2, 3, 3))
+
+
+def put(x: Any, indices: Any, values: Any) -> Any:
+    found = x.copy()
+    np.put_along_axis(found, indices, values, 1)
+    return found
+
+
+case("written at positions", put, F, np.array([[0, 2], [1, 3], [3, 0]]), drawn(3, 2))
+case("added at positions", lambda x, i: npx.scatter_nd(x, i, (5, 4)), F, np.array([[4, 0, 4]]))
 case("sort", lambda x: (np.sort(x, axis=0), np.argsort(x), np.flip(np.sort(x), -1)), F)
 case("topk", lambda x: (npx.topk(x, 2), npx.topk(x, 2, ret_typ="value", is_ascend=True)), F)
 case(

@@ -48,6 +48,7 @@ REASONS = {
     r"node 'Y' \(GridSample\)": "cubic, volumetric and mirrored samples",
     r"(antialias|tf_crop_and_resize) is not done": "parts of Resize",
     "scales of blocks": "scales of blocks",
+    "is no array of numbers": "functions whose attributes are left out, which onnx does not write",
     "positions of the largest|storage_order": "positions of the largest elements",
     r"attention\w*fp16": "one unit in the last place of float16",
 }
@@ -115,7 +116,7 @@ def test_cases_of_onnx() -> None:
 def test_all_cases_of_onnx() -> None:
     node = importlib.import_module("onnx.backend.test.case.node")
     modules = sorted(each.name for each in pkgutil.iter_modules(node.__path__))
-    problems = check_cases(modules, least=1260)
+    problems = check_cases(modules, least=1450)
     assert not [r for r in REASONS if not any(re.search(r, problem) for problem in problems)]
 
 

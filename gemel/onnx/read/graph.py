@@ -100,11 +100,9 @@ class Reader:
             raise self.fail(
                 f"is for version {self.opset} of ONNX's operators; {OLDEST} to {latest} are read"
             )
-        if model.functions:
-            model = onnx("inliner").inline_local_functions(model)
-        self.model = model
+        self.model = self.written_out(model)
         self.check_operators()
-        self.check_order(model.graph, set(), "")
+        self.check_order(self.model.graph, set(), "")
 
     def fail(self, problem: str) -> SymbolFileError:
         """The error for a file."""
@@ -114,13 +112,30 @@ class Reader:
         """The model's graph."""
         return Graph(self.model.graph, self)
 
+    def written_out(self, model: Any) -> Any:
+        """The model without functions: its own, and those ONNX defines by its other operators."""
+        nodes = list(_every_node(model.graph))
+        if not model.functions and all(map(_is_known, nodes)):
+            return model
+        defined = (n for n in nodes if not _is_known(n) and _is_function(n.op_type, self.opset))
+        inliner, kinds = onnx("inliner"), {node.op_type for node in defined}
+        try:
+            if model.functions:
+                model = inliner.inline_local_functions(model)
+            if kinds:  # what they are may depend on shapes
+                model = onnx("shape_inference").infer_shapes(model)
+                known = [("", kind) for kind in (*OPERATORS, *INSIDE)]
+                model = inliner.inline_selected_functions(model, known, True, True)
+        except (RuntimeError, ValueError) as error:
+            raise self.fail(f"its functions cannot be written out: {error}") from None
+        return model
+
     def check_operators(self) -> None:
         """Raises `UnknownOperatorsError`, which lists all operators that are not there."""
         unknown: Counter[str] = Counter()
         whose: dict[str, str] = {}
-        known = {*OPERATORS, *INSIDE}
         for node in _every_node(self.model.graph):
-            if node.domain not in OWN or node.op_type not in known:
+            if not _is_known(node):
                 kind = f"{node.domain}.{node.op_type}" if node.domain not in OWN else node.op_type
                 unknown[kind] += 1
                 whose.setdefault(kind, node.name or ", ".join(node.output))
@@ -129,7 +144,7 @@ class Reader:
         listed = "; ".join(f"{kind} ({n}, as {whose[kind]!r})" for kind, n in unknown.items())
         raise UnknownOperatorsError(
             f"ONNX file {self.source}: there is nothing in gemel for {listed}; it reads "
-            f"{len(known)} operators of ONNX's own domain, see docs/onnx.md"
+            f"{len(OPERATORS) + len(INSIDE)} operators of ONNX's own domain, see docs/onnx.md"
         )
 
     def check_order(self, graph: Any, outer: set[str], where: str) -> None:
@@ -202,6 +217,20 @@ class Reader:
         from os.path import dirname
 
         return dirname(self.source)
+
+
+def _is_known(node: Any) -> bool:
+    return node.domain in OWN and (node.op_type in OPERATORS or node.op_type in INSIDE)
+
+
+def _is_function(kind: str, opset: int) -> bool:
+    """Whether ONNX says of an operator which others it consists of."""
+    defs = onnx("defs")
+    try:
+        schema = defs.get_schema(kind, opset)
+    except defs.SchemaError:  # there is none
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def _every_node(graph: Any) -> Iterator[Any]:

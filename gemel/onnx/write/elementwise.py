@@ -8,7 +8,6 @@ import math
 from typing import Any
 
 from gemel.dtype import DType, bool_, float32
-from gemel.errors import ExportError
 from gemel.extent import Dim
 from gemel.onnx.write.graph import Graph
 from gemel.onnx.write.table import Call, Written, exports
@@ -306,11 +305,3 @@ def _(graph: Graph, call: Call, *, shape: Any, axis: int, dtype: Any) -> Written
             "Unsqueeze", count, graph.constant([i for i in range(result.ndim) if i != place])
         )
     return graph.expand(count, lined, result.shape)
-
-
-@exports("uniform", "normal", "randint", "log_gamma", "dropout", "stream_taken")
-def _(graph: Graph, which: Call, /, *inputs: str, **_: Any) -> Written:
-    raise ExportError(
-        f"onnx.export: {which.name} draws random numbers, which a file cannot draw as gemel does; "
-        "give them as an argument"
-    )

@@ -98,3 +98,8 @@ def _(graph: Graph, call: Call, *inputs: str, equation: str, path: Any) -> Writt
     return graph.node(
         "Einsum", *[graph.cast(x, s.dtype, dtype) for x, s in pairs], equation=equation
     )
+
+
+@exports("det")
+def _(graph: Graph, call: Call, x: str) -> Written:
+    return graph.node("Det", graph.cast(x, call.inputs[0].dtype, call.result.dtype))

@@ -192,3 +192,29 @@ def _(
     most = graph.sizes((spec.shape[place] if count is None else count,))
     values, places = graph.several("TopK", 2, x, most, axis=place, largest=int(descending))
     return values if call.name == "sort" else places
+
+
+@exports("with_rows_put")
+def _(graph: Graph, call: Call, x: str, indices: str, values: str, *, axis: int) -> Written:
+    _, places, given = call.inputs
+    values = graph.cast(values, given.dtype, call.result.dtype)
+    values = graph.expand(values, given.shape, places.shape)
+    at = _positions(graph, indices, places.dtype)
+    return graph.node("ScatterElements", x, at, values, axis=axis)
+
+
+@exports("add_along_axis")
+def _(graph: Graph, call: Call, g: str, indices: str, *, axis: int, extent: int) -> Written:
+    zeros = graph.expand(graph.constant(0, call.result.dtype), (), call.result.shape)
+    at = _positions(graph, indices, call.inputs[1].dtype)
+    return graph.node("ScatterElements", zeros, at, g, axis=axis, reduction="add")
+
+
+@exports("scatter")
+def _(graph: Graph, call: Call, g: str, indices: str, *, axis: int, shape: Any) -> Written:
+    if axis:
+        return None
+    zeros = graph.expand(graph.constant(0, call.result.dtype), (), call.result.shape)
+    at = _positions(graph, indices, call.inputs[1].dtype)
+    lined = graph.node("Unsqueeze", at, graph.constant([-1]))
+    return graph.node("ScatterND", zeros, lined, g, reduction="add")

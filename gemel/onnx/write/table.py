@@ -25,8 +25,6 @@ Rule = Callable[..., Written]
 #: The rules of operations, and of calls of functions of `npx` that consist of several.
 OPERATIONS: dict[str, Rule] = {}
 CALLS: dict[str, Rule] = {}
-#: What elementwise operations are called that declare no name: they mean the same.
-SAME = {"bitwise_and": "BitwiseAnd", "bitwise_or": "BitwiseOr", "bitwise_xor": "BitwiseXor"}
 
 
 class Call(NamedTuple):
@@ -64,4 +62,4 @@ def exports_call(name: str) -> Callable[[Rule], Rule]:
     return declare
 
 
-__all__ = ["CALLS", "OPERATIONS", "SAME", "Call", "Rule", "Written", "exports", "exports_call"]
+__all__ = ["CALLS", "OPERATIONS", "Call", "Rule", "Written", "exports", "exports_call"]

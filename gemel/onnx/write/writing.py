@@ -12,7 +12,7 @@ from gemel.ir.graph import Entry, Node
 from gemel.ir.op_kinds import Elementwise
 from gemel.onnx.types import code_of, onnx, twin
 from gemel.onnx.write.graph import Graph
-from gemel.onnx.write.rules import CALLS, OPERATIONS, SAME
+from gemel.onnx.write.rules import CALLS, OPERATIONS
 from gemel.onnx.write.table import Call
 from gemel.onnx.write.tracing import Program, entries_of
 from gemel.spec import Spec
@@ -110,7 +110,7 @@ class Writer:
         specs = tuple(entry.spec for entry in node.inputs)
         dtypes, results = op.types(specs, node.params)
         rule = OPERATIONS.get(op.name)
-        kind: str | None = op.names.get("onnx") or SAME.get(op.name)
+        kind: str | None = None if op.random else op.names.get("onnx")
         if rule is None and kind is None:
             return None
         if rule is None and len(set(dtypes)) > 1:
@@ -131,9 +131,14 @@ class Writer:
     def _by_parts(self, node: Node) -> tuple[Entry, ...]:
         """The entries a node consists of. Raises `ExportError`."""
         with self.program.trace:
-            found = by_parts(node)
+            found = None if node.op is None or node.op.random else by_parts(node)
+        assert node.op is not None
+        if node.op.random:
+            raise ExportError(
+                f"onnx.export: {node.op.name} draws random numbers, which no file draws as gemel "
+                "does; give them as an argument"
+            )
         if found is None:
-            assert node.op is not None
             settings = ", ".join(f"{key}={value!r}" for key, value in node.params.items())
             where = f" ({node.origin})" if node.origin else ""
             raise ExportError(
