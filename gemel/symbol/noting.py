@@ -146,16 +146,15 @@ class Noting(Trace):
         return value
 
 
-#: What finds the results of an operation, and where a slice or a position lies: they limit it where
-#: they run.
-_ANEW = Op.node.__code__, keys._slice.__code__, keys._axis_item.__code__
+#: What finds the results of an operation, and where a slice lies: both limit it where they run.
+ANEW = Op.node.__code__, keys._slice.__code__
 
 
-def in_operation() -> bool:
+def in_operation(codes: tuple[CodeType, ...] = ANEW) -> bool:
     """Whether it is an operation, finding what its results are, that we were called by."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
-        if frame.f_code in _ANEW:
+        if frame.f_code in codes:
             return True
         frame = frame.f_back
     return False

@@ -12,12 +12,16 @@ from gemel.forms import added, names_of
 from gemel.ir.graph import Entry, placeholder
 from gemel.legacy.declare import Written
 from gemel.onnx.write.rules import CALLS
+from gemel.ops import keys
 from gemel.runtime.prepare import as_entry
 from gemel.spec import Spec
-from gemel.symbol.noting import Note, Noting, in_operation
+from gemel.symbol.noting import ANEW, Note, Noting, in_operation
 from gemel.symbol.own import named_extents
 from gemel.symbol.traced import Traced
 from gemel.tracing.programs import Arguments
+
+#: What asks whether sizes fit; whoever runs a file finds out again, of positions, too.
+CHECKS = (*ANEW, keys._axis_item.__code__)
 
 
 class Tracing(Noting):
@@ -35,7 +39,7 @@ class Tracing(Noting):
 
     def asks_anew(self, guard: Guard) -> bool:
         """Whether a guard is a question of operations, or of a call that is written as it is."""
-        if in_operation():
+        if in_operation(CHECKS):
             self.fits.append(guard)
             return True
         return self._open is not None
