@@ -243,6 +243,20 @@ def test_what_is_a_parameter(tmp_path: Path) -> None:
     assert net(np.zeros((1, 3))).shape == (1, 3)
 
 
+def test_large_weights_lie_beside_the_file(tmp_path: Path, monkeypatch: Any) -> None:
+    x, _ = inputs_of("lenet")
+    net = prepared(NETWORKS["lenet"][0](), x)
+    monkeypatch.setattr("gemel.onnx.write.model.MOST_BYTES", 1000)
+    path = tmp_path / "folder" / "net.onnx"
+    gemel.onnx.export(net, path)
+    beside = path.with_name("net.onnx.data")
+    assert path.stat().st_size < 10_000 < beside.stat().st_size
+    same(net(x), gemel.onnx.load(path)(x))
+    beside.unlink()
+    with pytest.raises(SymbolFileError, match="ONNX file"):
+        gemel.onnx.load(path)
+
+
 # --- shapes ---------------------------------------------------------------------------------
 
 

@@ -114,19 +114,16 @@ class Reader:
 
     def written_out(self, model: Any) -> Any:
         """The model without functions: its own, and those ONNX defines by its other operators."""
-        nodes = list(_every_node(model.graph))
-        if not model.functions and all(map(_is_known, nodes)):
-            return model
-        defined = (n for n in nodes if not _is_known(n) and _is_function(n.op_type, self.opset))
-        inliner, kinds = onnx("inliner"), {node.op_type for node in defined}
+        inliner, inference = onnx("inliner"), onnx("shape_inference")
         try:
             if model.functions:
                 model = inliner.inline_local_functions(model)
-            if kinds:  # what they are may depend on shapes
-                model = onnx("shape_inference").infer_shapes(model)
+            unknown = [node for node in _every_node(model.graph) if not _is_known(node)]
+            if unknown and all(_is_function(node, self.opset) for node in unknown):
+                model = inference.infer_shapes(model)  # what they are may depend on shapes
                 known = [("", kind) for kind in (*OPERATORS, *INSIDE)]
                 model = inliner.inline_selected_functions(model, known, True, True)
-        except (RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError, inference.InferenceError) as error:
             raise self.fail(f"its functions cannot be written out: {error}") from None
         return model
 
@@ -223,14 +220,15 @@ def _is_known(node: Any) -> bool:
     return node.domain in OWN and (node.op_type in OPERATORS or node.op_type in INSIDE)
 
 
-def _is_function(kind: str, opset: int) -> bool:
+def _is_function(node: Any, opset: int) -> bool:
     """Whether ONNX says of an operator which others it consists of."""
     defs = onnx("defs")
     try:
-        schema = defs.get_schema(kind, opset)
-    except defs.SchemaError:  # there is none
+        schema = defs.get_schema(node.op_type, opset, "")
+    except (defs.SchemaError, TypeError):  # there is none; the name may be no text
         return False
-    return bool(schema.has_function or schema.has_context_dependent_function)
+    defined = schema.has_function or schema.has_context_dependent_function
+    return bool(defined) and node.domain in OWN
 
 
 def _every_node(graph: Any) -> Iterator[Any]:

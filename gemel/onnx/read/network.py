@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from typing import Any
 
 from gemel import np
@@ -35,15 +36,19 @@ def read(source: str) -> Any:
         raise FileNotFoundError(f"onnx.load: {source} is not there")
     try:
         model = package.load(source)
-    except Exception as error:  # protobuf's, of which there are several
-        if type(error).__name__ != "DecodeError" and not isinstance(error, (ValueError, TypeError)):
-            raise
+    except (*_refusals(), package.checker.ValidationError, ValueError, TypeError) as error:
         raise SymbolFileError(
             f"ONNX file {source}: is truncated, damaged or no ONNX file: {error}"
         ) from None
     if not model.graph.node and not model.graph.output:
         raise SymbolFileError(f"ONNX file {source}: holds no graph: it is empty, or no ONNX file")
     return model
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """What protobuf raises for bytes that are no message."""
+    found = import_module("google.protobuf.message").DecodeError, FileNotFoundError
+    return found
 
 
 def network(model: Any, source: str, device: Any = None) -> Network:

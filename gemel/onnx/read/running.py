@@ -11,6 +11,9 @@ from gemel.onnx.read.known import MOST, Known
 from gemel.onnx.read.rules import FOLDS, INSIDE, OPERATORS
 from gemel.spec import product
 
+#: What rules raise for attributes and inputs that do not belong together.
+MISFITS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
 
 def run(graph: Graph, values: dict[str, Any]) -> list[Any]:
     """What the outputs are, for what is given by name: arrays, symbols, or `Known` numbers.
@@ -39,7 +42,7 @@ def _applied(node: Node, values: dict[str, Any]) -> tuple[Any, ...]:
             error._of_node = True  # type: ignore[attr-defined]
             error.args = (f"{node.where}: {error}", *error.args[1:])
         raise
-    except (TypeError, IndexError, KeyError, ZeroDivisionError, ValueError) as error:
+    except MISFITS as error:
         raise ShapeError(f"{node.where}: {error}") from error
     return found if isinstance(found, tuple) else (found,)
 
