@@ -378,6 +378,20 @@ def test_sizes_are_held_where_asked_for(tmp_path: Path) -> None:
     assert dims() == [3, "data_1"]
 
 
+def test_one_example_is_as_good_as_several_if_the_function_says_so(tmp_path: Path) -> None:
+    one = drawn(1, 4)
+    for function, free in (
+        (lambda x: x * 2, True),
+        (lambda x: x * 2 if x.shape[0] == 1 else x * 3, False),
+    ):
+        program = gemel.compile(function)
+        program(one)
+        path = gemel.onnx.export(program, tmp_path / "f.onnx")
+        dim = onnx.load(path).graph.input[0].type.tensor_type.shape.dim[0]
+        assert bool(dim.dim_param) is free
+        check(path, program, one)
+
+
 def test_sizes_that_have_to_be_equal_have_one_name(tmp_path: Path) -> None:
     program = gemel.compile(lambda a, b: np.matmul(a, b) + 1)
     program(F, drawn(4, 5))

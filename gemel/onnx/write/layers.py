@@ -96,43 +96,42 @@ def _(
     p: int,
 ) -> Written:
     spec, dtype = call.inputs[0], call.result.dtype
-    x = graph.cast(x, spec.dtype, dtype)
-    power = p if kind == "lp" else None
+    x, power = graph.cast(x, spec.dtype, dtype), p if kind == "lp" else None
     if not kernel:
-        if kind == "sum":
-            axes = graph.constant(list(range(2, spec.ndim)))
-            return graph.node("ReduceSum", x, axes, keepdims=1)
-        return graph.node(WHOLE[kind], x, p=power)
+        if kind != "sum":
+            return graph.node(WHOLE[kind], x, p=power)
+        return graph.node("ReduceSum", x, graph.constant(list(range(2, spec.ndim))), keepdims=1)
     if convention == "same":
         return None
-    averages, ceil = kind in ("avg", "sum"), int(convention == "full")
-    zero, none = graph.constant(0, dtype), (0,) * len(pad)
+    averages, ceil = kind in ("avg", "sum"), convention == "full"
     longer = ceil and kind in ("sum", "lp")
-    if longer:  # by zeros, so that the last window is whole
-        after = [a + s - 1 for a, s in zip(pad, stride, strict=True)]
-        x, pad, ceil = graph.padded(x, (0, 0, *pad), (0, 0, *after), zero), none, 0
-    elif averages and ceil and padded:
-        # Only padding that is there counts, not what a last window would see behind it.
-        x = graph.padded(x, (0, 0, *pad), (0, 0, *pad), zero)
-        pad, padded = none, False
+    if longer or (averages and ceil and padded):
+        # By zeros of its own: so that the last window is whole, or since only padding that is
+        # there counts, not what a last window would see behind it.
+        after = [a + s - 1 for a, s in zip(pad, stride, strict=True)] if longer else pad
+        x = graph.padded(x, (0, 0, *pad), (0, 0, *after), graph.constant(0, dtype))
+        pad, padded = (0,) * len(pad), False
     found = graph.node(
         POOLS[kind],
         x,
         kernel_shape=list(kernel),
         strides=list(stride),
         pads=[*pad, *pad],
-        ceil_mode=ceil or None,
+        ceil_mode=1 if ceil and not longer else None,
         count_include_pad=int(padded or kind == "sum") if averages else None,
         p=power,
     )
-    if longer:  # without windows that begin behind the image
-        axes = graph.constant(list(range(2, spec.ndim)))
-        found = graph.node(
-            "Slice", found, graph.constant(none), graph.sizes(call.result.shape[2:]), axes
-        )
+    if longer:
+        found = _places(graph, found, call.result.shape[2:])
     if kind != "sum":
         return found
     return graph.node("Mul", found, graph.constant(product(kernel), dtype))
+
+
+def _places(graph: Graph, x: str, counts: Any) -> str:
+    """The first windows along each axis of space: without those that begin behind the image."""
+    axes = graph.constant(list(range(2, 2 + len(counts))))
+    return graph.node("Slice", x, graph.constant([0] * len(counts)), graph.sizes(counts), axes)
 
 
 # --- normalization ----------------------------------------------------------------------------

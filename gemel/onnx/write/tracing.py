@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from gemel.errors import ShapeError
-from gemel.extent import Guard, name_of
+from gemel.extent import Guard, name_of, seen
 from gemel.forms import added, names_of
 from gemel.ir.graph import Entry, placeholder
 from gemel.legacy.declare import Written
@@ -125,9 +125,8 @@ def _left_of(guard: Guard) -> set[str]:
     left, right = guard.forms()
     products = [product for product, _ in added(left, right, -1)]
     common = set(products[0]).intersection(*products[1:]) if products else set()
-    return {
-        name for p in products for a in p if a not in common for name in names_of(((((a,), 1)),))
-    }
+    rest = [atom for product in products for atom in product if atom not in common]
+    return {name for atom in rest for name in names_of((((atom,), 1),))}
 
 
 def program(
@@ -150,9 +149,15 @@ def program(
             found = _held(function, arguments._replace(arrays=two), names, held)
         except ShapeError:
             found = None
-        if found is not None and firsts <= set(found.trace.dims):
+        if found is not None and firsts <= set(found.trace.dims) and _holds_for_one(found, firsts):
             return found
     return _held(function, arguments, names, held)
+
+
+def _holds_for_one(found: Program, names: set[str]) -> bool:
+    """Whether what the function asked has the same answers where these extents are 1."""
+    sizes = {name: 1 if name in names else seen(n) for name, n in found.trace.dims.items()}
+    return all(guard.holds(sizes) for guard in found.guards)
 
 
 def _held(
