@@ -1,4 +1,4 @@
-"""MXNet 1's `contrib`: its mixed precision, and the operations that `nd` and `sym` have of it."""
+"""MXNet 1's `contrib`: its mixed precision, ONNX, and the operations `nd` and `sym` have of it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ _ELSEWHERE = {
     "amp": "gemel.amp",
     "nd": "gemel.ndarray.contrib",
     "ndarray": "gemel.ndarray.contrib",
+    "onnx": "gemel.onnx",
     "sym": "gemel.symbol.contrib",
     "symbol": "gemel.symbol.contrib",
 }

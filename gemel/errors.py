@@ -97,7 +97,15 @@ class ExportError(GemelError, ValueError):
 
 
 class ExportWarning(UserWarning):
-    """What is written for MXNet is the network for some batches only; the message says which."""
+    """What is written is the network for some sizes only; the message says which."""
+
+
+class UnknownOperatorsError(SymbolFileError):
+    """A file of a program uses operators that are not there; the message lists all of them."""
+
+
+class MissingPackageError(GemelError, ImportError):
+    """An optional package is not installed; the message says how to install it."""
 
 
 class RenderingError(GemelError, RuntimeError):
@@ -212,7 +220,6 @@ def unknown_keyword(kind: type, keyword: str) -> UnknownKeywordError:
     )
 
 
-_ONNX = "there are no ONNX files; net.export writes MXNet's, gemel.save programs"
 #: Large parts of MXNet's that are not here, by what they would be called, and what there is.
 ABSENT = {
     **dict.fromkeys(
@@ -225,10 +232,8 @@ ABSENT = {
     ),
     **dict.fromkeys(
         ("gemel.contrib.quantization", "gemel.contrib.text", "gemel.contrib.tensorboard"),
-        "there are contrib.amp, nd.contrib, sym.contrib and gluon.contrib only",
+        "there are contrib.amp, contrib.onnx, nd.contrib, sym.contrib and gluon.contrib only",
     ),
-    "gemel.contrib.onnx": _ONNX,
-    "gemel.onnx": _ONNX,
     "gemel.rnn": "cells are in gluon.rnn",
     "gemel.rtc": "there is no CUDA; operations in Python are npx.callback and operator.CustomOp",
 }

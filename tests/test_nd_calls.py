@@ -299,7 +299,6 @@ def test_numbers_without_a_row(dtype: str, number: int) -> None:
     [
         ("mod", "gluon.Trainer"),
         ("contrib.quantization", "contrib.amp"),
-        ("contrib.onnx", "gemel.save"),
         ("nd.sparse", "dense"),
         ("sym.sparse", "dense"),
     ],

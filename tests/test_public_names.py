@@ -59,6 +59,7 @@ NAMES = {
         leaky_relu load log_softmax masked_softmax multibox_{prior,detection,target} num_gpus
         one_hot pick pooling relu reset_np reshape_like rnn roi_pooling save sequence_mask set_np
         shape_array sigmoid slice smooth_l1 softmax topk waitall while_loop""",
+    "onnx": "export load export_model get_model_metadata import_model import_to_gluon",
     "gluon": """Block HybridBlock SymbolBlock Parameter ParameterDict Constant Trainer data loss
         metric model_zoo nn parameter rnn utils fit""",
     "gluon.nn": """Block HybridBlock Sequential HybridSequential Concatenate HybridConcatenate

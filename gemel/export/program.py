@@ -105,7 +105,7 @@ def _described(found: Exported, given: Arguments) -> dict[str, Any]:
         "numbers": len(given.numbers),
         "held": [[place, value] for place, value in held.items()],
         "results": _structure(found.structure),
-        "updates": found.updates,
+        "updates": found.updated,
         "extents": list(trace.extents.dims),
         "least": trace.extents.least,
         "fixed": found.fixed,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from gemel.errors import ShapeError, unknown_name
+from gemel.extent import same_for_all
 from gemel.ir.declare import composite
 from gemel.ir.public import Array, function
+from gemel.ir.trace import kept_whole
 from gemel.ops.elementwise import (
     cast,
     exp,
@@ -259,6 +261,9 @@ def rnn(
     states = [_states(each, width, how, num_layers, data.shape[1]) for each, width in given]
     lengths = cast(operand(sequence_length), dtype="int64") if use_sequence_length else None
     weights = _unpacked(parameters, how, num_layers, data.shape[2])
+    whole = kept_whole("rnn")
+    if whole is not None:
+        return whole(data, weights, states, lengths, how, state_outputs)
     x, last = data, []
     for layer in range(num_layers):
         sides = []
@@ -280,6 +285,8 @@ def _states(x: Any, width: int, how: _Settings, layers: int, batch: Any) -> Any:
     x = operand(x)
     shape = (layers * how.directions, batch, width)
     fits = len(x.shape) == 3 and x.shape[0] == shape[0] and x.shape[2] == width
+    if fits and same_for_all(x.shape[1], batch):
+        return x
     if not fits or not (x.shape[1] == 1 or x.shape[1] == batch):
         raise ShapeError(f"rnn: states {list(x.shape)} must be {list(shape)}")
     return broadcast_to(x, shape=shape)

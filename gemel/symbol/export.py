@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from gemel import autograd
 from gemel.errors import ExportError, ShapeError
-from gemel.extent import Guard, seen
-from gemel.ir.graph import Entry, Node, captured, placeholder, walk
+from gemel.extent import seen
+from gemel.ir.graph import Entry, Node, captured
 from gemel.ir.methods import call
-from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.legacy.declare import Inside, Written, wanted
 from gemel.runtime.prepare import as_entry
 from gemel.spec import Spec
@@ -18,18 +16,19 @@ from gemel.symbol.node import VARIABLE, Reference, SymbolNode, text_of, variable
 from gemel.symbol.nodes import as_call, fixed, free, number_of, of_batch
 from gemel.symbol.noting import Note, Noting
 from gemel.symbol.own import PREFIX, named_extents, numbers_text, parameters_text
-from gemel.tracing.nested import flatten_results
+from gemel.symbol.parts import by_parts
+from gemel.symbol.traced import Traced
 from gemel.tracing.programs import Arguments
 
 
-class Exported:
+class Exported(Traced):
     """A function traced for one kind of arguments, as a symbol.
 
     `variables` are the arrays it is given by name: those of `parameters`, and arrays it closes
     over.
     `given` may name symbols that stand for the arguments, instead of new variables. With `own`
     what MXNet has no operation for is a node of gemel's own, sizes that depend on the arguments
-    stay free, and parameters may be overwritten: `updates` are their names, the last of `heads`
+    stay free, and parameters may be overwritten: `updated` are their names, the last of `heads`
     what they then hold. `names` are those of the arguments: data, or data0, data1, ...
     `held` is what names stand for already, in a file of several programs, and `least` what no
     free extent is below. `guards` is what was asked of the free extents: the program is that for
@@ -46,53 +45,30 @@ class Exported:
         held: dict[str, Any] | None = None,
         least: int = 1,
     ) -> None:
-        self.trace = Noting(own, least)
+        super().__init__(Noting(own, least), function, arguments, names)
         self.own = own
-        #: The axes of arguments that are not free, and how long they are: (argument, axis, length).
-        self.fixed = [
-            [position, axis, n]
-            for position, array in enumerate(arguments.arrays)
-            for axis, n in enumerate(array.shape)
-            if n <= 1
-        ]
         #: For which batches it is the program, for people; empty: for all.
         self.limits: list[str] = []
-        count = len(arguments.arrays)
-        if len(names) != count:
-            names = ["data"] if count == 1 else [f"data{place}" for place in range(count)]
-        entries = [self._input(i, x, names[i]) for i, x in enumerate(arguments.arrays)]
-        results: list[Any] = []
-        with autograd.pause(train_mode=False), self.trace:
-            numbers = [self._number(i, value) for i, value in enumerate(arguments.numbers)]
-            values = arguments.symbols(entries, numbers)
-            with self.trace.notes.watching():
-                returned = function(*values)
-            self.structure = flatten_results(returned, results)
-            outputs = [self.trace.state.current(as_entry(value)) for value in results]
-        if any(entry in self.trace.state.contents for entry in entries):
-            raise ExportError("export: an argument is overwritten in place; write to a copy of it")
-        updates = list(self.trace.state.updates.values())
+        updates = self.updates
         if updates and not own:
             raise ExportError(
                 f"export: forward overwrites {updates[0][0].name} outside of batch_norm, which "
                 "MXNet's files cannot say; gemel.save keeps it"
             )
-        self.inputs = names
         self.variables: dict[str, Any] = {}
         self.parameters: dict[str, Any] = {}
         self._held = {} if held is None else held
         self._sources: dict[int, Reference] = {}
         self._references: dict[Entry, Reference] = {}
-        self._parameters = {
-            entry: parameter for parameter, entry in self.trace.state.parameters.values()
-        }
-        for place, number in enumerate(numbers):
+        parameters = self.trace.state.parameters.values()
+        self._parameters = {entry: parameter for parameter, entry in parameters}
+        for place, number in enumerate(self.numbers):
             if isinstance(number, Entry):
                 self._references[number] = SymbolNode(VARIABLE, f"number{place}"), 0
-        for position, entry in enumerate(entries):
-            variable = (SymbolNode(VARIABLE, names[position]), 0)
+        for position, entry in enumerate(self.entries):
+            variable = (SymbolNode(VARIABLE, self.inputs[position]), 0)
             self._references[entry] = given[position] if given else variable
-        self._used = set(names)
+        self._used = set(self.inputs)
         #: The results of each noted call.
         self._together: dict[int, list[tuple[Entry, int]]] = {}
         for entry, (note, index) in self.trace.notes.made.items():
@@ -102,13 +78,9 @@ class Exported:
         self._border: tuple[int, dict[Entry, SymbolNode]] | None = None
         self.trace.notes.writes = True
         with self.trace:
-            self.heads = self._written([*outputs, *(entry for _, entry in updates)])
-        self.updates = [self._variable_of(p, p.name or "parameter", {})[0].name for p, _ in updates]
-
-    @property
-    def guards(self) -> list[Guard]:
-        """What was asked of the free extents."""
-        return self.trace.extents.guards
+            self.heads = self._written([*self.outputs, *(entry for _, entry in updates)])
+        #: The names of the parameters that are overwritten.
+        self.updated = [self._variable_of(p, p.name or "parameter", {})[0].name for p, _ in updates]
 
     def named(self, text: str) -> str:
         """A text in which free extents are called as in Python."""
@@ -119,20 +91,6 @@ class Exported:
         sizes = {name: seen(extent) for name, extent in self.trace.extents.dims.items()}
         sizes.update(dict.fromkeys(names, 1))
         return all(guard.holds(sizes) for guard in self.guards)
-
-    def _input(self, position: int, array: Any, name: str) -> Entry:
-        """An argument; the batch is free though it was one example."""
-        shape = [
-            self.trace.extents.free(f"n{position}_{axis}", n) if n > 1 else n
-            for axis, n in enumerate(array.shape)
-        ]
-        entry = placeholder(Spec(shape, array.dtype), name)
-        self.trace.notes.sources.update({f"n{position}_{i}": (entry, i) for i in range(len(shape))})
-        return entry
-
-    def _number(self, position: int, value: float) -> Any:
-        """A number the function is called with: a constant in MXNet's files."""
-        return self.trace.inputs.number(f"number{position}", value) if self.own else value
 
     # ---- entries to references
 
@@ -184,21 +142,13 @@ class Exported:
 
     def _expanded(self, node: Node) -> tuple[Entry, ...]:
         """The node by other operations. Raises `ExportError`."""
-        op = node.op
-        assert op is not None
-        if isinstance(op, Composite):
-            return op.written_out(node.inputs, node.params)
-        if isinstance(op, Elementwise) and not op.random:
-            try:
-                results = op.body(_ByName(op.name), *node.inputs, **node.params)
-                results = results if isinstance(results, tuple) else (results,)
-                if all(other.op is not op for other in walk(results, node.inputs)):
-                    return results
-            except (AttributeError, KeyError, ValueError, TypeError):
-                pass
+        found = by_parts(node)
+        if found is not None:
+            return found
+        assert node.op is not None
         where = f" ({node.origin})" if node.origin else ""
         raise ExportError(
-            f"export: MXNet has no operation for {op.name}{where}; write it by others, or use "
+            f"export: MXNet has no operation for {node.op.name}{where}; write it by others, or use "
             "gemel.save, which keeps every operation"
         )
 
@@ -375,18 +325,6 @@ def _with_nothing_of(unread: list[Entry], result: Entry) -> Entry:
         nothing = call("sum", call("cast", call("less", entry, entry), dtype=result.dtype))
         result = call("add", result, call("cast", nothing, dtype=result.dtype))
     return result
-
-
-class _ByName:
-    """Operations on entries by their names: what an elementwise operation is written in."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, name: str) -> Any:
-        if name == self._name:  # it is no composition of others
-            raise AttributeError(name)
-        return lambda *inputs, **parameters: call(name, *inputs, **parameters)
 
 
 def _of_entries(written: Written) -> Written:

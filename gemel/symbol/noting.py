@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import cProfile
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import unwrap
 from types import CodeType, FrameType
@@ -23,6 +23,9 @@ from gemel.ir.op import Op
 from gemel.ir.trace import Trace
 from gemel.legacy.declare import WRITERS, Written, load
 from gemel.ops import keys
+
+#: How calls of functions are written, by the functions' names.
+Rules = Mapping[str, Callable[..., Written | None]]
 
 
 class Note(NamedTuple):
@@ -48,28 +51,32 @@ class Questions(Guards):
 class Noting(Trace):
     """A trace with notes of the calls that files have a word for.
 
-    `own`: for gemel's files rather than MXNet's. `least`: what no free extent is below. A file is
-    run for one example, too, so that whether there are more is a question that has to be kept;
-    of what a program computes with sizes less can be written down for MXNet then than from 2 on.
+    `own`: for gemel's files rather than MXNet's. `notes` is the class of its notes. `least`: what
+    no free extent is below. A file is run for one example, too, so that whether there are more is a
+    question that has to be kept; of what a program computes with sizes less can be written down for
+    MXNet then than from 2 on.
     """
 
     writes_out = True
     notes: Notes
 
-    def __init__(self, own: bool, least: int = 1) -> None:
+    def __init__(self, own: bool, least: int = 1, notes: type[Notes] | None = None) -> None:
         super().__init__(of_program=True)
-        self.notes = Notes(self, own)
+        self.notes = (notes or Notes)(self, own)
         self.extents = Extents(least, Questions(self.notes))
 
 
 class Notes:
-    """What a trace has noted for a file: while `watching`, calls that MXNet has an operation for.
+    """What a trace has noted for a file: while `watching`, calls that the file has a word for.
+
+    `rules` says how calls of functions are written, by the functions' names; by default as MXNet's
+    operations.
 
     A call of `npx.fully_connected`, say, makes several nodes; the note on what it gave says that
     the entry is one ``FullyConnected``, called ``dense0_fwd``.
     """
 
-    def __init__(self, trace: Noting, own: bool) -> None:
+    def __init__(self, trace: Noting, own: bool, rules: Rules | None = None) -> None:
         self._trace = trace
         self.own = own
         #: Whether the function has returned, and what it did is being written down.
@@ -78,7 +85,7 @@ class Notes:
         self.made: dict[Entry, tuple[Note, int]] = {}
         #: The arguments and their axes that free extents are called after.
         self.sources: dict[str, tuple[Entry, int]] = {}
-        self._codes = _watched()
+        self._codes = _watched(rules)
         self._open: tuple[FrameType, Note] | None = None
 
     def note_name(self, hint: str) -> str:
@@ -94,6 +101,10 @@ class Notes:
     def note(self, entry: Entry, written: Written) -> None:
         """Say what an entry is as a call of MXNet's."""
         self.made[entry] = Note(written, self.note_name(written.name.lower())), 0
+
+    def argument(self, name: str, value: float) -> Any:
+        """A number the function is called with: a constant in MXNet's files."""
+        return self._trace.inputs.number(name, value) if self.own else value
 
     def whole(self, name: str) -> Any:
         """A handler that keeps a loop or branch of `npx` as one node; or None.
@@ -115,7 +126,7 @@ class Notes:
         of_broadcast = guard.relation == "==" and not guard.answer and guard.right == 1
         if self.own and not of_broadcast:
             return self._open is not None
-        return (self.writes and of_broadcast) or self._open is not None or _in_operation()
+        return (self.writes and of_broadcast) or self._open is not None or in_operation()
 
     def watching(self) -> _Watch:
         """A block of code whose calls are noted."""
@@ -155,14 +166,14 @@ class Notes:
 
 
 #: What finds the results of an operation, and where a slice lies: both limit it where they run.
-_ANEW = Op.node.__code__, keys._slice.__code__
+ANEW = Op.node.__code__, keys._slice.__code__
 
 
-def _in_operation() -> bool:
+def in_operation(codes: tuple[CodeType, ...] = ANEW) -> bool:
     """Whether it is an operation, finding what its results are, that we were called by."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
-        if frame.f_code in _ANEW:
+        if frame.f_code in codes:
             return True
         frame = frame.f_back
     return False
@@ -195,11 +206,11 @@ class _Watch:
             sys.setprofile(self._before)
 
 
-def _watched() -> dict[CodeType, Callable[..., Written | None]]:
+def _watched(rules: Rules | None) -> dict[CodeType, Callable[..., Written | None]]:
     """The public functions whose calls are written down, by their code."""
     load()
     found = {}
-    for name, rule in WRITERS.items():
+    for name, rule in (WRITERS if rules is None else rules).items():
         for module in (np, npx):
             # What is called beside its arrays is a function around the one with the rule's names.
             public = getattr(module, name, None)

@@ -1,0 +1,26 @@
+"""The table with all rules in it."""
+
+from __future__ import annotations
+
+from gemel.onnx.read import (
+    elementwise,
+    flow,
+    folding,
+    layers,
+    movement,
+    positions,
+    quantized,
+    recurrent,
+    reductions,
+    resizing,
+    windows,
+)
+from gemel.onnx.read.table import FOLDS, INSIDE, OPERATORS
+
+#: The modules whose rules are in the table.
+MODULES = (
+    *(elementwise, flow, folding, layers, movement, positions, quantized, recurrent),
+    *(reductions, resizing, windows),
+)
+
+__all__ = ["FOLDS", "INSIDE", "MODULES", "OPERATORS"]

@@ -1,0 +1,199 @@
+"""An ONNX graph that is being written: nodes, constants, and sizes computed from inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gemel.dtype import DType
+from gemel.extent import Dim, same_for_all
+from gemel.forms import Atom, Form, least_of
+from gemel.ir.op import numpy
+from gemel.onnx.types import code_of, onnx, twin
+
+#: The lowest position of ONNX's slices: behind the first element, going backwards.
+BEFORE_ALL = -(2**63) + 1
+#: What sums are made of, by gemel's operators; `//` and `%` are in `_of_atom`.
+EXTREMES = {"minimum": "Min", "maximum": "Max"}
+
+
+class Graph:
+    """The nodes and constants of a graph, by the names of tensors.
+
+    `sources` says of each free extent which input it is an axis of.
+    """
+
+    def __init__(self, opset: int, sources: dict[str, tuple[str, int]]) -> None:
+        self.opset = opset
+        self.nodes: list[Any] = []
+        #: The values of constants by name: arrays of the package onnx's dtypes.
+        self.constants: dict[str, Any] = {}
+        self._sources = sources
+        self._used: set[str] = set()
+        self._known: dict[Any, str] = {}
+        #: What the nodes written now are called after.
+        self.hint = ""
+
+    def named(self, hint: str) -> str:
+        """A name no tensor has yet."""
+        found, number = hint, 0
+        while found in self._used:
+            number += 1
+            found = f"{hint}_{number}"
+        self._used.add(found)
+        return found
+
+    def rename(self, old: str, new: str) -> str:
+        """Give a tensor that a node computes another name, if that is free; gives the name."""
+        new = self.named(new)
+        for node in self.nodes:
+            for names in (node.input, node.output):
+                for place, name in enumerate(names):
+                    if name == old:
+                        names[place] = new
+        return new
+
+    # ---- nodes
+
+    def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """A node with one result, whose name it gives. Attributes that are None are left out."""
+        return self.several(kind, 1, *inputs, **attributes)[0]
+
+    def several(self, kind: str, count: int, *inputs: str, **attributes: Any) -> tuple[str, ...]:
+        """A node with several results."""
+        name = self.named(self.hint or kind.lower())
+        results = (name,) if count == 1 else tuple(self.named(f"{name}_{i}") for i in range(count))
+        given = {key: value for key, value in attributes.items() if value is not None}
+        made = onnx("helper").make_node(
+            kind, list(map(str, inputs)), list(results), name=name, **given
+        )
+        self.nodes.append(made)
+        return results
+
+    def cast(self, x: str, source: DType, target: Any) -> str:
+        """A tensor of one dtype in another one."""
+        target = DType(target)
+        return x if source is target else self.node("Cast", x, to=code_of(target))
+
+    # ---- constants
+
+    def constant(self, values: Any, dtype: Any = "int64", hint: str = "constant") -> str:
+        """A constant tensor; equal ones are written once."""
+        array = numpy().asarray(values).astype(twin(dtype))
+        key = (array.tobytes(), array.shape, DType(dtype).name)
+        if key not in self._known:
+            self._known[key] = self.held(hint, array)
+        return self._known[key]
+
+    def held(self, hint: str, array: Any) -> str:
+        """A tensor with a name of its own: a parameter."""
+        name = self.named(hint)
+        self.constants[name] = array
+        return name
+
+    # ---- sizes
+
+    def sizes(self, shape: Iterable[int]) -> str:
+        """A shape, or other whole numbers, as a tensor: a constant, or computed from the inputs."""
+        parts: list[str] = []
+        known: list[int] = []
+        for extent in shape:
+            if not isinstance(extent, Dim):
+                known.append(extent)
+                continue
+            if known:
+                parts.append(self.constant(known))
+                known = []
+            parts.append(self._of_form(extent.form))
+        if known or not parts:
+            parts.append(self.constant(known))
+        return parts[0] if len(parts) == 1 else self.node("Concat", *parts, axis=0)
+
+    def size(self, extent: int) -> str:
+        """One whole number as a tensor without axes."""
+        if not isinstance(extent, Dim):
+            return self.constant(extent)
+        return self.node("Squeeze", self.sizes((extent,)), self.constant([0]))
+
+    def _of_form(self, form: Form) -> str:
+        """A sum of extents as a tensor of one element."""
+        if not form:
+            return self.constant([0])
+        key = ("extent", form)
+        if key not in self._known:
+            hint, self.hint = self.hint, "size"
+            terms = [self._of_product(product, count) for product, count in form]
+            self._known[key] = self._joined("Add", terms)
+            self.hint = hint
+        return self._known[key]
+
+    def _of_product(self, product: tuple[Atom, ...], count: int) -> str:
+        factors = [self._of_atom(atom) for atom in product]
+        if count != 1 or not factors:
+            factors.append(self.constant([count]))
+        return self._joined("Mul", factors)
+
+    def _joined(self, kind: str, parts: Sequence[str]) -> str:
+        found = parts[0]
+        for other in parts[1:]:
+            found = self.node(kind, found, other)
+        return found
+
+    def _of_atom(self, atom: Atom) -> str:
+        if not atom.operator:
+            source, axis = self._sources[str(atom)]
+            key = ("axis", source, axis)
+            if key not in self._known:
+                self._known[key] = self.node("Shape", source, start=axis, end=axis + 1)
+            return self._known[key]
+        left, right = self._of_form(atom.left), self._of_form(atom.right)
+        if atom.operator in EXTREMES:
+            return self.node(EXTREMES[atom.operator], left, right)
+        if atom.operator == "%":
+            return self.node("Mod", left, right)
+        least = least_of(atom.left)
+        if least is None or least < 0:  # ONNX divides towards zero
+            left = self.node("Sub", left, self.node("Mod", left, right))
+        return self.node("Div", left, right)
+
+    # ---- shapes
+
+    def reshape(self, x: str, source: Sequence[int], target: Sequence[int]) -> str:
+        """A tensor of one shape in another one, said as far as possible without computing sizes.
+
+        In ONNX 0 stands for the extent that x has there, and -1 for what is left.
+        """
+        whole = all(not isinstance(n, Dim) and n > 0 for n in target)
+        shape: list[int] = []
+        for axis, n in enumerate(target):
+            same = axis < len(source) and same_for_all(n, source[axis])
+            shape.append(0 if isinstance(n, Dim) and same else n)
+        free = [axis for axis, n in enumerate(shape) if isinstance(n, Dim)]
+        if len(free) == 1:
+            shape[free[0]] = -1
+        elif free:
+            return self.node("Reshape", x, self.sizes(target))
+        empty = not whole and any(type(n) is int and n == 0 for n in target)
+        if empty:  # a 0 is to be 0
+            return self.node("Reshape", x, self.sizes(target), allowzero=1)
+        return self.node("Reshape", x, self.constant(shape))
+
+    def expand(self, x: str, source: Sequence[int], target: Sequence[int]) -> str:
+        """A tensor broadcast to a shape."""
+        lead = len(target) - len(source)
+        wanted = [
+            1 if axis >= lead and same_for_all(n, source[axis - lead]) else n
+            for axis, n in enumerate(target)
+        ]
+        if not lead and all(type(n) is int and n == 1 for n in wanted):
+            return x
+        return self.node("Expand", x, self.sizes(wanted))
+
+    def padded(self, x: str, before: Sequence[int], after: Sequence[int], value: str) -> str:
+        """A tensor with elements of one value before and behind it along each axis."""
+        if all(type(n) is int and n == 0 for n in (*before, *after)):
+            return x
+        return self.node("Pad", x, self.sizes((*before, *after)), value)
+
+
+__all__ = ["BEFORE_ALL", "Graph"]

@@ -1,0 +1,207 @@
+"""Files of ONNX, written."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from gemel import __version__
+from gemel.arrays.archives import appear
+from gemel.errors import ExportError, ExportWarning, ShapeError
+from gemel.extent import Dim, name_of
+from gemel.gluon.block import Block
+from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.symbol_block import SymbolBlock
+from gemel.onnx.types import code_of, onnx
+from gemel.onnx.write.tracing import Program, program
+from gemel.onnx.write.writing import Writer
+from gemel.spec import Spec
+from gemel.tracing.compiled import Compiled
+from gemel.tracing.programs import Arguments
+
+#: The oldest set of operators the rules are for, and the one that is written unless asked.
+OLDEST = OPSET = 18
+#: A file of protobuf holds less; larger weights are written beside it.
+MOST_BYTES = 2**31 - 2**20
+
+
+def export(net: Any, path: Any, *, opset: int = OPSET, dynamic: bool | Sequence[Any] = True) -> str:
+    """Write a network or a compiled function as an ONNX file, for inference; gives the file's path.
+
+    `net` is a `HybridBlock` or what `gemel.compile` gave, called once before: what it is called on
+    says the number and the kinds of its inputs. Sizes the program does not depend on are free in
+    the file, the batch as a rule; with `dynamic=False` all are those of the last call, and a list
+    of shapes says which are, with None for free ones. Where the function has asked for sizes, as in
+    ``if x.shape[0] > 1``, the file is for those with the same answers: it cannot say that, an
+    `ExportWarning` does. `opset` is the version
+    of ONNX's operators, 18 at least. The file is checked by the package onnx, and appears whole or
+    not at all. Raises `ExportError` for what ONNX cannot say, naming the operation and the line,
+    and `MissingPackageError` without the package.
+    """
+    _check_opset(opset)
+    function, given, names = _called(net)
+    found = program(function, given, names, _held(given, dynamic))
+    if found.asked:
+        rules = " and ".join(dict.fromkeys(found.asked))
+        warnings.warn(
+            f"onnx.export: {net.name} has asked for sizes: the file is the program where {rules}, "
+            "and cannot say so; make it the same for all sizes, export it with dynamic=False, or "
+            "use gemel.save, whose files ask again",
+            ExportWarning,
+            stacklevel=2,
+        )
+    return write(model(found, net.name, opset), path)
+
+
+def _check_opset(opset: int) -> None:
+    latest = onnx("defs").onnx_opset_version()
+    if not OLDEST <= opset <= latest:
+        raise ExportError(f"onnx.export: opset {opset} must be between {OLDEST} and {latest}")
+
+
+def _called(net: Any) -> tuple[Any, Arguments, Sequence[str]]:
+    """The function a network or a compiled function is, what it was last called on, and the names
+    of its inputs. Raises `ExportError`."""
+    if isinstance(net, HybridBlock):
+        compiled, last = net._own.compiled, net._own.last
+        function, given = net._run, (compiled and compiled.last()) or last
+        names: Sequence[str] = net._inputs if isinstance(net, SymbolBlock) else ()
+    elif isinstance(net, Compiled):
+        function, given, names = net.function, net.last(), ()
+    else:
+        hint = "derive it from HybridBlock" if isinstance(net, Block) else "gemel.compile gives one"
+        raise ExportError(
+            f"onnx.export: {type(net).__name__} is neither a HybridBlock nor a compiled function; "
+            f"{hint}"
+        )
+    if given is None:
+        raise ExportError(
+            f"onnx.export: {net.name} has not been called since it is hybridized: call "
+            "net.hybridize() and then net(x) once, which says the number, shapes and dtypes of its "
+            "inputs"
+        )
+    return function, given, names
+
+
+def _held(given: Arguments, dynamic: bool | Sequence[Any]) -> set[str]:
+    """The extents that are to be numbers. Raises `ShapeError` for shapes that do not fit."""
+    arrays = given.arrays
+    if dynamic is True:
+        return set()
+    shapes: Sequence[Any] = [x.shape for x in arrays] if dynamic is False else dynamic
+    had = [tuple(x.shape) for x in arrays]
+    fits = len(shapes) == len(arrays) and all(
+        len(shape) == len(of) and all(n is None or n == m for n, m in zip(shape, of, strict=True))
+        for shape, of in zip(shapes, had, strict=True)
+    )
+    if not fits:
+        raise ShapeError(f"onnx.export: dynamic {list(shapes)} are not the inputs' shapes {had}")
+    return {
+        f"n{place}_{axis}"
+        for place, shape in enumerate(shapes)
+        for axis, n in enumerate(shape)
+        if n is not None
+    }
+
+
+# --- models -----------------------------------------------------------------------------------
+
+
+def model(found: Program, name: str, opset: int) -> Any:
+    """A traced program as a model of the package onnx, checked. Raises `ExportError`."""
+    if found.updates:
+        raise ExportError(
+            f"onnx.export: forward overwrites {found.updates[0][0].name}, and a file of ONNX keeps "
+            "nothing between calls; gemel.save keeps it"
+        )
+    if not found.outputs:
+        raise ExportError(f"onnx.export: {name} gives no arrays")
+    writer = Writer(found, opset)
+    results = writer.written(found.outputs)
+    helper, graph = onnx("helper"), writer.graph
+    outputs = _outputs(writer, results)
+    values = [
+        helper.make_tensor_value_info(label, code_of(entry.dtype), _shape(found, entry.spec))
+        for label, entry in zip(outputs, found.outputs, strict=True)
+    ]
+    inputs = [
+        helper.make_tensor_value_info(label, code_of(entry.dtype), _shape(found, entry.spec))
+        for label, entry in zip(found.inputs, found.entries, strict=True)
+    ]
+    used = {label for node in graph.nodes for label in node.input}
+    tensors = [
+        onnx("numpy_helper").from_array(array, label)
+        for label, array in graph.constants.items()
+        if label in used
+    ]
+    whole = helper.make_graph(graph.nodes, name or "program", inputs, values, tensors)
+    sets = [helper.make_opsetid("", opset)]
+    made = helper.make_model(
+        whole,
+        opset_imports=sets,
+        ir_version=helper.find_min_ir_version_for(sets),
+        producer_name="gemel",
+        producer_version=__version__,
+    )
+    return checked(made)
+
+
+def _outputs(writer: Writer, results: list[str]) -> list[str]:
+    """Names of their own for the results: output, or output0, output1, ..."""
+    graph, found = writer.graph, []
+    computed = {name for node in graph.nodes for name in node.output}
+    renamed: dict[str, str] = {}
+    for place, name in enumerate(results):
+        label = graph.hint = "output" if len(results) == 1 else f"output{place}"
+        if name in computed and name not in renamed:
+            renamed[name] = graph.rename(name, label)
+            found.append(renamed[name])
+        else:  # an input, a constant, or a result that is there already
+            found.append(graph.node("Identity", renamed.get(name, name)))
+    return found
+
+
+def _shape(found: Program, spec: Spec) -> list[Any]:
+    """A shape with the names of free extents; None where one is computed."""
+    return [_dim(found, n) if isinstance(n, Dim) else n for n in spec.shape]
+
+
+def _dim(found: Program, extent: Dim) -> str | None:
+    name = name_of(extent)
+    if not name:
+        return None
+    position, axis = found.first(name).removeprefix("n").split("_")
+    return f"{found.inputs[int(position)]}_{axis}"
+
+
+def checked(made: Any) -> Any:
+    """A model that the package onnx has checked, with the shapes it infers. `ExportError`."""
+    if made.ByteSize() > MOST_BYTES:  # only files are checked then
+        return made
+    checker, inference = onnx("checker"), onnx("shape_inference")
+    try:
+        checker.check_model(made, full_check=True)
+        found = inference.infer_shapes(made, check_type=True, strict_mode=True, data_prop=True)
+    except (checker.ValidationError, inference.InferenceError) as error:
+        raise ExportError(f"onnx.export: what was written is no valid model: {error}") from error
+    return found
+
+
+def write(made: Any, path: Any) -> str:
+    """Write a model into a file, its weights beside it where they are too large for one."""
+    place: str = os.fspath(path)
+    folder = os.path.dirname(place)
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+    if made.ByteSize() <= MOST_BYTES:
+        appear(place, [made.SerializeToString()])
+        return place
+    beside = f"{os.path.basename(place)}.data"
+    onnx().save_model(made, place, save_as_external_data=True, location=beside)
+    onnx("checker").check_model(place, full_check=True)
+    return place
+
+
+__all__ = ["OLDEST", "OPSET", "export", "model", "write"]

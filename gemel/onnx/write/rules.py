@@ -1,0 +1,11 @@
+"""The table with all rules in it."""
+
+from __future__ import annotations
+
+from gemel.onnx.write import elementwise, layers, reductions, shapes
+from gemel.onnx.write.table import CALLS, OPERATIONS
+
+#: The modules whose rules are in the table.
+MODULES = (elementwise, reductions, shapes, layers)
+
+__all__ = ["CALLS", "MODULES", "OPERATIONS"]

@@ -1,0 +1,220 @@
+"""Operations that move elements: shapes, axes, parts, positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.dtype import DType, bool_
+from gemel.extent import Dim, same_for_all
+from gemel.onnx.write.graph import BEFORE_ALL, Graph
+from gemel.onnx.write.table import Call, Written, exports
+from gemel.spec import normalize_axis
+
+
+@exports("reshape")
+def _(graph: Graph, call: Call, x: str, *, shape: Any) -> Written:
+    return graph.reshape(x, call.inputs[0].shape, call.result.shape)
+
+
+@exports("transpose")
+def _(graph: Graph, call: Call, x: str, *, axes: Any) -> Written:
+    ndim = call.result.ndim
+    if ndim < 2:
+        return x
+    order = range(ndim)[::-1] if axes is None else [axis % ndim for axis in axes]
+    return graph.node("Transpose", x, perm=list(order))
+
+
+@exports("broadcast_to")
+def _(graph: Graph, call: Call, x: str, *, shape: Any) -> Written:
+    return graph.expand(x, call.inputs[0].shape, call.result.shape)
+
+
+@exports("concatenate")
+def _(graph: Graph, call: Call, *parts: str, axis: int) -> Written:
+    dtype = call.result.dtype
+    pairs = zip(parts, call.inputs, strict=True)
+    return graph.node("Concat", *[graph.cast(x, s.dtype, dtype) for x, s in pairs], axis=axis)
+
+
+@exports("split")
+def _(graph: Graph, call: Call, x: str, *, sections: Any, axis: int) -> Written:
+    lengths = [spec.shape[axis] for spec in call.results]
+    if len(lengths) == 1:
+        return x
+    return graph.several("Split", len(lengths), x, graph.sizes(lengths), axis=axis)
+
+
+@exports("narrow")
+def _(graph: Graph, call: Call, x: str, *, axis: int, start: int, length: int) -> Written:
+    return _sliced(graph, x, {axis: (start, length, 1)})
+
+
+@exports("tril", "triu")
+def _(graph: Graph, call: Call, x: str, *, k: int) -> Written:
+    if call.inputs[0].ndim < 2:
+        return None
+    return graph.node("Trilu", x, graph.constant(k), upper=int(call.name == "triu"))
+
+
+# --- basic keys -----------------------------------------------------------------------------
+
+
+@exports("basic_index")
+def _(graph: Graph, call: Call, x: str, *, key: Any) -> Written:
+    shape = call.inputs[0].shape
+    items = [item for item in key if item[0] != "new"]
+    for axis in range(len(items) - 1, -1, -1):  # from the last on: those before stay where they are
+        if items[axis][0] == "int":
+            x = graph.node("Gather", x, graph.size(items[axis][1]), axis=axis)
+    left = [(n, item[1:]) for n, item in zip(shape, items, strict=True) if item[0] == "slice"]
+    parts = {axis: part for axis, (n, part) in enumerate(left) if not _is_whole(n, part)}
+    x = _sliced(graph, x, parts)
+    kept = [item for item in key if item[0] != "int"]
+    new = [place for place, item in enumerate(kept) if item[0] == "new"]
+    return graph.node("Unsqueeze", x, graph.constant(new)) if new else x
+
+
+def _is_whole(extent: int, part: tuple[int, int, int]) -> bool:
+    """Whether a slice is all of an axis."""
+    start, length, step = part
+    return type(start) is int and start == 0 and step == 1 and same_for_all(length, extent)
+
+
+def _sliced(graph: Graph, x: str, parts: dict[int, tuple[int, int, int]]) -> str:
+    """The parts (start, length, step) of some axes."""
+    if not parts:
+        return x
+    back = [axis for axis, (_, _, step) in parts.items() if step < 0]
+    # A negative end would count from the other side: what goes backwards is taken forwards first.
+    spans = [
+        (start, start + length * step, step)
+        if step > 0
+        else (start + (length - 1) * step, start + 1, -step)
+        for start, length, step in parts.values()
+    ]
+    starts, ends, steps = zip(*spans, strict=True)
+    places, by = graph.constant(list(parts)), graph.constant(steps)
+    x = graph.node("Slice", x, graph.sizes(starts), graph.sizes(ends), places, by)
+    if not back:
+        return x
+    last, first = graph.constant([-1] * len(back)), graph.constant([BEFORE_ALL] * len(back))
+    return graph.node("Slice", x, last, first, graph.constant(back), last)
+
+
+@exports("place")
+def _(graph: Graph, call: Call, x: str, *, key: Any, shape: Any) -> Written:
+    return _placed(graph, x, call.inputs[0].dtype, key, call.result.shape)
+
+
+def _placed(graph: Graph, x: str, dtype: DType, key: Any, shape: Any) -> str | None:
+    """Zeros with x where a key selects; None for a key with steps."""
+    new = [place for place, item in enumerate(i for i in key if i[0] != "int") if item[0] == "new"]
+    items = [item for item in key if item[0] != "new"]
+    taken = [axis for axis, item in enumerate(items) if item[0] == "int"]
+    spans = [(*item[1:], 1, 1)[:3] for item in items]
+    if any(step != 1 for _, _, step in spans):
+        return None
+    x = graph.node("Squeeze", x, graph.constant(new)) if new else x
+    x = graph.node("Unsqueeze", x, graph.constant(taken)) if taken else x
+    before = [start for start, _, _ in spans]
+    after = [n - start - length for n, (start, length, _) in zip(shape, spans, strict=True)]
+    return graph.padded(x, before, after, graph.constant(0, dtype))
+
+
+@exports("assign")
+def _(graph: Graph, call: Call, x: str, value: str, *, key: Any) -> Written:
+    whole, part = call.inputs
+    dtype = call.result.dtype
+    selected = tuple(1 if item[0] == "new" else item[2] for item in key if item[0] != "int")
+    value = graph.expand(graph.cast(value, part.dtype, dtype), part.shape, selected)
+    values = _placed(graph, value, dtype, key, whole.shape)
+    if values is None:
+        return None
+    ones = graph.expand(graph.constant(True, bool_), (), selected)
+    chosen = _placed(graph, ones, bool_, key, whole.shape)
+    assert chosen is not None
+    return graph.node("Where", chosen, values, x)
+
+
+@exports("border")
+def _(
+    graph: Graph, call: Call, x: str, *, before: Any, after: Any, lowest: bool, most: Any
+) -> Written:
+    dtype, lead = call.result.dtype, (0,) * (call.result.ndim - len(before))
+    least: Any = (
+        float("-inf") if dtype.is_floating else -(2**dtype.digits) if dtype.kind == "i" else 0
+    )
+    value = graph.constant(least if lowest else 0, dtype)
+    return graph.padded(x, (*lead, *before), (*lead, *after), value)
+
+
+# --- positions ------------------------------------------------------------------------------
+
+
+def _positions(graph: Graph, indices: str, dtype: DType) -> str:
+    """Positions in a dtype ONNX takes."""
+    return indices if dtype.name in ("int32", "int64") else graph.cast(indices, dtype, "int64")
+
+
+@exports("gather")
+def _(graph: Graph, call: Call, x: str, indices: str, *, axis: int) -> Written:
+    return graph.node("Gather", x, _positions(graph, indices, call.inputs[1].dtype), axis=axis)
+
+
+@exports("take_along_axis")
+def _(graph: Graph, call: Call, x: str, indices: str, *, axis: int) -> Written:
+    places = _positions(graph, indices, call.inputs[1].dtype)
+    return graph.node("GatherElements", x, places, axis=axis)
+
+
+@exports("pick", "pick_inside")
+def _(graph: Graph, call: Call, x: str, index: str, *, axis: int, keepdims: bool) -> Written:
+    place = normalize_axis(call.name, axis, call.inputs[0].ndim)
+    extent = call.inputs[0].shape[place]
+    index = graph.cast(index, call.inputs[1].dtype, "int64")
+    last = graph.size(extent - 1) if isinstance(extent, Dim) else graph.constant(extent - 1)
+    if call.name == "pick":
+        index = graph.node("Clip", index, graph.constant(0), last)
+    axes = graph.constant([place])
+    found = graph.node("GatherElements", x, graph.node("Unsqueeze", index, axes), axis=place)
+    return found if keepdims else graph.node("Squeeze", found, axes)
+
+
+@exports("sort", "argsort", "top_positions")
+def _(
+    graph: Graph, call: Call, x: str, *, axis: int, descending: bool, count: int | None = None
+) -> Written:
+    spec = call.inputs[0]
+    if not spec.ndim:
+        return x if call.name == "sort" else graph.constant(0)
+    place = normalize_axis(call.name, axis, spec.ndim)
+    most = graph.sizes((spec.shape[place] if count is None else count,))
+    values, places = graph.several("TopK", 2, x, most, axis=place, largest=int(descending))
+    return values if call.name == "sort" else places
+
+
+@exports("with_rows_put")
+def _(graph: Graph, call: Call, x: str, indices: str, values: str, *, axis: int) -> Written:
+    _, places, given = call.inputs
+    values = graph.cast(values, given.dtype, call.result.dtype)
+    values = graph.expand(values, given.shape, places.shape)
+    at = _positions(graph, indices, places.dtype)
+    return graph.node("ScatterElements", x, at, values, axis=axis)
+
+
+@exports("add_along_axis")
+def _(graph: Graph, call: Call, g: str, indices: str, *, axis: int, extent: int) -> Written:
+    zeros = graph.expand(graph.constant(0, call.result.dtype), (), call.result.shape)
+    at = _positions(graph, indices, call.inputs[1].dtype)
+    return graph.node("ScatterElements", zeros, at, g, axis=axis, reduction="add")
+
+
+@exports("scatter")
+def _(graph: Graph, call: Call, g: str, indices: str, *, axis: int, shape: Any) -> Written:
+    if axis:
+        return None
+    zeros = graph.expand(graph.constant(0, call.result.dtype), (), call.result.shape)
+    at = _positions(graph, indices, call.inputs[1].dtype)
+    lined = graph.node("Unsqueeze", at, graph.constant([-1]))
+    return graph.node("ScatterND", zeros, lined, g, reduction="add")

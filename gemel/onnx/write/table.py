@@ -1,0 +1,65 @@
+"""The table of what gemel's operations are in ONNX: one function for each that needs one.
+
+A rule takes the graph that is written, the call, the names of the tensors it is given, and its
+parameters, and returns the name of the result, or a tuple of names. It writes nodes by
+`graph.node`. None says that the call is to be written by its parts::
+
+    @exports("transpose")
+    def _(graph, call, x, *, axes):
+        return graph.node("Transpose", x, perm=axes)
+
+An elementwise operation that declares its name in ONNX (``onnx="Tanh"``) and means the same there
+has no rule: its inputs are cast to the dtype it is computed in, and its result to its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gemel.spec import Spec
+
+Written = str | tuple[str, ...] | None
+Rule = Callable[..., Written]
+
+#: The rules of operations, and of calls of functions of `npx` that consist of several.
+OPERATIONS: dict[str, Rule] = {}
+CALLS: dict[str, Rule] = {}
+
+
+class Call(NamedTuple):
+    """What is written: an operation, the specs of what it is given and of what it gives."""
+
+    name: str
+    inputs: tuple[Spec, ...]
+    results: tuple[Spec, ...]
+    #: The values of inputs that are Python's numbers.
+    numbers: tuple[Any, ...] = ()
+
+    @property
+    def result(self) -> Spec:
+        """The spec of the first result."""
+        return self.results[0]
+
+
+def exports(*names: str) -> Callable[[Rule], Rule]:
+    """Declare how operations are written: rule(graph, call, *inputs, **parameters)."""
+
+    def declare(rule: Rule) -> Rule:
+        OPERATIONS.update(dict.fromkeys(names, rule))
+        return rule
+
+    return declare
+
+
+def exports_call(name: str) -> Callable[[Rule], Rule]:
+    """Declare how calls of ``npx.name`` are written: rule(graph, call, **arguments by name)."""
+
+    def declare(rule: Rule) -> Rule:
+        CALLS[name] = rule
+        return rule
+
+    return declare
+
+
+__all__ = ["CALLS", "OPERATIONS", "Call", "Rule", "Written", "exports", "exports_call"]

@@ -1,0 +1,187 @@
+"""A network or a function run on symbols, for a file whose sizes nobody checks again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from gemel.errors import ShapeError
+from gemel.extent import Guard, name_of, seen
+from gemel.forms import added, names_of
+from gemel.ir.graph import Entry, placeholder
+from gemel.legacy.declare import Written
+from gemel.onnx.write.rules import CALLS
+from gemel.ops import keys
+from gemel.runtime.prepare import as_entry
+from gemel.spec import Spec
+from gemel.symbol.noting import ANEW, Note, Notes, Noting, in_operation
+from gemel.symbol.own import named_extents
+from gemel.symbol.traced import Traced
+from gemel.tracing.programs import Arguments
+
+#: What asks whether sizes fit; whoever runs a file finds out again, of positions, too.
+CHECKS = (*ANEW, keys._axis_item.__code__)
+
+
+class CallNotes(Notes):
+    """Notes on calls that ONNX has an operator for, and on what is asked of free extents."""
+
+    def __init__(self, trace: Noting, own: bool) -> None:
+        rules = {name: partial(_noted, name) for name in CALLS if name != "rnn"}
+        super().__init__(trace, own, rules)
+        #: What operations asked: that sizes fit. Whoever runs the file finds that out again.
+        self.fits: list[Guard] = []
+
+    def argument(self, name: str, value: float) -> Any:
+        """A number the function is called with: a constant."""
+        return value
+
+    def asks_anew(self, guard: Guard) -> bool:
+        """Whether a guard is a question of operations, or of a call that is written as it is."""
+        if in_operation(CHECKS):
+            self.fits.append(guard)
+            return True
+        return self._open is not None
+
+    def whole(self, name: str) -> Any:
+        """Recurrent layers are kept: ONNX has operators for them, of any length of time."""
+        return self._recurrent if name == "rnn" and self._open is None else None
+
+    def _recurrent(
+        self, data: Any, weights: Any, states: Any, lengths: Any, how: Any, with_states: bool
+    ) -> Any:
+        time, batch, _ = data.shape
+        first, *_ = states
+        shapes = [(time, batch, how.directions * how.width), *(each.shape for each in states)]
+        found = [placeholder(Spec(shape, first.dtype)) for shape in shapes]
+        given = {
+            "data": as_entry(data),
+            "weights": [type(w)(*map(_entry, w)) for w in weights],
+            "states": [as_entry(each) for each in states],
+            "lengths": _entry(lengths),
+        }
+        written = Written("rnn", (), {**given, "how": how}, len(found))
+        note = Note(written, self.note_name("rnn"))
+        self.made.update({entry: (note, index) for index, entry in enumerate(found)})
+        return found if with_states else found[0]
+
+
+def _entry(x: Any) -> Any:
+    return None if x is None else as_entry(x)
+
+
+def _noted(name: str, **given: Any) -> Written | None:
+    return Written(name, (), given)
+
+
+class Program(Traced):
+    """A function traced for ONNX.
+
+    `equal` says which free extents are others by what was asked of them, `held` which have to be
+    numbers. `asked` is what else the program is for, for people: no file can say that.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        arguments: Arguments,
+        names: Sequence[str],
+        held: set[str],
+    ) -> None:
+        trace = Noting(own=True, notes=CallNotes)
+        super().__init__(trace, function, arguments, names, held)
+        notes = trace.notes
+        assert isinstance(notes, CallNotes)
+        self.equal: dict[str, str] = {}
+        self.asked: list[str] = []
+        self.held: set[str] = set()
+        for guard in (*self.guards, *notes.fits):
+            if guard.relation == "==" and guard.answer and not self._equates(guard):
+                self.held |= _left_of(guard)
+        for guard in self.guards:
+            if not (guard.relation == "==" and guard.answer):
+                self.asked.append(named_extents(repr(guard), self.inputs))
+
+    def _equates(self, guard: Guard) -> bool:
+        """Take over what a guard says, if it is that an extent is another, or a number."""
+        name, other = guard.equates()
+        if name and name_of(other):
+            one, two = sorted((self.first(name), self.first(name_of(other))))
+            if one != two:
+                self.equal[two] = one
+        elif name:
+            self.held.add(name)
+        return bool(name)
+
+    def first(self, name: str) -> str:
+        """The extent that stands for all that are equal to this one."""
+        while name in self.equal:
+            name = self.equal[name]
+        return name
+
+
+def _left_of(guard: Guard) -> set[str]:
+    """The extents an equality is about: not those that are a factor of both sides."""
+    left, right = guard.forms()
+    products = [product for product, _ in added(left, right, -1)]
+    common = set(products[0]).intersection(*products[1:]) if products else set()
+    rest = [atom for product in products for atom in product if atom not in common]
+    return {name for atom in rest for name in names_of((((atom,), 1),))}
+
+
+def program(
+    function: Callable[..., Any],
+    arguments: Arguments,
+    names: Sequence[str] = (),
+    held: set[str] | None = None,
+) -> Program:
+    """A function as a program whose sizes are free, as far as a file can leave them free.
+
+    An extent of 1 cannot be free: one example is traced as two, if the function does the same.
+    """
+    held = held or set()
+    firsts = {f"n{position}_0" for position in range(len(arguments.arrays))}
+    arrays = arguments.arrays
+    alone = arrays and all(x.shape and x.shape[0] == 1 for x in arrays) and not firsts & held
+    if alone:
+        two = [Spec((2, *x.shape[1:]), x.dtype) for x in arrays]
+        try:
+            found = _held(function, arguments._replace(arrays=two), names, held)
+        except ShapeError:
+            found = None
+        free = found is not None and firsts <= set(found.trace.extents.dims)
+        if found is not None and free and _holds_for_one(found, firsts):
+            return found
+    return _held(function, arguments, names, held)
+
+
+def _holds_for_one(found: Program, names: set[str]) -> bool:
+    """Whether what the function asked has the same answers where these extents are 1."""
+    sizes = {name: 1 if name in names else seen(n) for name, n in found.trace.extents.dims.items()}
+    return all(guard.holds(sizes) for guard in found.guards)
+
+
+def _held(
+    function: Callable[..., Any], arguments: Arguments, names: Sequence[str], held: set[str]
+) -> Program:
+    """The program with those extents held that have to be."""
+    while True:
+        found = Program(function, arguments, names, held)
+        if found.held <= held:
+            return found
+        held = held | found.held
+
+
+def entries_of(value: Any) -> list[Entry]:
+    """The entries among arguments, which may lie in lists."""
+    if isinstance(value, Entry):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [entry for each in value for entry in entries_of(each)]
+    if isinstance(value, dict):
+        return entries_of(list(value.values()))
+    return []
+
+
+__all__ = ["CallNotes", "Program", "entries_of", "program"]

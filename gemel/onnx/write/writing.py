@@ -1,0 +1,254 @@
+"""Traced programs as ONNX graphs: every entry by a rule, by its declared name, or by its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from typing import Any
+
+from gemel.dtype import DType, bool_, float32, int32, promote
+from gemel.errors import ExportError
+from gemel.ir.graph import Entry, Node
+from gemel.ir.op_kinds import Elementwise
+from gemel.onnx.types import code_of, onnx, twin
+from gemel.onnx.write.graph import Graph
+from gemel.onnx.write.rules import CALLS, OPERATIONS
+from gemel.onnx.write.table import Call
+from gemel.onnx.write.tracing import Program, entries_of
+from gemel.spec import Spec
+from gemel.symbol.noting import Note
+from gemel.symbol.parts import by_parts
+
+#: The operators among those of elementwise operations that give bools.
+TESTS = {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "IsInf", "IsNaN"}
+
+
+class Writer:
+    """Writes the results of a program, and what they need, into a graph."""
+
+    def __init__(self, program: Program, opset: int) -> None:
+        self.program = program
+        notes = program.trace.notes
+        names = dict(zip(program.entries, program.inputs, strict=True))
+        sources = {name: (names[entry], axis) for name, (entry, axis) in notes.sources.items()}
+        self.graph = Graph(opset, sources)
+        for name in program.inputs:
+            self.graph.named(name)
+        #: The names of the tensors that entries are.
+        self.names: dict[Entry, str] = dict(names)
+        self._parts: dict[Node, tuple[Entry, ...]] = {}
+        parameters = program.trace.state.parameters.values()
+        self._parameters = {entry: parameter for parameter, entry in parameters}
+        self._held: dict[int, str] = {}
+        self._together: dict[int, list[tuple[Entry, int]]] = {}
+        for entry, (note, index) in notes.made.items():
+            self._together.setdefault(id(note.written.settings), []).append((entry, index))
+
+    def written(self, outputs: Iterable[Entry]) -> list[str]:
+        """The names of the tensors that hold these entries."""
+        outputs = tuple(outputs)
+        stack = list(reversed(outputs))
+        while stack:
+            entry = stack[-1]
+            missing = [e for e in self._needs(entry) if e not in self.names]
+            if entry in self.names:
+                stack.pop()
+            elif missing:
+                stack += reversed(missing)
+            elif self._write(entry):
+                stack.pop()
+        return [self.names[entry] for entry in outputs]
+
+    def _needs(self, entry: Entry) -> Sequence[Entry]:
+        """What has to be written before an entry."""
+        if entry in self.names:
+            return ()
+        if entry.node in self._parts:
+            return self._parts[entry.node]
+        note = self.program.trace.notes.made.get(entry)
+        if note is not None:
+            return [e for e in entries_of(note[0].written.settings) if not e.node.is_number]
+        return [e for e in entry.node.inputs if not e.node.is_number]
+
+    def _write(self, entry: Entry) -> bool:
+        """Write one entry, whose inputs are written; False if its parts have to come first."""
+        node = entry.node
+        if node in self._parts:
+            for mine, other in zip(node.entries, self._parts[node], strict=False):
+                self.names[mine] = self._cast(self.names[other], other.dtype, mine.dtype)
+            return True
+        note = self.program.trace.notes.made.get(entry)
+        if note is not None:
+            return self._call(note[0])
+        if node.op is None:
+            self.names[entry] = self._variable(entry)
+            return True
+        self.graph.hint = node.name or node.op.name
+        found = self._elementwise(node) if isinstance(node.op, Elementwise) else self._ruled(node)
+        if found is None:
+            self._parts[node] = self._by_parts(node)
+            return False
+        names = (found,) if isinstance(found, str) else found
+        self.names.update(zip(node.entries, names, strict=False))
+        return True
+
+    # ---- operations
+
+    def _ruled(self, node: Node) -> Any:
+        """The results of an operation by its rule; None where there is none."""
+        assert node.op is not None
+        rule = OPERATIONS.get(node.op.name)
+        if rule is None:
+            return None
+        specs = tuple(entry.spec for entry in node.inputs)
+        call = Call(node.op.name, specs, node.specs)
+        names = [self._input(entry, entry.dtype) for entry in node.inputs]
+        return rule(self.graph, call, *names, **node.params)
+
+    def _elementwise(self, node: Node) -> Any:
+        """The same of an elementwise operation, whose inputs are cast to what it is computed in."""
+        op: Any = node.op
+        specs = tuple(entry.spec for entry in node.inputs)
+        dtypes, results = op.types(specs, node.params)
+        rule = OPERATIONS.get(op.name)
+        kind: str | None = None if op.random else op.names.get("onnx")
+        if rule is None and kind is None:
+            return None
+        if rule is None and len(set(dtypes)) > 1:
+            dtypes = (reduce(promote, dtypes),) * len(dtypes)
+        if rule is not None:
+            given = tuple(Spec(s.shape, d, s.weak) for s, d in zip(specs, dtypes, strict=True))
+            values = [e.node.value if e.node.is_number else None for e in node.inputs]
+            call = Call(op.name, given, node.specs, tuple(values))
+            names = [self._input(e, d) for e, d in zip(node.inputs, dtypes, strict=True)]
+            return rule(self.graph, call, *names, **node.params)
+        computed = None if kind is None else computed_in(kind, dtypes[0], self.graph.opset)
+        if kind is None or computed is None:
+            return None
+        names = [self._input(entry, computed) for entry in node.inputs]
+        found = self.graph.node(kind, *names)
+        return self._cast(found, bool_ if kind in TESTS else computed, results[0])
+
+    def _by_parts(self, node: Node) -> tuple[Entry, ...]:
+        """The entries a node consists of. Raises `ExportError`."""
+        with self.program.trace:
+            found = None if node.op is None or node.op.random else by_parts(node)
+        assert node.op is not None
+        if node.op.random:
+            raise ExportError(
+                f"onnx.export: {node.op.name} draws random numbers, which no file draws as gemel "
+                "does; give them as an argument"
+            )
+        if found is None:
+            settings = ", ".join(f"{key}={value!r}" for key, value in node.params.items())
+            where = f" ({node.origin})" if node.origin else ""
+            raise ExportError(
+                f"onnx.export: ONNX has nothing for {node.op.name}({settings}){where}; write it by "
+                "other operations, or use gemel.save, which keeps every operation"
+            )
+        return found
+
+    # ---- calls
+
+    def _call(self, note: Note) -> bool:
+        """Write a noted call by its rule; False if that says to write what it called."""
+        written = note.written
+        self.graph.hint = note.name
+        together = self._together[id(written.settings)]
+        given = self._named(written.settings)
+        specs = [Spec((), bool_)] * (1 + max(index for _, index in together))
+        for entry, index in together:
+            specs[index] = entry.spec
+        call = Call(written.name, (), tuple(specs))
+        found = CALLS[written.name](self.graph, call, **given)
+        if found is None:
+            for entry, _ in together:
+                self.program.trace.notes.made.pop(entry, None)
+            return False
+        names = (found,) if isinstance(found, str) else found
+        self.names.update({entry: names[index] for entry, index in together})
+        return True
+
+    def _named(self, value: Any) -> Any:
+        """Arguments with tensors in place of entries."""
+        if isinstance(value, Entry):
+            return Tensor(self._input(value, value.dtype), value.spec)
+        if isinstance(value, dict):
+            return {key: self._named(each) for key, each in value.items()}
+        if type(value) in (list, tuple):
+            return type(value)(map(self._named, value))
+        if hasattr(value, "_fields"):
+            return type(value)(*map(self._named, value))
+        return value
+
+    # ---- inputs
+
+    def _input(self, entry: Entry, dtype: DType) -> str:
+        """The name of an input in a dtype."""
+        if entry.node.is_number:
+            return self.graph.constant(entry.node.value, dtype)
+        return self._cast(self.names[entry], entry.dtype, dtype)
+
+    def _cast(self, name: str, source: DType, target: DType) -> str:
+        hint, self.graph.hint = self.graph.hint, "cast"
+        found = self.graph.cast(name, source, target)
+        self.graph.hint = hint
+        return found
+
+    def _variable(self, entry: Entry) -> str:
+        """A parameter, an array that is closed over, or a number."""
+        node, parameter = entry.node, self._parameters.get(entry)
+        if node.is_number:
+            return self.graph.constant(node.value, entry.dtype)
+        if parameter is None and not node.is_constant:
+            raise ExportError(f"onnx.export: {node!r} is no input of the program")
+        source = node.value if parameter is None else parameter
+        if id(source) not in self._held:
+            array = source if parameter is None else parameter.gathered()
+            name = "constant" if parameter is None else parameter.name or "parameter"
+            values = array.asnumpy().astype(twin(array.dtype))
+            self._held[id(source)] = self.graph.held(name, values)
+        return self._held[id(source)]
+
+
+class Tensor(str):
+    """The name of a tensor that is an argument of a call, with its spec."""
+
+    __slots__ = ("spec",)
+
+    spec: Spec
+
+    def __new__(cls, name: str, spec: Spec) -> Tensor:
+        """A name that knows what it stands for."""
+        self = super().__new__(cls, name)
+        self.spec = spec
+        return self
+
+
+def computed_in(kind: str, dtype: DType, opset: int) -> DType | None:
+    """The dtype an operator computes elements of this one in, where it does not take them."""
+    schema = onnx("defs").get_schema(kind, opset)
+    constraint = schema.inputs[0].type_str
+    allowed = {
+        t
+        for c in schema.type_constraints
+        if c.type_param_str == constraint
+        for t in c.allowed_type_strs
+    }
+    wider = (
+        (float32,) if dtype.is_floating else (int32, DType("int64")) if dtype.kind in "iu" else ()
+    )
+    choices: tuple[DType, ...] = (dtype, *wider)
+    for each in choices:
+        if tensor_type(each) in allowed or not allowed:
+            return each
+    return None
+
+
+def tensor_type(dtype: DType) -> str:
+    """What schemas call tensors of a dtype."""
+    name = onnx().TensorProto.DataType.Name(code_of(dtype)).lower()
+    return f"tensor({name})"
+
+
+__all__ = ["Tensor", "Writer"]

@@ -1,0 +1,44 @@
+"""Operations by others, for what they are written down in."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gemel.ir.graph import Entry, Node, walk
+from gemel.ir.methods import call
+from gemel.ir.op_kinds import Composite, Elementwise
+
+
+def by_parts(node: Node) -> tuple[Entry, ...] | None:
+    """The results of a node by other operations, in the trace in progress; None where there are
+    none: of what is no composition of others."""
+    op = node.op
+    if isinstance(op, Composite):
+        return op.written_out(node.inputs, node.params)
+    if isinstance(op, Elementwise) and not op.random:
+        try:
+            found = op.body(_ByName(op.name), *node.inputs, **node.params)
+            found = found if isinstance(found, tuple) else (found,)
+            if all(other.op is not op for other in walk(found, node.inputs)):
+                return found
+        except (AttributeError, KeyError, ValueError, TypeError):
+            pass
+    return None
+
+
+class _ByName:
+    """Operations on entries by their names: what an elementwise operation is written in."""
+
+    inf, nan, pi = math.inf, math.nan, math.pi
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._name:  # it is no composition of others
+            raise AttributeError(name)
+        return lambda *inputs, **parameters: call(name, *inputs, **parameters)
+
+
+__all__ = ["by_parts"]

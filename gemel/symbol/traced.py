@@ -1,0 +1,78 @@
+"""A function run once on symbols, to be written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from typing import Any
+
+from gemel import autograd
+from gemel.errors import ExportError
+from gemel.extent import Guard
+from gemel.ir.graph import Entry, placeholder
+from gemel.runtime.prepare import as_entry
+from gemel.spec import Spec
+from gemel.symbol.noting import Noting
+from gemel.tracing.nested import flatten_results
+from gemel.tracing.programs import Arguments
+
+
+class Traced:
+    """What a function does with one kind of arguments, as entries.
+
+    `inputs` are the names of the arguments: those given, if they are as many, else data, or data0,
+    data1, ... `entries` stand for them and `outputs` for the results, which are nested as
+    `structure` says. `updates` are parameters with what they then hold. `held` names extents that
+    are to be numbers.
+    """
+
+    def __init__(
+        self,
+        trace: Noting,
+        function: Callable[..., Any],
+        arguments: Arguments,
+        names: Sequence[str] = (),
+        held: Container[str] = (),
+    ) -> None:
+        self.trace = trace
+        arrays = arguments.arrays
+        #: The axes of arguments that are not free, and how long they are: (argument, axis, length).
+        self.fixed = [
+            [position, axis, n]
+            for position, array in enumerate(arrays)
+            for axis, n in enumerate(array.shape)
+            if n <= 1 or f"n{position}_{axis}" in held
+        ]
+        named = ["data"] if len(arrays) == 1 else [f"data{place}" for place in range(len(arrays))]
+        self.inputs = list(names) if len(names) == len(arrays) else named
+        self.entries = [self._input(i, array) for i, array in enumerate(arrays)]
+        results: list[Any] = []
+        with autograd.pause(train_mode=False), trace:
+            pairs = enumerate(arguments.numbers)
+            self.numbers = [trace.notes.argument(f"number{place}", value) for place, value in pairs]
+            values = arguments.symbols(self.entries, self.numbers)
+            with trace.notes.watching():
+                found = function(*values)
+            self.structure = flatten_results(found, results)
+            self.outputs = [trace.state.current(as_entry(value)) for value in results]
+        if any(entry in trace.state.contents for entry in self.entries):
+            raise ExportError("export: an argument is overwritten in place; write to a copy of it")
+        self.updates: list[tuple[Any, Entry]] = list(trace.state.updates.values())
+
+    @property
+    def guards(self) -> list[Guard]:
+        """What was asked of the free extents."""
+        return self.trace.extents.guards
+
+    def _input(self, position: int, array: Any) -> Entry:
+        """An argument; the batch is free though it was one example."""
+        fixed = {axis for place, axis, _ in self.fixed if place == position}
+        shape = [
+            n if axis in fixed else self.trace.extents.free(f"n{position}_{axis}", n)
+            for axis, n in enumerate(array.shape)
+        ]
+        found = placeholder(Spec(shape, array.dtype), self.inputs[position])
+        self.trace.notes.sources.update({f"n{position}_{i}": (found, i) for i in range(len(shape))})
+        return found
+
+
+__all__ = ["Traced"]
