@@ -70,11 +70,11 @@ def ways_of(machines: Sequence[int], lines: bool = False) -> dict[str, Way]:
     from gemel import topology  # it needs NumPy
 
     size = len(machines)
-    found = [Way("lines", True, "by sockets: rank i adds up piece i and gives it to all")]
+    found = [Way("lines", True, "by sockets: rank i sums piece i and sends it to all")]
     found = found if lines else []
     found += [
-        Way("gather", True, "all get everything, and add it up"),
-        Way("pieces", True, "rank i adds up piece i and gives it to all, by two calls of MPI"),
+        Way("gather", True, "every worker gets all arrays and sums them"),
+        Way("pieces", True, "rank i sums piece i and sends it to all, by two calls of MPI"),
         Way("mpi", size < 3, "MPI's own all-reduce"),
     ]
     if size > 1:
