@@ -91,7 +91,7 @@ def _precision(
         return None
     for given in (low, wide, conditional, excluded):
         if isinstance(given, str):
-            raise ArgumentError(f"{name}: {given!r} is text; give a list of names")
+            raise ArgumentError(f"{name}: {given!r} is a string; give a list of names")
     conditions = tuple(_condition(name, each) for each in conditional or ())
     named = [frozenset(map(_operation, each or ())) for each in (low, wide)]
     return Precision(dtype, named[0], named[1], conditions, tuple(excluded or ()))
@@ -102,8 +102,8 @@ def _condition(name: str, given: Any) -> tuple[str, str, tuple[str, ...]]:
     whole = isinstance(given, (tuple, list)) and len(given) == 3
     if not whole or not isinstance(given[2], (tuple, list)):
         raise ArgumentError(
-            f"{name}: {given!r} in conditional_fp32_ops must be an operation, one of its "
-            "parameters and a list of values of that"
+            f"{name}: {given!r} in conditional_fp32_ops must be a triple: an operation, one of "
+            "its parameters, and a list of that parameter's values"
         )
     op, parameter, values = given
     return _operation(op), parameter, tuple(map(str, values))
@@ -114,7 +114,7 @@ def _low_dtype(name: str, target_dtype: Any) -> DType | None:
     dtype = as_dtype(target_dtype)
     if dtype not in (bfloat16, float16, float32):
         raise DTypeError(
-            f"{name}: target_dtype is {dtype}; take 'bfloat16' or 'float16', or 'float32' to "
+            f"{name}: target_dtype is {dtype}; use 'bfloat16' or 'float16', or 'float32' to "
             "switch mixed precision off"
         )
     return None if dtype is float32 else dtype
@@ -133,8 +133,8 @@ def _operation(name: str) -> str:
     if of_mxnet is None:
         raise unknown_name("operation", name, known)
     raise UnknownNameError(
-        f"{name} is no operation here, but written in some; name those, which the lines of "
-        "compiled.graph(x) show: matmul for FullyConnected, for example"
+        f"{name} is not one operation but is composed of several; name those instead. "
+        "compiled.graph(x) lists them: for example matmul for FullyConnected"
     )
 
 
@@ -154,19 +154,19 @@ def init_trainer(trainer: Trainer, target_dtype: Any = None) -> None:
     in force, and for a trainer whose store updates the parameters.
     """
     if not isinstance(trainer, Trainer):
-        raise ArgumentError(f"init_trainer: {type(trainer).__name__} is no gluon.Trainer")
+        raise ArgumentError(f"init_trainer: {type(trainer).__name__} is not a gluon.Trainer")
     current = precision.current()
     if target_dtype is None and current is None:
         raise GemelError(
-            "init_trainer: no mixed precision is in force; call amp.init before, or give "
-            "target_dtype"
+            "init_trainer: no mixed precision is active; call amp.init first, or give target_dtype"
         )
     given = current.dtype if current and target_dtype is None else target_dtype
     dtype = _low_dtype("init_trainer", given)
     if trainer._wants_store:
         raise GemelError(
-            "init_trainer: gradients of a scaled loss are looked at before parameters are updated, "
-            "which a store does on its own; create the Trainer with update_on_kvstore=False"
+            "init_trainer: with a scaled loss the trainer must check the gradients before the "
+            "update, but here the store does the update; create the Trainer with "
+            "update_on_kvstore=False"
         )
     dynamic = dtype is float16
     trainer._amp_loss_scaler = LossScaler() if dynamic else LossScaler(1.0, dynamic=False)
@@ -175,9 +175,9 @@ def init_trainer(trainer: Trainer, target_dtype: Any = None) -> None:
 
 def _scaler(name: str, trainer: Trainer) -> LossScaler:
     if not isinstance(trainer, Trainer):
-        raise ArgumentError(f"{name}: {type(trainer).__name__} is no gluon.Trainer")
+        raise ArgumentError(f"{name}: {type(trainer).__name__} is not a gluon.Trainer")
     if trainer._amp_loss_scaler is None:
-        raise GemelError(f"{name}: the trainer scales no losses; call amp.init_trainer before")
+        raise GemelError(f"{name}: the trainer does not scale losses; call amp.init_trainer first")
     return trainer._amp_loss_scaler
 
 
@@ -251,8 +251,8 @@ def convert_hybrid_block(
     """
     if not isinstance(block, HybridBlock):
         raise ArgumentError(
-            f"convert_hybrid_block: {type(block).__name__} is no HybridBlock, as what becomes a "
-            "program must be"
+            f"convert_hybrid_block: {type(block).__name__} is not a HybridBlock; only "
+            "HybridBlocks can be converted"
         )
     names = target_dtype_ops, fp32_ops, conditional_fp32_ops, excluded_sym_names
     wanted = _precision("convert_hybrid_block", target_dtype, *names)
@@ -270,7 +270,7 @@ def convert_hybrid_block(
 
 def _named(way: str, target_dtype: Any) -> list[str]:
     if _low_dtype("list", target_dtype) is None:
-        raise DTypeError("list: target_dtype is 'bfloat16' or 'float16'")
+        raise DTypeError("list: target_dtype must be 'bfloat16' or 'float16'")
     return sorted(name for name, op in _operations().items() if op.precision == way)
 
 

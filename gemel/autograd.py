@@ -150,7 +150,8 @@ def mark_variables(variables: Any, gradients: Any = None, grad_reqs: Any = "writ
             raise unknown_name("grad_req", request, ("write", "add", "null"))
         if not array.dtype.is_inexact:
             raise GradientError(
-                f"attach_grad: {spec_of(array)} has no floating dtype; use astype('float32')"
+                f"attach_grad: {spec_of(array)} does not have a floating dtype; use "
+                "astype('float32')"
             )
         if request == "null":
             array._history, array._grad = None, None
@@ -171,7 +172,7 @@ def _arrays(name: str, values: Any) -> list[Any]:
         if isinstance(value, Entry):
             getattr(value, name)  # says why there is no such thing
         if not isinstance(value, _core.Array):
-            raise TypeError(f"{name}: {type(value).__name__} {value!r} is no array of gemel's")
+            raise TypeError(f"{name}: {type(value).__name__} {value!r} is not a gemel array")
     return found
 
 
@@ -230,7 +231,7 @@ def grad(
     wanted = [variables] if single else list(variables)
     sources = [source_of(variable) for variable in wanted]
     if None in sources:
-        raise GradientError("grad: every variable needs attach_grad() before it is used")
+        raise GradientError("grad: call attach_grad() on every variable before you use it")
     step = Step.of(arrays, grads)
     pairs = zip(sources, wanted, strict=True)
     targets = [Target(source, spec_of(variable), None) for source, variable in pairs]
@@ -295,12 +296,13 @@ def _given(head_grads: Any, heads: list[Any]) -> list[Any]:
     for head, g in zip(heads, grads, strict=True):
         if g is None and head.dtype.is_complex:
             raise GradientError(
-                f"backward: the head {spec_of(head)} is complex, so it is no loss; give its "
-                "gradient, or take real(x) or absolute(x)"
+                f"backward: the head {spec_of(head)} is complex, so it cannot be a loss; give "
+                "its gradient, or use real(x) or absolute(x)"
             )
         if g is not None and tuple(g.shape) != tuple(head.shape):
             raise ShapeError(
-                f"backward: the head {spec_of(head)} needs a gradient like it, not {spec_of(g)}"
+                f"backward: the head {spec_of(head)} needs a gradient of the same shape and "
+                f"dtype, not {spec_of(g)}"
             )
     return grads
 

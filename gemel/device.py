@@ -126,7 +126,7 @@ def cpu(device_id: int = 0) -> Device:
     """The logical CPU device with that number (0 to 15)."""
     number = _whole(f"cpu({device_id!r})", device_id)
     if not 0 <= number < CPU_COUNT:
-        raise DeviceError(f"cpu({number}): there are cpu(0) to cpu({CPU_COUNT - 1})")
+        raise DeviceError(f"cpu({number}): the CPU devices are cpu(0) to cpu({CPU_COUNT - 1})")
     return CPUS[number]
 
 
@@ -134,7 +134,7 @@ def gpu(device_id: int = 0) -> Device:
     """The GPU with that number (0 to 7): a name, which is looked for when something goes there."""
     number = _whole(f"gpu({device_id!r})", device_id)
     if not 0 <= number < GPU_COUNT:
-        raise DeviceError(f"gpu({number}): there are names gpu(0) to gpu({GPU_COUNT - 1})")
+        raise DeviceError(f"gpu({number}): the GPU names are gpu(0) to gpu({GPU_COUNT - 1})")
     return GPUS[number]
 
 
@@ -143,7 +143,7 @@ def _whole(name: str, value: Any) -> int:
     try:
         return index(value)
     except TypeError:
-        raise DeviceError(f"{name}: {value!r} is no whole number") from None
+        raise DeviceError(f"{name}: {value!r} is not a whole number") from None
 
 
 def present(place: Device) -> Device:
@@ -156,7 +156,7 @@ def present(place: Device) -> Device:
             f"gpu({number}): no GPU found; use cpu() or try_gpu(), or set "
             f"GEMEL_SIMULATED_GPUS={number + 1} to simulate one"
         )
-    raise DeviceError(f"gpu({number}): there are {found} GPUs, the last is gpu({found - 1})")
+    raise DeviceError(f"gpu({number}): there are {found} GPUs; the last is gpu({found - 1})")
 
 
 def cpu_pinned(device_id: int = 0) -> Device:
@@ -211,10 +211,10 @@ def simulate(
         _simulate_topology(given, gigabytes_per_second, microseconds)
         return
     if isinstance(given, str):
-        raise DeviceError(f"simulate: {given!r} is a name; give device.topology({given!r})")
+        raise DeviceError(f"simulate: {given!r} is a name; pass device.topology({given!r})")
     number = _whole("simulate", given)
     if not 0 <= number <= GPU_COUNT:
-        raise DeviceError(f"simulate: {number} GPUs; there can be 0 to {GPU_COUNT}")
+        raise DeviceError(f"simulate: {number} GPUs; give 0 to {GPU_COUNT}")
     usual = config.SIMULATED_BANDWIDTH.read(), config.SIMULATED_LATENCY.read()
     bandwidth = usual[0] if gigabytes_per_second is None else gigabytes_per_second
     latency = usual[1] if microseconds is None else microseconds
@@ -233,13 +233,14 @@ def _simulate_topology(
     names = where.gpus
     if not 0 < len(names) <= GPU_COUNT:
         raise DeviceError(
-            f"simulate: the topology {where.name} has {len(names)} GPUs; there can be 1 to "
+            f"simulate: the topology {where.name} has {len(names)} GPUs; it must have 1 to "
             f"{GPU_COUNT}"
         )
     if gigabytes_per_second is not None or microseconds is not None:
         raise DeviceError(
-            f"simulate: the links of {where.name} have their own speeds; describe others with "
-            "gemel.links.Topology, or make all of them slower with slower()"
+            f"simulate: the links of {where.name} have their own speeds, so bandwidth and "
+            "latency do not apply; describe other links with gemel.links.Topology, or slow all "
+            "of them down with slower()"
         )
     usual = config.SIMULATED_BANDWIDTH.read(), config.SIMULATED_LATENCY.read()
     _make([where.to_host(name) or usual for name in names])
@@ -275,8 +276,8 @@ def topology(name: str | None = None) -> Topology:
         return machines.named(name)
     if not _simulation.gpus:
         raise DeviceError(
-            "topology: no GPUs are simulated, and nothing travels between CPU devices; "
-            "give a name, or call device.simulate first"
+            "topology: no GPUs are simulated, and CPU devices have no links; give a name, or "
+            "call device.simulate first"
         )
     return _simulation.topology or machines.star(_simulation.gpus, *_simulation.link)
 
@@ -289,10 +290,10 @@ def cores(device: int | Device, count: int | None = None) -> None:
     """
     place = device if isinstance(device, Device) else cpu(device)
     if place.linked:
-        raise DeviceError(f"cores: {place} has a worker of its own; only CPU devices have shares")
+        raise DeviceError(f"cores: {place} has its own worker; only CPU devices share the cores")
     number = 0 if count is None else _whole("cores", count)
     if count is not None and number < 1:
-        raise DeviceError(f"cores: {place} cannot work with {number} cores; give at least 1")
+        raise DeviceError(f"cores: {place} cannot have {number} cores; give at least 1")
     _core.set_share(place.code, number)
 
 
@@ -385,7 +386,7 @@ KINDS = {"cpu": cpu, "gpu": gpu, "cpu_pinned": cpu, "cpu_shared": cpu}
 
 def _restore(device_type: str, device_id: int) -> Device:
     if device_type not in KINDS:
-        raise DeviceError(f"{device_type!r} is no kind of device; there are {', '.join(KINDS)}")
+        raise DeviceError(f"{device_type!r} is not a device type; use one of {', '.join(KINDS)}")
     return KINDS[device_type](device_id)
 
 

@@ -59,7 +59,7 @@ class Initializer:
         self._init_default(name, array)
 
     def _init_weight(self, name: str, array: ndarray) -> None:
-        raise NotImplementedError(f"{type(self).__name__} does not say how to fill {name}")
+        raise NotImplementedError(f"{type(self).__name__} does not define how to fill {name}")
 
     def _init_zero(self, name: str, array: ndarray) -> None:
         array[...] = 0
@@ -350,8 +350,8 @@ class Mixed(Initializer):
     def __init__(self, patterns: Any, initializers: Any) -> None:
         if len(patterns) != len(initializers):
             raise ValueError(
-                f"Mixed: {len(patterns)} patterns and {len(initializers)} initializers; each "
-                "pattern needs its own"
+                f"Mixed: {len(patterns)} patterns and {len(initializers)} initializers; give one "
+                "initializer for each pattern"
             )
         super().__init__(
             patterns=list(patterns), initializers=[create(i).dumps() for i in initializers]
@@ -398,7 +398,7 @@ class Load(Initializer):
             return
         if tuple(value.shape) != tuple(array.shape):
             raise ShapeError(
-                f"Load: {name} has shape {array.shape}, what was loaded has {value.shape}"
+                f"Load: {name} has shape {array.shape}, but the loaded array has {value.shape}"
             )
         array[...] = value
 

@@ -136,7 +136,9 @@ class DataIter:
 
     def _this(self) -> DataBatch:
         if self.current_batch is None:
-            raise GemelError(f"{type(self).__name__}: no batch yet; call next() or iter_next()")
+            raise GemelError(
+                f"{type(self).__name__}: there is no batch yet; call next() or iter_next() first"
+            )
         return self.current_batch
 
 
@@ -151,7 +153,8 @@ class Batches(DataIter):
             raise unknown_name("last_batch_handle", last_batch_handle, LAST_BATCH)
         if batch_size < 1 or (size < batch_size and last_batch_handle != "pad"):
             raise ValueError(
-                f"{type(self).__name__}: batch_size is {batch_size}, and there are {size} examples"
+                f"{type(self).__name__}: batch_size is {batch_size}, but there are only {size} "
+                "examples"
             )
         self.last_batch_handle = last_batch_handle
         self._size, self._shuffle = size, shuffle
@@ -337,7 +340,7 @@ def read_csv(path: Any, dtype: Any = "float32") -> Any:
     """
     path = Path(path).expanduser()
     if not path.exists():
-        raise MissingFileError(f"{path} is wanted, and is not there")
+        raise MissingFileError(f"{path} does not exist")
     try:
         return numpy().loadtxt(path, dtype, delimiter=",", ndmin=2, comments=None)
     except ValueError as error:
@@ -388,7 +391,7 @@ class CSVIter(NDArrayIter):
             label = label[:, 0] if tuple(label_shape) == (1,) else label
         if len(label) != len(data):
             raise DataFileError(
-                f"{data_csv} has {len(data)} rows, and {label_csv} has {len(label)} labels"
+                f"{data_csv} has {len(data)} rows, but {label_csv} has {len(label)} labels"
             )
         first, second = (nd.array(each, dtype=dtype) for each in (data, label))
         super().__init__(first, second, batch_size, False, "pad", data_name, label_name)
@@ -400,7 +403,8 @@ def _shaped(path: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         return rows.reshape(-1, *shape) if len(rows) else rows.reshape(0, *shape)
     except ValueError:
         raise DataFileError(
-            f"{path}: {len(rows)} rows of {rows.shape[1]} numbers do not make arrays of {shape}"
+            f"{path}: {len(rows)} rows of {rows.shape[1]} numbers cannot form arrays of shape "
+            f"{shape}"
         ) from None
 
 

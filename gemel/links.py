@@ -95,7 +95,9 @@ class Topology:
         Raises `TopologyError` for a factor that is not positive.
         """
         if not 0 < factor < math.inf:
-            raise TopologyError(f"topology {self.name}: {factor} times slower; give more than 0")
+            raise TopologyError(
+                f"topology {self.name}: {factor} times slower; the factor must be more than 0"
+            )
         links = [
             link._replace(
                 bandwidth=link.bandwidth / factor,
@@ -178,10 +180,10 @@ class Topology:
             where = f"topology {self.name}: {link}"
             ends = frozenset((self.number(link.one), self.number(link.other)))
             if len(ends) < 2:
-                raise TopologyError(f"{where} leads back to the same node")
+                raise TopologyError(f"{where} connects a node with itself")
             if ends in pairs:
                 raise TopologyError(
-                    f"{where} is there already; make one link with the bandwidth of both"
+                    f"{where} exists already; use one link with the bandwidth of both"
                 )
             pairs.add(ends)
             if not 0 < link.bandwidth < math.inf:

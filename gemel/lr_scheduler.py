@@ -63,7 +63,7 @@ class LRScheduler:
 
     def decayed(self, num_update: int) -> float:
         """The rate of an update after the warm-up."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how the rate changes")
+        raise NotImplementedError(f"{type(self).__name__} does not define how the rate changes")
 
     def __call__(self, num_update: int) -> float:
         """The learning rate of update `num_update`: a number, or an array of one."""
@@ -118,9 +118,13 @@ class MultiFactorScheduler(LRScheduler):
     ) -> None:
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         if not hasattr(step, "__len__"):
-            raise self._refusal("step must be a list of growing numbers from 1", step)
+            raise self._refusal(
+                "step must be a list of increasing whole numbers, the first at least 1", step
+            )
         if not step or step[0] < 1 or any(b <= a for a, b in zip(step, step[1:], strict=False)):
-            raise self._refusal("step must be a list of growing numbers from 1", step)
+            raise self._refusal(
+                "step must be a list of increasing whole numbers, the first at least 1", step
+            )
         if factor > 1:
             raise self._refusal("factor must be at most 1", factor)
         self.step = step

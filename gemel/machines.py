@@ -32,7 +32,7 @@ CUBE_DOUBLE = ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7))
 def pcie(switches: int = 2) -> Topology:
     """Four GPUs behind one PCIe switch or two, which hang on one CPU."""
     if switches not in (1, 2):
-        raise TopologyError(f"pcie: {switches} switches; four GPUs are behind 1 or 2")
+        raise TopologyError(f"pcie: {switches} switches; the four GPUs need 1 or 2")
     nodes, links = _tree(gpus=4, switches=switches, sockets=1)
     return Topology("pcie4" if switches == 2 else "pcie4-one-switch", nodes, links)
 
@@ -74,7 +74,7 @@ def cluster(machine: Topology, count: int, network: str = "25gbe") -> Topology:
     if count < 1 or not machine.hosts:
         raise TopologyError(
             f"cluster: {count} times {machine.name}, which has {len(machine.hosts)} hosts; there "
-            "must be a machine, with a host for the network"
+            "must be at least one machine, and a host for the network"
         )
     nodes, links = [Node("network", "switch", -1)], []
     for number in range(count):
@@ -97,7 +97,9 @@ def fleet(
     if network not in NETWORKS:
         raise unknown_name("network", network, NETWORKS)
     if machines < 1 or per_rack < 1:
-        raise TopologyError(f"fleet: {machines} machines, {per_rack} in a rack; 1 at least")
+        raise TopologyError(
+            f"fleet: {machines} machines, {per_rack} in a rack; both must be at least 1"
+        )
     racks = -(-machines // per_rack)
     nodes = [Node(f"m{number}", "gpu", number // per_rack) for number in range(machines)]
     nodes += [Node(f"rack{rack}", "switch", rack) for rack in range(racks)]

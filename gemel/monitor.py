@@ -51,7 +51,7 @@ class Monitor:
     ) -> None:
         if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
             raise ArgumentError(
-                f"Monitor: interval is {interval!r}; give a number of batches from 1"
+                f"Monitor: interval is {interval!r}; give a number of batches, at least 1"
             )
         self.interval = interval
         self.stat_func = size_of_elements if stat_func is None else stat_func
@@ -71,8 +71,8 @@ class Monitor:
         """Watch a block with all that is inside, or an executor, too. Raises `ArgumentError`."""
         if not (hasattr(block, "set_monitor_callback") or hasattr(block, "collect_params")):
             raise ArgumentError(
-                f"Monitor: {type(block).__name__} is neither a Block nor an Executor, as "
-                "Symbol.bind gives"
+                f"Monitor: {type(block).__name__} is neither a Block nor an Executor (from "
+                "Symbol.bind)"
             )
         self._installed.append(block)
 
@@ -152,8 +152,8 @@ class Monitor:
         for each in as_list(found):
             if not isinstance(each, np.ndarray):
                 raise ArgumentError(
-                    f"Monitor: stat_func gives a {type(each).__name__} for {name}, which must be "
-                    "an array or a list of arrays"
+                    f"Monitor: stat_func returned a {type(each).__name__} for {name}; it must "
+                    "return an array or a list of arrays"
                 )
             text += f"{each.item() if each.size == 1 else each.asnumpy()}\t"
         return text

@@ -201,7 +201,7 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
                 return Transfer(other)(self)
             return _core.copy_to_device(self, present(other).code)
         if not isinstance(other, ndarray):
-            raise TypeError(f"copyto: {type(other)} is no device and no array of gemel's")
+            raise TypeError(f"copyto: {type(other)} is neither a device nor a gemel array")
         if other.shape != self.shape:
             raise ShapeError(
                 f"copyto: {prepare.spec_of(self)} does not fit {prepare.spec_of(other)}"
@@ -219,7 +219,9 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
     def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
         """Make this a variable: `backward` will leave its gradient in `.grad`, zeros until then."""
         if stype not in (None, "default"):
-            raise ArgumentError(f"attach_grad: stype {stype!r}: gradients are dense, as arrays are")
+            raise ArgumentError(
+                f"attach_grad: stype {stype!r}: gradients are dense, like all gemel arrays"
+            )
         autograd.mark_variables([self], grad_reqs=grad_req)
 
     @property
@@ -310,11 +312,16 @@ def from_numpy(
     value = numpy.asarray(value)
     if value.dtype.kind == "O":
         if dtype is None:
-            raise DTypeError("array: of objects; name their dtype, as in array(x, 'float32')")
+            raise DTypeError(
+                "array: NumPy made an array of objects; give the dtype, for example array(x, "
+                "'float32')"
+            )
         try:
             value = value.astype(as_dtype(dtype).twin.name)
         except (TypeError, ValueError) as error:
-            raise DTypeError(f"array: of objects; not all become {as_dtype(dtype)}") from error
+            raise DTypeError(
+                f"array: of objects, and not all of them can become {as_dtype(dtype)}"
+            ) from error
     long = value.dtype.kind == "f" and value.dtype.itemsize > float64.itemsize
     found = float64 if long else as_dtype(value.dtype)
     if long or not value.dtype.isnative or not value.flags.c_contiguous:
@@ -411,7 +418,7 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
         return array_like(value, wide, device)
     if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         return array_like(value, None, device)
-    raise TypeError(f"{type(value).__name__} {value!r} is no array, number or list of numbers")
+    raise TypeError(f"{type(value).__name__} {value!r} is not an array, number or list of numbers")
 
 
 def _large_number(value: int, beside: Iterable[Any]) -> Any:

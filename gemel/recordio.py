@@ -47,7 +47,7 @@ class MXRecordIO:
         try:
             self._file = open(self.uri, "wb" if self.writable else "rb")  # noqa: SIM115 -- kept
         except FileNotFoundError:
-            raise MissingFileError(f"{self.uri} is wanted, and is not there") from None
+            raise MissingFileError(f"{self.uri} does not exist") from None
         self._map: Any = b""
         self._position = 0
         self._process = os.getpid()
@@ -85,7 +85,7 @@ class MXRecordIO:
 
     def __getstate__(self) -> dict[str, Any]:
         if self.writable:
-            raise TypeError(f"{self.uri} is open for writing, which one process does")
+            raise TypeError(f"{self.uri} is open for writing, so only one process may use it")
         state = dict(self.__dict__)
         del state["_file"], state["_map"]
         return state
@@ -105,10 +105,10 @@ class MXRecordIO:
         if not self.writable or not self.is_open:
             raise ValueError(f"{self.uri} is not open for writing")
         if self._process != os.getpid():
-            raise RuntimeError(f"{self.uri} is written by the process that opened it")
+            raise RuntimeError(f"{self.uri} can only be written by the process that opened it")
         data = bytes(buf)
         if len(data) > LONGEST:
-            raise ValueError(f"{self.uri}: a record of {len(data)} bytes; {LONGEST} are the most")
+            raise ValueError(f"{self.uri}: a record of {len(data)} bytes; the maximum is {LONGEST}")
         text = b"".join(_parts(data))
         self._file.write(text)
         self._position += len(text)
@@ -141,18 +141,20 @@ class MXRecordIO:
             if left <= 0 and not parts:
                 return None, place
             if left < HEAD.size:
-                raise self._damaged(place, begin, f"is cut off: {max(left, 0)} of 8 bytes of head")
+                raise self._damaged(
+                    place, begin, f"is truncated: {max(left, 0)} of 8 bytes of head"
+                )
             magic, word = HEAD.unpack_from(data, place)
             if magic != MAGIC:
                 raise self._damaged(place, begin, f"begins with {magic:#010x}, not {MAGIC:#010x}")
             flag, length = word >> 29, word & LONGEST
             if flag not in ((2, 3) if parts else (0, 1)):
-                raise self._damaged(place, begin, f"has the flag {flag}, which does not fit here")
+                raise self._damaged(place, begin, f"has the flag {flag}, which is not valid here")
             first, end = place + HEAD.size, place + HEAD.size + length
             data = self._available(end)
             if end > len(data):
                 raise self._damaged(
-                    place, begin, f"is cut off: {len(data) - first} of {length} bytes"
+                    place, begin, f"is truncated: {len(data) - first} of {length} bytes"
                 )
             parts.append(data[first:end])
             place = end + -length % 4
@@ -247,7 +249,7 @@ class MXIndexedRecordIO(MXRecordIO):
     def seek(self, idx: Any) -> None:
         """Go to the record with that key. Raises `KeyError`."""
         if self.writable:
-            raise ValueError(f"{self.uri} is open for writing; only readers seek")
+            raise ValueError(f"{self.uri} is open for writing; only readers can seek")
         self._position = self._place(idx)
 
     def _place(self, key: Any) -> int:
@@ -262,8 +264,8 @@ class MXIndexedRecordIO(MXRecordIO):
         found = self.read()
         if found is None:
             raise DataFileError(
-                f"{self.uri}: record {idx!r} is at byte {place} by {self.idx_path}, where the file "
-                "has ended"
+                f"{self.uri}: record {idx!r} is at byte {place} according to {self.idx_path}, "
+                "beyond the end of the file"
             )
         return found
 
@@ -297,14 +299,17 @@ def unpack(s: bytes) -> tuple[Any, bytes]:
     Raises `DataFileError` for a record that is too short.
     """
     if len(s) < IMAGE_HEAD.size:
-        raise DataFileError(f"unpack: a record of {len(s)} bytes has no header of 24")
+        raise DataFileError(
+            f"unpack: a record of {len(s)} bytes is shorter than its header of 24 bytes"
+        )
     header = IRHeader(*IMAGE_HEAD.unpack_from(s))
     end = IMAGE_HEAD.size + 4 * header.flag
     if not header.flag:
         return header, s[end:]
     if len(s) < end:
         raise DataFileError(
-            f"unpack: a record of {len(s)} bytes has no {header.flag} labels (flag, byte 0)"
+            f"unpack: a record of {len(s)} bytes is too short for its {header.flag} labels "
+            "(flag, byte 0)"
         )
     import numpy
 

@@ -68,7 +68,9 @@ def print_summary(
     where the shapes do not say all others.
     """
     if not isinstance(symbol, Symbol):
-        raise TypeError(f"print_summary: {type(symbol).__name__} is no Symbol; see Block.summary")
+        raise TypeError(
+            f"print_summary: {type(symbol).__name__} is not a Symbol; see Block.summary"
+        )
     known = None if shape is None else _Shapes(symbol, shape)
     ends = [int(line_length * each) if positions[-1] <= 1 else int(each) for each in positions]
     rule = "_" * line_length
@@ -110,8 +112,8 @@ class _Shapes:
         missing = [name for name, spec in zip(names, specs, strict=True) if spec is None]
         if missing:
             raise ShapeError(
-                f"the shapes of {', '.join(given) or 'nothing'} do not say that of {missing[0]}; "
-                "give those of all inputs"
+                f"the shapes of {', '.join(given) or 'nothing'} do not determine that of "
+                f"{missing[0]}; give the shapes of all inputs"
             )
         pairs = zip(inside._heads, specs, strict=True)
         self._outputs = {(id(node), i): tuple(spec.shape) for (node, i), spec in pairs if spec}
@@ -191,15 +193,15 @@ class Drawing:
             package = import_module("graphviz")
         except ImportError:
             raise RenderingError(
-                f"{what}: pictures need Graphviz: pip install graphviz, and your machine's own "
-                "package of that name; save() writes the source for another machine"
+                f"{what}: drawing needs Graphviz: pip install graphviz, and your system's "
+                "graphviz package; save() writes the source, to draw it elsewhere"
             ) from None
         try:
             return getattr(package.Source(self.source, format=self.format), what)(**options)
         except package.ExecutableNotFound as error:
             raise RenderingError(
-                f"{what}: the program dot of Graphviz is not there; install your machine's package "
-                "graphviz, or save() the source for another machine"
+                f"{what}: Graphviz's program dot was not found; install your system's graphviz "
+                "package, or save() the source, to draw it elsewhere"
             ) from error
 
 
@@ -225,7 +227,7 @@ def plot_network(
     '"fc" [label="FullyConnected\\n3", fillcolor="salmon"]'
     """
     if not isinstance(symbol, Symbol):
-        raise TypeError(f"plot_network: {type(symbol).__name__} is no Symbol")
+        raise TypeError(f"plot_network: {type(symbol).__name__} is not a Symbol")
     known = None if shape is None else _Shapes(symbol, shape)
     box = {"shape": "box", "style": "filled", "fixedsize": "false", **(node_attrs or {})}
     lines = [f"digraph {_quoted(title)} {{", f"  node [{_attributes(box)}]", "  rankdir=BT"]

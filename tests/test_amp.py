@@ -394,7 +394,7 @@ def test_operations_by_name() -> None:
     with amp.autocast(fp32_ops=["Convolution", "exp", "BatchNorm", "softmax"]):
         conv(image)
         assert products(conv._own.compiled.graph(image)) == WIDE
-    with pytest.raises(UnknownNameError, match=r"written in some.*matmul for FullyConnected"):
+    with pytest.raises(UnknownNameError, match=r"composed of several.*matmul for FullyConnected"):
         amp.autocast(fp32_ops=["FullyConnected"])
     with amp.autocast(target_precision_ops=["tanh"]):
         net(x)
@@ -426,13 +426,19 @@ def test_names_and_dtypes_are_checked() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: amp.autocast(fp32_ops="matmul"), "autocast: 'matmul' is text; give a list"),
+        (lambda: amp.autocast(fp32_ops="matmul"), "autocast: 'matmul' is a string; give a list"),
         (
             lambda: amp.convert_hybrid_block(perceptron(), excluded_sym_names="dense0"),
             "convert_hybrid_block: 'dense0' is text",
         ),
-        (lambda: amp.init(conditional_fp32_ops=[("softmax", "axis")]), "must be an operation, one"),
-        (lambda: amp.init_trainer(perceptron(), "float16"), "HybridSequential is no gluon.Trainer"),
+        (
+            lambda: amp.init(conditional_fp32_ops=[("softmax", "axis")]),
+            "must be a triple: an operation, one",
+        ),
+        (
+            lambda: amp.init_trainer(perceptron(), "float16"),
+            "HybridSequential is not a gluon.Trainer",
+        ),
     ],
     ids=["names", "excluded", "condition", "trainer"],
 )
@@ -630,7 +636,7 @@ def test_what_cannot_be_scaled() -> None:
         amp.scale_loss(np.ones(1), plain),
     ):
         pass
-    with pytest.raises(GemelError, match="no mixed precision is in force"):
+    with pytest.raises(GemelError, match="no mixed precision is active"):
         amp.init_trainer(plain)
     stored = gluon.Trainer(net.collect_params(), "sgd", update_on_kvstore=True)
     with pytest.raises(GemelError, match="update_on_kvstore=False"):

@@ -53,7 +53,7 @@ def test_parts_that_are_excluded() -> None:
     converted = amp.convert_hybrid_block(net, excluded_sym_names=[net[1].name])
     converted(x)
     assert products(converted._own.compiled.graph(x)) == LOW | WIDE
-    with pytest.raises(ArgumentError, match="Sequential is no HybridBlock"):
+    with pytest.raises(ArgumentError, match="Sequential is not a HybridBlock"):
         amp.convert_hybrid_block(nn.Sequential())
 
 

@@ -179,7 +179,7 @@ def test_another_llvmlite_gives_the_same_object(request: pytest.FixtureRequest) 
     objects = [llvm.emit_object(kernel(), target) for target in (host(), PORTABLE)]
     request.getfixturevalue("unknown")
     with pytest.warns(
-        RuntimeWarning, match=r"llvmlite .* \(0\.0\.\*\): kernels are compiled by one"
+        RuntimeWarning, match=r"llvmlite .* \(0\.0\.\*\); kernels are compiled by one"
     ):
         assert libllvm.library() is None
     with warnings.catch_warnings():

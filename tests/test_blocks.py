@@ -71,7 +71,7 @@ def walked(value: Any, found: list[Any]) -> None:
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_a_walk_over_attributes_meets_what_is_the_users(hybrid: bool) -> None:
     net = Mixed()
-    with pytest.warns(UserWarning, match=r"Mixed.several holds dense\d+, which is no part"):
+    with pytest.warns(UserWarning, match=r"Mixed.several holds dense\d+, which is not a child"):
         net.initialize()
     if hybrid:
         net.body.hybridize()
@@ -594,12 +594,16 @@ def test_errors_say_sizes_in_numbers(compiled: bool) -> None:
 
 def test_a_lambda_needs_a_function() -> None:
     for kind in (nn.Lambda, nn.HybridLambda):
-        with pytest.raises(ArgumentError, match="3 is no function; give one, or the name of one"):
+        with pytest.raises(
+            ArgumentError, match="3 is not a function; give a function, or the name"
+        ):
             kind(3)
 
 
 def test_a_plain_block_among_hybrid_ones() -> None:
-    with pytest.raises(BlockError, match=r"HybridConcatenate can only hold HybridBlocks.*Lambda"):
+    with pytest.raises(
+        BlockError, match=r"HybridConcatenate can only contain HybridBlocks.*Lambda"
+    ):
         nn.HybridConcatenate(nn.Dense(2), nn.Lambda("tanh"))
     net = nn.Sequential()
     net.add(nn.Dense(2), nn.Lambda("tanh"), nn.Concatenate(nn.Lambda("relu"), nn.Dense(2)))

@@ -401,7 +401,7 @@ def test_an_image_holds_them() -> None:
         w.__iadd__(x)
         return x * 1
 
-    with pytest.raises(TraceError, match="make it an argument"):
+    with pytest.raises(TraceError, match="pass that array as an argument"):
         gemel.compile(forward).image(x)
 
 

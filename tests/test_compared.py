@@ -62,9 +62,9 @@ def test_positions_that_are_clipped_or_wrapped(index: Any, axis: Any, mode: Any)
 
 
 def test_an_index_that_is_no_index() -> None:
-    with pytest.raises(ArrayIndexError, match="'a' is no index"):
+    with pytest.raises(ArrayIndexError, match="'a' cannot index"):
         np.ones(3)["a"]
-    with pytest.raises(IndexError, match="'a' is no index"):
+    with pytest.raises(IndexError, match="'a' cannot index"):
         np.ones(3)["a"] = 1
 
 

@@ -167,9 +167,9 @@ def test_their_gradients() -> None:
 
 def test_wrong_inputs() -> None:
     x = np.array([1.0, 2.0])
-    with pytest.raises(TypeError, match="scaled: scale is missing, though an input after it"):
+    with pytest.raises(TypeError, match="scaled: scale is missing, but a later input"):
         op("scaled")(x, None, x)
-    with pytest.raises(TypeError, match="scaled: scale is missing, though an input after it"):
+    with pytest.raises(TypeError, match="scaled: scale is missing, but a later input"):
         op("scaled")(x, shift=x)
     with pytest.raises(TypeError, match="scaled: scale is given twice"):
         op("scaled")(x, x, scale=x)

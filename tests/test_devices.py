@@ -157,7 +157,7 @@ WRONG = [
     (lambda: device.Device("cpu", None), "None is no whole number"),
     (lambda: device.cores("cpu(0)", 1), "is no whole number"),
     (lambda: device.cores(0, 1.5), "cores: 1.5 is no whole number"),
-    (lambda: device.simulate("p3"), r"simulate: 'p3' is a name; give device.topology\('p3'\)"),
+    (lambda: device.simulate("p3"), r"simulate: 'p3' is a name; pass device.topology\('p3'\)"),
     (lambda: device.simulate(1.5), "simulate: 1.5 is no whole number"),
     (lambda: device.simulate(1, gigabytes_per_second=0), "a link of 0 GB/s"),
     (lambda: device.simulate(1, gigabytes_per_second=math.nan), "a link of nan GB/s"),
@@ -288,7 +288,7 @@ def test_bad_shares():
     with pytest.raises(DeviceError, match="at least 1"):
         device.cores(0, 0)
     device.simulate(1)
-    with pytest.raises(DeviceError, match="worker of its own"):
+    with pytest.raises(DeviceError, match="has its own worker"):
         device.cores(gpu(0), 1)
     device.simulate(0)
     with pytest.raises(DeviceError, match="0 to 8"):

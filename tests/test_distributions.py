@@ -363,5 +363,5 @@ def test_bad_arguments() -> None:
         np.random.normal(1.0, loc=2)
     with pytest.raises(TypeError, match="missing"):
         np.random.gamma()
-    with pytest.raises(ValueError, match="one of prob and logit"):
+    with pytest.raises(ValueError, match="either prob or logit"):
         npx.random.bernoulli()

@@ -290,7 +290,7 @@ def test_every_dtype_is_a_target_of_its_own() -> None:
 
 def test_what_gemel_has_no_arrays_of_is_refused() -> None:
     for value in (numpy.ones(2, "clongdouble"), numpy.array(["a"]), numpy.array(1, "M8[s]")):
-        with pytest.raises(DTypeError, match="is not a dtype gemel has arrays of"):
+        with pytest.raises(DTypeError, match="is not a dtype of gemel arrays"):
             np.array(value)
     assert np.array(numpy.ones(2, numpy.longdouble)).dtype == "float64"
 

@@ -229,15 +229,15 @@ def test_bad_input() -> None:
     one, loss = made(), gluon.loss.L2Loss()
     cases: list[tuple[str, Any]] = [
         ("loss 3 is no Loss", lambda: est.Estimator(one.net, 3)),
-        ("trainer 3 is no Trainer", lambda: est.Estimator(one.net, loss, trainer=3)),
+        ("trainer 3 is not a Trainer", lambda: est.Estimator(one.net, loss, trainer=3)),
         ("'acc' is no EvalMetric", lambda: est.Estimator(one.net, loss, "acc")),
         ("context 1 is no Device", lambda: est.Estimator(one.net, loss, context=[1])),
         ("no fit_batch", lambda: est.Estimator(one.net, loss, batch_processor=3)),
-        ("one of epochs= and batches=", lambda: one.fit(examples())),
-        ("once only", lambda: one.fit(iter(examples()), epochs=1)),
+        ("either epochs= or batches=", lambda: one.fit(examples())),
+        ("only once", lambda: one.fit(iter(examples()), epochs=1)),
         ("no batches", lambda: one.fit([], epochs=1)),
         ("not 'epoch'", lambda: est.LoggingHandler("batch")),
-        ("is no metric", lambda: est.EarlyStoppingHandler("loss")),
+        ("is not a metric", lambda: est.EarlyStoppingHandler("loss")),
     ]
     for message, call in cases:
         with pytest.raises(est.EstimatorError, match=message):

@@ -136,7 +136,7 @@ def test_functions_that_write_into_their_argument(write: Any) -> None:
 def test_no_gradient_is_lost_in_numpy() -> None:
     x = np.array(VALUES)
     x.attach_grad()
-    with autograd.record(), pytest.raises(GradientError, match="done by NumPy here"):
+    with autograd.record(), pytest.raises(GradientError, match="computed by NumPy here"):
         numpy.histogram2d(x[0], x[1])
     with autograd.record():
         numpy.histogram2d(x[0].detach(), x[1].detach())
@@ -235,7 +235,7 @@ def test_nothing_is_converted_unsafely_into_out() -> None:
         lambda: numpy.spacing(x, out=counts),
     ]
     for call in refused:
-        with pytest.raises(TypeError, match=r"(?i)cast|does not go into an out of"):
+        with pytest.raises(TypeError, match=r"(?i)cast|cannot be stored in out"):
             call()
     assert counts.tolist() == [[0, 0, 0], [0, 0, 0]]
     numpy.add(x, 0, out=counts, casting="unsafe")

@@ -157,7 +157,7 @@ def test_what_is_no_list_of_passes(wrong: Any) -> None:
 
 #: What a pass must not do.
 WRONG: dict[str, Any] = {
-    "no Graph": lambda graph: None,
+    "not a Graph": lambda graph: None,
     "inputs": lambda graph: Graph(graph.inputs[::-1], graph.outputs, graph.updates),
     "outputs": lambda graph: Graph(graph.inputs, graph.outputs[:1], graph.updates),
     "makes outputs": lambda graph: Graph(graph.inputs, graph.outputs[::-1], graph.updates),

@@ -131,7 +131,7 @@ def test_verify_finds_what_is_broken() -> None:
     with Trace():
         z = x + y
     verify(Graph((x, y), (z,)))
-    with pytest.raises(InvalidGraph, match=r"after drop.*used but is no input"):
+    with pytest.raises(InvalidGraph, match=r"after drop.*used but is not an input"):
         verify(Graph((x,), (z,)), after="drop")
     with pytest.raises(InvalidGraph, match="listed twice"):
         verify(Graph((x, x, y), (z,)))
@@ -215,7 +215,7 @@ def test_keys_tell_graphs_apart() -> None:
 
 
 def test_text_of_what_cannot_be_written_or_read() -> None:
-    with pytest.raises(GemelError, match="only numbers can be written"):
+    with pytest.raises(GemelError, match="only numbers can be printed"):
         print_graph(Graph((), (captured(np.ones(2)),)))
     x = placeholder(Spec((Dim(4, "n", []), 3), "float32"))
     with pytest.raises(GemelError, match="n is free"), Trace():

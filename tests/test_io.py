@@ -73,7 +73,9 @@ def test_csv(tmp_path: Path) -> None:
         with pytest.raises(DataFileError, match=message):
             io.CSVIter(data, (2,))
     data.write_text("1,2\n3,4\n")
-    with pytest.raises(DataFileError, match=r"2 rows of 2 numbers do not make arrays of \(3,\)"):
+    with pytest.raises(
+        DataFileError, match=r"2 rows of 2 numbers cannot form arrays of shape \(3,\)"
+    ):
         io.CSVIter(data, (3,))
     with pytest.raises(DataFileError, match=r"has 2 rows, and .* has 3 labels"):
         io.CSVIter(data, (2,), labels)
@@ -124,7 +126,7 @@ def test_pictures_of_records(tmp_path: Path) -> None:
     broken = recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w")
     broken.write_idx(0, recordio.pack((0, 1.0, 0, 0), b"hello"))
     broken.close()
-    with pytest.raises(DataFileError, match=r"a\.rec: record 0 at byte 0: no picture"):
+    with pytest.raises(DataFileError, match=r"a\.rec: record 0 at byte 0: not an image"):
         next(image.ImageIter(1, (3, 5, 5), path_imgrec=str(tmp_path / "a.rec")))
 
 

@@ -178,7 +178,7 @@ def test_what_out_refuses() -> None:
         np.add(x, x, out=np.zeros(2, "int32"))
     with pytest.raises(DTypeError, match="unsafe cast"):
         np.sum(x, out=np.zeros((), "int32"))
-    with pytest.raises(ShapeError, match=r"\[2\] does not fit out of \[3\]"):
+    with pytest.raises(ShapeError, match=r"\[2\] cannot be stored in out of shape \[3\]"):
         np.add(x, x, out=np.zeros(3))
     with pytest.raises(TypeError, match="must be an array"):
         np.add(x, x, out=[0.0, 0.0])

@@ -161,7 +161,7 @@ def test_a_key_that_is_missing_on_one_worker(job: Job) -> None:
             check(totals, "ab", turn, 3)
     begun = time.monotonic()
     found = [brought(store, "b" if store.rank == 1 else "ab", 9) for store in stores]
-    late = "worker 1 has not come with key 'b', key 'a'|not come with what a step brings"
+    late = "worker 1 has not arrived at key 'b', key 'a'|not arrived at the contents of a step"
     for total in [total for totals in found for total in totals]:
         with pytest.raises(WorkersError, match=late):
             total.wait_to_read()

@@ -207,7 +207,7 @@ def test_by_one_interface_only() -> None:
     assert on_all(2, lambda rank: made[rank].summed(rows[rank]).tolist()) == [[3.0] * 3] * 2
     for one in made:
         one.close()
-    with pytest.raises(WorkersError, match=r"GEMEL_SOCKETS=nosuch0.*take one of .*lo.*, or all"):
+    with pytest.raises(WorkersError, match=r"GEMEL_SOCKETS=nosuch0.*use one of .*lo.*, or all"):
         lines._addresses("nosuch0")
 
 

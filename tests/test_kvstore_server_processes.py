@@ -143,11 +143,14 @@ REFUSED = [
     ((*SERVERS, "--restarts", "-1", __file__), "started again -1 times"),
     ((*SERVERS, "--reach", "nan", __file__), "the limit reach is nan, not > 0"),
     (("launch", "--engine", "ray", "-n", "1", __file__), "--engine ray starts servers"),
-    (("launch", "-n", "1", "--timeout", "0", __file__), "for 0.0 s, not more than 0"),
+    (
+        ("launch", "-n", "1", "--timeout", "0", __file__),
+        "--timeout is 0.0 s; it must be more than 0",
+    ),
     ((*SERVE, "--port", "70000"), "WorldError: kvstore: there is no port 70000"),
     ((*SERVE, "--port", "-1"), "there is no port -1"),
     ((*SERVE, "--log-bytes", "0"), "after 0 bytes of log"),
-    ((*SERVE, "--folder", __file__), "JournalError: .*the journal's folder cannot be made"),
+    ((*SERVE, "--folder", __file__), "JournalError: .*the journal's folder cannot be created"),
 ]
 
 

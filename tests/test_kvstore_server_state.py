@@ -243,7 +243,7 @@ def test_optimizers_servers_cannot_have() -> None:
     class Mine(optimizer.SGD):
         pass
 
-    with pytest.raises(WorldError, match=r"Mine is no optimizer of gemel\.optimizer"):
+    with pytest.raises(WorldError, match=r"Mine is not an optimizer of gemel\.optimizer"):
         describe(Mine())
 
 
@@ -372,7 +372,7 @@ def test_a_log_without_its_snapshot_is_no_new_job(tmp_path: Path) -> None:
     journal.snapshot(journal.load(1))
     journal.close()
     (tmp_path / "snapshot.1").unlink()
-    with pytest.raises(JournalError, match=r"log.1 goes on from snapshot.1, which is missing"):
+    with pytest.raises(JournalError, match=r"log.1 continues snapshot.1, which is missing"):
         Journal(tmp_path).load(1)
 
 
@@ -381,7 +381,7 @@ def test_a_folder_is_one_server_s(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.load(1)
     for workers in (1, 2):
-        with pytest.raises(JournalError, match="another server that runs keeps its journal here"):
+        with pytest.raises(JournalError, match="a running server already keeps its journal here"):
             Journal(tmp_path).load(workers)
     journal.close()
     again = Journal(tmp_path)

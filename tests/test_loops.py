@@ -579,7 +579,11 @@ def test_exports(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize(
     ("shapes", "words"),
-    [([(0, 3)], "is empty"), ([()], "data of no axes"), ([(2,), (3,)], r"first axes of \[2, 3\]")],
+    [
+        ([(0, 3)], "is empty"),
+        ([()], "the data has no axes"),
+        ([(2,), (3,)], r"first axes of \[2, 3\]"),
+    ],
 )
 def test_foreach_says_what_is_wrong_with_its_data(shapes: list[Any], words: str) -> None:
     data = [np.zeros(shape) for shape in shapes]

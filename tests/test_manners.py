@@ -230,7 +230,7 @@ def test_what_is_refused_says_why() -> None:
                 join(wrong)
     for call in (np.squeeze, np.sum, npx.softmax, npx.batch_flatten):
         for value in (None, "text"):
-            with pytest.raises(TypeError, match="is no array, number or list of numbers"):
+            with pytest.raises(TypeError, match="is not an array, number or list of numbers"):
                 call(value)
     with pytest.raises(TypeError, match="is no array"):
         npx.fully_connected(None, None, num_hidden=2)

@@ -315,7 +315,7 @@ def test_absent_parts_say_so(name: str, instead: str) -> None:
 
 def test_what_is_no_block() -> None:
     for kind in (gluon.nn.Sequential, gluon.nn.HybridSequential):
-        with pytest.raises(GemelError, match=f"{kind.__name__}: 3 is no Block"):
+        with pytest.raises(GemelError, match=f"{kind.__name__}: 3 is not a Block"):
             kind().add(3)
     with pytest.raises(GemelError, match="plain Block"):
         gluon.nn.HybridSequential().add(gluon.nn.Sequential())

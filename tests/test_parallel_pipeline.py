@@ -175,10 +175,10 @@ def test_wrong_pipelines():
     for count in (0, -1, 2.5):
         with pytest.raises(parallel.SplitError, match="micro-batches"):
             parallel.Pipeline(dense(2), two, count)  # type: ignore[arg-type]
-    with pytest.raises(parallel.SplitError, match="one layer at least"):
+    with pytest.raises(parallel.SplitError, match="at least one layer"):
         parallel.Pipeline(dense(1), two)
     for cut in ([], [0], [2], [1, 1], [3]):
-        with pytest.raises(parallel.SplitError, match="a layer each"):
+        with pytest.raises(parallel.SplitError, match="at least one layer each"):
             parallel.Pipeline(dense(2), two, cut=cut)
     with pytest.raises(UnknownNameError, match="parameters"):
         parallel.Pipeline(dense(2), two, cut="paramters")

@@ -216,7 +216,7 @@ def test_what_cannot_update_parts(optimizer, how):
     parts.initialize()
     trainer = gluon.Trainer(net.collect_params(), optimizer, **how)
     parts.backward(np.ones((2, 3)), np.zeros((2,), dtype="int64"), LOSS)
-    with pytest.raises(GemelError, match="weight lies in parts on several devices"):
+    with pytest.raises(GemelError, match="weight is split over several devices"):
         trainer.step(2)
     parts = parallel.TensorParallel(net, [cpu(0)])  # in one piece it can be updated
     before = net.weight.data().tolist()

@@ -184,7 +184,7 @@ def test_source(name: str, tmp_path: Path) -> None:
 
 
 def test_what_is_no_item_is_refused() -> None:
-    with pytest.raises(TypeError, match="'unknown' is no item of a plan that can be read"):
+    with pytest.raises(TypeError, match="'unknown' is not an item of a plan that can be printed"):
         as_c("f", ["unknown"])
 
 

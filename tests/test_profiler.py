@@ -283,7 +283,7 @@ def test_capacity():
 
 @pytest.mark.parametrize("capacity", ["many", -1, 2.5, None])
 def test_capacities_that_are_none(capacity):
-    with pytest.raises(ArgumentError, match="is no number of operations"):
+    with pytest.raises(ArgumentError, match="is not a valid number of operations"):
         profiler.set_config(capacity=capacity)
 
 

@@ -77,7 +77,7 @@ def test_headers() -> None:
         header, rest = recordio.unpack(data)
         assert (header.flag, header.id, header.id2, rest) == (flag, 17, 2, b"rest")
         assert numpy.array_equal(header.label, label)
-    with pytest.raises(DataFileError, match="no header"):
+    with pytest.raises(DataFileError, match="shorter than its header"):
         recordio.unpack(b"short")
     with pytest.raises(DataFileError, match="no 5 labels"):
         recordio.unpack(struct.pack("<IfQQ", 5, 0, 0, 0) + b"abcd")
@@ -110,11 +110,11 @@ def damaged(path: Path, offset: int, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("damage", "offset", "message"),
     [
-        (lambda p: os.truncate(p, 31), 24, "is cut off: 7 of 8 bytes of head"),
-        (lambda p: os.truncate(p, 23), 12, "is cut off: 3 of 4 bytes"),
+        (lambda p: os.truncate(p, 31), 24, "is truncated: 7 of 8 bytes of head"),
+        (lambda p: os.truncate(p, 23), 12, "is truncated: 3 of 4 bytes"),
         (lambda p: damaged(p, 12, b"x"), 12, "begins with 0xced72378, not 0xced7230a"),
         (lambda p: damaged(p, 19, b"\x60"), 12, "has the flag 3"),
-        (lambda p: damaged(p, 18, b"\xff"), 12, "is cut off: "),
+        (lambda p: damaged(p, 18, b"\xff"), 12, "is truncated: "),
         (lambda p: damaged(p, 31, b"\x40"), 24, "has the flag 2"),
     ],
 )

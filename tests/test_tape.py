@@ -263,7 +263,7 @@ def test_a_write_that_is_not_recorded_is_an_error_for_who_needs_what_was_there()
         z = (y * y).sum()
         with autograd.pause():
             y[0] = 3
-    with pytest.raises(GradientError, match="overwritten in place, unrecorded"):
+    with pytest.raises(GradientError, match="overwritten in place outside of the recording"):
         z.backward()
 
 

@@ -184,7 +184,7 @@ def test_units() -> None:
         160e6, 64e3, 1e6, 0, 1.5e9,
     ]  # fmt: skip
     for wrong in ("", "MB", "1.2.3", "160 parsecs", "-1MB", "nan"):
-        with pytest.raises(TopologyError, match="is no number of bytes"):
+        with pytest.raises(TopologyError, match="is not a number of bytes"):
             read_bytes(wrong)
     assert [show_bytes(n) for n in (0, 999, 1e3, 1.024e6, 256e6)] == [
         "0 B", "999 B", "1 KB", "1.02 MB", "256 MB",

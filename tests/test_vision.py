@@ -78,14 +78,14 @@ def replaced(change: Any) -> Any:
 @pytest.mark.parametrize(
     ("which", "damage", "message"),
     [
-        (0, packed_cut, "cut off: the packed data goes on after byte 500"),
+        (0, packed_cut, "truncated: the packed data goes on after byte 500"),
         (0, packed_damaged, "damaged between byte 0 and byte"),
         (1, lambda path: path.write_bytes(b""), "goes on after byte 0"),
         (0, lambda path: path.write_bytes(b"no gzip"), "damaged between byte 0"),
         (0, replaced(lambda d: d[:-3]), r"shape \(9, 28, 28\) takes 7072 bytes.*ends at byte 7069"),
         (0, replaced(lambda d: d + b"x"), "goes on at byte 7072"),
         (0, replaced(lambda d: b"\0\0\x08\x01" + d[4:]), "begins with 00000801, not with 00000803"),
-        (1, replaced(lambda d: d[:7]), "no idx file"),
+        (1, replaced(lambda d: d[:7]), "not an idx file"),
         (1, replaced(lambda d: d[:2]), "it ends"),
         (1, replaced(lambda d: idx(NUMBERS[:-1])), "9 images.*has 8 labels"),
     ],
@@ -117,7 +117,9 @@ def test_cifar10(tmp_path: Path) -> None:
     assert picture.asnumpy().tolist() == PIXELS[1].transpose(1, 2, 0).tolist()
     path = tmp_path / "data_batch_3.bin"
     path.write_bytes(cifar(1)[:-5])
-    with pytest.raises(DataFileError, match=r"_3\.bin: cut off: record 1, at byte 3073, has 3068"):
+    with pytest.raises(
+        DataFileError, match=r"_3\.bin: truncated: record 1, at byte 3073, has 3068"
+    ):
         vision.CIFAR10(tmp_path)
     path.write_bytes(cifar(1)[:3073] + b"\x0b" + cifar(1)[3074:])
     with pytest.raises(DataFileError, match="the label 11 at byte 3073 must be below 10"):
@@ -144,7 +146,7 @@ def test_cifar100_in_its_archive(tmp_path: Path) -> None:
     with pytest.raises(DataFileError, match=r"there is no train\.bin inside"):
         vision.CIFAR100(tmp_path)
     (tmp_path / "cifar-100-binary.tar.gz").write_bytes(packed[: len(packed) // 2])
-    with pytest.raises(DataFileError, match=r"cifar-100-binary\.tar\.gz: damaged or cut off"):
+    with pytest.raises(DataFileError, match=r"cifar-100-binary\.tar\.gz: damaged or truncated"):
         vision.CIFAR100(tmp_path)
 
 
@@ -241,7 +243,7 @@ def test_a_download_that_breaks_off_goes_on(server: Any, tmp_path: Path) -> None
     data = DRAW.bytes(100_000)
     server.files["/a.bin"], server.breaks = data, 2
     path = tmp_path / "a.bin"
-    with pytest.raises(MissingFileError, match="broke off after 50000 of 100000 bytes"):
+    with pytest.raises(MissingFileError, match="was lost after 50000 of 100000 bytes"):
         gluon.utils.download(server.address + "/a.bin", path, sha1_hash=sha1(data), retries=0)
     assert os.listdir(tmp_path) == ["a.bin.part"]
     gluon.utils.download(server.address + "/a.bin", path, sha1_hash=sha1(data))
@@ -365,8 +367,8 @@ def test_damaged_pictures(folder: Path) -> None:
     path = folder / "dog" / "c.PNG"
     whole = path.read_bytes()
     for data, message in (
-        (whole[:-25], f"damaged or cut off at byte {len(whole) - 25}"),
-        (b"", "no picture: nothing reads 0 bytes"),
+        (whole[:-25], f"damaged or truncated at byte {len(whole) - 25}"),
+        (b"", "not an image: no reader accepts 0 bytes"),
         (b"\x89PNG\r\n\x1a\n", "no picture"),
         (b"hello", "begin with 68656c6c6f"),
     ):

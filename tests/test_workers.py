@@ -166,8 +166,8 @@ def test_who_is_late_is_named_after_the_limit():
     agreed.announce(3, request("b"), 5.0)
     assert agreed.overdue(10.0) is None
     assert agreed.overdue(10.1) == (
-        "workers 1, 3 have not come with key 'a' for 10 s; workers 0, 2 have come; worker 3 has "
-        "come with key 'b' instead"
+        "workers 1, 3 have not arrived at key 'a' for 10 s; workers 0, 2 have arrived; "
+        "worker 3 has arrived at key 'b' instead"
     )
     alone = Agreement(2, 10.0)
     alone.announce(1, END, 0.0)
@@ -178,7 +178,7 @@ def test_who_has_ended_is_named_at_once():
     agreed = Agreement(2, 10.0)
     assert agreed.announce(1, END._replace(note="with ValueError"), 0.0) is None
     assert agreed.announce(0, request("a"), 0.0) == (
-        "worker 1 has ended (with ValueError), and worker 0 waits for it with key 'a'"
+        "worker 1 has ended (with ValueError) while worker 0 waits for it at key 'a'"
     )
 
 
@@ -293,7 +293,7 @@ def test_a_request_that_fails_here_fails_everywhere(worlds):
 def test_a_worker_that_stays_away_is_named(worlds):
     came = [worlds[rank].issue(1, "key 'w'", "sum", [np.ones(2)]) for rank in (0, 2)]
     for array in came:
-        with pytest.raises(WorkersError, match=r"worker 1 has not come with key 'w' for 0\.5 s"):
+        with pytest.raises(WorkersError, match=r"worker 1 has not arrived at key 'w' for 0\.5 s"):
             array.wait_to_read()
 
 
@@ -431,7 +431,7 @@ def test_how_a_job_ends_is_told(starter, tmp_path, capsys):
     ("arguments", "words"),
     [
         (["-n", "2", "missing.py"], "there is no file missing.py"),
-        (["-n", "0", "train.py"], "0 workers cannot train"),
+        (["-n", "0", "train.py"], "launch: 0 workers"),
         (["train.py"], "say how many workers"),
     ],
 )

@@ -57,7 +57,9 @@ def save(obj: Any, path: Any) -> None:
             f"save: {type(obj).__name__} is neither a HybridBlock nor a compiled function; {hint}"
         )
     if not kinds:
-        raise ExportError(f"save: call {obj.name} once before: its arguments say what it is for")
+        raise ExportError(
+            f"save: call {obj.name} once first; the arguments determine what is saved"
+        )
     programs: list[Any] = []
     arrays: dict[str, Any] = {}
     settings: dict[str, Any] = {}
@@ -83,7 +85,7 @@ def _kinds_of_block(block: HybridBlock) -> list[Any]:
     if not kinds:
         raise ExportError(
             f"save: {block.name} has not been called since hybridize(): call net.hybridize() and "
-            "then net(x) once, which says the number, shapes and dtypes of its inputs"
+            "then net(x) once, which determines the number, shapes and dtypes of its inputs"
         )
     return [(block._run, given) for given in kinds]
 
@@ -146,7 +148,7 @@ def load(path: Any, device: Any = None, ctx: Any = None) -> Loaded:
         return SymbolFileError(f"program file {source}: {problem}")
 
     if len(content) < HEAD or not content.startswith(MAGIC):
-        raise damaged(f"is none: its first bytes are {content[:8]!r}")
+        raise damaged(f"is not a program file: its first bytes are {content[:8]!r}")
     version, length, check = unpack_from("<HQI", content, len(MAGIC))
     if version != VERSION:
         raise damaged(f"has version {version}; this gemel reads {VERSION}")
@@ -228,7 +230,7 @@ class Loaded(HybridBlock):
         had = ", ".join(f"{x.dtype}{list(x.shape)}" for x in given.arrays)
         hint = "; call it on such arguments before gemel.save, the file is then for both"
         return ShapeError(
-            f"{self._title}: was saved for {' or '.join(kinds)}, and not for {had or 'no arrays'}"
+            f"{self._title}: was saved for {' or '.join(kinds)}, not for {had or 'no arrays'}"
             + (hint if of_kind else "")
         )
 

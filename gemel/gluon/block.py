@@ -120,8 +120,8 @@ class Block(Files):
         """
         if not isinstance(block, Block):
             raise BlockError(
-                f"{type(self).__name__}: {block!r} is no Block, as its parts must be; nn.Lambda "
-                "and nn.HybridLambda make one of a function"
+                f"{type(self).__name__}: {block!r} is not a Block, but the children of a block "
+                "must be; wrap a function in nn.Lambda or nn.HybridLambda"
             )
         self._children[str(len(self._children)) if name is None else name] = block
 
@@ -351,9 +351,9 @@ class Block(Files):
         shapes = fitting_shapes(self, unknown, arguments)
         if shapes is None:
             raise BlockError(
-                f"{type(self).__name__}: the shape of {', '.join(p.name for p in unknown)} does "
-                "not follow from the input; give it, or define infer_shape(self, x) to set it from "
-                "the input's shape"
+                f"{type(self).__name__}: the shape of {', '.join(p.name for p in unknown)} "
+                "cannot be inferred from the input; give it, or define infer_shape(self, x), "
+                "which sets it from the input's shape"
             )
         for parameter, shape in zip(unknown, shapes, strict=True):
             parameter.shape = shape
@@ -421,8 +421,8 @@ class Block(Files):
             import warnings
 
             warnings.warn(
-                f"hybridize: {', '.join(plain)} cannot be compiled: a layer that inherits from "
-                "Block is not optimised; derive it from HybridBlock",
+                f"hybridize: {', '.join(plain)} cannot be compiled, because they inherit from "
+                "Block; derive them from HybridBlock",
                 stacklevel=2,
             )
 
@@ -457,7 +457,7 @@ def _warn_of_strays(block: Block) -> None:
             import warnings
 
             warnings.warn(
-                f"{type(block).__name__}.{name} holds {strays[0].name}, which is no part of "
+                f"{type(block).__name__}.{name} holds {strays[0].name}, which is not a child of "
                 f"{block.name}: blocks in a {type(value).__name__} are not registered; use "
                 "register_child, or Sequential",
                 stacklevel=4,

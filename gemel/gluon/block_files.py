@@ -91,7 +91,7 @@ class Files:
             written = json.load(opened)
         if written != _structure(self):
             raise ParameterFileError(
-                f"{prefix}-model.json is of a network of other blocks than this "
+                f"{prefix}-model.json describes a network with other blocks than this "
                 f"{type(self).__name__}; no parameter was changed"
             )
         self.load_parameters(f"{prefix}-model.params")

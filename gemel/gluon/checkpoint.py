@@ -107,7 +107,7 @@ class Checkpoint(Callback):
             content = json.loads(values.pop("state").asnumpy().tobytes())
             states = values.pop("trainer").asnumpy().tobytes()
         except (KeyError, ValueError):
-            raise ParameterFileError(f"{self.path} is no checkpoint of gluon.fit") from None
+            raise ParameterFileError(f"{self.path} is not a checkpoint of gluon.fit") from None
         if content["version"] != VERSION:
             raise ParameterFileError(f"{self.path}: version {content['version']} is not known")
         state = content["run"]
@@ -118,8 +118,8 @@ class Checkpoint(Callback):
         problems = serialize._differences(parameters, weights, False, False, False)
         if problems:
             raise ParameterFileError(
-                f"checkpoint {self.path} does not fit this network: {'; '.join(problems)}; nothing "
-                "was changed. Another network needs another file"
+                f"checkpoint {self.path} does not fit this network: {'; '.join(problems)}; "
+                "nothing was changed. Use another file for another network"
             )
         _set_trainer_states(run.trainer, states)
         serialize.assign(parameters, weights, self.path)
@@ -264,7 +264,7 @@ def packed(
     if isinstance(value, _LEFT_OUT) or not objects or not hasattr(value, "__dict__"):
         raise TypeError(f"{type(value).__name__} cannot be packed")
     if any(value is outer for outer in inside):
-        raise TypeError(f"{type(value).__name__} holds itself")
+        raise TypeError(f"{type(value).__name__} contains itself")
     return {"kind": "object", "value": attributes(value, arrays, True, (*inside, value))}
 
 

@@ -61,7 +61,7 @@ def download(
     if not overwrite and _is_there(target, sha1_hash):
         return str(target)
     if retries < 0:
-        raise ValueError(f"download: retries is {retries}; give a number from 0 up")
+        raise ValueError(f"download: retries is {retries}; it must be 0 or more")
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     with open(part, "ab") as file:
@@ -91,8 +91,8 @@ def download(
         if sha1_hash is None or not os.fstat(file.fileno()).st_size:
             part.unlink()
     raise MissingFileError(
-        f"{target} is wanted, and could not be downloaded from {url}: {trouble}. Put the file "
-        f"there by hand, or name another server in {config.REPOSITORY.name}"
+        f"{target} is missing, and could not be downloaded from {url}: {trouble}. Put the file "
+        f"there yourself, or set another server in {config.REPOSITORY.name}"
     )
 
 
@@ -132,9 +132,9 @@ def _fetch(url: str, file: Any, resume: bool, verify_ssl: bool) -> None:
                 file.write(piece)
                 got += len(piece)
         except http.client.HTTPException as error:
-            raise OSError(f"the connection broke off: {error}") from None
+            raise OSError(f"the connection was lost: {error}") from None
         if length is not None and got != int(length):
-            raise OSError(f"the connection broke off after {got} of {length} bytes")
+            raise OSError(f"the connection was lost after {got} of {length} bytes")
 
 
 __all__ = ["check_sha1", "data_dir", "download", "repository_url"]

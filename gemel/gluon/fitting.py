@@ -65,7 +65,8 @@ def fit(
     """
     if not isinstance(trainer, Trainer):
         raise FitError(
-            f"fit: trainer is a {type(trainer).__name__}, no Trainer; make one, as in "
+            f"fit: trainer is a {type(trainer).__name__}, not a Trainer; create one, for "
+            "example "
             'gluon.Trainer(net.collect_params(), "sgd")'
         )
     given = [Progress()] * (progress and Job(trainer).rank == 0) + [*callbacks]
@@ -122,8 +123,8 @@ class Run:
         for name, source in (("data", data), ("validation", validation)):
             if source is not None and iter(source) is source:
                 raise FitError(
-                    f"fit: {name} can be iterated over once only; give a DataLoader, a list, or "
-                    "another object whose every iteration begins anew"
+                    f"fit: {name} can be iterated over only once; give a DataLoader, a list, or "
+                    "another object that can be iterated over again"
                 )
         self.net = net
         self.data = data
@@ -207,7 +208,7 @@ class Run:
 
     def _finish_epoch(self) -> None:
         if not self.batch:
-            raise FitError("fit: the data have no batches")
+            raise FitError("fit: the data contains no batches")
         mean = float(self._total) / self._count if self._count else 0.0
         entry = {"loss": mean, **values_of(self.metrics)}
         if self.validation is not None:
@@ -355,7 +356,7 @@ def split_batch(batch: Any, devices: list[Any], axis: int) -> tuple[list[Any], l
     if not isinstance(batch, (list, tuple)) or len(batch) < 2:
         raise FitError(
             f"fit: a batch is {type(batch).__name__}; it must be a list of inputs and a label, "
-            "such as a DataLoader over ArrayDataset(inputs, labels) gives"
+            "as from a DataLoader over ArrayDataset(inputs, labels)"
         )
     count = min(len(devices), len(batch[0]) if axis == 0 else batch[0].shape[axis])
     parts = [split_and_load(each, devices[:count], axis, even_split=False) for each in batch]

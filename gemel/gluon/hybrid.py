@@ -44,7 +44,7 @@ class HybridBlock(Block):
         """Make `block`, which must be a `HybridBlock` too, a part of this block."""
         if isinstance(block, Block) and not isinstance(block, HybridBlock):
             raise BlockError(
-                f"{type(self).__name__} can only hold HybridBlocks, and {block.name} is a "
+                f"{type(self).__name__} can only contain HybridBlocks, but {block.name} is a "
                 f"{type(block).__name__}, which is a plain Block: derive it from HybridBlock, or "
                 "use Block or Sequential here"
             )
@@ -292,8 +292,9 @@ class HybridBlock(Block):
         """
         if not remove_amp_cast and self._precision(precision.current()) is not None:
             raise ExportError(
-                f"export: {self.name}: MXNet's files of it have no casts of mixed precision; leave "
-                "out remove_amp_cast=False, and convert what is read from them"
+                f"export: {self.name}: MXNet's files cannot contain the casts of mixed "
+                "precision; leave out remove_amp_cast=False, and convert the network after "
+                "loading"
             )
         names: tuple[str, str] = symbol_block().export(self, path, epoch)
         return names

@@ -81,7 +81,7 @@ class Loss(HybridBlock):
         if tuple(found.shape) != shape:
             raise ShapeError(
                 f"{type(self).__name__}: sample_weight of shape {tuple(weight.shape)} must "
-                f"broadcast to the loss of shape {shape}; (batch, 1) is a weight for each example"
+                f"broadcast to the loss of shape {shape}; (batch, 1) gives each example a weight"
             )
         return found
 
@@ -237,7 +237,7 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
         if tuple(loss.shape) != tuple(pred.shape):
             raise ShapeError(
                 f"{type(self).__name__}: pos_weight must broadcast to the prediction's shape "
-                f"{tuple(pred.shape)}; it makes a loss of shape {tuple(loss.shape)}"
+                f"{tuple(pred.shape)}; the loss would have shape {tuple(loss.shape)}"
             )
         return self._per_example(loss, sample_weight)
 

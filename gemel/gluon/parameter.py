@@ -131,7 +131,7 @@ class ParameterDict(dict[str, Parameter]):
         own = dict(self)
         twice = [key for key, p in given.items() if own.get(key, p) is not p]
         if twice:
-            raise GemelError(f"update: {', '.join(twice)} would name two parameters each")
+            raise GemelError(f"update: {', '.join(twice)} would each name two parameters")
         super().update(given)
 
     # ---- all of them

@@ -37,7 +37,8 @@ class ShapeTrace(Trace):
         if id(parameter) not in self.parameters:
             if not parameter.is_shape_known:
                 raise DeferredInitializationError(
-                    f"parameter {parameter.name} has shape {parameter.shape}, which no layer says"
+                    f"parameter {parameter.name} has shape {parameter.shape}, which no layer can "
+                    "infer; give it"
                 )
             spec = Spec(parameter.shape, parameter.dtype)
             self.parameters[id(parameter)] = (parameter, placeholder(spec, parameter.name))

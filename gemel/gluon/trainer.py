@@ -70,7 +70,7 @@ class Trainer:
         self._store = stores.create(kvstore) if isinstance(kvstore, str) else kvstore
         if self._store is not None and not hasattr(self._store, "pushpull"):
             raise GemelError(
-                f"Trainer: kvstore is a {type(kvstore).__name__}, no name and no store"
+                f"Trainer: kvstore is a {type(kvstore).__name__}; it must be a name or a store"
             )
         if compression_params is not None and self._store is not None:
             self._store.set_gradient_compression(compression_params)
@@ -106,8 +106,8 @@ class Trainer:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a Trainer belongs to its parameters and is not copied: make one of the copied "
-            "network's, and take its states along by save_states and load_states"
+            "a Trainer belongs to its parameters and cannot be copied; create a Trainer for the "
+            "copied network, and transfer its states with save_states and load_states"
         )
 
     @property
@@ -207,8 +207,8 @@ class Trainer:
         known = isinstance(batch_size, Real)
         if not (batch_size > 0 if known else hasattr(batch_size, "__array__")):
             raise ArgumentError(
-                f"{name}: batch_size must be a number above 0, not {batch_size!r}: gradients are "
-                "divided by it"
+                f"{name}: batch_size must be a number above 0, not {batch_size!r}, because "
+                "gradients are divided by it"
             )
         self._optimizer.rescale_grad = self._scale / batch_size
 
@@ -226,7 +226,7 @@ class Trainer:
     def _refuse_on_store(self, name: str) -> None:
         if self._on_store:
             raise GemelError(
-                f"{name}: with update_on_kvstore=True gradients meet in the store, which updates "
+                f"{name}: with update_on_kvstore=True the store sums the gradients and updates "
                 "the parameters; create the Trainer with update_on_kvstore=False"
             )
 
@@ -242,10 +242,10 @@ class Trainer:
                 parameter.arrays()  # raises, saying what to do, if there are none
                 place = f" on {parameter.homes[fresh.index(False)]}" if len(fresh) > 1 else ""
                 raise GradientError(
-                    f"{asked}: backward has not written the gradient of parameter {parameter.name}"
-                    f"{place} since the last step, so it had no part in the loss; if that is "
-                    f"meant, call {asked}(batch_size, ignore_stale_grad=True) or set its grad_req "
-                    "to 'null'"
+                    f"{asked}: backward has not written the gradient of parameter "
+                    f"{parameter.name}{place} since the last step, so it did not contribute to "
+                    f"the loss; if that is intended, call {asked}(batch_size, "
+                    "ignore_stale_grad=True) or set its grad_req to 'null'"
                 )
         return chosen
 
@@ -351,9 +351,9 @@ class Trainer:
             else:
                 here, there = (", ".join(map(str, each)) for each in (group.devices, homes))
                 raise DeviceError(
-                    f"Trainer: parameter {self._params[group.positions[0]].name} lives on {here}, "
-                    f"but {parameter.name} on {there}; initialize all on the same devices, or "
-                    "move them with reset_ctx"
+                    f"Trainer: parameter {self._params[group.positions[0]].name} is on {here}, "
+                    f"but {parameter.name} is on {there}; initialize all parameters on the same "
+                    "devices, or move them with reset_ctx"
                 )
         if groups and groups != self._groups:
             self._settle(groups)
@@ -397,9 +397,7 @@ class Trainer:
         elif self._together:
             reason = "several workers have whole parameters only; take one process, or cut nothing"
         if reason:
-            raise GemelError(
-                f"Trainer: parameter {name} lies in parts on several devices: {reason}"
-            )
+            raise GemelError(f"Trainer: parameter {name} is split over several devices: {reason}")
 
     # ---- states
 

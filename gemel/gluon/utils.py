@@ -51,7 +51,7 @@ def split_and_load(
     """
     places = devices if devices is not None else ctx_list
     if places is None:
-        raise ValueError("split_and_load: give the devices, as a list")
+        raise ValueError("split_and_load: give a list of devices")
     places = places or [current_device()]
     if not hasattr(data, "as_in_ctx"):
         data = np.array(data)
@@ -89,7 +89,7 @@ def clip_global_norm(arrays: list[ndarray], max_norm: float, check_isfinite: boo
         import warnings
 
         warnings.warn(
-            "clip_global_norm: the norm is not finite; the result holds NaN", stacklevel=2
+            "clip_global_norm: the norm is not finite; the result contains NaN", stacklevel=2
         )
     return value
 

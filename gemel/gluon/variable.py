@@ -115,7 +115,7 @@ class Parameter:
         old = self._shape
         if old is not None and (new is None or not _fits(old, new)):
             raise ShapeError(
-                f"parameter {self.name}: shape {new} does not fit the shape {old} it already has"
+                f"parameter {self.name}: shape {new} does not match its known shape {old}"
             )
         if old is not None and new is not None:
             new = tuple(a if b == -1 else b for a, b in zip(old, new, strict=True))
@@ -236,9 +236,9 @@ class Parameter:
             )
         if not self.is_shape_known:
             raise DeferredInitializationError(
-                f"parameter {self.name} has shape {self._shape}, which is not known before the "
-                "first forward: pass a batch through the network, or give the layer's input size "
-                "(in_units=...)"
+                f"parameter {self.name} has shape {self._shape}, which is unknown before the "
+                "first forward; pass a batch through the network, or give the layer's input "
+                "size (in_units=...)"
             )
         return self._make()
 
@@ -258,7 +258,7 @@ class Parameter:
                 return position
         homes = [str(array.device) for array in self._arrays]
         raise DeviceError(
-            f"parameter {self.name} lives on {', '.join(homes)}, not on {device}; initialize it "
+            f"parameter {self.name} is on {', '.join(homes)}, not on {device}; initialize it "
             f"there or call reset_device([{', '.join([*homes, str(device)])}])"
         )
 

@@ -286,7 +286,9 @@ def CreateAugmenter(  # noqa: N802 -- MXNet's name
     found: list[Augmenter] = [ResizeAug(resize, inter_method)] if resize > 0 else []
     if rand_resize:
         if not rand_crop:
-            raise ValueError("CreateAugmenter: rand_resize cuts at random; it wants rand_crop, too")
+            raise ValueError(
+                "CreateAugmenter: rand_resize crops at random, so it also needs rand_crop"
+            )
         found.append(RandomSizedCropAug(size, 0.08, (3 / 4, 4 / 3), inter_method))
     else:
         found.append((RandomCropAug if rand_crop else CenterCropAug)(size, inter_method))

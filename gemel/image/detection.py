@@ -178,8 +178,8 @@ def CreateMultiRandCropAugmenter(  # noqa: N802 -- MXNet's name
     most = max(map(len, listed))
     if any(len(each) not in (1, most) for each in listed):
         raise ValueError(
-            "CreateMultiRandCropAugmenter: all lists must have as many values, or one; they have "
-            f"{[len(each) for each in listed]}"
+            "CreateMultiRandCropAugmenter: all lists must have the same number of values, or "
+            f"one value; they have {[len(each) for each in listed]}"
         )
     full = [each * (most // len(each)) for each in listed]
     crops = [DetRandomCropAug(*each) for each in zip(*full, strict=True)]
@@ -258,7 +258,8 @@ class ImageDetIter(ImageIter):
         if label_shape is not None:
             if any(a < b for a, b in zip(label_shape, self.label_shape, strict=True)):
                 raise ShapeError(
-                    f"ImageDetIter: label_shape {tuple(label_shape)} must hold {self.label_shape}"
+                    f"ImageDetIter: label_shape {tuple(label_shape)} must be at least "
+                    f"{self.label_shape}"
                 )
             self.label_shape = tuple(label_shape)
         if data_shape is not None:
@@ -292,13 +293,14 @@ def _boxes(label: Any, name: str) -> Any:
     head, width = (int(flat[0]), int(flat[1])) if len(flat) > 1 else (0, 0)
     if width < 5 or head < 2 or (len(flat) - head) % width or len(flat) < head + width:
         raise DataFileError(
-            f"{name}: a label of {len(flat)} numbers that begins with {flat[:2].tolist()}: it must "
-            "be the length of the head, the width of a box (5 or more), and whole boxes"
+            f"{name}: a label of {len(flat)} numbers that begins with {flat[:2].tolist()}: it "
+            "must consist of the header length, the width of a box (5 or more), and complete "
+            "boxes"
         )
     boxes = flat[head:].reshape(-1, width)
     boxes = boxes[(boxes[:, 3] > boxes[:, 1]) & (boxes[:, 4] > boxes[:, 2])]
     if not len(boxes):
-        raise DataFileError(f"{name}: no box has an area")
+        raise DataFileError(f"{name}: no box has a positive area")
     return boxes
 
 

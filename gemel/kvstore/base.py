@@ -172,12 +172,12 @@ def pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[Any]]]:
     several = isinstance(key, (list, tuple))
     if several and not isinstance(value, (list, tuple)):
         raise ArgumentError(
-            f"kvstore: with a list of {len(key)} keys goes a list of what belongs to each, not "
-            f"{_described(value)}"
+            f"kvstore: with a list of {len(key)} keys, give a list with the values of each key, "
+            f"not {_described(value)}"
         )
     keys, values = (list(key), list(value)) if several else ([key], [value])
     if len(keys) != len(values):
-        raise ShapeError(f"kvstore: {len(keys)} keys were given with the values of {len(values)}")
+        raise ShapeError(f"kvstore: {len(keys)} keys were given, but values for {len(values)}")
     for one, found in zip(map(_plain, keys), values, strict=True):
         arrays = as_list(found)
         if not arrays:
@@ -185,8 +185,8 @@ def pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[Any]]]:
         for array in arrays:
             if not isinstance(array, _core.Array):
                 raise ArgumentError(
-                    f"kvstore: {_described(array)}, given for key {one!r}, is no array of gemel's; "
-                    "np.array makes one"
+                    f"kvstore: {_described(array)}, given for key {one!r}, is not a gemel array; "
+                    "np.array creates one"
                 )
         yield one, arrays
 
@@ -198,7 +198,9 @@ def _plain(key: Any) -> int | str:
     if not isinstance(key, (bool, _core.Array)):
         with suppress(TypeError):
             return index(key)
-    raise ArgumentError(f"kvstore: {_described(key)} is no key; keys are whole numbers or strings")
+    raise ArgumentError(
+        f"kvstore: {_described(key)} is not a key; keys are whole numbers or strings"
+    )
 
 
 def _described(value: Any) -> str:

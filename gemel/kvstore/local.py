@@ -190,8 +190,8 @@ class LocalStore(KVStore):
         """Update the value of a key by `updater(key, sum, value)`, which changes the value."""
         if not callable(updater):
             raise ArgumentError(
-                f"set_updater: {updater!r} cannot be called; give a function of a key, the sum "
-                "pushed and the value"
+                f"set_updater: {updater!r} is not callable; give a function of a key, the pushed "
+                "sum and the value"
             )
         self._updater = updater
 
@@ -199,8 +199,8 @@ class LocalStore(KVStore):
         """Update the value of a key by an optimizer, the sum that is pushed being its gradient."""
         if not isinstance(optimizer, optimizer_module.Optimizer):
             raise ArgumentError(
-                f"set_optimizer: {optimizer!r} is no optimizer; gemel.optimizer.create makes one "
-                "of a name"
+                f"set_optimizer: {optimizer!r} is not an optimizer; gemel.optimizer.create makes "
+                "one from a name"
             )
         self.set_updater(optimizer_module.get_updater(optimizer))
 
@@ -247,8 +247,8 @@ def fits(key: Any, given: Any, stored: Any) -> None:
     """Raise `ShapeError` unless an array has the shape of a key's value."""
     if given.shape != stored.shape:
         raise ShapeError(
-            f"kvstore: key {key!r} has a value of {stored.dtype.name}{list(stored.shape)}, and "
-            f"{given.dtype.name}{list(given.shape)} does not fit it"
+            f"kvstore: key {key!r} has a value of {stored.dtype.name}{list(stored.shape)}, but "
+            f"{given.dtype.name}{list(given.shape)} was given"
         )
 
 

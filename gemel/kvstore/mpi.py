@@ -355,8 +355,8 @@ def _library() -> Any:
         ) from None
     if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
         raise WorkersError(
-            "kvstore 'dist_sync' talks to MPI from a thread of its own, and MPI was started "
-            "without support for threads; create the store before anything else starts MPI"
+            "kvstore 'dist_sync' calls MPI from its own thread, but MPI was started without "
+            "thread support; create the store before anything else starts MPI"
         )
     return MPI
 
@@ -369,7 +369,7 @@ def _check_size(size: int, library: Any) -> None:
         version = library.Get_library_version().splitlines()[0]
         raise WorkersError(
             f"kvstore 'dist_sync': {told[name]} processes were started ({name}), but MPI sees "
-            f"{size}: the mpirun that started them belongs to another MPI than {version}; start "
+            f"{size}: the mpirun that started them belongs to an MPI other than {version}; start "
             "them with python -m gemel launch"
         )
 

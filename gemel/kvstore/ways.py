@@ -273,8 +273,8 @@ class Ways:
                 raise unknown_name("schedule", name, (IN_ORDER, ANY, *self.known))
             if (number < len(parts) - 1) != limit.isdecimal():
                 raise WorkersError(
-                    f"kvstore: the schedule {rule!r}: every way but the last has the number of "
-                    "bytes up to which it goes, as in gather:65536,ring"
+                    f"kvstore: the schedule {rule!r}: every way but the last needs the largest "
+                    "number of bytes it is used for, as in gather:65536,ring"
                 )
             found.append((float(limit) if limit else float("inf"), name))
         return found

@@ -162,8 +162,8 @@ class World:
         """
         if os.getpid() != self.process:
             raise WorkersError(
-                f"kvstore: {name}: this process was forked off from worker {self.rank} and is no "
-                "worker itself; use the store in the worker"
+                f"kvstore: {name}: this process was forked from worker {self.rank} and is not a "
+                "worker; use the store in the worker"
             )
         if self.broken:
             raise WorkersError(self.broken)

@@ -96,7 +96,7 @@ def asarray(
     if not copy and same and (device is None or a.device == device):
         return a  # type: ignore[no-any-return]
     if copy is False:
-        raise ArgumentError("asarray: copy=False, but this array can only be made by a copy")
+        raise ArgumentError("asarray: copy=False, but making this array requires a copy")
     found: ndarray = array(a, dtype, device)
     return found
 
@@ -271,7 +271,7 @@ def arange(
     whole = all(isinstance(n, WHOLE) for n in (start, stop, step))
     steps = -((start - stop) // step) if whole else (stop - start) / step
     if not whole and not math.isfinite(steps):
-        raise ArgumentError(f"arange: from {start} to {stop} by {step} there is no row")
+        raise ArgumentError(f"arange: from {start} to {stop} by {step} there are no numbers")
     count = max(0, steps if whole else math.ceil(steps))
     if count == 0:
         start, step = 0, 1  # the given ones need not fit the dtype
@@ -320,7 +320,7 @@ def _line(
     """Evenly spaced numbers in 64 bits along the first axis, and how far apart they are."""
     start, stop = above.as_array(start), above.as_array(stop)
     if whole(name, "num", num) < 0:
-        raise ShapeError(f"{name}: {num} is no number of elements")
+        raise ShapeError(f"{name}: {num} is not a valid number of elements")
     start, stop = _end(start), _end(stop)
     gaps = num - 1 if endpoint else num
     step = (stop - start) / max(gaps, 1)
@@ -398,7 +398,7 @@ def geomspace(
     """
     if isinstance(start, (int, float)) and isinstance(stop, (int, float)):
         if start == 0 or stop == 0 or (start < 0) != (stop < 0):
-            raise ArgumentError(f"geomspace: from {start} to {stop} there is no such row")
+            raise ArgumentError(f"geomspace: from {start} to {stop} there is no geometric sequence")
         start, stop = float(start), float(stop)
     ratio = _end(stop) / _end(start)
     place = beside(device or ctx, (start, stop))
@@ -439,7 +439,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # 
     """The powers of a row's elements in columns, the highest first or with `increasing` last."""
     x = operand(x)
     if x.ndim != 1:
-        raise ShapeError(f"vander: an array of {x.ndim} dimensions; it takes one")
+        raise ShapeError(f"vander: an array of {x.ndim} dimensions; it must have one")
     with beside(None, (x,)):
         powers = iota(shape=(x.shape[0] if N is None else N,), axis=0, dtype=int64)
     powers = powers if increasing else powers[::-1]

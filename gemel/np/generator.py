@@ -47,7 +47,7 @@ class BitGenerator:
     @state.setter
     def state(self, value: dict[str, Any]) -> None:
         if value.get("bit_generator") != "Philox2x32":
-            raise ArgumentError(f"{value!r} is no state of a generator of gemel")
+            raise ArgumentError(f"{value!r} is not the state of a gemel generator")
         with self._lock:
             self._seed.value[...] = value["seed"]
             self._number.value[...] = value["number"]

@@ -45,7 +45,7 @@ def _open(key: Any) -> Any:
 def _pieces(key: Any) -> list[Any]:
     items = key if isinstance(key, tuple) else (key,)
     if any(isinstance(item, str) for item in items):
-        raise TypeError("r_ and c_ take slices, numbers and arrays; for others use np.concatenate")
+        raise TypeError("r_ and c_ accept slices, numbers and arrays; otherwise use np.concatenate")
     with beside(None, items):
         return operands([_line(item) if isinstance(item, slice) else item for item in items])
 
@@ -121,7 +121,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
     for place, given in enumerate(args):
         row = operand(given)
         if row.ndim != 1:
-            raise ShapeError(f"ix_: {list(row.shape)}: takes rows, of one dimension")
+            raise ShapeError(f"ix_: {list(row.shape)}: its arguments must have one dimension")
         if row.dtype == "bool":
             (row,) = row.nonzero()
         elif not row.shape[0]:
@@ -242,6 +242,6 @@ def require(a: Any, dtype: Any = None, requirements: str | Sequence[str] | None 
     wanted = {each[0].upper() for each in requirements or ()}
     found = asarray(a, dtype)
     if "F" in wanted and not getattr(found, "flags", {"F": False})["F"]:
-        raise ArgumentError("require: arrays are made in C order, not in 'F'")
+        raise ArgumentError("require: gemel arrays have C order, not 'F'")
     dense = "C" not in wanted or getattr(found, "_is_contiguous", True)  # symbols have no strides
     return found if dense else found.copy()

@@ -64,7 +64,7 @@ def finfo(type: Any) -> FloatInfo:
     """
     dtype = _dtype(type).real
     if dtype.name not in FLOATS:
-        raise DTypeError(f"finfo: {dtype} is not floating; ask iinfo")
+        raise DTypeError(f"finfo: {dtype} is not a floating dtype; use iinfo")
     fraction, exponent = FLOATS[dtype.name]
     bias = 2 ** (exponent - 1)
     eps, normal = 2.0**-fraction, 2.0 ** (2 - bias)
@@ -88,7 +88,7 @@ def iinfo(type: Any) -> IntegerInfo:
     """What an integer dtype, or that of an array, holds. Raises `DTypeError` for others."""
     dtype = _dtype(type)
     if dtype.kind not in "iu":
-        raise DTypeError(f"iinfo: {dtype} is no integer; ask finfo")
+        raise DTypeError(f"iinfo: {dtype} is not an integer dtype; use finfo")
     bits = 8 * dtype.itemsize
     low = -(2 ** (bits - 1)) if dtype.kind == "i" else 0
     return IntegerInfo(dtype, bits, low + 2**bits - 1, low)
@@ -138,7 +138,7 @@ def common_type(*arrays: Any) -> DType:
     """
     found = result_type(*arrays)
     if found is bool_:
-        raise DTypeError("common_type: bools are no numbers; use astype('int32')")
+        raise DTypeError("common_type: bools are not numbers; use astype('int32')")
     return found.floating
 
 

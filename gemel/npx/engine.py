@@ -51,8 +51,8 @@ class priority:  # noqa: N801 -- used as a function
             self._level = MOST_LEVEL + 1
         if not -MOST_LEVEL <= self._level <= MOST_LEVEL:
             raise ArgumentError(
-                f"priority: {level!r} is no level; levels are whole numbers from {-MOST_LEVEL} "
-                f"to {MOST_LEVEL}"
+                f"priority: {level!r} is not a valid level; levels are whole numbers from "
+                f"{-MOST_LEVEL} to {MOST_LEVEL}"
             )
         self._before: list[int] = []
 

@@ -152,8 +152,8 @@ def load_named(filename: Any, device: Any = None) -> dict[str, ndarray]:
         return {}
     count = len(arrays) if isinstance(arrays, list) else 1
     raise ParameterFileError(
-        f"{os.fspath(filename)}: its {count} arrays have no names, so it is not a file of "
-        "parameters; npx.load reads it"
+        f"{os.fspath(filename)}: its {count} arrays have no names, so it is not a parameter "
+        "file; npx.load reads it"
     )
 
 
@@ -310,7 +310,7 @@ class _Reader:
         arrays = [self.array() for _ in range(self.count("the number of arrays", 4))]
         names = [self.name() for _ in range(self.count("the number of names", 8))]
         if self.position != len(self.content):
-            self.fail(f"goes on after its end at byte {self.position}")
+            self.fail(f"continues after its end at byte {self.position}")
         if names and len(names) != len(arrays):
             self.fail(f"has {len(arrays)} arrays but {len(names)} names")
         if len(set(names)) != len(names):
@@ -329,7 +329,7 @@ class _Reader:
                 self.fail("is damaged: its second field is neither 0 nor a checksum")
             return
         if _checksum([self.content[self.position :]]) != expected & 0xFFFFFFFF:  # type: ignore[list-item]
-            self.fail("is damaged or truncated: its checksum does not fit its content")
+            self.fail("is damaged or truncated: its checksum does not match its content")
 
     def take(self, length: int, field: str) -> int:
         """Where the next `length` bytes begin."""
@@ -376,7 +376,8 @@ class _Reader:
             storage = self.number("i", "an array's storage type")
             if storage != 0:
                 self.fail(
-                    f"holds a sparse array (storage type {storage}): only dense ones are read"
+                    f"contains a sparse array (storage type {storage}); only dense arrays can be "
+                    "read"
                 )
             shape = self.shape("q", self.number("i", "the number of dimensions"))
         elif magic == _V1:
@@ -384,7 +385,7 @@ class _Reader:
         else:
             shape = self.shape("I", magic)  # the oldest files begin with the number of dimensions
         if magic != _V3 and not shape:
-            self.fail(f"holds an array without a value before byte {self.position}")
+            self.fail(f"contains an array without a value before byte {self.position}")
         self.take(8, "an array's device")
         dtype = self.dtype(self.number("i", "an array's dtype"))
         size = 1

@@ -37,7 +37,7 @@ def from_numpy(ndarray: Any, zero_copy: bool = True) -> Any:
         return as_copied(ndarray)
     if not ndarray.flags.c_contiguous:
         raise ArgumentError(
-            "from_numpy: only C-contiguous memory is shared; zero_copy=False copies other arrays"
+            "from_numpy: only C-contiguous memory can be shared; use zero_copy=False to copy"
         )
     found = from_dlpack(ndarray)
     ndarray.flags.writeable = False

@@ -36,7 +36,7 @@ def apply_along_axis(
     turned = moveaxis(arr, axis, -1)
     others = tuple(turned.shape[:-1])
     if product(others) == 0:
-        raise ShapeError(f"apply_along_axis: {list(arr.shape)} has no row along axis {axis}")
+        raise ShapeError(f"apply_along_axis: {list(arr.shape)} has no elements along axis {axis}")
     rows = reshape(turned, shape=(product(others), turned.shape[-1]))
     found = stack([operand(func1d(row, *args, **kwargs)) for row in rows])
     inner = tuple(found.shape[1:])
@@ -81,7 +81,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     functions = list(funclist)
     if len(functions) not in (len(conditions), len(conditions) + 1):
         raise ArgumentError(
-            f"piecewise: {len(conditions)} conditions take as many functions or one more, not "
+            f"piecewise: {len(conditions)} conditions need as many functions, or one more, not "
             f"{len(functions)}"
         )
 
@@ -143,7 +143,7 @@ def _depth(arrays: Any) -> int:
         raise ArgumentError("block: a list is empty")
     depths = {_depth(each) for each in arrays}
     if len(depths) != 1:
-        raise ArgumentError("block: lists must be nested equally deep everywhere")
+        raise ArgumentError("block: all lists must be nested to the same depth")
     return 1 + depths.pop()
 
 

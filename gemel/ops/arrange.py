@@ -88,7 +88,7 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
     m = operand(m)
     first, second = (normalize_axis("rot90", axis, m.ndim) for axis in axes)
     if first == second:
-        raise ShapeError(f"rot90: axes {tuple(axes)} name one axis twice")
+        raise ShapeError(f"rot90: axes {tuple(axes)} name an axis twice")
     turns = whole("rot90", "k", k) % 4
     if turns == 2:
         return flip(m, (first, second))
@@ -137,7 +137,9 @@ def moved(name: str, ndim: int, source: Any, destination: Any) -> tuple[int, ...
     here = [normalize_axis(name, axis, ndim) for axis in listed(source)]
     there = [normalize_axis(name, axis, ndim) for axis in listed(destination)]
     if len(here) != len(there) or len({*here}) != len(here) or len({*there}) != len(there):
-        raise ShapeError(f"{name}: {source} and {destination} must name as many axes, each once")
+        raise ShapeError(
+            f"{name}: {source} and {destination} must have the same number of axes, each named once"
+        )
     order = [axis for axis in range(ndim) if axis not in here]
     for target, axis in sorted(zip(there, here, strict=True)):
         order.insert(target, axis)
@@ -168,7 +170,7 @@ def matrix_transpose(x: Any) -> Array:
     """The last two axes exchanged; a view. Raises `ShapeError` for fewer than two."""
     x = operand(x)
     if x.ndim < 2:
-        raise ShapeError(f"matrix_transpose: an array of {x.ndim} dimensions is no matrix")
+        raise ShapeError(f"matrix_transpose: an array of {x.ndim} dimensions is not a matrix")
     return transpose(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
@@ -206,15 +208,15 @@ def _(a: Any, repeats: Any, axis: int | None = None) -> Array:
             return _repeated_unevenly(a, counts, axis)
         repeats = counts[0]
     if repeats < 0:
-        raise ShapeError(f"repeat: {repeats} is no number of times")
+        raise ShapeError(f"repeat: {repeats} is not a valid number of repetitions")
     return repeat(a, repeats=repeats, axis=axis)
 
 
 def _repeated_unevenly(a: Any, counts: list[int], axis: int) -> Any:
     if len(counts) != a.shape[axis] or min(counts, default=0) < 0:
         raise ShapeError(
-            f"repeat: {len(counts)} numbers of times (none below 0) must be one for each of the "
-            f"{a.shape[axis]} positions of axis {axis}"
+            f"repeat: {len(counts)} repetition counts; there must be one, not negative, for each "
+            f"of the {a.shape[axis]} positions of axis {axis}"
         )
     return gather(a, numpy().repeat(numpy().arange(len(counts)), counts), axis=axis)
 
@@ -227,7 +229,7 @@ def tile(A: Any, reps: Any) -> Array:  # noqa: N803 -- NumPy's name
     times = (*[1] * (ndim - len(times)), *times)
     shape = (*[1] * (ndim - a.ndim), *a.shape)
     if any(n < 0 for n in times):
-        raise ShapeError(f"tile: {list(times)} holds what is no number of times")
+        raise ShapeError(f"tile: {list(times)} contains an invalid number of repetitions")
     pairs = list(zip(times, shape, strict=True))
     apart = reshape(a, shape=tuple(n for extent in shape for n in (1, extent)))
     wide = broadcast_to(apart, shape=tuple(n for pair in pairs for n in pair))
@@ -382,7 +384,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     cuts = sections_of("array_split", indices_or_sections)
     if isinstance(cuts, WHOLE):
         if not 0 < cuts < 2**31:
-            raise ShapeError(f"array_split: {cuts} is no number of parts")
+            raise ShapeError(f"array_split: {cuts} is not a valid number of parts")
         each, longer = divmod(int(ary.shape[axis]), int(cuts))
         cuts = tuple(part * each + min(part, longer) for part in range(1, cuts))
     found = split(ary, sections=cuts, axis=axis)
@@ -392,7 +394,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 def _split_along(name: str, ary: Any, sections: Any, axis: int, least: int) -> list[Any]:
     ary = operand(ary)
     if ary.ndim < least:
-        raise ShapeError(f"{name}: an array of {ary.ndim} dimensions; it needs {least}")
+        raise ShapeError(f"{name}: an array of {ary.ndim} dimensions; it needs at least {least}")
     found = split(ary, sections=sections_of(name, sections), axis=axis)
     return list(found) if isinstance(found, tuple) else [found]
 

@@ -38,7 +38,8 @@ def batch_dot(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = Fal
     """
     if len(a.shape) != 3 or len(b.shape) != 3 or not a.shape[0] == b.shape[0]:
         raise ShapeError(
-            f"batch_dot: {list(a.shape)} and {list(b.shape)} must have 3 axes, the first the same"
+            f"batch_dot: {list(a.shape)} and {list(b.shape)} must have 3 axes, and the same "
+            "first axis"
         )
     a = swapaxes(a, 1, 2) if transpose_a else a
     return matmul(a, swapaxes(b, 1, 2) if transpose_b else b)

@@ -29,7 +29,9 @@ def clip(
 ) -> Array:
     """a limited to [min, max], also called a_min and a_max; None leaves that side open."""
     if (a_min is not None and min is not None) or (a_max is not None and max is not None):
-        raise TypeError("clip: a bound is given twice: a_min and min, a_max and max are the same")
+        raise TypeError(
+            "clip: a bound is given twice: a_min and min are the same, and so are a_max and max"
+        )
     a = operand(a, (a_min, a_max, min, max))
     low, high = a_min if min is None else min, a_max if max is None else max
     return into("clip", out, _limited(a, low, high))

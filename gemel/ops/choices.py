@@ -286,7 +286,7 @@ def choice(
             p = _shares(operand(p), count)
         if not replace:
             if many > count:
-                raise ArgumentError(f"choice: there are no {many} of {count} without replacement")
+                raise ArgumentError(f"choice: cannot choose {many} of {count} without replacement")
             if p is not None:
                 message = f"choice: fewer than {many} probabilities are not 0"
                 p = required(p, (p > 0).sum() >= many, message=message)
@@ -385,7 +385,7 @@ def categorical(prob: Any = None, logit: Any = None, size: Any = None, dtype: An
     >>> npx.categorical(np.array([[0.0, 1.0], [1.0, 0.0]]))
     """
     if (prob is None) == (logit is None):
-        raise ArgumentError("categorical: one of prob and logit is needed, and not both")
+        raise ArgumentError("categorical: give either prob or logit")
     if prob is not None:
         logit = log(held("categorical", "prob", operand(prob), "probability"))
     lead = shape_of("categorical", size) if size is not None else ()

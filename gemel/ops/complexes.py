@@ -24,7 +24,7 @@ from gemel.spec import Spec, broadcast
 def _part_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
     (x,) = specs
     if not x.dtype.is_complex:
-        raise DTypeError(f"{op.name}: {x} has no complex numbers")
+        raise DTypeError(f"{op.name}: {x} is not complex")
     return (x.dtype,), x.dtype.real
 
 
@@ -115,7 +115,7 @@ def set_part(x: Any, value: Any, name: str) -> None:
     """x.real = value, x.imag = value."""
     if not x.dtype.is_complex:
         if name == "imag":
-            raise TypeError(f"imag: numbers of {x.dtype} have no imaginary part to set")
+            raise TypeError(f"imag: numbers of {x.dtype} have no imaginary part that could be set")
         x[...] = value
         return
     value = broadcast_to(cast(operand(value), dtype=x.dtype.real), shape=tuple(x.shape))

@@ -37,7 +37,8 @@ def _(predicate: Spec, *inputs: Spec, then: Any, otherwise: Any) -> tuple[Spec, 
     second = tuple(entry.spec for entry in otherwise.outputs)
     if first != second:
         raise ShapeError(
-            f"cond: both branches must give the same specs, not {list(first)} and {list(second)}"
+            f"cond: both branches must return the same shapes and dtypes, not {list(first)} and "
+            f"{list(second)}"
         )
     return first
 
@@ -175,7 +176,7 @@ def _(*inputs: Spec, test: Any, step: Any) -> tuple[Spec, ...]:
     if condition.size != 1:
         raise ShapeError(f"while: the condition {condition} must have one element")
     if after != inputs[: len(after)]:
-        raise ShapeError(f"while: a step makes {list(after)} of {list(inputs[: len(after)])}")
+        raise ShapeError(f"while: a step returns {list(after)} for {list(inputs[: len(after)])}")
     return after
 
 
@@ -252,8 +253,8 @@ def _record(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     now = [entry for _, entry in trace.updates.values()]
     if list(map(id, now)) != list(map(id, updates)) or any(h.node.serial < first for h in written):
         raise TraceError(
-            "cond: a branch must not update a parameter, nor write to an array from outside; do it "
-            "after, with np.where"
+            "cond: a branch must not update a parameter, nor write to an array from outside; do "
+            "so after the cond, with np.where"
         )
     return results
 

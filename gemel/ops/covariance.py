@@ -76,7 +76,9 @@ def _variables(name: str, m: Any, y: Any, rowvar: bool, dtype: Any) -> tuple[Any
 def _rows_of(name: str, m: Any, rowvar: bool, dtype: Any) -> Any:
     x = in_dtype(floating(operand(m)), dtype)
     if x.ndim > 2:
-        raise ShapeError(f"{name}: {x.ndim} dimensions: variables and observations are two")
+        raise ShapeError(
+            f"{name}: {x.ndim} dimensions: it must have at most two, variables and observations"
+        )
     if x.ndim < 2:
         return reshape(x, shape=(1, -1))
     return x if rowvar else transpose(x)

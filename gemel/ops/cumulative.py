@@ -132,7 +132,9 @@ def _cumulative(name: str, start: int, x: Any, axis: Any, dtype: Any, initial: b
     x = x if x.ndim else reshape(x, shape=(1,))
     if axis is None:
         if x.ndim != 1:
-            raise ShapeError(f"{name}: {x.ndim} dimensions: only a 1-d array needs no axis")
+            raise ShapeError(
+                f"{name}: {x.ndim} dimensions: give axis, unless the array has one dimension"
+            )
         axis = 0
     found = along(cumsum if start == 0 else cumprod, x, axis, dtype)
     if not initial:

@@ -111,7 +111,7 @@ def _norm(name: str, norm: str | None) -> str:
 def _fitted(name: str, x: Any, axis: int, length: Any) -> Any:
     """x with so many elements along an axis: the first ones, or zeros behind them."""
     if not isinstance(length, WHOLE) or length < 1:
-        raise ShapeError(f"{name}: {length!r} elements along axis {axis} have no transform")
+        raise ShapeError(f"{name}: {length!r} elements along axis {axis} cannot be transformed")
     extent = x.shape[axis]
     if length == extent:
         return x
@@ -153,7 +153,7 @@ def _from_real(name: str, x: Any, places: list[tuple[int, int | None]], norm: st
     if x.dtype.is_complex:
         raise DTypeError(f"{name}: {Spec(x.shape, x.dtype)} is complex; use fft, or real(x)")
     if not places:
-        raise ShapeError(f"{name}: it needs an axis")
+        raise ShapeError(f"{name}: the array must have at least one axis")
     *others, (axis, length) = places
     x = _fitted(name, x, axis, x.shape[axis] if length is None else length)
     found = half_transform(x, axis=axis, norm=_norm(name, norm))
@@ -163,19 +163,19 @@ def _from_real(name: str, x: Any, places: list[tuple[int, int | None]], norm: st
 def _to_real(name: str, x: Any, places: list[tuple[int, int | None]], norm: str | None) -> Any:
     """The way back: the inverse along all but the last axis, then that of the half transform."""
     if not places:
-        raise ShapeError(f"{name}: it needs an axis")
+        raise ShapeError(f"{name}: the array must have at least one axis")
     *others, (axis, length) = places
     x = _several(name, x, others, norm, True) if others else x
     length = 2 * (x.shape[axis] - 1) if length is None else length
     if not isinstance(length, WHOLE) or length < 1:
-        raise ShapeError(f"{name}: {length!r} elements along axis {axis} have no transform")
+        raise ShapeError(f"{name}: {length!r} elements along axis {axis} cannot be transformed")
     x = _fitted(name, x, axis, length // 2 + 1)
     return whole_transform(x, axis=axis, length=length, norm=_norm(name, norm))
 
 
 def _one(name: str, x: Any, n: Any, axis: int) -> list[tuple[int, int | None]]:
     if n is not None and (not isinstance(n, WHOLE) or n < 1):
-        raise ShapeError(f"{name}: {n!r} elements have no transform")
+        raise ShapeError(f"{name}: {n!r} elements cannot be transformed")
     return [(normalize_axis(name, axis, x.ndim), n)]
 
 
@@ -315,7 +315,7 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "back
 
 def _frequencies(name: str, n: Any, d: float, half: bool, dtype: Any, device: Any) -> Any:
     if not isinstance(n, WHOLE) or n < 1:
-        raise ShapeError(f"{name}: {n!r} elements have no frequencies")
+        raise ShapeError(f"{name}: {n!r} elements have no frequencies; it must be at least 1")
     with as_device(device):
         at = iota(shape=(n // 2 + 1 if half else n,), axis=0, dtype=float64)
     at = at if half else where(at < (n + 1) // 2, at, at - n)

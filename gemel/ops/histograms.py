@@ -44,7 +44,7 @@ def histogram_edges(x: Any, *, bins: int, limits: Any) -> Any:
 @histogram_edges.spec
 def _(x: Spec, *, bins: int, limits: Any) -> Spec:
     if bins < 1:
-        raise ShapeError(f"histogram: {bins} is no number of bins")
+        raise ShapeError(f"histogram: {bins} is not a number of bins")
     return Spec((bins + 1,), x.dtype.floating)
 
 
@@ -59,7 +59,7 @@ def histogram_counts(x: Any, edges: Any, weights: Any = None, *, density: bool) 
 @histogram_counts.spec
 def _(x: Spec, edges: Spec, weights: Spec | None = None, *, density: bool) -> Spec:
     if edges.ndim != 1 or edges.shape[0] < 2:
-        raise ShapeError(f"histogram: edges {edges} must be one row of two or more")
+        raise ShapeError(f"histogram: edges {edges} must be a one-dimensional array of two or more")
     if weights is not None and not same_shape(x.shape, weights.shape):
         raise ShapeError(f"histogram: weights {weights} must have the shape of {x}")
     plain = weights.dtype if weights is not None else int64

@@ -210,7 +210,9 @@ def crop(data: Any, x: int, y: int, width: int, height: int) -> Array:
     rows, columns = image.shape[-3], image.shape[-2]
     inside = x >= 0 and y >= 0 and y + height <= rows and x + width <= columns
     if not inside or width < 1 or height < 1:
-        raise ShapeError(f"crop: {width} x {height} at ({x}, {y}) is not inside {columns} x {rows}")
+        raise ShapeError(
+            f"crop: {width} x {height} at ({x}, {y}) is not inside the image of {columns} x {rows}"
+        )
     return image[..., y : y + height, x : x + width, :]
 
 
@@ -276,7 +278,7 @@ def _mixed(name: str, data: Any, other: Any, share: Any) -> Any:
     """share * data + (1 - share) * other(data)."""
     x = _image(name, data)
     if x.shape[-1] not in (1, 3):
-        raise ShapeError(f"{name}: {list(x.shape)} must have 1 or 3 channels, the last axis")
+        raise ShapeError(f"{name}: {list(x.shape)} must have 1 or 3 channels along the last axis")
     wide = cast(x, dtype=x.dtype.floating)
     found = wide * share if other is None else other(wide) * (1 - share) + wide * share
     return _like(found, x)
@@ -284,7 +286,7 @@ def _mixed(name: str, data: Any, other: Any, share: Any) -> Any:
 
 def _factor(x: Any, low: float, high: float) -> Any:
     if low > high:
-        raise ArgumentError(f"the factors from {low} to {high} are none")
+        raise ArgumentError(f"the range of factors from {low} to {high} is invalid")
     return uniformly(low, high, size=_each(x))
 
 
@@ -339,7 +341,9 @@ def random_hue(data: Any, min_factor: float, max_factor: float) -> Array:
     if x.shape[-1] == 1:
         return x
     if x.shape[-1] != 3:
-        raise ShapeError(f"random_hue: {list(x.shape)} must have 1 or 3 channels, the last axis")
+        raise ShapeError(
+            f"random_hue: {list(x.shape)} must have 1 or 3 channels along the last axis"
+        )
     angle = (_factor(x, min_factor, max_factor)[..., 0] - 1.0) * 3.141592653589793
     wide = cast(x, dtype=x.dtype.floating)
     light, first, second = (wide @ operand(list(row), (wide,)).astype(wide.dtype) for row in TO_YIQ)
@@ -384,7 +388,9 @@ def adjust_lighting(data: Any, alpha: Any) -> Array:
     """
     x = _image("adjust_lighting", data)
     if not x.shape[-1] == 3:
-        raise ShapeError(f"adjust_lighting: {list(x.shape)} must have 3 channels, the last axis")
+        raise ShapeError(
+            f"adjust_lighting: {list(x.shape)} must have 3 channels along the last axis"
+        )
     wide = cast(x, dtype=x.dtype.floating)
     weights = cast(operand([list(row) for row in LIGHTING], (wide,)), dtype=wide.dtype)
     shares = cast(operand(alpha, (wide,)), dtype=wide.dtype)
@@ -429,7 +435,7 @@ def _part(x: Any, axis: int, extent: Any, size: int, shares: tuple[float, float]
     """So many lines along an axis, from a drawn place on."""
     low, high = shares
     if not 0 <= low <= high <= 1:
-        raise ArgumentError(f"random_crop: the shares {low} to {high} must lie between 0 and 1")
+        raise ArgumentError(f"random_crop: the fractions {low} to {high} must be between 0 and 1")
     room = extent - size
     first = _within(cast(floor(_factor(x, low, high) * (room + 1)), dtype="int64"), room)
     return _lines(x, axis, iota(shape=(size,), axis=0, dtype="int64") + first[..., 0, 0])

@@ -58,8 +58,8 @@ def flat_positions(name: str, x: Any, indices: Any) -> tuple[Any, int]:
     count = int(indices.shape[0]) if len(indices.shape) else 0
     if not 0 < count <= len(x.shape):
         raise ShapeError(
-            f"{name}: indices {list(indices.shape)} must have a row for each of the first axes of "
-            f"{list(x.shape)}"
+            f"{name}: indices {list(indices.shape)} must have one row for each of the leading "
+            f"axes of {list(x.shape)}"
         )
     if indices.dtype.kind == "b":
         raise DTypeError(f"{name}: indices must be whole numbers, not bools; use data[mask]")
@@ -150,7 +150,9 @@ def batch_flatten(data: Any) -> Array:
     """(batch, ...) to (batch, all elements of an example)."""
     data = operand(data)
     if not data.shape:
-        raise ShapeError("batch_flatten: a number is no batch; it must have one axis or more")
+        raise ShapeError(
+            "batch_flatten: a number is not a batch; the array must have at least one axis"
+        )
     return reshape(data, shape=(data.shape[0], product(data.shape[1:])))
 
 
@@ -222,7 +224,7 @@ def slice_like(data: Any, shape_like: Any, axes: Any = ()) -> Array:
         raise ShapeError(f"slice_like: {list(data.shape)} and {list(shape_like.shape)}: give axes")
     chosen = {normalize_axis("slice_like", axis, ndim) for axis in axes or range(ndim)}
     if any(shape_like.shape[axis] > data.shape[axis] for axis in chosen):
-        raise ShapeError(f"slice_like: {list(data.shape)} is less than {list(shape_like.shape)}")
+        raise ShapeError(f"slice_like: {list(data.shape)} is smaller than {list(shape_like.shape)}")
     stops = (shape_like.shape[axis] if axis in chosen else None for axis in range(ndim))
     return data[tuple(slice(stop) for stop in stops)]
 

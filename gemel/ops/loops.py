@@ -64,15 +64,17 @@ def _lengths(data: Any) -> list[Any]:
     """The first axes of all data, which are the same."""
     shapes = [array.shape for array in leaves(data)]
     if not all(shapes):
-        raise ShapeError("foreach: data of no axes; it runs over the first axis of its data")
+        raise ShapeError("foreach: the data has no axes, but foreach iterates over its first axis")
     lengths = [shape[0] for shape in shapes]
     if not lengths or not all(n == lengths[0] for n in lengths):
         found = sorted({int(n) for n in lengths})
-        raise ShapeError(f"foreach: first axes of {found}; all data must have the same")
+        raise ShapeError(
+            f"foreach: the first axes have lengths {found}; all data must have the same length"
+        )
     if lengths[0] == 0:
         raise ShapeError(
-            "foreach: the data's first axis is empty; what the body gives is not known without a "
-            "round, so there must be one at least"
+            "foreach: the first axis of the data is empty, so the outputs of the body are "
+            "unknown; there must be at least one element"
         )
     return lengths
 
@@ -149,7 +151,7 @@ def while_loop(
     >>> npx.while_loop(lambda i: i < 3, lambda i: (i * 2, [i + 1]), [np.array(1)], 4)
     """
     if max_iterations is None:
-        raise ArgumentError("while_loop: max_iterations must be given: outputs are as long as that")
+        raise ArgumentError("while_loop: give max_iterations; it is the length of the outputs")
     max_iterations = plain(max_iterations)
     if isinstance(max_iterations, bool) or not isinstance(max_iterations, int):
         raise TypeError(f"while_loop: max_iterations must be a whole number, not {max_iterations}")
@@ -290,7 +292,8 @@ def _checked(
     output, after = _stepped(func, nested(iter(values), variables))
     if len(leaves(after)) != len(values):
         raise ShapeError(
-            f"while_loop: a step gives {len(leaves(after))} variables, it got {len(values)}"
+            f"while_loop: a step returned {len(leaves(after))} variables, but it was given "
+            f"{len(values)}"
         )
     return mapped(operand, output), mapped(operand, after)
 

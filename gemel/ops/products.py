@@ -75,7 +75,9 @@ def vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Any:
     for x in (x1, x2):
         normalize_axis("vecdot", axis, x.ndim)
     if not x1.shape[axis] == x2.shape[axis]:
-        raise ShapeError(f"vecdot: {x1.spec} and {x2.spec} must be as long along axis {axis}")
+        raise ShapeError(
+            f"vecdot: {x1.spec} and {x2.spec} must have the same length along axis {axis}"
+        )
     a, b = (moveaxis(x, axis, -1) for x in (conjugated(x1), x2))
     return _sum_of_products(a, b, (-1,))
 
@@ -121,8 +123,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     lengths = [tuple(x.shape[i] for i in at) for x, at in ((a, left), (b, right))]
     if not same_shape(*lengths):
         raise ShapeError(
-            f"tensordot: {list(a.shape)} and {list(b.shape)}: axes {left} and {right} must be "
-            "as many and as long"
+            f"tensordot: {list(a.shape)} and {list(b.shape)}: axes {left} and {right} must match "
+            "in number and length"
         )
     rest_a = [axis for axis in range(a.ndim) if axis not in left]
     rest_b = [axis for axis in range(b.ndim) if axis not in right]
@@ -154,12 +156,15 @@ def cross(
     if axis is not None:
         axisa = axisb = axisc = axis
     if promote_specs(a.spec, b.spec) is bool_:
-        raise DTypeError(f"cross: {a.spec} and {b.spec}: bools have no differences")
+        raise DTypeError(
+            f"cross: {a.spec} and {b.spec}: differences of bools are not defined; use "
+            "astype('int32')"
+        )
     a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
     lengths = (a.shape[-1], b.shape[-1])
     if not builtins.all(n == 2 or n == 3 for n in lengths):
         raise ShapeError(
-            f"cross: vectors of {lengths[0]} and {lengths[1]} elements; it takes 2 or 3"
+            f"cross: vectors of {lengths[0]} and {lengths[1]} elements; they must have 2 or 3"
         )
     (a0, a1, a2), (b0, b1, b2) = (
         [x[..., i] if not i == n else None for i in range(3)]
@@ -190,7 +195,7 @@ def matrix_power(a: Any, n: int) -> Array:
     """The matrices multiplied n times with themselves; negative powers are those of the inverse."""
     a, n = operand(a), whole("matrix_power", "n", n)
     if a.ndim < 2 or not a.shape[-1] == a.shape[-2]:
-        raise ShapeError(f"matrix_power: {list(a.shape)} holds no square matrices")
+        raise ShapeError(f"matrix_power: {list(a.shape)} does not contain square matrices")
     if n < 0:
         a, n = inv(a), -n
     if n == 0:
@@ -220,7 +225,7 @@ def parsed(equation: str, ndims: Sequence[int]) -> tuple[list[str], str]:
     given, arrow, result = text.partition("->")
     terms = given.split(",")
     if len(terms) != len(ndims):
-        raise refuse(f"it has {len(terms)} operands, {len(ndims)} were given")
+        raise refuse(f"it has {len(terms)} operands, but {len(ndims)} were given")
     used = set(text) - set(".,->")
     if not builtins.all(label.isalpha() for label in used):
         raise refuse("labels must be letters")
@@ -230,7 +235,7 @@ def parsed(equation: str, ndims: Sequence[int]) -> tuple[list[str], str]:
     for term, ndim in zip(terms, ndims, strict=True):
         named = term.replace("...", "")
         if "." in named or term.count("...") > 1:
-            raise refuse(f"{term!r} has dots that are no '...'")
+            raise refuse(f"{term!r} has dots that are not '...'")
         more = ndim - len(named)
         if more < 0 or (more and "..." not in term):
             raise refuse(f"{term!r} labels {len(named)} axes of an operand with {ndim}")
@@ -247,7 +252,7 @@ def parsed(equation: str, ndims: Sequence[int]) -> tuple[list[str], str]:
         return labels, "".join(spare[:most]) + alone
     out = filled(result, most)
     if len(set(out)) != len(out) or not set(out) <= set("".join(labels)):
-        raise refuse(f"{result!r} repeats a label, or has one no operand has")
+        raise refuse(f"{result!r} repeats a label, or has a label that no operand has")
     return labels, out
 
 
@@ -287,7 +292,7 @@ def _without_repetition(name: str, x: Any) -> tuple[str, Any]:
             first = name.index(label)
             second = name.index(label, first + 1)
             if not x.shape[first] == x.shape[second]:
-                raise ShapeError(f"einsum: axes {label!r} of {x.spec} must be as long")
+                raise ShapeError(f"einsum: axes {label!r} of {x.spec} must have the same length")
             x = diagonal(x, 0, first, second)
             rest = "".join(c for i, c in enumerate(name) if i not in (first, second))
             name = rest + label

@@ -159,7 +159,7 @@ def _slices(row: Any, wanted: list[tuple[Any, ...]], whole: str) -> list[Any]:
         ends.append(ends[-1] + (shape[0] * shape[1] if len(shape) == 2 else shape[0]))
     if len(row.shape) != 1 or not row.shape[0] == ends[-1]:
         raise ShapeError(
-            f"rnn: parameters {list(row.shape)} must be {ends[-1]} in one row, for {whole}"
+            f"rnn: parameters {list(row.shape)} must be one row of {ends[-1]}, for {whole}"
         )
     places = zip(ends[:-1], ends[1:], wanted, strict=True)
     return [reshape(row[begin:end], shape=shape) for begin, end, shape in places]
@@ -248,11 +248,16 @@ def rnn(
     data, directions = operand(data), 2 if bidirectional else 1
     size = int(state.shape[-1]) if state_size is None else state_size
     if len(data.shape) != 3 or not data.shape[0] > 0:
-        raise ShapeError(f"rnn: data {list(data.shape)} must be (time, batch, inputs), time not 0")
+        raise ShapeError(
+            f"rnn: data {list(data.shape)} must be (time, batch, inputs), with at least one time "
+            "step"
+        )
     if projection_size is not None and mode != "lstm":
         raise ShapeError(f"rnn: projection_size is for mode 'lstm', not {mode!r}")
     if (state_cell is None) == (mode == "lstm"):
-        raise ShapeError("rnn: mode 'lstm' needs a state_cell, and no other has one")
+        raise ShapeError(
+            "rnn: state_cell is required for mode 'lstm' and not allowed for other modes"
+        )
     low, high = lstm_state_clip_min, lstm_state_clip_max
     how = _Settings(mode, size, directions, projection_size, low, high)
     given = [(state, how.width), (state_cell, size)][: 2 if mode == "lstm" else 1]

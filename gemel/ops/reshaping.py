@@ -32,7 +32,8 @@ def reshape(a: Any, newshape: Any, reverse: bool = False, order: str = "C") -> A
     a = operand(a)
     if order != "C":
         raise ArgumentError(
-            f"reshape: order {order!r}; npx.reshape knows 'C', np.reshape the others"
+            f"reshape: order {order!r}; npx.reshape supports only 'C'; use np.reshape for other "
+            "orders"
         )
     wanted = list(listed(newshape))
     shape = list(a.shape)
@@ -69,7 +70,7 @@ def _decoded(shape: list[Any], codes: Sequence[int], a: Any) -> list[Any]:
             source = []
         elif code == -3:
             if not source.pop(0) == 1:
-                raise refuse("-3 drops an extent of 1 only")
+                raise refuse("-3 drops only an extent of 1")
         elif code == -6:
             found += _divided(source.pop(0), rest[:2], refuse)
             rest = rest[2:]
@@ -91,11 +92,11 @@ def _decoded(shape: list[Any], codes: Sequence[int], a: Any) -> list[Any]:
 def _divided(extent: Any, parts: list[int], refuse: Any) -> list[Any]:
     """Two extents, of which one may be -1, in place of one."""
     if len(parts) != 2 or any(part < -1 or part == 0 for part in parts) or parts == [-1, -1]:
-        raise refuse(f"-6 takes two extents, one of which may be -1, not {parts}")
+        raise refuse(f"-6 needs two extents, one of which may be -1, not {parts}")
     known = parts[1] if parts[0] == -1 else parts[0]
     if -1 in parts:
         if extent % known != 0:
-            raise refuse(f"{extent} is no multiple of {known}")
+            raise refuse(f"{extent} is not a multiple of {known}")
         parts = [extent // known if part == -1 else part for part in parts]
     if not parts[0] * parts[1] == extent:
         raise refuse(f"{parts[0]} * {parts[1]} is not {extent}")

@@ -30,11 +30,11 @@ def check_rows(name: str, shape: tuple[int, ...], indices: Spec, axis: int) -> N
         raise DTypeError(f"{name}: indices {indices} must be integers; use astype('int64')")
     rows = (*shape[:axis], *indices.shape[axis : axis + 1], *shape[axis + 1 :])
     if normalize_axis(name, axis, len(shape)) != axis or not same_shape(rows, indices.shape):
-        raise ShapeError(f"{name}: indices {indices} differ from {list(shape)} not only in {axis}")
-    if type(shape[axis]) is int and shape[axis] == 0 and 0 not in indices.shape:
-        raise ArrayIndexError(
-            f"{name}: {indices} are positions in an axis of {list(shape)} with none"
+        raise ShapeError(
+            f"{name}: indices {indices} must have the shape {list(shape)}, except for axis {axis}"
         )
+    if type(shape[axis]) is int and shape[axis] == 0 and 0 not in indices.shape:
+        raise ArrayIndexError(f"{name}: {indices} index an empty axis of {list(shape)}")
 
 
 @op(fails=True, public="np", onnx="GatherElements", moves=1)
@@ -62,7 +62,9 @@ def _(arr: Any, indices: Any, axis: int | None = -1) -> Array:
 def _in_rows(name: str, x: Any, indices: Any, axis: int) -> tuple[Any, Any]:
     """Both repeated where they broadcast, along all axes but one."""
     if x.ndim != indices.ndim:
-        raise ShapeError(f"{name}: {x.ndim} and {indices.ndim} dimensions; they must be as many")
+        raise ShapeError(
+            f"{name}: {x.ndim} and {indices.ndim} dimensions; they must have the same number"
+        )
     sides = [(*s[:axis], 1, *s[axis + 1 :]) for s in (x.shape, indices.shape)]
     rows = broadcast(name, *(Spec(side, "bool") for side in sides))
     if same_shape(sides[0], sides[1]):
@@ -111,7 +113,7 @@ def _(g: Spec, indices: Spec, *, axis: int, extent: int) -> Spec:
     shape = (*g.shape[:axis], extent, *g.shape[axis + 1 :])
     check_rows("add_along_axis", extents("add_along_axis", shape), indices, axis)
     if not same_shape(g.shape, indices.shape):
-        raise ShapeError(f"add_along_axis: {g} and indices {indices} must have one shape")
+        raise ShapeError(f"add_along_axis: {g} and indices {indices} must have the same shape")
     return Spec(shape, g.dtype)
 
 
@@ -223,8 +225,8 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
     choicelist = sequence("select", "the choices", choicelist)
     if len(condlist) != len(choicelist) or not condlist:
         raise ShapeError(
-            f"select: {len(condlist)} conditions and {len(choicelist)} choices; it needs as many "
-            "of one as of the other, and at least one"
+            f"select: {len(condlist)} conditions and {len(choicelist)} choices; give the same "
+            "number of both, at least one"
         )
     *choicelist, found = map(operand, (*choicelist, default))
     given = [Spec((), x.dtype) for x in choicelist]
@@ -300,7 +302,9 @@ def _(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
     indices, extents = operand(above.index_item(indices, None)), tuple(listed(shape))
     if not extents:  # no axes, no results: an operation has one at least
         if indices.ndim:
-            raise ShapeError(f"unravel_index: {indices.shape}: without axes there is one position")
+            raise ShapeError(
+                f"unravel_index: {indices.shape}: a shape without axes has only one position"
+            )
         return ()
     found = unravel_index(indices, shape=extents, order=order)
     return found if isinstance(found, tuple) else (found,)

@@ -18,10 +18,13 @@ def check_lengths(name: str, x: Any, lengths: Any, axis: int) -> None:
     """Raises `ShapeError` unless there is one length for each sequence."""
     given, known = Spec(x.shape, x.dtype), Spec(lengths.shape, lengths.dtype)
     if axis not in (0, 1) or x.ndim < 2:
-        raise ShapeError(f"{name}: {given}: axis {axis} must be 0 or 1, of two or more")
+        raise ShapeError(
+            f"{name}: {given}: axis {axis} must be 0 or 1, and the array must have at least two "
+            "axes"
+        )
     if not same_shape(lengths.shape, (x.shape[1 - axis],)):
         raise ShapeError(
-            f"{name}: lengths {known} must be one for each of the sequences (axis {1 - axis}) "
+            f"{name}: lengths {known} must have one length for each sequence (axis {1 - axis}) "
             f"of {given}"
         )
 

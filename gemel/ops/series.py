@@ -41,7 +41,9 @@ from gemel.spec import Spec, normalize_axes, normalize_axis
 def _row(name: str, x: Any) -> Any:
     x = operand(x)
     if x.ndim > 1 or x.size == 0:
-        raise ShapeError(f"{name}: {list(x.shape)}: takes rows of numbers, none of them empty")
+        raise ShapeError(
+            f"{name}: {list(x.shape)}: both arguments must have one dimension and not be empty"
+        )
     return reshape(x, shape=(-1,))
 
 
@@ -104,7 +106,9 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     found = diff(row)
     for end in (operand(x, (row,)) for x in (to_begin, to_end) if x is not None):
         if end.dtype.kind == "f" and not row.dtype.is_floating:
-            raise DTypeError(f"ediff1d: {end.dtype} does not go beside differences of {row.dtype}")
+            raise DTypeError(
+                f"ediff1d: {end.dtype} cannot be combined with differences of dtype {row.dtype}"
+            )
     parts = (contents("ediff1d", x, row) for x in (to_begin, found, to_end) if x is not None)
     return concatenate(*(reshape(x, shape=(-1,)) for x in parts), axis=0)
 
@@ -130,7 +134,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
         raise ArgumentError(f"gradient: edge_order {edge_order} must be 1 or 2")
     steps = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
     if len(steps) != len(axes):
-        raise TypeError(f"gradient: {len(steps)} distances for {len(axes)} axes")
+        raise TypeError(f"gradient: {len(steps)} distances were given for {len(axes)} axes")
     found = tuple(_slope(f, h, a, edge_order) for h, a in zip(steps, axes, strict=True))
     return found[0] if len(found) == 1 else found
 
@@ -138,7 +142,9 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
 def _slope(f: Any, step: Any, axis: int, order: int) -> Any:
     extent = f.shape[axis]
     if extent < order + 1:
-        raise ShapeError(f"gradient: axis {axis} has {extent} elements; it needs {order + 1}")
+        raise ShapeError(
+            f"gradient: axis {axis} has {extent} elements; it needs at least {order + 1}"
+        )
 
     def part(x: Any, start: int | None, stop: int | None) -> Any:
         return x[(slice(None),) * axis + (slice(start, stop),)]
@@ -236,7 +242,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
     """
     x = operand(filt)
     if not isinstance(trim, str) or set(trim.lower()) - set("fb"):
-        raise ArgumentError(f"trim_zeros: trim {trim!r} must be of f and b")
+        raise ArgumentError(f"trim_zeros: trim {trim!r} may contain only 'f' and 'b'")
     axes, key = normalize_axes("trim_zeros", axis, x.ndim), [slice(None)] * x.ndim
     places = x.asnumpy().nonzero()
     for place in axes:
@@ -253,7 +259,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
 def _angles(name: str, count: Any) -> Any:
     """From 0 to 2 pi, in so many steps; None for windows of one element or none."""
     if not isinstance(count, WHOLE):
-        raise TypeError(f"{name}: {count!r} is no number of elements")
+        raise TypeError(f"{name}: {count!r} is not a valid number of elements")
     at = iota(shape=(max(int(count), 0),), axis=0, dtype="float64")
     return at * (2 * math.pi / max(int(count) - 1, 1))
 

@@ -94,7 +94,7 @@ def _(
     if copy is False and isinstance(a, _core.Array):
         lies = Layout(a.shape, a._element_strides, a.offset)
         if reshaped_strides(lies, target_shape(Spec(a.shape, a.dtype), target)) is None:
-            raise ShapeError(f"reshape: {list(a.shape)} to {list(target)} has to copy elements")
+            raise ShapeError(f"reshape: {list(a.shape)} to {list(target)} requires a copy")
     return reshape(materialized(a) if copy else a, shape=target)
 
 
@@ -336,7 +336,9 @@ def _(*specs: Spec, axis: int) -> Spec:
         if spec.ndim != first.ndim or not all(
             m == n for i, (m, n) in enumerate(others) if i != place
         ):
-            raise ShapeError(f"concatenate: {first} and {spec} must agree in all axes but {place}")
+            raise ShapeError(
+                f"concatenate: {first} and {spec} must have equal shapes except along axis {place}"
+            )
         total = total + spec.shape[place]
     return Spec((*first.shape[:place], total, *first.shape[place + 1 :]), promote_specs(*specs))
 

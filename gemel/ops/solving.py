@@ -56,7 +56,7 @@ def matrices(name: str, x: Spec, square: bool = False) -> tuple[Any, Any, Any]:
         raise _no_matrix(f"{name}: {x} has {x.ndim} dimensions; a matrix has two")
     *batch, rows, columns = x.shape
     if square and not rows == columns:
-        raise _no_matrix(f"{name}: {x} must hold square matrices; they are {rows} x {columns}")
+        raise _no_matrix(f"{name}: {x} must hold square matrices; these are {rows} x {columns}")
     return tuple(batch), rows, columns
 
 
@@ -310,7 +310,7 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
     """
     a = operand(a)
     if not 0 < ind < a.ndim:
-        raise ShapeError(f"tensorinv: {list(a.shape)} has no axes before and behind {ind}")
+        raise ShapeError(f"tensorinv: {list(a.shape)} needs axes before and after {ind}")
     rows, columns = a.shape[:ind], a.shape[ind:]
     return reshape(inv(reshape(a, shape=(product(rows), -1))), shape=(*columns, *rows))
 

@@ -85,7 +85,7 @@ def top_positions(x: Any, *, axis: int, descending: bool, count: int) -> Any:
 def _(x: Spec, *, axis: int, descending: bool, count: int) -> Spec:
     place = normalize_axis("topk", axis, x.ndim)
     if not 0 <= count <= x.shape[place]:
-        raise ShapeError(f"topk: axis {axis} of {list(x.shape)} has no {count} elements")
+        raise ShapeError(f"topk: axis {axis} of {list(x.shape)} has fewer than {count} elements")
     return Spec((*x.shape[:place], count, *x.shape[place + 1 :]), int64)
 
 
@@ -284,7 +284,10 @@ def interp(
     # Differences of unsigned integers would wrap; float64 holds whole numbers that float32 rounds.
     x, xp, fp = (each if each.dtype.is_inexact else cast(each, dtype=float64) for each in given)
     if xp.ndim != 1 or not same_shape(xp.shape, fp.shape) or xp.shape[0] == 0:
-        raise ShapeError(f"interp: {list(xp.shape)} and {list(fp.shape)} must be one row of points")
+        raise ShapeError(
+            f"interp: {list(xp.shape)} and {list(fp.shape)} must be one-dimensional and of equal "
+            "length"
+        )
     if period is not None:
         x, xp = x % abs(period), xp % abs(period)
         order = argsort(xp, axis=0)

@@ -50,7 +50,9 @@ def count_nonzero(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 def ptp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The distance from the smallest to the largest element, over the given axes, or all."""
     if x.dtype is bool_:
-        raise DTypeError(f"ptp: {x.spec}: bool has no differences; use astype('int32')")
+        raise DTypeError(
+            f"ptp: {x.spec}: differences of bools are not defined; use astype('int32')"
+        )
     most, least = (kind(x, axis=axis, keepdims=keepdims) for kind in (max, min))
     return subtract(most, least)
 
@@ -101,8 +103,8 @@ def _lined_up(name: str, weights: Any, x: Any, axis: Any) -> Any:
     axes = tuple(normalize_axis(name, each, x.ndim) for each in given)
     if not axes or tuple(weights.shape) != tuple(x.shape[i] for i in axes):
         raise ShapeError(
-            f"{name}: weights of shape {list(weights.shape)} must have the shape {list(x.shape)}, "
-            f"or that of the axes given"
+            f"{name}: weights of shape {list(weights.shape)} must have the shape "
+            f"{list(x.shape)}, or the shape of the given axes"
         )
     order = sorted(range(builtins.len(axes)), key=axes.__getitem__)
     shape = tuple(n if i in axes else 1 for i, n in enumerate(x.shape))
@@ -253,14 +255,16 @@ def quantiles(
     if method not in METHODS:
         raise unknown_name(f"method of {name}", method, tuple(METHODS))
     if weights is not None and method != "inverted_cdf":
-        raise ArgumentError(f"{name}: only method='inverted_cdf' takes weights, not {method!r}")
+        raise ArgumentError(
+            f"{name}: weights are only supported for method='inverted_cdf', not {method!r}"
+        )
     x = operand(x)
     x = x if METHODS[method][2] in EXACT and x.dtype is not bool_ else floating(x)
     axes = counted(name, axis, x)
     rows, kept = as_rows(x, axes)
     if not rows.shape[-1]:
         if between is None:
-            raise ShapeError(f"{name}: {list(x.shape)}: nothing lies along axis {axis}")
+            raise ShapeError(f"{name}: {list(x.shape)}: there are no elements along axis {axis}")
         x, weights = floating(x), None  # rows of nothing but NaN
         rows = full(float("nan"), shape=(*kept, 1), dtype=x.dtype)
     if weights is not None:
@@ -360,7 +364,7 @@ def _neighbours(x: Any, axis: int) -> tuple[Any, Any]:
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
     """The differences of neighbours along an axis, n times. Bools differ or do not."""
     if whole("diff", "n", n) < 0:
-        raise ArgumentError(f"diff: n is {n}; differences cannot be taken less than 0 times")
+        raise ArgumentError(f"diff: n is {n}; it must be at least 0")
     a = operand(a)
     axis = normalize_axis("diff", axis, a.ndim)
     if n == 0:

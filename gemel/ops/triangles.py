@@ -107,7 +107,7 @@ def diag(v: Any, k: int = 0) -> Array:
     if v.ndim == 2:
         return diagonal(v, k)
     if v.ndim != 1:
-        raise ShapeError(f"diag: an array of {v.ndim} dimensions; it takes one or two")
+        raise ShapeError(f"diag: an array of {v.ndim} dimensions; it must have one or two")
     extent = v.shape[0] + abs(whole("diag", "k", k))
     flat = place(v, key=(diagonal_key(extent, extent, k),), shape=(extent * extent,))
     return reshape(flat, shape=(extent, extent))
@@ -141,9 +141,13 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     >>> x
     """
     if not hasattr(a, "ndim"):
-        raise TypeError(f"fill_diagonal: it writes into an array, not {type(a).__name__} {a!r}")
+        raise TypeError(
+            f"fill_diagonal: it fills a gemel array in place, not {type(a).__name__} {a!r}"
+        )
     if a.ndim < 2 or a.ndim > 2 and len(set(a.shape)) > 1:
-        raise ShapeError(f"fill_diagonal: {list(a.shape)} is no matrix, nor are all axes alike")
+        raise ShapeError(
+            f"fill_diagonal: {list(a.shape)} is neither a matrix nor has axes of equal length"
+        )
     if wrap and a.ndim == 2:
         step = a.shape[1] + 1
         at = iota(shape=(-(-a.shape[0] * a.shape[1] // step),), axis=0, dtype="int64") * step
@@ -197,14 +201,16 @@ def diag_indices_from(arr: Any) -> tuple[Any, ...]:
     """The positions of the main diagonal of this array, whose axes are all alike."""
     arr = operand(arr)
     if len(set(arr.shape)) != 1 or len(arr.shape) < 2:
-        raise ShapeError(f"diag_indices_from: the axes of {list(arr.shape)} are not all alike")
+        raise ShapeError(
+            f"diag_indices_from: the axes of {list(arr.shape)} do not all have the same length"
+        )
     return diag_indices(arr.shape[0], len(arr.shape))
 
 
 def _sides(name: str, arr: Any) -> tuple[int, int]:
     arr = operand(arr)
     if arr.ndim != 2:
-        raise ShapeError(f"{name}: {list(arr.shape)} is no matrix")
+        raise ShapeError(f"{name}: {list(arr.shape)} is not a matrix")
     return arr.shape[0], arr.shape[1]
 
 

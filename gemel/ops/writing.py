@@ -100,7 +100,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     if product(mask.shape) != product(arr.shape):
         raise ShapeError(f"place: a mask of {list(mask.shape)} for {list(arr.shape)}")
     if values.shape[0] == 0:
-        raise ArgumentError("place: there are no values to write")
+        raise ArgumentError("place: vals is empty")
     mask = reshape(cast(mask, dtype="bool"), shape=(-1,))
     number = subtract(cumsum(mask, axis=0), 1) % values.shape[0]
     written = reshape(gather(values, number, axis=0), shape=tuple(arr.shape))

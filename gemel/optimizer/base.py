@@ -77,9 +77,9 @@ class Optimizer:
         elif learning_rate is not None and hasattr(lr_scheduler, "base_lr"):
             if lr_scheduler.base_lr != learning_rate:
                 warn(
-                    f"the base_lr of the lr_scheduler, {lr_scheduler.base_lr}, is replaced by the "
-                    f"learning_rate of {type(self).__name__}, {learning_rate}; give the one wanted "
-                    "as learning_rate"
+                    f"the base_lr of the lr_scheduler, {lr_scheduler.base_lr}, is replaced by "
+                    f"the learning_rate of {type(self).__name__}, {learning_rate}; give the rate "
+                    "you want as learning_rate"
                 )
             lr_scheduler.base_lr = learning_rate
         self.lr = learning_rate
@@ -111,7 +111,10 @@ class Optimizer:
     def set_learning_rate(self, lr: float) -> None:
         """Change the learning rate. Raises `ValueError` when a scheduler decides it."""
         if self.lr_scheduler is not None:
-            raise ValueError("set_learning_rate: the lr_scheduler decides the learning rate")
+            raise ValueError(
+                "set_learning_rate: an lr_scheduler sets the learning rate; change the "
+                "scheduler instead"
+            )
         _refuse_nan("set_learning_rate", "lr", lr)
         self.lr = lr
 
@@ -216,7 +219,9 @@ class Optimizer:
         `grad` is rescaled, not clipped; `rates` is what `rates(index)` gave; `decay` is the weight
         decay, None where there is none.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say how a weight moves")
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define how to update a weight (implement step)"
+        )
 
     def _clipped(self, grad: Any) -> Any:
         return limited(grad, self.clip_gradient)
@@ -236,8 +241,8 @@ class Optimizer:
             return master, self.create_state(index, master)
         if weight.dtype == "float16":
             warn(
-                f"{type(self).__name__}: states in float16 are inaccurate; multi_precision=True "
-                "keeps them, and a copy of the weights, in float32"
+                f"{type(self).__name__}: states in float16 are inaccurate; use "
+                "multi_precision=True to keep them and a copy of the weights in float32"
             )
         return self.create_state(index, weight)
 
@@ -323,7 +328,7 @@ def limited(array: Any, limit: float | None) -> Any:
 def _refuse_nan(name: str, setting: str, value: Any) -> None:
     """Raise `ArgumentError` for what would make every parameter NaN."""
     if isinstance(value, Real) and value != value:
-        raise ArgumentError(f"{name}: {setting} is {value!r}, and would make all parameters NaN")
+        raise ArgumentError(f"{name}: {setting} is {value!r}, which would make all parameters NaN")
 
 
 def by_hand(kind: type[Optimizer]) -> bool:

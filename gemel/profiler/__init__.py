@@ -104,7 +104,9 @@ def set_config(**settings: Any) -> None:
             _profiler.filename = os.fspath(value)
         elif name == "capacity":
             if not isinstance(value, int) or value < 0:
-                raise ArgumentError(f"profiler: capacity={value!r} is no number of operations")
+                raise ArgumentError(
+                    f"profiler: capacity={value!r} is not a valid number of operations"
+                )
             _profiler.recorder.capacity = value
         elif name not in _SWITCHES:
             raise unknown_name(

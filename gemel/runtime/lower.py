@@ -261,7 +261,7 @@ class Lowering:
         assert op is not None
         self.node = node
         if op is not fused and not node.has_kernel:
-            raise NoKernelError(f"{op.name} is done by NumPy: it cannot be part of an image")
+            raise NoKernelError(f"{op.name} is computed by NumPy, so it cannot be part of an image")
         if "view" in op.rules:
             self._view(node)
             return

@@ -139,7 +139,7 @@ class Executor:
         Raises `GradientError` without a `forward(is_train=True)` before.
         """
         if not self._recorded:
-            raise GradientError("backward: call forward(is_train=True) before")
+            raise GradientError("backward: call forward(is_train=True) first")
         heads = None if out_grads is None else as_list(out_grads)
         outputs = self.outputs
         if heads is not None and len(heads) != len(outputs):
@@ -198,8 +198,8 @@ def bound(
     missing = [name for each in known for name, shape in each.items() if shape is None]
     if missing:
         raise ShapeError(
-            f"simple_bind: the shapes of {', '.join(missing)} do not follow from those of "
-            f"{', '.join(shapes) or 'nothing'}; give them, too"
+            f"simple_bind: the shapes of {', '.join(missing)} cannot be inferred from those of "
+            f"{', '.join(shapes) or 'nothing'}; give them too"
         )
     types = dict(zip(names[0], symbol.infer_type(**dtypes)[0], strict=True))
     made = [
@@ -256,6 +256,6 @@ def _write(name: str, target: Any, value: Any) -> None:
     value = np.array(value, dtype=target.dtype, device=target.device)
     if value.shape != target.shape:
         raise ShapeError(
-            f"executor: {name} is {target.spec}, not {value.spec}; use reshape(), or bind anew"
+            f"executor: {name} is {target.spec}, not {value.spec}; use reshape(), or bind again"
         )
     target[...] = value

@@ -70,12 +70,14 @@ class Exported:
             self.structure = flatten_results(found, results)
             outputs = [self.trace.current(as_entry(value)) for value in results]
         if any(entry in self.trace.contents for entry in entries):
-            raise ExportError("export: an argument is overwritten in place; write to a copy of it")
+            raise ExportError(
+                "export: forward overwrites an argument in place; write to a copy instead"
+            )
         updates = list(self.trace.updates.values())
         if updates and not own:
             raise ExportError(
                 f"export: forward overwrites {updates[0][0].name} outside of batch_norm, which "
-                "MXNet's files cannot say; gemel.save keeps it"
+                "MXNet's files cannot express; use gemel.save"
             )
         self.inputs = names
         self.variables: dict[str, Any] = {}
@@ -196,8 +198,8 @@ class Exported:
                 pass
         where = f" ({node.origin})" if node.origin else ""
         raise ExportError(
-            f"export: MXNet has no operation for {op.name}{where}; write it by others, or use "
-            "gemel.save, which keeps every operation"
+            f"export: MXNet has no operation for {op.name}{where}; express it by other "
+            "operations, or use gemel.save, which supports every operation"
         )
 
     def _make(self, entry: Entry, found: Any) -> None:
@@ -321,7 +323,7 @@ class Exported:
         if node.is_constant:
             attrs = {"__shape__": text_of(tuple(node.value.shape))}
             return self._variable_of(node.value, self.trace.named("constant"), attrs)
-        raise ExportError(f"export: {node!r} is no input of the program")
+        raise ExportError(f"export: {node!r} is not an input of the program")
 
 
 def exported(function: Callable[..., Any], arguments: Arguments, **settings: Any) -> Exported:

@@ -304,7 +304,7 @@ def var(
 ) -> Symbol:
     """A variable: a symbol whose value is given when it is run."""
     if not isinstance(name, str):
-        raise TypeError(f"var: name is {name!r}; it must be text")
+        raise TypeError(f"var: name is {name!r}; it must be a string")
     attrs = attributed({**(attr or {}), **kwargs})
     for key, value in (("shape", shape), ("lr_mult", lr_mult), ("wd_mult", wd_mult)):
         if value is not None:
@@ -362,7 +362,7 @@ def compose(operation: Legacy, inputs: tuple[Any, ...], keywords: dict[str, Any]
     for each in given:
         if not isinstance(each, Symbol):
             raise TypeError(
-                f"{operation.name}: {each!r} is no Symbol; make a variable with sym.var"
+                f"{operation.name}: {each!r} is not a Symbol; create a variable with sym.var"
             )
     references = [head for each in given for head in each._heads]
     text = {key: text_of(value) for key, value in settings.items() if value is not None}
@@ -388,5 +388,5 @@ def load(fname: Any) -> Symbol:
     except UnicodeDecodeError as error:
         from gemel.errors import SymbolFileError
 
-        raise SymbolFileError(f"symbol file {path}: is no text at byte {error.start}") from None
+        raise SymbolFileError(f"symbol file {path}: is not text at byte {error.start}") from None
     return Symbol(json.read(text, path))

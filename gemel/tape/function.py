@@ -48,12 +48,12 @@ class Function:
         name = type(self).__name__
         if current_trace() is not None:
             raise TraceError(
-                f"{name} runs Python, which a hybridized function cannot contain; call it outside, "
-                "or write it with operations"
+                f"{name} runs Python code, which a hybridized function cannot contain; call it "
+                "outside, or write it with gemel's operations"
             )
         recorded = _core.recording() and tracked(*inputs)
         if recorded and self._used:
-            raise GradientError(f"{name}: this instance has been called before; make a new one")
+            raise GradientError(f"{name}: this instance has already been called; create a new one")
         found = recording(False, self.forward, *inputs)
         single = not isinstance(found, (tuple, list))
         outputs = (found,) if single else tuple(found)
@@ -145,8 +145,8 @@ class FunctionCall:
             array = above.as_array(result)
             if tuple(getattr(array, "shape", ())) != tuple(spec.shape):
                 raise ShapeError(
-                    f"{name}.backward returned {spec_of(array)} as the gradient of {spec}; "
-                    "it must have its shape"
+                    f"{name}.backward returned {spec_of(array)} as the gradient of {spec}; it "
+                    "must have the same shape"
                 )
             checked.append(array.astype(spec.dtype, copy=False))
         return tuple(checked)

@@ -51,7 +51,7 @@ def run(given: argparse.Namespace) -> int:
         print(explained(given.explain, nbytes))
     if given.machines is not None:
         if given.machines < 2:
-            raise TopologyError(f"--machines {given.machines}: there must be 2 or more")
+            raise TopologyError(f"--machines {given.machines}: give 2 or more")
         counts = counts_up_to(given.machines)
         print(report(growth(1e8 if nbytes is None else nbytes, counts, given.network)))
     if given.draw is given.explain is given.machines is None:

@@ -85,7 +85,7 @@ def growth(
     0.61
     """
     if not machines or min(machines) < 2:
-        raise TopologyError(f"growth: {list(machines)} machines; there must be 2 or more")
+        raise TopologyError(f"growth: {list(machines)} machines; give 2 or more")
     columns: dict[str, list[float]] = {name: [] for name in SCHEDULES}
     for count in machines:
         topology = fleet(count, per_rack, network, uplink)

@@ -64,8 +64,8 @@ def run(
     channels = len(set(zip(*ends, strict=True)))
     if channels > _THREADS:
         raise TopologyError(
-            f"run: schedule {schedule.name} has {channels} channels, each of which needs a thread; "
-            f"there can be {_THREADS}. Simulate it instead"
+            f"run: schedule {schedule.name} has {channels} channels, each of which needs a "
+            f"thread; at most {_THREADS} are possible. Simulate it instead"
         )
     buffers = filled(schedule, arrays)
     work = _Work(schedule, buffers, _Links(routes, slowdown), paths_of(schedule, routes))

@@ -78,13 +78,13 @@ class Schedule:
                 "pieces; there must be a rank and a piece, and a place for each rank"
             )
         if (self.shares < 0).any() or abs(self.shares.sum() - 1) > 1e-9:
-            raise TopologyError(f"schedule {self.name}: its pieces are not 1 together")
+            raise TopologyError(f"schedule {self.name}: its pieces do not add up to 1")
         ends = numpy.concatenate([rows.source, rows.target])
         inside = (ends >= 0) & (ends < len(self.places))
         fits = (rows.first >= 0) & (rows.pieces >= 1) & (rows.first + rows.pieces <= pieces)
         if not inside.all() or not fits.all() or (rows.source == rows.target).any():
             raise TopologyError(
-                f"schedule {self.name}: a step names a place or a piece that is not there, or "
+                f"schedule {self.name}: a step names a place or a piece that does not exist, or "
                 "sends from a place to itself"
             )
 
@@ -227,8 +227,8 @@ def numbered(topology: Topology, places: Sequence[str], order: Sequence[str]) ->
     """The numbers of places in an order. Raises `TopologyError` unless it has each once."""
     if sorted(order) != sorted(places):
         raise TopologyError(
-            f"an order of {len(order)} GPUs of {topology.name}: it must have all {len(places)}, "
-            "each once"
+            f"an order of {len(order)} GPUs of {topology.name}: it must name all {len(places)} "
+            "exactly once"
         )
     number = {name: place for place, name in enumerate(places)}
     return [number[name] for name in order]

@@ -93,7 +93,7 @@ class Estimator:
         ]:
             for each in given:
                 if not isinstance(each, kind):
-                    raise EstimatorError(f"Estimator: {name} {each!r} is no {kind.__name__}")
+                    raise EstimatorError(f"Estimator: {name} {each!r} is not a {kind.__name__}")
         for method in ("fit_batch", "evaluate_batch"):
             if not hasattr(self.batch_processor, method):
                 raise EstimatorError(f"Estimator: batch_processor has no {method}")
@@ -111,7 +111,9 @@ class Estimator:
                     metric.name = f"{use} {metric.name}"
         self._initialize(initializer)
         if trainer is None:
-            warnings.warn("Estimator: no trainer is given: SGD, learning rate 0.001", stacklevel=2)
+            warnings.warn(
+                "Estimator: no trainer was given; using SGD with learning rate 0.001", stacklevel=2
+            )
             trainer = Trainer(net.collect_params(), "sgd", {"learning_rate": 0.001})
         self.trainer = trainer
 
@@ -142,7 +144,7 @@ class Estimator:
         `event_handlers` has one.
         """
         if (epochs is None) == (batches is None):
-            raise EstimatorError("Estimator.fit: give one of epochs= and batches=")
+            raise EstimatorError("Estimator.fit: give either epochs= or batches=")
         self.max_epoch, self.max_batch = epochs, batches
         usual = [StoppingHandler(), GradientUpdateHandler(), MetricHandler(self.train_metrics)]
         if val_data is not None:
@@ -163,7 +165,7 @@ class Estimator:
                 if over:
                     break
             if not seen:
-                raise EstimatorError("Estimator.fit: the data have no batches")
+                raise EstimatorError("Estimator.fit: the data contains no batches")
             over |= handlers.tell("epoch_end", self)
         handlers.tell("train_end", self)
 
@@ -182,8 +184,8 @@ class Estimator:
         found = iter(data)
         if found is data:
             raise EstimatorError(
-                "Estimator: the data can be iterated over once only; give a DataLoader, a list, or "
-                "another object whose every iteration begins anew"
+                "Estimator: the data can be iterated over only once; give a DataLoader, a list, "
+                "or another object that can be iterated over again"
             )
         return found
 

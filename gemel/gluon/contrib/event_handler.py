@@ -182,8 +182,8 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
     ) -> None:
         log_interval = plain(log_interval)
         if log_interval != "epoch" and not isinstance(log_interval, int):
-            raise EstimatorError(f"LoggingHandler: log_interval {log_interval!r} is not 'epoch' "
-                                 "and no number of batches")  # fmt: skip
+            raise EstimatorError(f"LoggingHandler: log_interval {log_interval!r} must be 'epoch' "
+                                 "or a number of batches")  # fmt: skip
         self.log_interval, self.priority = log_interval, priority
         self.metrics = listed(metrics)
         self.current_epoch = self.batch_index = self.processed_samples = 0
@@ -254,8 +254,8 @@ class _Monitor:
     def __init__(self, name: str, metric: Any, mode: str, least: float = 0.0) -> None:
         if not isinstance(metric, EvalMetric):
             raise EstimatorError(
-                f"{name}: monitor={metric!r} is no metric; give one of estimator.train_metrics or "
-                "estimator.val_metrics"
+                f"{name}: monitor={metric!r} is not a metric; give one of "
+                "estimator.train_metrics or estimator.val_metrics"
             )
         if mode not in ("auto", "min", "max"):
             raise unknown_name(f"mode of {name}", mode, ("auto", "min", "max"))
@@ -369,13 +369,15 @@ class CheckpointHandler(_Periodic):
         limit, done = ("max_epoch", epoch + 1) if by_epochs else ("max_batch", batch + 1)
         if self.batch_period if by_epochs else self.epoch_period:
             raise EstimatorError(
-                "CheckpointHandler: to resume a training of so many epochs save by epochs only "
-                "(batch_period=None), one of so many batches by batches only (epoch_period=None)"
+                "CheckpointHandler: to resume training by epochs, save by epochs only "
+                "(batch_period=None); to resume training by batches, save by batches only "
+                "(epoch_period=None)"
             )
         if done >= getattr(estimator, limit):
             raise EstimatorError(
-                f"CheckpointHandler: {path}.params has come to {limit}={getattr(estimator, limit)} "
-                "already; resume_from_checkpoint=False begins anew"
+                f"CheckpointHandler: {path}.params has already reached "
+                f"{limit}={getattr(estimator, limit)}; use resume_from_checkpoint=False to start "
+                "again"
             )
         setattr(estimator, limit, getattr(estimator, limit) - done)
         estimator.net.load_parameters(f"{path}.params", ctx=estimator.context)

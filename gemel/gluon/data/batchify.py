@@ -39,8 +39,9 @@ def default_batchify_fn(examples: list[Any]) -> Any:
         lengths = {len(example) for example in examples}
         if len(lengths) > 1:
             raise ShapeError(
-                f"DataLoader: examples of {sorted(lengths)} parts make no batch; they must have as "
-                "many, or give a batchify_fn, such as batchify.Pad()"
+                f"DataLoader: examples of {sorted(lengths)} parts cannot form a batch; give all "
+                "examples the same number of parts, or give a batchify_fn, such as "
+                "batchify.Pad()"
             )
         if isinstance(first, list) and first:
             values = default_batchify_fn([value for example in examples for value in example])
@@ -52,8 +53,8 @@ def default_batchify_fn(examples: list[Any]) -> Any:
         return np.array(examples, dtype="int64" if whole else "float32")
     if not any(hasattr(example, "__array_interface__") for example in examples):
         raise TypeError(
-            f"DataLoader: no array can be made of {type(first).__name__}; give a batchify_fn, such "
-            "as batchify.AsList()"
+            f"DataLoader: cannot make an array of {type(first).__name__}; give a batchify_fn, "
+            "such as batchify.AsList()"
         )
     import numpy
 
@@ -71,8 +72,8 @@ def _stacked(stack: Callable[[list[Any]], Any], examples: list[Any]) -> Any:
             raise
         named = ", ".join(map(str, sorted(shapes)))
         raise ShapeError(
-            f"DataLoader: examples of the shapes {named} make no batch; they must have one shape, "
-            "or give a batchify_fn, such as batchify.Pad()"
+            f"DataLoader: examples of the shapes {named} cannot form a batch; give all examples "
+            "the same shape, or give a batchify_fn, such as batchify.Pad()"
         ) from None
 
 
@@ -131,7 +132,9 @@ class Pad:
         arrays = [np.array(x) if isinstance(x, (list, tuple)) else _array(x) for x in data]
         ranks = {len(x.shape) for x in arrays}
         if len(ranks) != 1:
-            raise ShapeError(f"Pad: the examples have {sorted(ranks)} axes; they must have as many")
+            raise ShapeError(
+                f"Pad: the examples have {sorted(ranks)} axes; they must all have the same number"
+            )
         if not ranks.pop():
             found = np.stack(arrays)
             return found if self._dtype is None else found.astype(self._dtype)
@@ -187,7 +190,7 @@ class Group:
         """A batch for each part. Raises `ShapeError` when the examples have another number."""
         if any(len(example) != len(self._functions) for example in data):
             raise ShapeError(
-                f"Group: there are {len(self._functions)} functions, and examples of "
+                f"Group: there are {len(self._functions)} functions, but examples of "
                 f"{sorted({len(example) for example in data})} parts"
             )
         parts = zip(*data, strict=True)

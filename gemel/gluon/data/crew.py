@@ -120,8 +120,8 @@ class Threads:
 def late(timeout: float | None) -> WorkerError:
     """The error for a batch that does not come."""
     return WorkerError(
-        f"DataLoader: no batch within {timeout} seconds: the data set is slower than that, or "
-        "waits for something; timeout= gives it longer"
+        f"DataLoader: no batch within {timeout} seconds: the data set is slow, or waits for "
+        "something; allow more time with timeout="
     )
 
 

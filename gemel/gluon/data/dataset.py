@@ -46,13 +46,13 @@ class Dataset:
     def take(self, count: int | None) -> Dataset:
         """The first `count` examples; all of them without a count, or where there are fewer."""
         if count is not None and count < 0:
-            raise ValueError(f"take: {count} examples cannot be taken; give a number from 0 up")
+            raise ValueError(f"take: {count} examples; the count must be 0 or more")
         return _Chosen(self, range(len(self) if count is None else min(count, len(self))))
 
     def shard(self, num_shards: int, index: int) -> Dataset:
         """Part `index` of `num_shards` parts, the first of which have one example more."""
         if not 0 <= index < num_shards:
-            raise ValueError(f"shard: index {index} is not one of {num_shards} shards")
+            raise ValueError(f"shard: index {index} is not below num_shards={num_shards}")
         each, more = divmod(len(self), num_shards)
         begin = each * index + min(index, more)
         return _Chosen(self, range(begin, begin + each + (index < more)))

@@ -193,6 +193,6 @@ def _check(
             )
         return
     if not is_count(batch_size):
-        raise ValueError(f"DataLoader: batch_size is {batch_size}; give a number from 1 up")
+        raise ValueError(f"DataLoader: batch_size is {batch_size}; it must be 1 or more")
     if shuffle and sampler is not None:
         raise ValueError("DataLoader: a sampler decides the order; leave out shuffle")

@@ -101,7 +101,7 @@ class BatchSampler(Sampler):
         if last_batch not in LAST_BATCH:
             raise unknown_name("last_batch", last_batch, LAST_BATCH)
         if not is_count(batch_size):
-            raise ValueError(f"BatchSampler: batch_size is {batch_size}; give a number from 1 up")
+            raise ValueError(f"BatchSampler: batch_size is {batch_size}; it must be 1 or more")
         self._sampler = sampler
         self._batch_size = batch_size
         self._last_batch = last_batch
@@ -165,14 +165,14 @@ class WorkerBatchSampler(Sampler):
         if not (is_count(batch_size) and is_count(num_workers) and 0 <= rank < num_workers):
             raise ValueError(
                 f"WorkerBatchSampler: worker {rank} of {num_workers}, batches of {batch_size}; "
-                "give counts from 1 up, and a rank below the number of workers"
+                "the counts must be 1 or more, and the rank below the number of workers"
             )
         rest = length % batch_size if last_batch == "keep" else 0
         least = min(size for size in (batch_size, rest) if size)
         if least < num_workers:
             raise ValueError(
-                f"WorkerBatchSampler: a batch of {least} examples has none for some of "
-                f"{num_workers} workers; take larger batches, or last_batch='discard'"
+                f"WorkerBatchSampler: a batch of {least} examples leaves some of the "
+                f"{num_workers} workers without any; use larger batches, or last_batch='discard'"
             )
         self._length = length
         self._batch_size = batch_size
@@ -217,7 +217,7 @@ class WorkerBatchSampler(Sampler):
         given = {name: state.get(name) for name in mine}
         if given != mine:
             raise ParameterFileError(
-                f"WorkerBatchSampler: the checkpoint is of {given}, and this is {mine}; a place in "
-                "the data is one in the same order, cut into the same whole batches"
+                f"WorkerBatchSampler: the checkpoint is of {given}, but this is {mine}; resuming "
+                "requires the same order of the data and the same whole batches"
             )
         self._epoch = int(state["epoch"])

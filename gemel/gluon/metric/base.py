@@ -109,7 +109,7 @@ class EvalMetric:
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
         """What a batch adds to the sum, and to the count."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it measures")
+        raise NotImplementedError(f"{type(self).__name__} does not define update(labels, preds)")
 
     def _add(self, total: Any, count: Any) -> None:
         total, count = settled(total), settled(count)
@@ -287,7 +287,9 @@ class CustomMetric(EvalMetric):
 
     def get_config(self) -> dict[str, Any]:
         """A function cannot be written down: raises `NotImplementedError`."""
-        raise NotImplementedError("CustomMetric: a function has no configuration")
+        raise NotImplementedError(
+            "CustomMetric: a metric made from a function has no configuration"
+        )
 
 
 def numpy_metric(

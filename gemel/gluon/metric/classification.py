@@ -59,7 +59,7 @@ class TopKAccuracy(EvalMetric):
     ) -> None:
         super().__init__(f"{name}_{top_k}", output_names, label_names, top_k=top_k)
         if top_k <= 1:
-            raise ValueError("TopKAccuracy: for top_k = 1 there is Accuracy")
+            raise ValueError("TopKAccuracy: top_k must be more than 1; use Accuracy for 1")
         self.top_k = top_k
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:

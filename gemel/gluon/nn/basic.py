@@ -105,7 +105,7 @@ class Dropout(HybridBlock):
 
     def __init__(self, rate: float, axes: tuple[int, ...] = (), **settings: Any) -> None:
         if not 0 <= rate < 1:
-            raise ValueError(f"Dropout: rate is {rate}; it is a probability from 0 to below 1")
+            raise ValueError(f"Dropout: rate is {rate}; it must be a probability from 0 to below 1")
         super().__init__(**settings)
         self._rate = rate
         self._axes = tuple(axes)
@@ -241,7 +241,7 @@ def _function(given: Any) -> Callable[..., Any]:
         return given  # type: ignore[no-any-return]
     if not isinstance(given, str):
         raise ArgumentError(
-            f"Lambda: {given!r} is no function; give one, or the name of one in np or npx"
+            f"Lambda: {given!r} is not a function; give a function, or the name of one in np or npx"
         )
     found: Callable[..., Any] | None = getattr(npx, given, None) or getattr(np, given, None)
     if found is None:

@@ -68,17 +68,17 @@ class Pipeline(Split):
         self.net: Any = net
         if type(net).forward not in (Sequential.forward, HybridSequential.forward):
             raise SplitError(
-                f"Pipeline: {type(net).__name__} is no Sequential or HybridSequential, whose "
-                "layers run one after the other and can be divided into stages"
+                f"Pipeline: {type(net).__name__} is not a Sequential or HybridSequential; only "
+                "these can be divided into stages"
             )
         if not isinstance(micro_batches, int) or micro_batches < 1:
-            raise SplitError(f"Pipeline: {micro_batches!r} micro-batches; there is 1 at least")
+            raise SplitError(f"Pipeline: {micro_batches!r} micro-batches; give at least 1")
         if order not in ORDERS:
             raise unknown_name("order of a pipeline", order, ORDERS)
         if len(net) < len(self.devices):
             raise SplitError(
-                f"Pipeline: {len(net)} layers cannot be {len(self.devices)} stages; each device "
-                "needs one layer at least"
+                f"Pipeline: {len(net)} layers cannot form {len(self.devices)} stages; each "
+                "device needs at least one layer"
             )
         self.micro_batches = micro_batches
         self.order = order
@@ -113,8 +113,8 @@ class Pipeline(Split):
         layers, pairs = list(self.net), list(zip(ends, ends[1:], strict=False))
         if len(pairs) != len(self.devices) or any(begin >= end for begin, end in pairs):
             raise SplitError(
-                f"Pipeline: stages that begin at the layers {ends[:-1]} of {len(layers)} are no "
-                f"{len(self.devices)} stages with a layer each"
+                f"Pipeline: stages that begin at the layers {ends[:-1]} of {len(layers)} do not "
+                f"give {len(self.devices)} stages with at least one layer each"
             )
         kind = HybridSequential if isinstance(self.net, HybridSequential) else Sequential
         stages = [
@@ -127,7 +127,7 @@ class Pipeline(Split):
                 if owners.setdefault(id(parameter), stage) is not stage:
                     raise SplitError(
                         f"Pipeline: parameter {parameter.name} ({name}) belongs to layers of two "
-                        "stages; put those into one stage (cut=[...])"
+                        "stages; put these layers into one stage (cut=[...])"
                     )
         self._stages = stages
         if getattr(self.net, "_active", False):

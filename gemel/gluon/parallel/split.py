@@ -32,7 +32,9 @@ class Split:
 
     def __init__(self, net: Block, devices: Sequence[Device]) -> None:
         if not hasattr(net, "reset_device"):
-            raise SplitError(f"{type(self).__name__}: {type(net).__name__} {net!r} is no network")
+            raise SplitError(
+                f"{type(self).__name__}: {type(net).__name__} {net!r} is not a network"
+            )
         self.net = net
         self.devices = _distinct(type(self).__name__, devices)
 
@@ -95,8 +97,8 @@ def loss_of(loss: Callable[..., Any], prediction: Any, label: Any) -> Any:
     found = loss(prediction, label)
     if tuple(found.shape[:1]) != tuple(label.shape[:1]):
         raise ShapeError(
-            f"loss: {len(label)} examples have a loss of shape {tuple(found.shape)}; the first "
-            "axis must be that of the examples, for their losses are added up over the devices: "
+            f"loss: {len(label)} examples have a loss of shape {tuple(found.shape)}; its first "
+            "axis must be the examples, because their losses are combined over the devices; "
             "leave out the mean or sum over the batch"
         )
     return found
@@ -123,7 +125,9 @@ def _failing(like: Any) -> Any:
     """An array like another one, which cannot be computed."""
 
     def absent() -> Any:
-        raise DeviceError("all-reduce: another device did not come, because of an error before it")
+        raise DeviceError(
+            "all-reduce: another device did not take part, because of an earlier error"
+        )
 
     return npx.callback(absent, outputs=(like.shape, str(like.dtype)))
 
@@ -137,11 +141,11 @@ def as_batch(name: str, x: Any, y: Any) -> tuple[Any, Any]:
     """A batch as arrays. Raises `ShapeError` unless there is a label for each of some examples."""
     x, y = as_array(x), as_array(y)
     if not x.ndim or not len(x):
-        raise ShapeError(f"{name}: {list(x.shape)} is a batch without examples")
+        raise ShapeError(f"{name}: {list(x.shape)} is an empty batch")
     if not y.ndim or len(x) != len(y):
         raise ShapeError(
             f"{name}: a batch of {len(x)} examples {list(x.shape)} with labels {list(y.shape)}; "
-            "the first axis of both must be that of the examples"
+            "the first axis of both must be the examples, in equal number"
         )
     return x, y
 
@@ -164,10 +168,11 @@ def _distinct(name: str, given: Any) -> list[Device]:
     if not devices:
         raise DeviceError(f"{name}: no devices; give a list such as [gpu(0), gpu(1)]")
     if not isinstance(given, (list, tuple)):
-        raise DeviceError(f"{name}: {given!r} is no list of devices, such as [gpu(0), gpu(1)]")
+        raise DeviceError(f"{name}: {given!r} is not a list of devices, such as [gpu(0), gpu(1)]")
     if len(set(devices)) < len(devices):
         raise DeviceError(
-            f"{name}: {', '.join(map(str, devices))} names a device twice; each has one part"
+            f"{name}: {', '.join(map(str, devices))} names a device twice; each device gets one "
+            "part"
         )
     return devices
 

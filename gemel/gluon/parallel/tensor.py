@@ -198,7 +198,7 @@ class SelfAttention(HybridBlock):
         if self._heads % count:
             raise SplitError(
                 f"SelfAttention: {self._heads} heads do not divide among {count} devices; each "
-                "device has whole heads"
+                "device needs whole heads"
             )
         batch, time = x.shape[0], x.shape[1]
         heads = [

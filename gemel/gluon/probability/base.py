@@ -104,7 +104,7 @@ class Distribution:
     # --- to be told by each -----------------------------------------------------------------
 
     def _missing(self, what: str) -> NoFormulaError:
-        return NoFormulaError(f"{type(self).__name__}.{what}: there is no closed form of it here")
+        return NoFormulaError(f"{type(self).__name__}.{what}: no closed form is implemented")
 
     def log_prob(self, value: Any) -> Tensor:
         """The logarithm of the density, or of the probability, of what may be a sample."""

@@ -132,7 +132,7 @@ def as_list(length: int, inputs: Any, layout: str) -> list[Any]:
         count = int(inputs.shape[axis])
         steps = [inputs[:, t] if axis else inputs[t] for t in range(count)]
     if len(steps) != length or not steps:
-        raise ShapeError(f"unroll: inputs have {len(steps)} steps, and length is {length}")
+        raise ShapeError(f"unroll: inputs have {len(steps)} steps, but length is {length}")
     return steps
 
 
@@ -198,8 +198,8 @@ class _GatedCell(HybridRecurrentCell):
         if not isinstance(states, (list, tuple)) or len(states) != self._states:
             given = len(states) if isinstance(states, (list, tuple)) else type(states).__name__
             raise ShapeError(
-                f"{self.name}: states must be a list of {self._states}, as begin_state gives, not "
-                f"{given}"
+                f"{self.name}: states must be a list of {self._states} arrays, as from "
+                f"begin_state, not {given}"
             )
         return list(states)
 

@@ -80,8 +80,8 @@ class BidirectionalCell(HybridRecurrentCell):
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """Cannot be: the way back begins at the end."""
         raise NotImplementedError(
-            f"{self.name} cannot be stepped: use unroll, and put what steps (a ZoneoutCell, "
-            "dropout of states) around the cells inside"
+            f"{self.name} cannot be stepped; use unroll, and put cells that work step by step "
+            "(ZoneoutCell, dropout of states) around the inner cells"
         )
 
     @takes_symbols

@@ -54,7 +54,7 @@ class _Layer(HybridBlock):
         if layout not in LAYOUTS:
             raise unknown_name("layout of a recurrent layer", layout, LAYOUTS)
         if not 0 <= dropout < 1:
-            raise ValueError(f"dropout is {dropout}; it is a probability from 0 to below 1")
+            raise ValueError(f"dropout is {dropout}; it must be a probability from 0 to below 1")
         super().__init__(**settings)
         self._hidden_size = hidden_size
         self._num_layers = num_layers
@@ -147,7 +147,7 @@ class _Layer(HybridBlock):
         else:
             begin = [states] if hasattr(states, "shape") else list(states)
         if len(begin) != self._states:
-            raise ShapeError(f"{self.name}: {self._states} states are needed, not {len(begin)}")
+            raise ShapeError(f"{self.name}: {self._states} states are required, not {len(begin)}")
         outputs, *ends = npx.rnn(
             x,
             self._row(),

@@ -130,7 +130,9 @@ class ServerStore(KVStore):
             if all(values.get("joined") for values in found):
                 return newest
             newest = max(newest, *(int(values.get("newest", 0)) for values in found)) + 1
-        raise WorldError(f"kvstore: worker {self.rank} could not join: rounds end too quickly")
+        raise WorldError(
+            f"kvstore: worker {self.rank} could not join, because rounds end too quickly"
+        )
 
     def _ask(self, connection: Connection, message: Message, key: str = "") -> Message:
         """Send a message and wait for its answer; raises the error in its place."""
@@ -326,7 +328,7 @@ class ServerStore(KVStore):
         """
         if not self._rounds:
             raise KVStoreError(
-                f"kvstore {self.type!r}: gradients of workers do not meet; the servers have to "
+                f"kvstore {self.type!r}: this store does not sum gradients; let the servers "
                 "update the parameters (update_on_kvstore=True)"
             )
         for key in filter(None, map(self._keys.get, keys)):
@@ -351,7 +353,9 @@ class ServerStore(KVStore):
 
     def set_updater(self, updater: Any) -> None:
         """Refused: a function cannot be sent to servers."""
-        raise KVStoreError("kvstore: code is not sent to servers; use set_optimizer")
+        raise KVStoreError(
+            "kvstore: an updater is code, which is not sent to servers; use set_optimizer"
+        )
 
     def set_optimizer(self, optimizer: Any) -> None:
         """Have the servers update the values by an optimizer of `gemel.optimizer`.
@@ -372,14 +376,15 @@ class ServerStore(KVStore):
 
     def _refuse_pieces(self, key: Key) -> WorldError:
         return WorldError(
-            f"kvstore: {key} is cut into {len(key.pieces)} pieces, and this optimizer looks at "
-            "whole parameters; set GEMEL_PIECE to more elements than the largest one has"
+            f"kvstore: {key} is cut into {len(key.pieces)} pieces, but this optimizer needs "
+            "whole parameters; set GEMEL_PIECE to at least the number of elements of the "
+            "largest one"
         )
 
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
         """Refused, unless the type is "none": servers add up arrays as they are."""
         if compression_params.get("type", "none") != "none":
-            raise GemelError("kvstore: parameter servers do not take compressed gradients")
+            raise GemelError("kvstore: parameter servers do not accept compressed gradients")
 
     def save_optimizer_states(self, fname: Any, dump_optimizer: bool = False) -> None:
         """Refused: the states are in the servers' snapshots."""

@@ -114,8 +114,8 @@ def run_serve(given: argparse.Namespace) -> int:
     try:
         if not secret:
             raise WorldError(
-                "serve: GEMEL_SECRET is not set; servers and workers of a job share one, for "
-                f"example {secrets.token_hex(16)}"
+                "serve: GEMEL_SECRET is not set; set it to the same value for all servers and "
+                f"workers of a job, for example {secrets.token_hex(16)}"
             )
         settings = ServerSettings(
             given.workers,
@@ -142,8 +142,8 @@ def run_launch(given: argparse.Namespace, program: str, arguments: list[str]) ->
     try:
         if given.hosts:
             raise WorldError(
-                "launch: --hosts starts workers by MPI; with --servers use --engine ray, or start "
-                "`gemel serve` on the machines (docs/parameter-server.md)"
+                "launch: --hosts is for workers over MPI; with --servers use --engine ray, or "
+                "start `gemel serve` on the machines yourself (docs/parameter-server.md)"
             )
         if given.engine == "local" and not Path(program).is_file():
             raise MissingFileError(f"launch: there is no file {program}")

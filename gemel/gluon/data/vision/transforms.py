@@ -128,8 +128,8 @@ class RandomRotation(Transform):
         low, high = angle_limits
         if low >= high or not 0 <= rotate_with_proba <= 1:
             raise ValueError(
-                f"RandomRotation: the limits {angle_limits} must rise, and the probability "
-                f"{rotate_with_proba} lie between 0 and 1"
+                f"RandomRotation: the limits {angle_limits} must be increasing, and the "
+                f"probability {rotate_with_proba} must be between 0 and 1"
             )
         self._limits = float(low), float(high)
         self._zoom = zoom_in, zoom_out
@@ -330,7 +330,9 @@ class RandomGray(Transform):
     def forward(self, x: Tensor) -> Tensor:
         """The transformed pictures."""
         if x.shape[-1] != 3:
-            raise ShapeError(f"RandomGray: {list(x.shape)} must have 3 channels, the last axis")
+            raise ShapeError(
+                f"RandomGray: {list(x.shape)} must have 3 channels along the last axis"
+            )
         level = sum(x[..., n : n + 1] * weight for n, weight in enumerate(GREY))
         return _chosen(
             x, self._p, (level if x.dtype.is_floating else np.rint(level)).astype(x.dtype)
@@ -370,7 +372,8 @@ class HybridRandomApply(Transform):
         if len(found.shape) != len(x.shape) or found.dtype != x.dtype:
             raise ShapeError(
                 f"HybridRandomApply: the transforms make {found.dtype}{list(found.shape)} of "
-                f"{x.dtype}{list(x.shape)}; both must be alike, or use RandomApply"
+                f"{x.dtype}{list(x.shape)}; both must have the same shape and dtype, or use "
+                "RandomApply"
             )
         return _chosen(x, self._p, found)
 
