@@ -30,10 +30,10 @@ GPU_COUNT = 8
 
 
 class Device:
-    """A place for arrays. As a context manager it is where new arrays are made.
+    """A device, where arrays live. As a context manager it makes itself the default for new arrays.
 
-    `Device("cpu", 1)` is `cpu(1)`; there is one object for each place. `code` is its number in the
-    core. Raises `DeviceError` for a kind that is not there, or a number.
+    `Device("cpu", 1)` is `cpu(1)`; there is one object per device. `code` is its number in the
+    core. Raises `DeviceError` for an unknown device type or number.
     """
 
     __slots__ = ("code", "device_id", "device_type", "simulated")
@@ -79,7 +79,7 @@ class Device:
         return self.devstr2type[self.device_type]
 
     def empty_cache(self) -> None:
-        """Give unused memory back, as MXNet 1 says it: gemel does that by itself."""
+        """Do nothing: gemel frees unused memory by itself. For MXNet 1's programs."""
 
     @property
     def linked(self) -> bool:
@@ -131,7 +131,7 @@ def cpu(device_id: int = 0) -> Device:
 
 
 def gpu(device_id: int = 0) -> Device:
-    """The GPU with that number (0 to 7): a name, which is looked for when something goes there."""
+    """The GPU with that number (0 to 7); it need not exist until an array is placed on it."""
     number = _whole(f"gpu({device_id!r})", device_id)
     if not 0 <= number < GPU_COUNT:
         raise DeviceError(f"gpu({number}): the GPU names are gpu(0) to gpu({GPU_COUNT - 1})")
@@ -160,12 +160,12 @@ def present(place: Device) -> Device:
 
 
 def cpu_pinned(device_id: int = 0) -> Device:
-    """Memory that copies to a GPU are quick from: the CPU's own here."""
+    """Pinned memory, from which copies to a GPU are fast; here the CPU's ordinary memory."""
     return cpu(device_id)
 
 
 def num_gpus() -> int:
-    """How many GPUs can be used; simulated ones count."""
+    """The number of GPUs, including simulated ones."""
     return _simulation.gpus
 
 
@@ -177,12 +177,12 @@ def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
 
 
 def try_gpu(device_id: int = 0) -> Device:
-    """The GPU with that number if there is one, else `cpu()`."""
+    """The GPU with that number if it exists, else `cpu()`."""
     return gpu(device_id) if num_gpus() > device_id else cpu()
 
 
 def try_all_gpus() -> list[Device]:
-    """All GPUs, or `[cpu()]` when there is none."""
+    """All GPUs, or `[cpu()]` if there are none."""
     return [gpu(index) for index in range(num_gpus())] or [cpu()]
 
 
@@ -191,16 +191,16 @@ def simulate(
     gigabytes_per_second: float | None = None,
     microseconds: float | None = None,
 ) -> None:
-    """Make `gpus` (0 to 8) simulated GPUs, each with a worker thread and a link of its own.
+    """Simulate `gpus` (0 to 8) GPUs, each with its own worker thread and link.
 
     A copy over a link takes `microseconds` of latency plus its bytes at the link's bandwidth, in
     either direction, one copy at a time; operations on a simulated GPU run on one core, as on a
     CPU. Defaults: `GEMEL_SIMULATED_BANDWIDTH` and `GEMEL_SIMULATED_LATENCY`.
 
-    A `Topology` instead of a number makes its GPUs. Each one's own link is then its way to the
-    nearest host, and gradients that meet in a store ``"device"`` or ``"local"`` travel between the
-    GPUs over the links of the topology, by the schedule its planner chooses. Raises `DeviceError`
-    for more GPUs than there are names for, or a speed that cannot be.
+    Given a `Topology` instead of a number, its GPUs are simulated. Each GPU's own link is then its
+    route to the nearest host. A store ``"device"`` or ``"local"`` sums gradients over the links of
+    the topology, by the schedule that its planner chooses. Raises `DeviceError` for more GPUs than
+    there are names for, or an impossible speed.
 
     >>> device.simulate(device.topology("p3").slower(100))
     >>> device.num_gpus()
@@ -256,7 +256,8 @@ def _make(links: list[tuple[float, float]]) -> None:
 
 
 def simulated_topology() -> Topology | None:
-    """The topology whose GPUs are simulated; None where they have a link each, or there are none.
+    """The topology whose GPUs are simulated; None if each GPU has only its own link, or there are
+    no GPUs.
 
     Its GPUs are `gpu(0)`, `gpu(1)`, ... in order.
     """
@@ -266,9 +267,9 @@ def simulated_topology() -> Topology | None:
 def topology(name: str | None = None) -> Topology:
     """The links of a named machine or cluster: `topology("p3")`, `topology("2xp3-25gbe")`.
 
-    Without a name those of the GPUs that are simulated here. `gemel.topology` simulates and plans
-    communication over it, `gemel.links` has what one needs to describe another. Raises
-    `UnknownNameError`, and `DeviceError` where no GPUs are simulated.
+    Without a name, the links of the GPUs simulated here. `gemel.topology` simulates and plans
+    communication over a topology; `gemel.links` has the classes to describe one. Raises
+    `UnknownNameError`, and `DeviceError` if no GPUs are simulated.
     """
     from gemel import machines  # imported here: `import gemel` needs none of it
 
@@ -283,10 +284,10 @@ def topology(name: str | None = None) -> Topology:
 
 
 def cores(device: int | Device, count: int | None = None) -> None:
-    """Let at most `count` cores work for a CPU device at a time; None gives it all again.
+    """Limit a CPU device to `count` cores at a time; None removes the limit.
 
-    The workers and the threads that wait count alike. Raises `DeviceError` for a GPU (a simulated
-    one has one core) or a count below 1.
+    Worker threads and waiting threads both count. Raises `DeviceError` for a GPU (a simulated one
+    has one core) or a count below 1.
     """
     place = device if isinstance(device, Device) else cpu(device)
     if place.linked:
@@ -298,12 +299,13 @@ def cores(device: int | Device, count: int | None = None) -> None:
 
 
 def cpu_count() -> int:
-    """How many cores this process may use, by its affinity and its control group's quota."""
+    """The number of cores this process may use, by its affinity and its control group's quota."""
     return _core.cores()
 
 
 def current_device() -> Device:
-    """Where new arrays are made: the innermost `with device:` of this thread, else `cpu(0)`."""
+    """The default device for new arrays: the innermost `with device:` of this thread, else
+    `cpu(0)`."""
     return _current.stack[-1]
 
 

@@ -52,7 +52,7 @@ from gemel.tape.function import Transfer
 class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's name
     """An n-dimensional array. Operations on it return at once; reading its elements waits.
 
-    Made by `np.array`, `np.zeros`, ... and by operations, never by its class.
+    Arrays are created by `np.array`, `np.zeros`, ... and by operations, never by calling the class.
     """
 
     __slots__ = ()
@@ -168,14 +168,15 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
 
     @property
     def ctx(self) -> Device:
-        """Where the array lives."""
+        """The device of the array."""
         device: Device = self.device
         return device
 
     context = ctx
 
     def to_device(self, device: Any, *, stream: Any = None) -> Any:
-        """The array on a device; itself when it is there already. The engine orders the copy."""
+        """Copy the array to a device; an array that is there already is returned itself. The copy
+        is asynchronous."""
         device = as_device(device)
         if device == self.device:
             return self
@@ -193,7 +194,7 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
         return self.to_device(context)
 
     def copyto(self, other: Any) -> Any:
-        """A copy on a device, or the elements written into another array, which is returned."""
+        """Copy to a device, or write the elements into another array, and return the result."""
         if _core.capturing():
             return as_entry(self).copyto(other)
         if isinstance(other, Device):
@@ -217,7 +218,8 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
     # --- gradients --------------------------------------------------------------------------
 
     def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
-        """Make this a variable: `backward` will leave its gradient in `.grad`, zeros until then."""
+        """Make this array a variable: `backward` stores its gradient in `.grad`, which is zero
+        until then."""
         if stype not in (None, "default"):
             raise ArgumentError(
                 f"attach_grad: stype {stype!r}: gradients are dense, like all gemel arrays"
@@ -226,11 +228,11 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
 
     @property
     def grad(self) -> Any:
-        """The gradient `backward` left, or None without `attach_grad`."""
+        """The gradient that `backward` stored, or None without `attach_grad`."""
         return self._grad
 
     def detach(self) -> Any:
-        """The same elements, cut off from what they were computed from."""
+        """The same elements without their recorded history: no gradient flows back."""
         if _core.capturing():
             return as_entry(self).detach()
         return self._detached()
@@ -238,7 +240,7 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
     def backward(
         self, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True
     ) -> None:
-        """Gradients of this array for all variables it was computed from."""
+        """Compute the gradients of this array for all variables it was computed from."""
         heads = None if out_grad is None else [out_grad]
         autograd.backward([self], heads, retain_graph, train_mode)
 
@@ -251,7 +253,8 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
         casting: str = "unsafe",
         subok: bool = True,
     ) -> Any:
-        """The elements in another dtype; without `copy`, the array itself when it has it.
+        """Convert the elements to another dtype; without `copy`, an array of this dtype is returned
+        itself.
 
         Raises `DTypeError` where `casting` ("safe", "same_kind") does not allow it.
         """

@@ -429,7 +429,7 @@ def test_names_and_dtypes_are_checked() -> None:
         (lambda: amp.autocast(fp32_ops="matmul"), "autocast: 'matmul' is a string; give a list"),
         (
             lambda: amp.convert_hybrid_block(perceptron(), excluded_sym_names="dense0"),
-            "convert_hybrid_block: 'dense0' is text",
+            "convert_hybrid_block: 'dense0' is a string",
         ),
         (
             lambda: amp.init(conditional_fp32_ops=[("softmax", "axis")]),

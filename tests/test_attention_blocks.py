@@ -184,7 +184,7 @@ def test_empty_axes(lead: tuple[int, ...]) -> None:
 
 def test_what_is_refused() -> None:
     q, k, v = (np.array(x) for x in of((2,), 3, 4))
-    with pytest.raises(DTypeError, match="one floating dtype"):
+    with pytest.raises(DTypeError, match="same floating dtype"):
         blocked_attention(q, k.astype("float16"), v)
     with pytest.raises(ShapeError, match=r"mask bool\[5\] does not broadcast|bool\[5\]"):
         blocked_attention(q, k, v, np.array(masked(5)))

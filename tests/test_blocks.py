@@ -540,7 +540,7 @@ def test_shapes_that_several_would_fit() -> None:
 
     net = Ambiguous()
     net.initialize()
-    with pytest.raises(BlockError, match=r"ambiguous\d+_row does not follow.*infer_shape"):
+    with pytest.raises(BlockError, match=r"ambiguous\d+_row cannot be inferred.*infer_shape"):
         net(np.ones((2, 3, 4)))
     assert net.row.shape == (-1,)
     assert net(np.ones((2, 3))).shape == (3,)

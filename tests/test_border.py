@@ -63,7 +63,7 @@ def test_what_comes_in_goes_where_it_is_asked_for():
         y = np.from_dlpack(source, device=gpu(0))
         y += 1
         assert y.device == gpu(0) and y.tolist() == [3, 3, 3] and source.tolist() == [2, 2, 2]
-        with pytest.raises(BufferError, match=r"goes to gpu\(0, .* is copied"):
+        with pytest.raises(BufferError, match=r"moving data to gpu\(0, .* copies it"):
             np.from_dlpack(source, device=gpu(0), copy=False)
         del y
     finally:

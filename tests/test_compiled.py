@@ -792,7 +792,7 @@ def test_a_compiled_function_is_called_and_described_as_its_function() -> None:
 
 @pytest.mark.parametrize("function", [None, 3, "relu"])
 def test_what_is_no_function_is_refused_at_once(function) -> None:
-    with pytest.raises(TypeError, match=f"compile: {function!r} is no function"):
+    with pytest.raises(TypeError, match=f"compile: {function!r} is not a function"):
         gemel.compile(function)
 
 

@@ -127,7 +127,7 @@ def test_what_while_loop_refuses() -> None:
             lambda v: v.sum() < 3, lambda v: (v, np.concatenate([v, v])), x, 2
         )[0]
     )
-    with pytest.raises(ShapeError, match="same specs"):
+    with pytest.raises(ShapeError, match="same shapes and dtypes"):
         program(np.ones(2))
 
 

@@ -197,7 +197,7 @@ def test_checkpoints(tmp_path: Path) -> None:
     assert "m-epoch4batch20.params" in names(tmp_path / "again")
     for a, b in zip(*(e.net.collect_params().values() for e in (whole, again)), strict=True):
         assert (a.data() == b.data()).all()
-    with pytest.raises(est.EstimatorError, match="max_epoch=5 already"):
+    with pytest.raises(est.EstimatorError, match="already reached max_epoch=5"):
         run("again", 5, resume_from_checkpoint=True)
     with pytest.raises(est.EstimatorError, match="by epochs only"):
         run("again", 9, resume_from_checkpoint=True, batch_period=1)
@@ -228,7 +228,7 @@ def test_a_processor_of_one_s_own() -> None:
 def test_bad_input() -> None:
     one, loss = made(), gluon.loss.L2Loss()
     cases: list[tuple[str, Any]] = [
-        ("loss 3 is no Loss", lambda: est.Estimator(one.net, 3)),
+        ("loss 3 is not a Loss", lambda: est.Estimator(one.net, 3)),
         ("trainer 3 is not a Trainer", lambda: est.Estimator(one.net, loss, trainer=3)),
         ("'acc' is no EvalMetric", lambda: est.Estimator(one.net, loss, "acc")),
         ("context 1 is no Device", lambda: est.Estimator(one.net, loss, context=[1])),

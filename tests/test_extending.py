@@ -160,7 +160,7 @@ WRONG: dict[str, Any] = {
     "not a Graph": lambda graph: None,
     "inputs": lambda graph: Graph(graph.inputs[::-1], graph.outputs, graph.updates),
     "outputs": lambda graph: Graph(graph.inputs, graph.outputs[:1], graph.updates),
-    "makes outputs": lambda graph: Graph(graph.inputs, graph.outputs[::-1], graph.updates),
+    "changed outputs": lambda graph: Graph(graph.inputs, graph.outputs[::-1], graph.updates),
 }
 
 

@@ -180,7 +180,7 @@ def test_what_out_refuses() -> None:
         np.sum(x, out=np.zeros((), "int32"))
     with pytest.raises(ShapeError, match=r"\[2\] cannot be stored in out of shape \[3\]"):
         np.add(x, x, out=np.zeros(3))
-    with pytest.raises(TypeError, match="must be an array"):
+    with pytest.raises(TypeError, match="must be a gemel array"):
         np.add(x, x, out=[0.0, 0.0])
     with pytest.raises(TypeError, match="2 results"):
         np.divmod(x, x, out=(np.zeros(2),))

@@ -269,7 +269,7 @@ def test_all_hear_that_a_worker_has_ended(job: Job, ends: int) -> None:
     leaves.start()
     begin = time.monotonic()
     for total in brought(stores[1 - ends], "ab", 2):
-        with pytest.raises(WorkersError, match=f"worker {ends} has ended, and worker {1 - ends}"):
+        with pytest.raises(WorkersError, match=f"worker {ends} has ended while worker {1 - ends}"):
             total.wait_to_read()
     assert time.monotonic() - begin < 10
     leaves.join(10)

@@ -248,7 +248,7 @@ def test_wrong_use_is_refused_where_it_happens() -> None:
             store.push("w", np.zeros((3, 1)))
         with pytest.raises(ShapeError, match="2 keys were given, but values for 1"):
             store.push(["w", "v"], [np.zeros((3,))])
-        with pytest.raises(KVStoreError, match="code is not sent"):
+        with pytest.raises(KVStoreError, match="code, which is not sent"):
             store.set_updater(lambda *arrays: None)
         with pytest.raises(GemelError, match="compressed"):
             store.set_gradient_compression({"type": "2bit"})
@@ -389,7 +389,7 @@ def test_strangers_do_no_harm() -> None:
             received = b""
             while part := channel.recv(4096):
                 received += part
-            assert b"ProtocolError" in received and b"PUSH came before HELLO" in received
+            assert b"ProtocolError" in received and b"PUSH arrived before HELLO" in received
         out = np.zeros((1,))
         store.pushpull(0, np.ones((1,)), out)
         assert out.tolist() == [1.0]
@@ -422,7 +422,7 @@ def test_who_is_waited_for_too_long_is_named(name: str) -> None:
             if rank == 2:
                 time.sleep(2.5)
                 return ""
-            with pytest.raises(WaitLimitError, match="since worker 2 has not come") as told:
+            with pytest.raises(WaitLimitError, match="since worker 2 has not arrived") as told:
                 stores[rank].barrier()
             return str(told.value)
 
@@ -618,7 +618,7 @@ def test_a_fork() -> None:
                 os.write(write, str(error).encode())
             os._exit(0)
         os.waitpid(child, 0)
-        assert b"was forked off from a worker" in os.read(read, 1000)
+        assert b"was forked from a worker" in os.read(read, 1000)
         out = np.zeros((1,))
         store.pushpull(0, np.ones((1,)), out)
         assert out.tolist() == [1.0]

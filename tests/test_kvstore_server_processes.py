@@ -140,8 +140,8 @@ SERVE = ("serve", "--workers", "1")
 REFUSED = [
     ((*SERVERS, "absent.py"), "MissingFileError: launch: there is no file absent.py"),
     ((*SERVERS, "--workers", "0", __file__), "1 servers and 0 workers"),
-    ((*SERVERS, "--restarts", "-1", __file__), "started again -1 times"),
-    ((*SERVERS, "--reach", "nan", __file__), "the limit reach is nan, not > 0"),
+    ((*SERVERS, "--restarts", "-1", __file__), "-1 restarts"),
+    ((*SERVERS, "--reach", "nan", __file__), "the limit reach is nan; it must be more than 0"),
     (("launch", "--engine", "ray", "-n", "1", __file__), "--engine ray starts servers"),
     (
         ("launch", "-n", "1", "--timeout", "0", __file__),

@@ -208,7 +208,7 @@ def test_refusals_name_worker_and_key() -> None:
         state.apply(1, push(numpy.zeros((2, 3), "float32"), 1))
     with pytest.raises(UnknownKeyError, match="worker 1 asks for a key"):
         state.apply(1, push(ones(1), 1, key=5))
-    with pytest.raises(ProtocolError, match="WELCOME is no message"):
+    with pytest.raises(ProtocolError, match="WELCOME is not a message"):
         state.apply(1, Message(Kind.WELCOME))
     state.apply(0, push(ones(1), 1, numbers=(0.1, 1.0, 0.0)))
     with pytest.raises(WorldError, match=r"worker 1 pushes key 'w'.*worker 0 with"):

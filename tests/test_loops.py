@@ -582,7 +582,7 @@ def test_exports(tmp_path: Any) -> None:
     [
         ([(0, 3)], "is empty"),
         ([()], "the data has no axes"),
-        ([(2,), (3,)], r"first axes of \[2, 3\]"),
+        ([(2,), (3,)], r"first axes have lengths \[2, 3\]"),
     ],
 )
 def test_foreach_says_what_is_wrong_with_its_data(shapes: list[Any], words: str) -> None:

@@ -454,7 +454,7 @@ BAD: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: np.moveaxis(x, (0, 1), 0), ShapeError, "moveaxis"),
     (lambda x: np.matrix_transpose(x[0]), ShapeError, "matrix_transpose"),
     (lambda x: np.transpose(2.0, (0,)), AxisError, "transpose: axis 0"),
-    (lambda x: np.transpose("rows"), TypeError, "'rows' is no array"),
+    (lambda x: np.transpose("rows"), TypeError, "'rows' is not an array"),
     (lambda x: np.repeat(x, -1), ShapeError, "repeat: -1"),
     (lambda x: np.repeat(x, [1, 2], 0), ShapeError, "repeat: 2 repetition counts"),
     (lambda x: np.tile(x, -1), ShapeError, "tile"),

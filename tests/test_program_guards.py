@@ -78,7 +78,7 @@ def test_the_refusal_says_rule_and_remedy(tmp_path: Path) -> None:
     compiled(rows(5))
     with pytest.raises(
         ShapeError,
-        match=r"^twice: was saved for float32 of 2 axes where 1 < data\.shape\[0\], and not for "
+        match=r"^twice: was saved for float32 of 2 axes where 1 < data\.shape\[0\], not for "
         r"float32\[1, 3\]; call it on such arguments before gemel\.save",
     ):
         saved(compiled, tmp_path)(rows(1))

@@ -197,7 +197,7 @@ def test_a_loader_transforms_whole_batches() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: transforms.RandomRotation((3, 1)), "must rise"),
+        (lambda: transforms.RandomRotation((3, 1)), "must be increasing"),
         (lambda: transforms.RandomGray()(np.zeros((3, 3, 1))), "3 channels"),
         (lambda: transforms.Rotate(3)(PICTURES[0]), "must be floating"),
         (lambda: transforms.Rotate(3, True, True)(TENSORS[0]), "exclude"),

@@ -358,7 +358,7 @@ def test_folders(folder: Path) -> None:
     (folder / "stray.png").write_text("x")
     with pytest.warns(UserWarning, match=r"notes\.txt|stray\.png"):
         assert len(vision.ImageFolderDataset(folder)) == 3
-    with pytest.raises(MissingFileError, match="none is wanted"):
+    with pytest.raises(MissingFileError, match="none is missing"):
         vision.ImageFolderDataset(folder / "none")
 
 
@@ -369,14 +369,14 @@ def test_damaged_pictures(folder: Path) -> None:
     for data, message in (
         (whole[:-25], f"damaged or truncated at byte {len(whole) - 25}"),
         (b"", "not an image: no reader accepts 0 bytes"),
-        (b"\x89PNG\r\n\x1a\n", "no picture"),
+        (b"\x89PNG\r\n\x1a\n", "not an image"),
         (b"hello", "begin with 68656c6c6f"),
     ):
         path.write_bytes(data)
         with pytest.raises(DataFileError, match=message) as found:
             dataset[2]
         assert str(path) in str(found.value)
-    with pytest.raises(DataFileError, match=r"c\.PNG: no picture"):
+    with pytest.raises(DataFileError, match=r"c\.PNG: not an image"):
         list(gdata.DataLoader(dataset.transform_first(lambda x: 0), 1, num_workers=1))
 
 

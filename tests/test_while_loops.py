@@ -351,7 +351,7 @@ def test_what_a_step_must_not_do() -> None:
         gemel.compile(writes)(np.ones(2))
     more = lambda v: (v, [v, v])  # noqa: E731
     wider = lambda v: (v, np.concatenate([v, v]))  # noqa: E731
-    for step, match in ((more, "gives 2 variables"), (wider, "same specs")):
+    for step, match in ((more, "returned 2 variables"), (wider, "same shapes and dtypes")):
         with pytest.raises(ShapeError, match=match):
             gemel.compile(
                 lambda x, step=step: npx.while_loop(lambda v: v.sum() < 9, step, x, 5)[0]

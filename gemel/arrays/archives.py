@@ -41,9 +41,9 @@ class Archive(dict[str, Any]):
 
 @function(public="np")
 def save(file: Any, arr: Any) -> None:
-    """Write an array into a `.npy` file, a path (to which the ending is added) or an open file.
+    """Write an array into a `.npy` file: a path (the ending is added) or an open file.
 
-    bfloat16, which NumPy lacks, is written as float32. A file appears whole or not at all.
+    bfloat16, which NumPy lacks, is written as float32. The file appears complete or not at all.
 
     >>> np.save("one.npy", np.array([1.0, 2.0]))
     >>> np.load("one.npy")
@@ -53,7 +53,7 @@ def save(file: Any, arr: Any) -> None:
 
 @function(public="np")
 def savez(file: Any, *args: Any, **kwds: Any) -> None:
-    """Write arrays into a `.npz` file: named by keywords, others arr_0, arr_1, ...
+    """Write arrays into a `.npz` file, named by keywords; the others are named arr_0, arr_1, ...
 
     >>> np.savez("several.npz", np.array([1.0]), w=np.array([2.0]))
     >>> np.load("several.npz")["w"]

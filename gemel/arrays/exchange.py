@@ -24,7 +24,7 @@ class Exchange:
     # --- NumPy ------------------------------------------------------------------------------
 
     def asnumpy(self: Any) -> Any:
-        """A NumPy array with a copy of the elements; float32 for bfloat16. Waits for them."""
+        """Copy the elements into a NumPy array; bfloat16 becomes float32. Waits for them."""
         source = self.astype(self.dtype.twin, copy=False)
         found: Any = numpy().empty(source.shape, source.dtype.name)
         _core.read_into(source, found)
@@ -140,10 +140,10 @@ class Exchange:
 
 @function(public="np")
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
-    """Another library's array as one of gemel's, over the same memory: writes of one are the
-    other's, too. Operations on it finish before their call returns.
+    """A gemel array that shares the memory of another library's array: writes to either are visible
+    in both. Operations on it finish before their call returns.
 
-    What is read-only, not aligned, or goes to a GPU is copied, and anything with ``copy=True``. `x`
+    The data is copied if it is read-only, not aligned or goes to a GPU, and with ``copy=True``. `x`
     may be a DLPack capsule. Raises `BufferError` for data that is not in the CPU's memory, of a
     dtype gemel lacks, or that ``copy=False`` keeps from being copied.
 

@@ -36,11 +36,11 @@ class BlockError(GemelError, ValueError):
 
 
 class Block(Files):
-    """A part of a network: children, parameters, and `forward`.
+    """Base class of the parts of a network: it has children, parameters, and `forward`.
 
-    Assigning a block or a parameter to an attribute makes it part of this block. `prefix` begins
-    the names of its parameters (by default the class's name and a number); `params` are parameters
-    of another block to share, by blocks made in this one's `name_scope`, too.
+    Assigning a block or a parameter to an attribute makes it part of this block. The names of its
+    parameters begin with `prefix` (by default the class's name and a number). `params` are
+    parameters of another block to share, also with blocks made in this one's `name_scope`.
     """
 
     #: Containers run their children and nothing else: there is no code of theirs to compile.
@@ -69,7 +69,7 @@ class Block(Files):
 
     @property
     def prefix(self) -> str:
-        """What the names of its parameters begin with, e.g. ``dense0_``."""
+        """The prefix of its parameters' names, e.g. ``dense0_``."""
         return self._prefix
 
     @property
@@ -116,7 +116,7 @@ class Block(Files):
     def register_child(self, block: Block, name: str | None = None) -> None:
         """Make `block` a part of this block, as assigning it to an attribute does.
 
-        Raises `BlockError` for what is no `Block`.
+        Raises `BlockError` for anything but a `Block`.
         """
         if not isinstance(block, Block):
             raise BlockError(
@@ -191,15 +191,15 @@ class Block(Files):
 
     @property
     def params(self) -> BlockParameters:
-        """Its own parameters, without its children's; ``params.get(name, ...)`` makes one."""
+        """Its own parameters, without its children's; ``params.get(name, ...)`` creates one."""
         return self._reg_params
 
     _params = params
 
     def collect_params(self, select: str | None = None) -> ParameterDict:
-        """All parameters, its own and its children's, by their place: ``0.weight``.
+        """All parameters, its own and its children's, by their path: ``0.weight``.
 
-        `select` is a regular expression; only parameters whose place or name it matches are given.
+        `select` is a regular expression that filters parameters by path or name.
         """
         found = ParameterDict(self._walk(""))
         if select is not None:
@@ -225,11 +225,10 @@ class Block(Files):
         force_reinit: bool = False,
         ctx: Any = None,
     ) -> None:
-        """Give every parameter its first values, now or when its shape is known.
+        """Initialize every parameter, now or when its shape is known.
 
-        `init` is an initializer or its name (default Uniform(0.07)); a parameter with an
-        initializer of its own uses that. Parameters that hold values keep them unless
-        `force_reinit`.
+        `init` is an initializer or its name (default Uniform(0.07)); a parameter with its own
+        initializer uses that one. Parameters that hold values keep them unless `force_reinit`.
         """
         self.apply(_warn_of_strays)
         default = init_module.Uniform() if init is None else init_module.create(init)
@@ -319,7 +318,7 @@ class Block(Files):
         return ""
 
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
-        """What the block computes; subclasses say it."""
+        """Compute the block's result; subclasses define it."""
         raise NotImplementedError(f"{type(self).__name__} has no forward(self, x)")
 
     def _find_shapes(self, arguments: tuple[Any, ...]) -> None:
@@ -339,8 +338,8 @@ class Block(Files):
     def infer_shape(self, *arguments: Any) -> None:
         """Set the shapes of parameters, its own and its children's, from the inputs' (``x.shape``).
 
-        Nothing is computed. Layers with parameters of unknown shape may say theirs here; for those
-        that do not, the one is taken that their `forward` accepts.
+        Nothing is computed. Layers with parameters of unknown shape may set them here; otherwise
+        the shapes that their `forward` accepts are used.
         """
         from gemel.gluon.shapes import fitting_shapes, run_with_symbols
 
@@ -366,17 +365,17 @@ class Block(Files):
     def summary(self, *inputs: Any) -> None:
         """Print a table of the layers that run on these inputs.
 
-        For each: the shape of its result, how many numbers its parameters are, how many operations
-        on floats it takes (an addition or a multiplication each), and the bytes of its parameters
-        and results. Parameters that layers share are counted once, where they come first. Nothing
-        is computed, unless a layer looks at values; the operations are not known then.
+        For each layer: the shape of its result, the number of its parameters, its floating-point
+        operations (additions and multiplications), and the bytes of its parameters and results.
+        Shared parameters are counted once, at their first use. Nothing is computed, unless a layer
+        depends on values; then the operations are unknown.
         """
         from gemel.gluon.summary import summary
 
         print(summary(self, inputs))
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Have ``hook(block, inputs, output)`` called after each forward.
+        """Register ``hook(block, inputs, output)`` to be called after each forward.
 
         A hybridized block with hooks inside runs its children one by one, so that the hooks get
         arrays in each call. In `gemel.compile` and `Trainer.compile` hooks are called while these
@@ -385,11 +384,13 @@ class Block(Files):
         return HookHandle(self._forward_hooks, hook, self._hooked)
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Have ``hook(block, inputs)`` called before each forward, see `register_forward_hook`."""
+        """Register ``hook(block, inputs)`` to be called before each forward; see
+        `register_forward_hook`."""
         return HookHandle(self._forward_pre_hooks, hook, self._hooked)
 
     def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
-        """Have ``callback(name, operation, array)`` called for the result of every operation.
+        """Register ``callback(name, operation, array)`` to be called for the result of every
+        operation.
 
         For a hybridized block this happens after its call; with `monitor_all` also for its inputs
         and parameters.
@@ -398,7 +399,8 @@ class Block(Files):
             child.register_op_hook(callback, monitor_all)
 
     def share_parameters(self, shared: dict[str, Parameter]) -> Block:
-        """Use parameters of another block of this structure, given by place (`collect_params`)."""
+        """Share the parameters of another block of the same structure, given by path
+        (`collect_params`)."""
         for place, parameter in shared.items():
             *path, name = place.split(".")
             block: Any = self
@@ -410,7 +412,7 @@ class Block(Files):
         return self
 
     def hybridize(self, active: bool = True, **flags: Any) -> None:
-        """Compile the hybrid blocks inside; warns, naming the blocks that cannot be compiled.
+        """Compile the hybrid blocks inside. Warns about the blocks that cannot be compiled.
 
         `flags` (``static_alloc`` and others) are accepted for old code: programs always plan their
         memory.

@@ -48,11 +48,12 @@ def download(
     retries: int = 5,
     verify_ssl: bool = True,
 ) -> str:
-    """Download a file to `path` (a file or folder, by default the working directory); its path.
+    """Download a file to `path` (a file or folder, by default the working directory) and return its
+    path.
 
-    A file that is there, and has the SHA-1 if one is given, stays unless `overwrite`. The file
-    appears when all of it is there. What broke off is continued by the next call if `sha1_hash`
-    can tell that it fits; processes that want the same file wait for one another. Raises
+    An existing file (with the right SHA-1, if one is given) is kept unless `overwrite`. The file
+    appears only when it is complete. The next call continues an interrupted download if `sha1_hash`
+    can verify the result. Processes that need the same file wait for each other. Raises
     `MissingFileError`.
     """
     name = url.split("?")[0].rsplit("/", 1)[-1]

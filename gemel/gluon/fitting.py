@@ -18,7 +18,7 @@ from gemel.tracing import compiled
 
 
 class FitError(GemelError, ValueError):
-    """Something `fit` cannot train with."""
+    """Raised for arguments that `fit` cannot train with."""
 
 
 def fit(
@@ -35,25 +35,26 @@ def fit(
     batch_axis: int = 0,
     progress: bool = True,
 ) -> Run:
-    """Train `net` for `epochs` rounds over `data`; the run, whose `history` has an entry an epoch.
+    """Train `net` for `epochs` epochs over `data`; returns the run, whose `history` has one entry
+    per epoch.
 
-    `data` gives, each time it is iterated over, batches (inputs..., label), such as a `DataLoader`
-    does; `loss(net(*inputs), label)` is one number for each example (or one for all), whose mean
-    the `trainer` lowers. A batch is split over the devices the parameters live on. `metrics` (and
-    the loss) are also taken over `validation` data after each epoch. `callbacks` are objects with
-    any of the methods of `Callback`; `EarlyStopping` and `ClipGradients` are some.
+    Each iteration over `data` gives batches (inputs..., label), as from a `DataLoader`.
+    `loss(net(*inputs), label)` is one number per example (or one for all); the `trainer` minimizes
+    the mean. A batch is split over the devices of the parameters. After each epoch `metrics` and
+    the loss are also computed on `validation` data. `callbacks` are objects with any of the methods
+    of `Callback`, such as `EarlyStopping` and `ClipGradients`.
 
-    `checkpoint` is a path, written after each epoch, or a `Checkpoint`. If the file is there when
-    `fit` begins, training goes on from it, to the same bits as if it had never been interrupted:
-    so a script that was killed is just started again. The data must come in an order that follows
-    the random streams (`np.random`, Python's and NumPy's), as a `DataLoader`'s does; data with
-    state besides have ``state_dict()`` and ``load_state_dict(state)``. Raises `ParameterFileError`
-    when the file belongs to another network or trainer.
+    `checkpoint` is a path, written after each epoch, or a `Checkpoint`. If the file exists when
+    `fit` starts, training resumes from it, with the same bits as without the interruption: to
+    continue a killed script, just run it again. The order of the data must follow the random
+    streams (`np.random`, Python's and NumPy's), as a `DataLoader`'s does; data with further state
+    must have ``state_dict()`` and ``load_state_dict(state)``. Raises `ParameterFileError` if the
+    file belongs to another network or trainer.
 
-    Several workers (`trainer` has a store such as ``"dist_sync"``) each call it with their part of
-    the data, best by a `gluon.data.WorkerBatchSampler`. The mean is then that over the whole batch,
-    and the history has the mean over the workers, the same on all; worker 0 shows progress and
-    writes the checkpoint, from which a job with another number of workers may go on.
+    With several workers (`trainer` has a store such as ``"dist_sync"``), each calls `fit` with its
+    part of the data, best by a `gluon.data.WorkerBatchSampler`. The mean is then over the whole
+    batch, and the history has the mean over the workers, the same on all. Worker 0 shows progress
+    and writes the checkpoint; a job with another number of workers can resume from it.
 
     >>> net = gluon.nn.Dense(1)
     >>> net.initialize()
@@ -82,7 +83,8 @@ def fit(
 def evaluate(
     net: Block, data: Any, loss: Any = None, metrics: Any = (), batch_axis: int = 0
 ) -> dict[str, float]:
-    """The mean `loss` and the `metrics` of `net` over `data`, by name; nothing is learned."""
+    """Compute the mean `loss` and the `metrics` of `net` over `data`, by name; nothing is
+    trained."""
     found = _metrics(metrics)
     for metric in found:
         metric.reset()
@@ -102,10 +104,11 @@ def evaluate(
 
 
 class Run:
-    """A training: what is trained, with what, and how far it has come.
+    """A training run: what is trained, with what, and its progress.
 
-    `epoch` counts the epochs that are done, `batch` the batches of the one in work, `step` all of
-    them. `losses`, `outputs` and `labels` are those of the last batch, an array for each device.
+    `epoch` counts the finished epochs, `batch` the finished batches of the current epoch, `step`
+    all finished batches. `losses`, `outputs` and `labels` are those of the last batch, one array
+    per device.
     """
 
     def __init__(

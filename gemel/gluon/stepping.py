@@ -39,7 +39,7 @@ class CompiledStep:
     """A callable training step, see `Trainer.compile`.
 
     Gradients are divided by `batch_size`, by default the length of the first argument. Other
-    arguments given by name go to the function.
+    keyword arguments go to the function.
     """
 
     def __init__(self, trainer: Trainer, function: Callable[..., Any]) -> None:

@@ -131,7 +131,7 @@ def _opened(value: Any, symbols: list[Symbol]) -> Any:
 
 
 class SymbolBlock(HybridBlock):
-    """A block that runs a symbol: what is not among its `inputs` are its parameters.
+    """A block that runs a symbol; the variables that are not among `inputs` are its parameters.
 
     `outputs` is a symbol, or a list of them; `inputs` the variables that `forward` is called with,
     in their order. `params` are parameters to share, by name. Made from files by `imports`.
@@ -170,11 +170,11 @@ class SymbolBlock(HybridBlock):
         allow_missing: bool = False,
         ignore_extra: bool = False,
     ) -> SymbolBlock:
-        """The network in files of MXNet's, with its parameters on a device.
+        """Load a network from MXNet's files, with its parameters on a device.
 
-        Raises `SymbolFileError` and `ParameterFileError`, naming the field and the place, for
-        damaged files, and where the two do not belong together: a parameter that is missing
-        (unless `allow_missing`) or not the network's (unless `ignore_extra`).
+        Raises `SymbolFileError` and `ParameterFileError`, naming the field and the position, for
+        damaged files, and if the two files do not belong together: a parameter is missing (unless
+        `allow_missing`) or is not the network's (unless `ignore_extra`).
         """
         symbol, inputs = load(symbol_file), [_name(each) for each in _listed(input_names)]
         values: dict[str, Any] = {}

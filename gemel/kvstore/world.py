@@ -155,7 +155,7 @@ class World:
         return made
 
     def check(self, name: str) -> None:
-        """Raise `WorkersError` in a process that has been forked off, or when nobody can go on.
+        """Raise `WorkersError` in a forked process, or if the job can no longer continue.
 
         An optimizer leaves parameters as they are where a sum has failed: without that a program
         which looks at its own losses only would train on and on, and nothing would be learned.

@@ -59,13 +59,13 @@ _FLAGS = {name: flag for flag, name in _TYPES.items()}
 
 @function(public="npx")
 def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
-    """Write arrays (named, a list, or a single one) to `file`, in MXNet's format: after `set_np`
-    in the one MXNet reads after it, else in the one it reads without.
+    """Write arrays (named, a list, or a single one) to `file`, in MXNet's format: the one for NumPy
+    mode after `set_np`, otherwise the legacy one.
 
-    `load` gives back what was written: a dictionary, a list or an array.
+    `load` returns what was written: a dictionary, a list or an array.
 
-    The file appears whole or not at all: it is written beside its place and moved there. An array
-    that holds an error raises it here, before anything is written.
+    The file appears complete or not at all: it is written under a temporary name and then renamed.
+    If an array has failed, its error is raised here, before anything is written.
     """
     appear(os.fspath(file), parts(arr))
 
@@ -91,7 +91,7 @@ def parts(arr: Any) -> list[bytes]:
 
 @function(public="npx")
 def savez(file: Any, *args: Any, **kwargs: Any) -> None:
-    """Write arrays to `file` as an archive of NumPy's (.npz), as MXNet 2 does.
+    """Write arrays to `file` as a NumPy archive (.npz), as MXNet 2 does.
 
     Those without a keyword are named arr_0, arr_1, ...; `npx.load` and `numpy.load` read it.
 
@@ -103,10 +103,11 @@ def savez(file: Any, *args: Any, **kwargs: Any) -> None:
 
 @function(public="npx")
 def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray] | ndarray:
-    """The arrays in `file`: a dictionary if they are named, a list, or the one that was saved.
+    """Read the arrays in `file`: a dictionary if they are named, else a list, or the single saved
+    array.
 
-    Reads MXNet's format, old and new, and NumPy's (.npy, .npz). Raises `ParameterFileError`,
-    naming the field and the place, for a file that is damaged, truncated or in another format.
+    Supports MXNet's formats, old and new, and NumPy's (.npy, .npz). Raises `ParameterFileError`,
+    naming the field and the position, for a file that is damaged, truncated or in another format.
 
     >>> npx.save("weights", {"w": np.ones((2,))})
     >>> npx.load("weights")

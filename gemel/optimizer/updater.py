@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Updater:
-    """Calls an optimizer and keeps the states of the parameters it is called for, by index."""
+    """Calls an optimizer and keeps the states of its parameters by index."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = optimizer

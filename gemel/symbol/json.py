@@ -106,7 +106,7 @@ class _Reader:
             whole = json.loads(text)
         except json.JSONDecodeError as error:
             at = f"line {error.lineno}, column {error.colno}"
-            raise self.fail(f"is not JSON or truncated: {error.msg} at {at}") from None
+            raise self.fail(f"is not JSON, or is truncated: {error.msg} at {at}") from None
         except (RecursionError, ValueError) as error:
             raise self.fail(
                 f"is nested too deeply, or contains a number that is too long: {error}"

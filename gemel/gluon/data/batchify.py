@@ -28,9 +28,11 @@ def _like_examples(batchify: Batchify) -> Batchify:
 
 @_like_examples
 def default_batchify_fn(examples: list[Any]) -> Any:
-    """A batch of examples: arrays are stacked, tuples part by part, numbers become one array.
+    """Make a batch of examples: arrays are stacked, tuples part by part, and numbers become one
+    array.
 
-    It is of a dtype that holds all of them. An example that is a list is a row of one array.
+    The array has a dtype that holds all of them. An example that is a list becomes a row of one
+    array.
     """
     first = examples[0]
     if isinstance(first, np.ndarray):
@@ -97,7 +99,7 @@ def _array(example: Any) -> Any:
 
 
 class Stack:
-    """Examples of one shape along a new first axis, as `default_batchify_fn` stacks them."""
+    """Stacks examples of equal shape along a new first axis, like `default_batchify_fn`."""
 
     def __init__(self, use_shared_mem: bool = False) -> None:
         del use_shared_mem  # workers hand arrays over in shared memory whatever made them
@@ -108,7 +110,8 @@ class Stack:
 
 
 class Pad:
-    """Arrays or lists of numbers of one rank, filled up with `val` (0) to the largest extents.
+    """Pads arrays or lists of numbers of equal rank with `val` (0) to the largest extents, and
+    stacks them.
 
     `dtype` is that of the result, by default one that holds all of the examples, and `val`;
     `round_to` makes each extent a multiple of a number.
@@ -164,7 +167,8 @@ def _with_value(value: Any, arrays: list[Any]) -> Any:
 
 
 class Append:
-    """A list of the examples as arrays, each with a batch axis of one (unless `expand` is off)."""
+    """Makes a list of the examples as arrays, each with a batch axis of length 1 (unless `expand`
+    is off)."""
 
     def __init__(
         self, expand: bool = True, batch_axis: int = 0, use_shared_mem: bool = False
@@ -181,7 +185,8 @@ class Append:
 
 
 class Group:
-    """Another function for each part of the examples: ``Group(Stack(), Pad())`` or of a list."""
+    """Applies one function per part of the examples: ``Group(Stack(), Pad())``, or a list of
+    functions."""
 
     def __init__(self, fn: Any, *args: Callable[[list[Any]], Any]) -> None:
         self._functions = list(fn) if isinstance(fn, (list, tuple)) else [fn, *args]
@@ -204,7 +209,8 @@ Tuple = Group
 
 
 class AsList:
-    """The examples as they are, in a list: for texts and other things no array is made of."""
+    """Makes a list of the unchanged examples: for strings and other values that cannot form an
+    array."""
 
     def __call__(self, data: list[Any]) -> list[Any]:
         """The list."""

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class WorkerError(GemelError, RuntimeError):
-    """What made batches has failed, ended, or taken too long.
+    """Raised if a worker that makes batches has failed, ended, or taken too long.
 
-    A failure of the data set itself is also of the kind that the data set raised.
+    If the data set itself failed, the error is also an instance of the exception it raised.
     """
 
 

