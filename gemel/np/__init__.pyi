@@ -214,7 +214,7 @@ def arange(
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
-    """Numbers from start up to and without stop. MXNet's dtype is float32 after `npx.set_np()`."""
+    """Evenly spaced numbers in [start, stop). The default dtype is float32 after `npx.set_np()`."""
 
 def arccos(
     x: Any,
@@ -351,11 +351,11 @@ def array(
     subok: builtins.bool = False,
     ndmin: int = 0,
 ) -> ndarray:
-    """An array with a copy of the elements: of an array, a NumPy array, a number or nested lists."""
+    """Create an array with a copy of an array, a NumPy array, a number or nested lists."""
 
 def array2string(a: Any, *values: Any, **options: Any) -> str:
-    """The elements as text; options as of `numpy.array2string`: `precision`, `separator`,
-    `formatter`, `threshold`, ..."""
+    """The elements as text; the options are those of `numpy.array2string`: `precision`,
+    `separator`, `formatter`, `threshold`, ..."""
 
 def array_equal(a1: Any, a2: Any, equal_nan: builtins.bool = False) -> builtins.bool:
     """Whether shapes and all elements are equal. Waits for both."""
@@ -369,7 +369,7 @@ def array_repr(
     precision: int | None = None,
     suppress_small: builtins.bool | None = None,
 ) -> str:
-    """What `repr` gives, with other options."""
+    """The result of `repr`, with other print options."""
 
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts along an axis, as views: as equal as the count allows, or between positions."""
@@ -380,7 +380,7 @@ def array_str(
     precision: int | None = None,
     suppress_small: builtins.bool | None = None,
 ) -> str:
-    """What `str` gives, with other options."""
+    """The result of `str`, with other print options."""
 
 def asanyarray(
     a: Any,
@@ -391,7 +391,7 @@ def asanyarray(
     copy: builtins.bool | None = None,
     order: str | None = None,
 ) -> ndarray:
-    """The array itself when it is one of that dtype and on that device, else `array(a)`."""
+    """Convert to an array; one that has this dtype and device already is returned itself."""
 
 def asarray(
     a: Any,
@@ -402,10 +402,10 @@ def asarray(
     copy: builtins.bool | None = None,
     order: str | None = None,
 ) -> ndarray:
-    """The array itself when it is one of that dtype and on that device, else `array(a)`."""
+    """Convert to an array; one that has this dtype and device already is returned itself."""
 
 def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
-    """The array with its elements in C order in memory, itself where they are; never 0-d."""
+    """The array with its elements in C order in memory, copied only if needed; never 0-d."""
 
 def asin(
     x: Any,
@@ -434,7 +434,8 @@ def asinh(
     """The number whose hyperbolic sine is x."""
 
 def astype(x: Any, dtype: Any, *, copy: builtins.bool = True, device: Any = None) -> ndarray:
-    """The elements in another dtype; without `copy`, the array itself where it has it."""
+    """Convert the elements to another dtype; without `copy`, an array of this dtype is returned
+    itself."""
 
 def atan(
     x: Any,
@@ -681,7 +682,7 @@ def column_stack(tup: Any) -> ndarray:
     """The arrays beside one another, 1-d ones as columns."""
 
 def common_type(*arrays: Any) -> DType:
-    """The floating or complex dtype that holds the elements of all arrays; integers' is float32."""
+    """The floating or complex dtype that can hold the elements of all arrays; float32 for integers."""
 
 complex128: DType
 complex64: DType
@@ -960,7 +961,7 @@ def einsum_path(subscripts: Any, *operands: Any, optimize: Any = "greedy") -> tu
 def empty(
     shape: Any, dtype: Any = None, order: str = "C", device: Any = None, ctx: Any = None
 ) -> ndarray:
-    """An array whose elements nobody has set; zeros, so that no garbage is ever read."""
+    """An array without set elements: zeros, so that no uninitialized memory is ever read."""
 
 def empty_like(
     prototype: Any,
@@ -972,7 +973,7 @@ def empty_like(
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
-    """An array nobody has set, as `empty`: of the shape, dtype and device of another one."""
+    """An array like `empty`, with the shape, dtype and device of another array by default."""
 
 def equal(
     a: Any,
@@ -1063,7 +1064,7 @@ def fill_diagonal(a: Any, val: Any, wrap: builtins.bool = False) -> None:
     """Write into the main diagonal of a matrix, or where all positions are equal."""
 
 def finfo(type: Any) -> FloatInfo:
-    """What a floating dtype, or that of an array, holds; of a complex one what each part holds."""
+    """The limits of a floating dtype, or of an array's dtype; for complex dtypes, of each part."""
 
 def fix(
     x: Any,
@@ -1191,8 +1192,8 @@ def frexp(
     """Mantissas from 0.5 to 1 and exponents (int32) with x = mantissa * 2 ** exponent."""
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: builtins.bool | None = None) -> Any:
-    """Another library's array as one of gemel's, over the same memory: writes of one are the
-    other's, too. Operations on it finish before their call returns."""
+    """A gemel array that shares the memory of another library's array: writes to either are visible
+    in both. Operations on it finish before their call returns."""
 
 def from_numpy(
     value: Any, device: Device | None = None, zero_copy: builtins.bool = False, dtype: Any = None
@@ -1217,20 +1218,21 @@ def fromfile(
     offset: int = 0,
     device: Any = None,
 ) -> ndarray:
-    """The numbers in a file of bytes, or of text with `sep` between them."""
+    """The numbers in a binary file, or in a text file separated by `sep`."""
 
 def fromfunction(
     function: Callable[..., Any], shape: Any, *, dtype: Any = None, **keywords: Any
 ) -> Any:
-    """What a function gives for the positions along each axis, one array per axis."""
+    """Call a function with the positions along each axis, one array per axis, and return its
+    result."""
 
 def fromiter(iter: Iterable[Any], dtype: Any, count: int = -1, device: Any = None) -> ndarray:
-    """An array of what an iterable gives, `count` numbers or all."""
+    """An array of the elements of an iterable: all of them, or the first `count`."""
 
 def fromstring(
     string: str, dtype: Any = None, count: int = -1, *, sep: str, device: Any = None
 ) -> ndarray:
-    """The numbers in a text, with `sep` between them."""
+    """The numbers in a string, separated by `sep`."""
 
 def full(
     shape: Any,
@@ -1240,7 +1242,7 @@ def full(
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
-    """An array filled with one number; its dtype decides where none is given."""
+    """An array filled with one number, whose dtype is the default."""
 
 def full_like(
     a: Any,
@@ -1253,7 +1255,7 @@ def full_like(
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
-    """One number in the shape, dtype and device of another array, where no others are given."""
+    """One number, with the shape, dtype and device of another array by default."""
 
 def gcd(
     a: Any,
@@ -1272,7 +1274,7 @@ def gcd(
 def genfromtxt(
     fname: Any, dtype: Any = None, *args: Any, device: Any = None, **kwargs: Any
 ) -> ndarray:
-    """`loadtxt` that has a number, NaN by default, for what is missing."""
+    """`loadtxt` that fills missing values with a number, by default NaN."""
 
 def geomspace(
     start: Any,
@@ -1284,10 +1286,10 @@ def geomspace(
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
-    """Numbers from start to stop, each the same number of times the one before."""
+    """A geometric sequence of numbers from start to stop."""
 
 def get_printoptions() -> dict[str, Any]:
-    """How arrays are printed, by option."""
+    """The current print options, by name."""
 
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """The slopes along one or more axes, by central differences, one-sided ones at the ends."""
@@ -1350,7 +1352,8 @@ def histogram(
 def histogram2d(
     x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> tuple[Any, ...]:
-    """How many points (x, y) fall into each cell of a grid, and its edges. Waits for them."""
+    """The number of points (x, y) in each cell of a grid, and the grid's edges. Waits for the
+    points."""
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> ndarray:
     """The edges of bins: `bins` itself, or so many of one width over a range or all elements."""
@@ -1358,7 +1361,8 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 def histogramdd(
     sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> tuple[Any, ...]:
-    """How many points, one a row, fall into each cell of a grid, and its edges. Waits for them."""
+    """The number of points, one per row, in each cell of a grid, and its edges. Waits for the
+    points."""
 
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along axis 1 (of a 1-d array, axis 0), as views."""
@@ -1387,7 +1391,8 @@ def identity(n: int, dtype: Any = None, device: Any = None, ctx: Any = None) -> 
     """Ones on the diagonal of a square matrix, zeros elsewhere."""
 
 def iinfo(type: Any) -> IntegerInfo:
-    """What an integer dtype, or that of an array, holds. Raises `DTypeError` for others."""
+    """The limits of an integer dtype, or of an array's dtype. Raises `DTypeError` for other
+    dtypes."""
 
 def imag(val: Any) -> ndarray:
     """The imaginary part of each element, as a view; zeros for real numbers."""
@@ -1458,7 +1463,7 @@ def iscomplexobj(x: Any) -> builtins.bool:
     """Whether an array has a complex dtype, or a number is complex."""
 
 def isdtype(dtype: Any, kind: Any) -> builtins.bool:
-    """Whether a dtype is another, or of a kind ("integral", ...), or any of a tuple of those."""
+    """Whether a dtype equals another, or is of a kind ("integral", ...), or of any in a tuple."""
 
 def isfinite(
     x: Any,
@@ -1542,16 +1547,16 @@ def isrealobj(x: Any) -> builtins.bool:
     """Whether an array has no complex dtype."""
 
 def isscalar(element: Any) -> builtins.bool:
-    """Whether something is a number (or a text), and no array."""
+    """Whether something is a number or a string, not an array."""
 
 def issubdtype(arg1: Any, arg2: Any) -> builtins.bool:
-    """Whether a dtype is another, or belongs to a family of NumPy's (``numpy.floating``)."""
+    """Whether a dtype equals another, or belongs to a family of NumPy's (``numpy.floating``)."""
 
 def iterable(y: Any) -> builtins.bool:
     """Whether something can be iterated over; a 0-d array cannot."""
 
 def ix_(*args: Any) -> tuple[Any, ...]:
-    """Rows of positions that select their crossings: `x[np.ix_([0, 1], [2, 3])]`."""
+    """Index arrays that select all combinations of positions: `x[np.ix_([0, 1], [2, 3])]`."""
 
 def kaiser(M: Any, beta: float, dtype: Any = None) -> ndarray:
     """The Kaiser window: i0(beta sqrt(1 - (2 n / (M - 1) - 1)^2)) / i0(beta)."""
@@ -1630,7 +1635,7 @@ def less_equal(
     """a <= b."""
 
 def lexsort(keys: Any, axis: int = -1) -> ndarray:
-    """The positions that sort by the last key, equal ones by the key before it, and so on."""
+    """The positions that sort by the last key, then by the key before it, and so on."""
 
 def linspace(
     start: Any,
@@ -1643,7 +1648,7 @@ def linspace(
     ctx: Any = None,
     axis: int = 0,
 ) -> Any:
-    """Evenly spaced numbers from start to stop, which is the last with `endpoint`."""
+    """`num` evenly spaced numbers from start to stop, including stop if `endpoint`."""
 
 def load(file: Any, device: Any = None) -> Any:
     """The array in a `.npy` file, or a dictionary of those in a `.npz` file; a path or open file."""
@@ -1651,7 +1656,7 @@ def load(file: Any, device: Any = None) -> Any:
 def loadtxt(
     fname: Any, dtype: Any = None, *args: Any, device: Any = None, **kwargs: Any
 ) -> ndarray:
-    """The numbers in a text file, a row a line; the other arguments are those of NumPy's."""
+    """Read the numbers of a text file, one row per line; the other arguments are NumPy's."""
 
 def log(
     x: Any,
@@ -1799,13 +1804,13 @@ def logspace(
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
-    """Numbers from base**start to base**stop, each the same number of times the one before."""
+    """A geometric sequence of numbers from base**start to base**stop."""
 
 long: DType
 longlong: DType
 
 def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Any, ...]:
-    """The positions in a square matrix that a function like `triu` leaves."""
+    """The positions in a square matrix that a function like `triu` keeps."""
 
 def matmul(
     a: Any,
@@ -1863,7 +1868,7 @@ def maximum(
     """The larger; NaN wins."""
 
 def may_share_memory(a: Any, b: Any, max_work: Any = None) -> builtins.bool:
-    """Whether two arrays lie in one stretch of memory; where they do they may share elements."""
+    """Whether the memory ranges of two arrays overlap, so that they may share elements."""
 
 def mean(
     x: Any,
@@ -2185,13 +2190,13 @@ def ones_like(
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
-    """Ones of the shape, dtype and device of another array, where no others are given."""
+    """Ones with the shape, dtype and device of another array by default."""
 
 def outer(a: Any, b: Any, out: Any = None) -> ndarray:
     """Each element of one array with each of another, both flattened: a matrix."""
 
 def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> ndarray:
-    """Eight bools (or whole numbers that are not 0) as the bits of a byte. Waits for them."""
+    """Pack each eight elements (nonzero is 1) into the bits of a byte. Waits for the elements."""
 
 def pad(
     array: Any,
@@ -2313,7 +2318,7 @@ def power(
     """a to the power of b. Integers wrap as their products do."""
 
 def printoptions(*values: Any, **options: Any) -> Any:
-    """Prints arrays in another way inside a ``with`` block; options as of `set_printoptions`."""
+    """Set print options inside a ``with`` block; they are those of `set_printoptions`."""
 
 def prod(
     x: Any,
@@ -2342,7 +2347,7 @@ def product(
     """Product over the given axes, or all. Integers and bools are multiplied in int64."""
 
 def promote_types(type1: Any, type2: Any) -> DType:
-    """The dtype that holds numbers of both; a floating one wins over integers."""
+    """The dtype that can hold numbers of both; a floating dtype wins over an integer one."""
 
 def ptp(
     x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None
@@ -2459,7 +2464,7 @@ def resize(a: Any, new_shape: Any) -> ndarray:
     """As many elements as another shape has: the flattened array again and again, or its start."""
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
-    """The dtype arrays, dtypes and Python numbers give together; numbers give way to the others."""
+    """The common dtype of arrays, dtypes and Python numbers; Python numbers adapt to the others."""
 
 def right_shift(
     a: Any,
@@ -2510,13 +2515,13 @@ def row_stack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> nda
     """The arrays below one another: along axis 0, 1-d ones as rows."""
 
 def save(file: Any, arr: Any) -> None:
-    """Write an array into a `.npy` file, a path (to which the ending is added) or an open file."""
+    """Write an array into a `.npy` file: a path (the ending is added) or an open file."""
 
 def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:
-    """Write an array of one or two dimensions as text; the other arguments are those of NumPy's."""
+    """Write an array of one or two dimensions as text; the other arguments are NumPy's."""
 
 def savez(file: Any, *args: Any, **kwds: Any) -> None:
-    """Write arrays into a `.npz` file: named by keywords, others arr_0, arr_1, ..."""
+    """Write arrays into a `.npz` file, named by keywords; the others are named arr_0, arr_1, ..."""
 
 def savez_compressed(file: Any, *args: Any, **kwds: Any) -> None:
     """`savez` into a compressed file."""
@@ -2535,9 +2540,9 @@ def set_printoptions(
     suppress: builtins.bool | None = None,
     **options: Any,
 ) -> None:
-    """How arrays are printed from now on, NumPy's and gemel's. More than `threshold` elements are
-    summarised to `edgeitems` at each end of an axis, `suppress` writes small numbers as 0; further
-    options, as `floatmode`, are those of `numpy.set_printoptions`. None leaves one as it is."""
+    """Set how arrays of NumPy and gemel are printed. More than `threshold` elements are summarised
+    to `edgeitems` at each end of an axis, `suppress` writes small numbers as 0; further options,
+    such as `floatmode`, are those of `numpy.set_printoptions`. None leaves an option unchanged."""
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarray:
     """What is in the first array and not in the second, in order. Waits for them."""
@@ -2549,7 +2554,8 @@ def shape(a: Any) -> tuple[int, ...]:
     """The shape of an array or of anything that can be one."""
 
 def shares_memory(a: Any, b: Any, max_work: Any = None) -> builtins.bool:
-    """Whether two arrays have an element in common: one is a view of the other, or both of one."""
+    """Whether two arrays share an element, as one is a view of the other or both are views of a
+    third."""
 
 short: DType
 
@@ -2887,7 +2893,7 @@ def unique_values(x: Any) -> ndarray:
 def unpackbits(
     a: Any, /, axis: int | None = None, count: int | None = None, bitorder: str = "big"
 ) -> ndarray:
-    """The bits of bytes, each a number 0 or 1. Waits for them."""
+    """Unpack the bits of bytes, each into a number 0 or 1. Waits for the bytes."""
 
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
     """Positions along each axis of what stands at positions in the flattened array."""
@@ -2904,7 +2910,8 @@ def unwrap(
 ushort: DType
 
 def vander(x: Any, N: int | None = None, increasing: builtins.bool = False) -> ndarray:
-    """The powers of a row's elements in columns, the highest first or with `increasing` last."""
+    """The Vandermonde matrix: powers of the elements of x in columns, highest first unless
+    `increasing`."""
 
 def var(
     x: Any,
@@ -2978,7 +2985,7 @@ def zeros_like(
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
-    """Zeros of the shape, dtype and device of another array, where no others are given."""
+    """Zeros with the shape, dtype and device of another array by default."""
 
 __all__ = [
     "DType",

@@ -75,8 +75,8 @@ def matrix_transpose(x: Any) -> ndarray:
     """The last two axes exchanged; a view. Raises `ShapeError` for fewer than two."""
 
 def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> ndarray:
-    """The product of several matrices, in the order that multiplies least; the first and the last
-    may be rows."""
+    """The product of several matrices, in the order with the fewest multiplications; the first and
+    the last may be vectors."""
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """The norm of vectors (one axis), of matrices (two), or by default of all elements."""

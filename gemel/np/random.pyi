@@ -67,8 +67,8 @@ def choice(
     """Some of the numbers 0 to a - 1, or of an array's slices along an axis, with probabilities p."""
 
 def default_rng(seed: Any = None) -> Generator:
-    """A generator with a stream of its own: of this seed, or one nobody knows; or `seed` itself,
-    if it is one."""
+    """A generator with its own stream, from this seed or an unpredictable one; a generator given as
+    `seed` is returned itself."""
 
 def dirichlet(alpha: Any, size: Any = None, dtype: Any = None, device: Any = None) -> ndarray:
     """Rows of numbers from 0 to 1 whose sum is 1, with density like prod(x ** (alpha - 1))."""

@@ -322,11 +322,11 @@ def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
     """body(element, states) -> (output, states), for each element of the first axis of data."""
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: builtins.bool | None = None) -> Any:
-    """Another library's array as one of gemel's, over the same memory: writes of one are the
-    other's, too. Operations on it finish before their call returns."""
+    """A gemel array that shares the memory of another library's array: writes to either are visible
+    in both. Operations on it finish before their call returns."""
 
 def from_numpy(ndarray: Any, zero_copy: builtins.bool = True) -> Any:
-    """A NumPy array's memory as an array; with ``zero_copy=False``, a copy of it."""
+    """An array that shares a NumPy array's memory; with ``zero_copy=False``, a copy of it."""
 
 def fully_connected(
     x: Any,
@@ -433,13 +433,13 @@ def interleaved_matmul_selfatt_valatt(
     """attention (batch * heads, time, time) @ values: (time, batch, heads * size)."""
 
 def is_np_array() -> builtins.bool:
-    """Whether programs are to take arrays for NumPy's, as they are: not after `npx.reset_np()`."""
+    """Whether arrays count as NumPy's in MXNet's sense: True, except after `npx.reset_np()`."""
 
 def is_np_default_dtype() -> builtins.bool:
-    """Whether floats become float64 where no dtype is given: after ``npx.set_np(dtype=True)``."""
+    """Whether the default floating dtype is float64, as after ``npx.set_np(dtype=True)``."""
 
 def is_np_shape() -> builtins.bool:
-    """Whether programs are to take shapes for NumPy's, as they are: not after `npx.reset_np()`."""
+    """Whether shapes count as NumPy's in MXNet's sense: True, except after `npx.reset_np()`."""
 
 def l2_normalization(
     data: Any, eps: float = 1e-10, mode: str = "instance", *, out: Any = None
@@ -475,7 +475,8 @@ def leaky_relu(
     "gelu" are those."""
 
 def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray] | ndarray:
-    """The arrays in `file`: a dictionary if they are named, a list, or the one that was saved."""
+    """Read the arrays in `file`: a dictionary if they are named, else a list, or the single saved
+    array."""
 
 def log_sigmoid(data: Any, *, out: Any = None) -> ndarray:
     """The logarithm of 1 / (1 + exp(-data)), without overflow."""
@@ -652,7 +653,7 @@ def relu(
     """max(x, 0); NaN stays NaN."""
 
 def reset_np() -> None:
-    """Back to gemel's own: Python integers become int64 arrays, floats float32."""
+    """Return to gemel's defaults: Python integers become int64 arrays, floats float32."""
 
 def reshape(
     a: Any, newshape: Any, reverse: builtins.bool = False, order: str = "C", *, out: Any = None
@@ -715,11 +716,11 @@ def roi_pooling(
     width): (regions, C, *pooled_size)."""
 
 def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
-    """Write arrays (named, a list, or a single one) to `file`, in MXNet's format: after `set_np`
-    in the one MXNet reads after it, else in the one it reads without."""
+    """Write arrays (named, a list, or a single one) to `file`, in MXNet's format: the one for NumPy
+    mode after `set_np`, otherwise the legacy one."""
 
 def savez(file: Any, *args: Any, **kwargs: Any) -> None:
-    """Write arrays to `file` as an archive of NumPy's (.npz), as MXNet 2 does."""
+    """Write arrays to `file` as a NumPy archive (.npz), as MXNet 2 does."""
 
 def scatter_nd(data: Any, indices: Any, shape: Any, *, out: Any = None) -> ndarray:
     """Zeros of a shape with data at `indices` (m, ...), as `gather_nd` has them; what meets is
@@ -762,7 +763,8 @@ def sequence_reverse(
 def set_np(
     shape: builtins.bool = True, array: builtins.bool = True, dtype: builtins.bool = False
 ) -> None:
-    """MXNet's NumPy mode: Python integers become float32 arrays, which are positions, too."""
+    """Switch to MXNet's NumPy mode: Python integers become float32 arrays, and floating arrays can
+    be indices."""
 
 def shape_array(data: Any, *, out: Any = None) -> ndarray:
     """The shape of an array, as one of int64."""
@@ -886,14 +888,14 @@ def stop_gradient(
     """The same elements; gradients do not pass."""
 
 def synchronize(device: Any = None) -> None:
-    """Wait until everything issued to a device has been computed, copies to it included."""
+    """Wait until everything issued to a device has been computed, including copies to it."""
 
 def to_dlpack_for_read(data: ndarray) -> Any:
-    """A DLPack capsule over the elements, for whoever takes it first. Waits until nothing is
+    """A DLPack capsule that shares the elements; it can be consumed once. Waits until nothing is
     pending on them."""
 
 def to_dlpack_for_write(data: ndarray) -> Any:
-    """A DLPack capsule over the elements, for whoever takes it first. Waits until nothing is
+    """A DLPack capsule that shares the elements; it can be consumed once. Waits until nothing is
     pending on them."""
 
 def topk(
@@ -913,16 +915,16 @@ def upsampling(data: Any, scale: int, sample_type: str = "nearest", *, out: Any 
     linearly ("bilinear")."""
 
 def use_np(func: Any) -> Any:
-    """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
+    """Return the function or class unchanged: MXNet's decorator for code that uses NumPy arrays."""
 
 def use_np_array(func: Any) -> Any:
-    """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
+    """Return the function or class unchanged: MXNet's decorator for code that uses NumPy arrays."""
 
 def use_np_shape(func: Any) -> Any:
-    """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
+    """Return the function or class unchanged: MXNet's decorator for code that uses NumPy arrays."""
 
 def waitall() -> None:
-    """Wait until everything issued has been computed; raises the first error nobody has seen."""
+    """Wait until everything issued has been computed, and raise the first unseen error."""
 
 def while_loop(
     cond: Callable[..., Any],
