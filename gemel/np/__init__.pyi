@@ -196,15 +196,15 @@ def any(
     """Whether any element is true (not zero)."""
 
 def append(arr: Any, values: Any, axis: int | None = None) -> ndarray:
-    """Two arrays one after the other along an axis, or both flattened."""
+    """Concatenate two arrays along an axis, or flattened."""
 
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
 ) -> ndarray:
-    """What a function gives for each row along an axis, in place of the row."""
+    """Replace each row along an axis by the result of a function."""
 
 def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> ndarray:
-    """A function of (array, axis) applied over several axes in turn, each of which is kept."""
+    """Apply a function of (array, axis) over several axes in turn; each axis is kept."""
 
 def arange(
     start: Any,
@@ -338,7 +338,8 @@ def argwhere(a: Any) -> ndarray:
     """The positions of elements that are not zero, one row each. Waits for it."""
 
 def around(a: Any, decimals: int = 0, out: Any = None) -> ndarray:
-    """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
+    """Round to `decimals` decimals, ties to even; negative `decimals` round to tens, hundreds,
+    ..."""
 
 def array(
     object: Any,
@@ -372,7 +373,8 @@ def array_repr(
     """The result of `repr`, with other print options."""
 
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """Parts along an axis, as views: as equal as the count allows, or between positions."""
+    """Split along an axis into parts that are as equal as possible, or at positions; the parts are
+    views."""
 
 def array_str(
     a: Any,
@@ -617,13 +619,14 @@ def blackman(M: Any, dtype: Any = None, device: Any = None, ctx: Any = None) -> 
     """The Blackman window: 0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1))."""
 
 def block(arrays: Any) -> ndarray:
-    """Arrays in nested lists, joined along the last axis inside, the one before that around."""
+    """Join arrays in nested lists: the innermost lists along the last axis, outer ones along
+    earlier axes."""
 
 bool: DType
 bool_: DType
 
 def broadcast_arrays(*args: Any) -> list[Any]:
-    """The arrays, repeated until all have the shape they broadcast to; views."""
+    """Broadcast the arrays to their common shape; the results are views."""
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """The shape arrays of these shapes broadcast to. Raises `ShapeError`."""
@@ -665,7 +668,7 @@ def ceil(
     """Smallest whole number not below x."""
 
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> ndarray:
-    """At each place the element of the choice that `a` numbers there; all broadcast."""
+    """At each position, the element of the choice with the number in `a`; all arrays broadcast."""
 
 def clip(
     a: Any,
@@ -676,10 +679,10 @@ def clip(
     a_min: Any = None,
     a_max: Any = None,
 ) -> ndarray:
-    """a limited to [min, max], also called a_min and a_max; None leaves that side open."""
+    """Limit a to [min, max], also called a_min and a_max; None leaves that side open."""
 
 def column_stack(tup: Any) -> ndarray:
-    """The arrays beside one another, 1-d ones as columns."""
+    """Stack arrays along axis 1; 1-d arrays are columns."""
 
 def common_type(*arrays: Any) -> DType:
     """The floating or complex dtype that can hold the elements of all arrays; float32 for integers."""
@@ -721,7 +724,7 @@ def conj(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """Each element with its imaginary part turned round."""
+    """The complex conjugate of each element."""
 
 def conjugate(
     x: Any,
@@ -734,10 +737,10 @@ def conjugate(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """Each element with its imaginary part turned round."""
+    """The complex conjugate of each element."""
 
 def convolve(a: Any, v: Any, mode: str = "full") -> ndarray:
-    """The convolution of two rows: sums of products of one with the other, reversed and shifted."""
+    """The discrete convolution of two 1-d arrays."""
 
 def copy(
     x: Any,
@@ -750,7 +753,7 @@ def copy(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """The same elements in memory of their own."""
+    """A copy of the elements in new memory."""
 
 def copysign(
     a: Any,
@@ -764,10 +767,10 @@ def copysign(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """The size of a with the sign of b."""
+    """The absolute value of a with the sign of b."""
 
 def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
-    """Write one array into another, which it broadcasts to; only where `where` holds."""
+    """Write one array into another, with broadcasting; only where `where` holds."""
 
 def corrcoef(
     x: Any,
@@ -781,7 +784,7 @@ def corrcoef(
     """The correlations of variables: rows of x (and y), or columns if not `rowvar`."""
 
 def correlate(a: Any, v: Any, mode: str = "valid") -> ndarray:
-    """The cross-correlation of two rows: `convolve` with the second as it is, not reversed."""
+    """The cross-correlation of two 1-d arrays: `convolve` without reversing the second."""
 
 def cos(
     x: Any,
@@ -810,7 +813,7 @@ def cosh(
     """Hyperbolic cosine."""
 
 def count_nonzero(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
-    """How many elements are not zero, over the given axes, or all."""
+    """The number of nonzero elements, over the given axes, or all."""
 
 def cov(
     m: Any,
@@ -846,7 +849,8 @@ def cumulative_prod(
     out: Any = None,
     include_initial: builtins.bool = False,
 ) -> ndarray:
-    """`cumprod` along an axis, which only 1-d arrays may leave out; beginning with 1 if asked."""
+    """`cumprod` along an axis, which is optional only for 1-d arrays; starts with 1 if
+    `include_initial`."""
 
 def cumulative_sum(
     x: Any,
@@ -856,7 +860,8 @@ def cumulative_sum(
     out: Any = None,
     include_initial: builtins.bool = False,
 ) -> ndarray:
-    """`cumsum` along an axis, which only 1-d arrays may leave out; beginning with 0 if asked."""
+    """`cumsum` along an axis, which is optional only for 1-d arrays; starts with 0 if
+    `include_initial`."""
 
 def deg2rad(
     x: Any,
@@ -885,7 +890,7 @@ def degrees(
     """Radians as degrees."""
 
 def delete(arr: Any, obj: Any, axis: int | None = None) -> ndarray:
-    """Without the positions (or slice, or mask) `obj` along an axis, or of the flattened array."""
+    """Remove the positions (or slice, or mask) `obj` along an axis, or from the flattened array."""
 
 def diag(v: Any, k: int = 0) -> ndarray:
     """The diagonal of a matrix, or the matrix with this diagonal and zeros elsewhere."""
@@ -894,7 +899,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     """The positions of the main diagonal of an array with `ndim` axes of n."""
 
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:
-    """The positions of the main diagonal of this array, whose axes are all alike."""
+    """The positions of the main diagonal of this array, whose axes have equal length."""
 
 def diagflat(v: Any, k: int = 0) -> ndarray:
     """The matrix with all elements of an array on diagonal k."""
@@ -903,10 +908,10 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> ndarray
     """The diagonal over two axes, as a last axis; `offset` counts to the right of the main one."""
 
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> ndarray:
-    """The differences of neighbours along an axis, n times. Bools differ or do not."""
+    """The differences of neighbours along an axis, n times. For bools, whether they differ."""
 
 def digitize(x: Any, bins: Any, /, right: builtins.bool = False) -> ndarray:
-    """The number of the bin each element lies in, between edges that rise or fall."""
+    """The index of each element's bin, for ascending or descending edges."""
 
 def divide(
     a: Any,
@@ -945,7 +950,7 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along axis 2, as views. Raises `ShapeError` below three dimensions."""
 
 def dstack(tup: Any) -> ndarray:
-    """The arrays behind one another: along axis 2."""
+    """Stack arrays along axis 2."""
 
 e: float
 
@@ -956,7 +961,7 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
     """Sums of products of elements, by labels of axes: ``einsum("ij,jk->ik", a, b)``."""
 
 def einsum_path(subscripts: Any, *operands: Any, optimize: Any = "greedy") -> tuple[Any, str]:
-    """The order in which `einsum` would take its operands, and NumPy's account of what it costs."""
+    """The order in which `einsum` would combine its operands, and NumPy's description of the cost."""
 
 def empty(
     shape: Any, dtype: Any = None, order: str = "C", device: Any = None, ctx: Any = None
@@ -1018,7 +1023,7 @@ def exp2(
     """2 to the power of x."""
 
 def expand_dims(a: Any, axis: Any = 0) -> ndarray:
-    """A new axis (or several) of length 1."""
+    """Add an axis (or several) of length 1."""
 
 def expm1(
     x: Any,
@@ -1034,7 +1039,7 @@ def expm1(
     """exp(x) - 1, accurate near zero."""
 
 def extract(condition: Any, arr: Any) -> ndarray:
-    """The elements where the condition holds, in one row. Waits for the condition."""
+    """The elements where the condition holds, as a 1-d array. Waits for the condition."""
 
 def eye(
     N: int,
@@ -1061,7 +1066,7 @@ def fabs(
     """Absolute value; integers become float32."""
 
 def fill_diagonal(a: Any, val: Any, wrap: builtins.bool = False) -> None:
-    """Write into the main diagonal of a matrix, or where all positions are equal."""
+    """Write into the main diagonal of a matrix, or of an array with more axes."""
 
 def finfo(type: Any) -> FloatInfo:
     """The limits of a floating dtype, or of an array's dtype; for complex dtypes, of each part."""
@@ -1083,13 +1088,13 @@ def flatnonzero(a: Any) -> ndarray:
     """The positions in the flattened array of elements that are not zero. Waits for it."""
 
 def flip(m: Any, axis: Any = None) -> ndarray:
-    """Backwards along the given axes, or all, as a view."""
+    """Reverse the given axes, or all; a view."""
 
 def fliplr(m: Any) -> ndarray:
-    """Backwards along axis 1, as a view."""
+    """Reverse axis 1; a view."""
 
 def flipud(m: Any) -> ndarray:
-    """Backwards along axis 0, as a view."""
+    """Reverse axis 0; a view."""
 
 float16: DType
 float32: DType
@@ -1148,7 +1153,7 @@ def fmax(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """The larger; a number wins over NaN."""
+    """The larger element; a number wins over NaN."""
 
 def fmin(
     a: Any,
@@ -1162,7 +1167,7 @@ def fmin(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """The smaller; a number wins over NaN."""
+    """The smaller element; a number wins over NaN."""
 
 def fmod(
     a: Any,
@@ -1292,7 +1297,7 @@ def get_printoptions() -> dict[str, Any]:
     """The current print options, by name."""
 
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    """The slopes along one or more axes, by central differences, one-sided ones at the ends."""
+    """The gradient along one or more axes, by central differences and one-sided ones at the ends."""
 
 def greater(
     a: Any,
@@ -1347,7 +1352,7 @@ def heaviside(
 def histogram(
     a: Any, bins: Any = 10, range: Any = None, density: builtins.bool = False, weights: Any = None
 ) -> tuple[Any, Any]:
-    """How many elements lie in each bin (or their weights, or a density), and the bins' edges."""
+    """The number of elements in each bin (or their weights, or a density), and the bins' edges."""
 
 def histogram2d(
     x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
@@ -1356,7 +1361,7 @@ def histogram2d(
     points."""
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> ndarray:
-    """The edges of bins: `bins` itself, or so many of one width over a range or all elements."""
+    """The edges of bins: `bins` itself, or that many equal bins over a range or all elements."""
 
 def histogramdd(
     sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
@@ -1368,7 +1373,7 @@ def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along axis 1 (of a 1-d array, axis 0), as views."""
 
 def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
-    """The arrays beside one another: along axis 1, 1-d ones along their only axis."""
+    """Stack arrays along axis 1; 1-d arrays along their only axis."""
 
 def hypot(
     a: Any,
@@ -1409,7 +1414,7 @@ def indices(
     device: Any = None,
     ctx: Any = None,
 ) -> Any:
-    """Each element's position along each axis, in one array; sparse ones in a tuple."""
+    """The position of each element along each axis, in one array; if `sparse`, in a tuple."""
 
 inf: float
 
@@ -1417,7 +1422,7 @@ def inner(a: Any, b: Any) -> ndarray:
     """The product over the last axes; numbers multiply."""
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> ndarray:
-    """With `values` before the positions (or slice, or mask) `obj` along an axis."""
+    """Insert `values` before the positions (or slice, or mask) `obj` along an axis."""
 
 int16: DType
 int32: DType
@@ -1429,12 +1434,12 @@ intc: DType
 def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None
 ) -> ndarray:
-    """Values between the points (xp, fp), on straight lines; xp must rise."""
+    """Linear interpolation between the points (xp, fp); xp must be ascending."""
 
 def intersect1d(
     ar1: Any, ar2: Any, assume_unique: builtins.bool = False, return_indices: builtins.bool = False
 ) -> Any:
-    """What is in both arrays, in order. Waits for them."""
+    """The elements in both arrays, in order. Waits for them."""
 
 intp: DType
 
@@ -1826,7 +1831,7 @@ def matmul(
     """Matrix product of the last two axes; the axes before them broadcast."""
 
 def matrix_transpose(x: Any) -> ndarray:
-    """The last two axes exchanged; a view. Raises `ShapeError` for fewer than two."""
+    """Exchange the last two axes; a view. Raises `ShapeError` for fewer than two."""
 
 def matvec(
     x1: Any,
@@ -1865,7 +1870,7 @@ def maximum(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """The larger; NaN wins."""
+    """The larger element; NaN wins."""
 
 def may_share_memory(a: Any, b: Any, max_work: Any = None) -> builtins.bool:
     """Whether the memory ranges of two arrays overlap, so that they may share elements."""
@@ -1889,12 +1894,12 @@ def median(
     overwrite_input: builtins.bool = False,
     keepdims: builtins.bool = False,
 ) -> ndarray:
-    """What half of the elements lie below, over the given axes, or all; NaN of nothing."""
+    """The median over the given axes, or all; NaN of an empty array."""
 
 def meshgrid(
     *xi: Any, indexing: str = "xy", sparse: builtins.bool = False, copy: builtins.bool = True
 ) -> list[Any]:
-    """Coordinates of a grid: one array per axis, which 1-d arrays give."""
+    """The coordinates of a grid given by 1-d arrays: one array per axis."""
 
 def min(
     x: Any,
@@ -1920,7 +1925,7 @@ def minimum(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """The smaller; NaN wins."""
+    """The smaller element; NaN wins."""
 
 def mod(
     a: Any,
@@ -1950,10 +1955,10 @@ def modf(
     """The fraction and the whole part, both with the sign of x."""
 
 def moveaxis(a: Any, source: Any, destination: Any) -> ndarray:
-    """Axes at other places, the others in their order; a view."""
+    """Move axes to other positions; the others keep their order; a view."""
 
 def msort(a: Any) -> ndarray:
-    """Each row along the first axis in order: `sort` with `axis=0`."""
+    """Sort along the first axis: `sort` with `axis=0`."""
 
 def multiply(
     a: Any,
@@ -1974,7 +1979,8 @@ nan: float
 def nan_to_num(
     x: Any, copy: builtins.bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> ndarray:
-    """Numbers for NaN (0) and infinities (the largest there are). The result is always a copy."""
+    """Replace NaN by 0 and infinities by the largest finite numbers. The result is always a
+    copy."""
 
 def nanargmax(
     x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None
@@ -2002,7 +2008,7 @@ def nanmax(
     initial: Any = None,
     where: Any = True,
 ) -> ndarray:
-    """Largest element that is not NaN over the given axes, or all; NaN where nothing is left."""
+    """Largest element that is not NaN, over the given axes, or all; NaN if there are none."""
 
 def nanmean(
     x: Any,
@@ -2023,7 +2029,7 @@ def nanmedian(
     overwrite_input: builtins.bool = False,
     keepdims: builtins.bool = False,
 ) -> ndarray:
-    """What half of the elements that are not NaN lie below; NaN where nothing is left."""
+    """The median of the elements that are not NaN; NaN if there are none."""
 
 def nanmin(
     x: Any,
@@ -2035,7 +2041,7 @@ def nanmin(
     initial: Any = None,
     where: Any = True,
 ) -> ndarray:
-    """Smallest element that is not NaN over the given axes, or all; NaN where nothing is left."""
+    """Smallest element that is not NaN, over the given axes, or all; NaN if there are none."""
 
 def nanpercentile(
     a: Any,
@@ -2049,7 +2055,7 @@ def nanpercentile(
     weights: Any = None,
     interpolation: str | None = None,
 ) -> ndarray:
-    """What q percent of the elements that are not NaN lie below: see `nanquantile`."""
+    """The q-th percentile of the elements that are not NaN; see `nanquantile`."""
 
 def nanprod(
     x: Any,
@@ -2076,7 +2082,7 @@ def nanquantile(
     weights: Any = None,
     interpolation: str | None = None,
 ) -> ndarray:
-    """What a share q of the elements that are not NaN lies below: see `quantile`; NaN of none."""
+    """The q-quantile of the elements that are not NaN, see `quantile`; NaN if there are none."""
 
 def nanstd(
     a: Any,
@@ -2140,7 +2146,7 @@ def negative(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """Sign reversed."""
+    """The negative of each element."""
 
 newaxis: None
 
@@ -2156,7 +2162,7 @@ def nextafter(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """The number next to a on the way to b."""
+    """The next representable number after a in the direction of b."""
 
 def nonzero(a: Any) -> tuple[Any, ...]:
     """The positions of elements that are not zero, one int64 array per axis. Waits for it."""
@@ -2193,7 +2199,7 @@ def ones_like(
     """Ones with the shape, dtype and device of another array by default."""
 
 def outer(a: Any, b: Any, out: Any = None) -> ndarray:
-    """Each element of one array with each of another, both flattened: a matrix."""
+    """The outer product of two flattened arrays: a matrix."""
 
 def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> ndarray:
     """Pack each eight elements (nonzero is 1) into the bits of a byte. Waits for the elements."""
@@ -2214,7 +2220,8 @@ def pad(
 def partition(
     a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None
 ) -> ndarray:
-    """Each row along an axis with its kth element in place, smaller ones before, others behind."""
+    """Partition each row along an axis: the kth element in place, smaller ones before, others
+    after."""
 
 def percentile(
     a: Any,
@@ -2228,7 +2235,7 @@ def percentile(
     weights: Any = None,
     interpolation: str | None = None,
 ) -> ndarray:
-    """What q percent of the elements lie below: see `quantile`."""
+    """The q-th percentile (q from 0 to 100): see `quantile`."""
 
 def permute_dims(a: Any, axes: Any = None) -> ndarray:
     """The axes in another order, reversed by default: as a view. A number has none."""
@@ -2236,10 +2243,10 @@ def permute_dims(a: Any, axes: Any = None) -> ndarray:
 pi: float
 
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> ndarray:
-    """At each place what the function of the last condition that holds gives, else 0."""
+    """At each position, the result of the function for the last condition that holds, else 0."""
 
 def place(arr: Any, mask: Any, vals: Any) -> None:
-    """Where the mask holds, write the values one after another, from the first again at the end."""
+    """Where the mask holds, write the values one after another, repeated as needed."""
 
 def poly(seq_of_zeros: Any) -> ndarray:
     """The polynomial with these zeros and 1 before the highest power."""
@@ -2251,7 +2258,7 @@ def polyder(p: Any, m: int = 1) -> ndarray:
     """The derivative of a polynomial, m times."""
 
 def polydiv(u: Any, v: Any) -> tuple[Any, ...]:
-    """The quotient of two polynomials, and what remains. Waits for them."""
+    """The quotient and remainder of two polynomials. Waits for them."""
 
 def polyfit(
     x: Any,
@@ -2287,7 +2294,7 @@ def positive(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """The same numbers in memory of their own."""
+    """The same numbers, in new memory."""
 
 def pow(
     a: Any,
@@ -2352,16 +2359,16 @@ def promote_types(type1: Any, type2: Any) -> DType:
 def ptp(
     x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None
 ) -> ndarray:
-    """The distance from the smallest to the largest element, over the given axes, or all."""
+    """The range (maximum - minimum), over the given axes, or all."""
 
 def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
-    """Write values at positions of the flattened array, from the first again when they are used up."""
+    """Write values at positions of the flattened array; the values are repeated as needed."""
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -> None:
     """Write `values` into each row along an axis at that row's positions."""
 
 def putmask(a: Any, mask: Any, values: Any) -> None:
-    """Where the mask holds, write the values that stand there; they are repeated to a's size."""
+    """Where the mask holds, write the value at the same position; values are repeated to a's size."""
 
 def quantile(
     a: Any,
@@ -2375,7 +2382,7 @@ def quantile(
     weights: Any = None,
     interpolation: str | None = None,
 ) -> ndarray:
-    """What a share q (from 0 to 1) of the elements lies below, over the given axes, or all."""
+    """The q-quantile (q from 0 to 1) over the given axes, or all."""
 
 def rad2deg(
     x: Any,
@@ -2415,7 +2422,7 @@ def real(val: Any) -> ndarray:
     """The real part of each element, as a view; of real numbers the array itself."""
 
 def real_if_close(a: Any, tol: float = 100) -> ndarray:
-    """The real parts, where all imaginary ones are next to nothing; else the array. Waits for it."""
+    """The real parts if all imaginary parts are nearly zero, else the array. Waits for it."""
 
 def reciprocal(
     x: Any,
@@ -2461,7 +2468,8 @@ def reshape(
     """The same elements in another shape, of which one extent may be -1; a view where possible."""
 
 def resize(a: Any, new_shape: Any) -> ndarray:
-    """As many elements as another shape has: the flattened array again and again, or its start."""
+    """An array of another shape, filled from the flattened array, which is repeated or
+    truncated."""
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
     """The common dtype of arrays, dtypes and Python numbers; Python numbers adapt to the others."""
@@ -2494,25 +2502,27 @@ def rint(
     """Nearest whole number, ties to even."""
 
 def roll(a: Any, shift: Any, axis: Any = None) -> ndarray:
-    """Shifted along axes, or as one row; what leaves at one end comes in at the other."""
+    """Shift elements along axes, or in the flattened array, with wrap-around."""
 
 def rollaxis(a: Any, axis: int, start: int = 0) -> ndarray:
-    """An axis in front of the one at `start`; a view. `moveaxis` is easier to read."""
+    """Move an axis before the one at `start`; a view. `moveaxis` is easier to read."""
 
 def roots(p: Any) -> ndarray:
     """The zeros of a polynomial: eigenvalues of its companion matrix. Waits for it."""
 
 def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> ndarray:
-    """Turned k times by 90 degrees, from the first of two axes towards the second; a view."""
+    """Rotate k times by 90 degrees, from the first of two axes towards the second; a view."""
 
 def round(a: Any, decimals: int = 0, out: Any = None) -> ndarray:
-    """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
+    """Round to `decimals` decimals, ties to even; negative `decimals` round to tens, hundreds,
+    ..."""
 
 def round_(a: Any, decimals: int = 0, out: Any = None) -> ndarray:
-    """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
+    """Round to `decimals` decimals, ties to even; negative `decimals` round to tens, hundreds,
+    ..."""
 
 def row_stack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
-    """The arrays below one another: along axis 0, 1-d ones as rows."""
+    """Stack arrays along axis 0; 1-d arrays are rows."""
 
 def save(file: Any, arr: Any) -> None:
     """Write an array into a `.npy` file: a path (the ending is added) or an open file."""
@@ -2530,7 +2540,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> ndar
     """Where elements would be put into a sorted row: before ("left") or behind equal ones."""
 
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> ndarray:
-    """At each place the element of the first choice whose condition holds, else `default`."""
+    """At each position, the element of the first choice whose condition holds, else `default`."""
 
 def set_printoptions(
     precision: int | None = None,
@@ -2545,10 +2555,10 @@ def set_printoptions(
     such as `floatmode`, are those of `numpy.set_printoptions`. None leaves an option unchanged."""
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarray:
-    """What is in the first array and not in the second, in order. Waits for them."""
+    """The elements in the first array but not in the second, in order. Waits for them."""
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarray:
-    """What is in one of two arrays but not in both, in order. Waits for them."""
+    """The elements in exactly one of two arrays, in order. Waits for them."""
 
 def shape(a: Any) -> tuple[int, ...]:
     """The shape of an array or of anything that can be one."""
@@ -2691,15 +2701,16 @@ def square(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """Product with itself."""
+    """The square of each element."""
 
 def squeeze(a: Any, axis: Any = None) -> ndarray:
-    """Without the given axes of length 1, or without all of them. Raises `ShapeError`."""
+    """Remove the given axes of length 1, or all of them. Raises `ShapeError` for an axis of another
+    length."""
 
 def stack(
     arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
 ) -> ndarray:
-    """The arrays side by side along a new axis. `dtype` and `casting` as in `concatenate`."""
+    """Stack arrays along a new axis. `dtype` and `casting` as in `concatenate`."""
 
 def std(
     x: Any,
@@ -2747,7 +2758,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> ndarray:
     """Exchange two axes."""
 
 def take(a: Any, indices: Any, axis: Any = None, mode: str = "raise", out: Any = None) -> ndarray:
-    """The elements at these positions along an axis, or of the flattened array."""
+    """Select the elements at these positions along an axis, or of the flattened array."""
 
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> ndarray:
     """From each row along an axis the elements at that row's positions, as `argsort` gives them."""
@@ -2779,10 +2790,10 @@ def tanh(
     """Hyperbolic tangent."""
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> ndarray:
-    """The product over several axes: so many last ones of a and first ones of b, or those named."""
+    """The product over several axes: the last ones of a and the first ones of b, or the named ones."""
 
 def tile(A: Any, reps: Any) -> ndarray:
-    """The whole array several times along each axis."""
+    """Repeat the whole array several times along each axis."""
 
 def trace(
     a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
@@ -2793,10 +2804,10 @@ def transpose(a: Any, axes: Any = None) -> ndarray:
     """The axes in another order, reversed by default: as a view. A number has none."""
 
 def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> ndarray:
-    """The area below the points y at x (or dx apart) along an axis, by trapezoids."""
+    """The integral of y over x (or spacing dx) along an axis, by the trapezoidal rule."""
 
 def trapz(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> ndarray:
-    """The area below the points y at x (or dx apart) along an axis, by trapezoids."""
+    """The integral of y over x (or spacing dx) along an axis, by the trapezoidal rule."""
 
 def tri(
     N: int, M: int | None = None, k: int = 0, dtype: Any = None, device: Any = None, ctx: Any = None
@@ -2804,26 +2815,26 @@ def tri(
     """Ones on and below diagonal k, zeros above."""
 
 def tril(x: Any, /, k: int = 0) -> ndarray:
-    """The matrices without what lies above diagonal k: zeros there."""
+    """The lower triangles: elements above diagonal k become zero."""
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
-    """The rows and columns of what lies on and below diagonal k of a matrix."""
+    """The rows and columns of the elements on and below diagonal k of a matrix."""
 
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
-    """The rows and columns of what lies on and below diagonal k of this matrix."""
+    """The rows and columns of the elements on and below diagonal k of this matrix."""
 
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> ndarray:
-    """An array without what holds zeros only at the front ("f") and the back ("b") of some axes, or
-    of all. Waits for it."""
+    """Remove all-zero slices from the front ("f") and the back ("b") of some axes, or of all. Waits
+    for the array."""
 
 def triu(x: Any, /, k: int = 0) -> ndarray:
-    """The matrices without what lies below diagonal k: zeros there."""
+    """The upper triangles: elements below diagonal k become zero."""
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
-    """The rows and columns of what lies on and above diagonal k of a matrix."""
+    """The rows and columns of the elements on and above diagonal k of a matrix."""
 
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
-    """The rows and columns of what lies on and above diagonal k of this matrix."""
+    """The rows and columns of the elements on and above diagonal k of this matrix."""
 
 def true_divide(
     a: Any,
@@ -2864,7 +2875,7 @@ ulong: DType
 ulonglong: DType
 
 def union1d(ar1: Any, ar2: Any) -> ndarray:
-    """What is in any of two arrays, in order. Waits for them."""
+    """The elements in either of two arrays, in order. Waits for them."""
 
 def unique(
     ar: Any,
@@ -2899,13 +2910,14 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]
     """Positions along each axis of what stands at positions in the flattened array."""
 
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The slices at each position of an axis, without it, as views: what `stack` puts together."""
+    """The slices at each position of an axis, without that axis, as views; the inverse of
+    `stack`."""
 
 def unwrap(
     p: Any, discont: Any = None, axis: int = -1, *, period: Any = 6.283185307179586
 ) -> ndarray:
-    """Angles along an axis without jumps: multiples of `period` are added where neighbours differ
-    by more than half of it (or than `discont`)."""
+    """Remove jumps of angles along an axis: multiples of `period` are added where neighbours differ
+    by more than half a period (or `discont`)."""
 
 ushort: DType
 
@@ -2929,7 +2941,7 @@ def var(
     """Mean squared distance from the mean, over the given axes, or all."""
 
 def vdot(a: Any, b: Any) -> ndarray:
-    """The product of two arrays as rows of one length: a number. Of complex ones the first is
+    """The dot product of two flattened arrays: a number. Complex elements of the first are
     conjugated."""
 
 def vecdot(
@@ -2965,7 +2977,7 @@ def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along axis 0, as views. Raises `ShapeError` below two dimensions."""
 
 def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
-    """The arrays below one another: along axis 0, 1-d ones as rows."""
+    """Stack arrays along axis 0; 1-d arrays are rows."""
 
 def where(condition: Any, x: Any = None, y: Any = None) -> ndarray:
     """x where the condition holds, else y; with one argument, `nonzero(condition)`."""

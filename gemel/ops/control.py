@@ -117,9 +117,9 @@ def cond(
 ) -> Any:
     """then_func(*inputs) if the condition holds, else else_func(*inputs).
 
-    `predicate` is a 0-d array, or a function of the inputs that gives one. Called with arrays it
-    waits for the condition and calls one function; in a trace both are recorded, must give the
-    same specs, and the compiled program chooses when it runs.
+    `predicate` is a 0-d array, or a function of the inputs that returns one. Called with arrays,
+    `cond` waits for the condition and calls one function. In a trace both functions are recorded
+    and must return the same shapes and dtypes; the compiled program chooses when it runs.
 
     >>> npx.cond(np.array(3.0) > 2, lambda x: x + 1, lambda x: x - 1, np.array([5.0]))
     """

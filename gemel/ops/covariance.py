@@ -117,7 +117,7 @@ def corrcoef(
 ) -> Array:
     """The correlations of variables: rows of x (and y), or columns if not `rowvar`.
 
-    `bias` and `ddof`, which MXNet has, change nothing of them.
+    MXNet's `bias` and `ddof` have no effect.
     """
     variables, own = _variables("corrcoef", x, y, rowvar, dtype)
     distance = subtract(variables, mean(variables, axis=1, keepdims=True))

@@ -181,7 +181,7 @@ def _one(name: str, x: Any, n: Any, axis: int) -> list[tuple[int, int | None]]:
 
 @function(public="np.fft")
 def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
-    """The Fourier transform along an axis, of its first n elements or as if zeros followed.
+    """The Fourier transform along an axis, truncated or padded with zeros to n elements.
 
     >>> np.fft.fft(np.array([1.0, 0.0, 0.0, 0.0]))
     """
@@ -235,7 +235,7 @@ def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "backw
 
 @function(public="np.fft")
 def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
-    """The first half of the transform of real numbers, which tells the other half.
+    """The Fourier transform of real numbers: its first half, which determines the other half.
 
     Raises `DTypeError` for complex numbers.
 
@@ -257,7 +257,8 @@ def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "back
 
 @function(public="np.fft")
 def rfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = "backward") -> Array:
-    """The transform of real numbers along several axes, or all; along the last one half of it."""
+    """The Fourier transform of real numbers along several axes, or all; half of it along the last
+    axis."""
     a = operand(a)
     return _from_real("rfftn", a, _placed("rfftn", a, s, axes), norm)
 
@@ -271,7 +272,7 @@ def irfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = "backward
 
 @function(public="np.fft")
 def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "backward") -> Array:
-    """The transform of matrices of real numbers; along their rows one half of it.
+    """The Fourier transform of real matrices; half of it along the rows.
 
     >>> np.fft.rfft2(np.array([[1.0, 0.0], [0.0, 1.0]]))
     """
@@ -291,7 +292,7 @@ def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "back
 
 @function(public="np.fft")
 def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
-    """The transform, which is real, of what is half given and the other half its conjugate.
+    """The real Fourier transform of a Hermitian-symmetric signal, of which the first half is given.
 
     >>> np.fft.hfft(np.array([1.0, 2.0, 3.0]))
     """
@@ -353,7 +354,7 @@ def _shifted(x: Any, axes: Any, sign: int) -> Any:
 
 @function(public="np.fft")
 def fftshift(x: Any, axes: Any = None) -> Array:
-    """The frequency 0 moved to the middle of the given axes, or all.
+    """Move the frequency 0 to the middle of the given axes, or of all.
 
     >>> np.fft.fftshift(np.array([0.0, 1.0, -2.0, -1.0]))
     """

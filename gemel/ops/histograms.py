@@ -19,7 +19,7 @@ from gemel.spec import Spec, is_several, plain, same_shape
 
 @op(dynamic=True, public="np", mxnet="_npi_bincount")
 def bincount(x: Any, weights: Any = None, *, minlength: int = 0) -> Any:
-    """How often each number from 0 on occurs, or the sum of its weights. Waits for them."""
+    """Count how often each number from 0 occurs, or sum its weights. Waits for the elements."""
     return numpy().bincount(x, weights, minlength)
 
 
@@ -69,9 +69,9 @@ def _(x: Spec, edges: Spec, weights: Spec | None = None, *, density: bool) -> Sp
 @function(public="np")
 @beside_arrays
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Array:
-    """The edges of bins: `bins` itself, or so many of one width over a range or all elements.
+    """The edges of bins: `bins` itself, or that many equal bins over a range or all elements.
 
-    A rule of NumPy's that chooses how many ("auto") waits for the elements.
+    One of NumPy's rules for the number of bins ("auto") waits for the elements.
     """
     if isinstance(bins, str):
         return by_numpy(numpy().histogram_bin_edges, (operand(a), bins, range, weights), {})
@@ -89,7 +89,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 def histogram(
     a: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
 ) -> tuple[Any, Any]:
-    """How many elements lie in each bin (or their weights, or a density), and the bins' edges."""
+    """The number of elements in each bin (or their weights, or a density), and the bins' edges."""
     a = operand(a)
     edges = histogram_bin_edges(a, bins, range, weights)
     extra = () if weights is None else (operand(weights),)

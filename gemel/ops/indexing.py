@@ -242,7 +242,7 @@ def _(emit: Any, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> None:
 
 @function(public="np", method=True)
 def take(a: Any, indices: Any, axis: Any = None, mode: str = "raise", out: Any = None) -> Array:
-    """The elements at these positions along an axis, or of the flattened array.
+    """Select the elements at these positions along an axis, or of the flattened array.
 
     `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for positions out of range.
     """

@@ -44,12 +44,12 @@ def mapped(change: Callable[..., Any], *given: Any) -> Any:
 
 @function(public="npx")
 def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
-    """body(element, states) -> (output, states), for each element of the first axis of data.
+    """Run body(element, states) -> (output, states) for each element of the first axis of data.
 
     data and states are arrays, or lists of them, which may be nested. The result is (outputs
     stacked along a new first axis, last states). In a trace it is one step of the program, for any
-    length of the axis, and body is called twice. Written out, with the length of the axis fixed,
-    are less than four rounds, and a body that does something else the second time, draws random
+    length of the axis, and body is called twice. The loop is unrolled, for a fixed length, if it
+    has less than four rounds, or if body does something different the second time, draws random
     numbers or writes to arrays from outside.
 
     >>> npx.foreach(lambda x, s: (x + s, x + s), np.array([1.0, 2.0, 3.0]), np.array(0.0))
@@ -136,17 +136,18 @@ def while_loop(
     loop_vars: Any,
     max_iterations: int | None = None,
 ) -> Any:
-    """func(*variables) -> (output, variables) while cond(*variables) holds, at most so often.
+    """Run func(*variables) -> (output, variables) while cond(*variables) holds, at most
+    `max_iterations` times.
 
     The variables and the output are arrays, or lists of them, which may be nested. The result is
     (outputs stacked along a new first axis of `max_iterations`, zeros for steps that were not made;
-    last variables). `max_iterations` has to be given: without it, as MXNet, `ValueError`. Waits for
-    each condition, and the outputs of no steps are [].
+    last variables). As in MXNet, a missing `max_iterations` is a `ValueError`. Waits for each
+    condition; without any step the outputs are [].
 
-    In a trace it is one step of the program, which ends where the condition does: func is called
-    twice, and the outputs of no steps are zeros, too. Written out, each step behind its condition,
-    are at most three steps, and a func that does something else the second time, draws random
-    numbers or needs NumPy.
+    In a trace it is one step of the program, which ends when the condition fails; func is called
+    twice, and without any step the outputs are zeros. The loop is unrolled, each step with its
+    condition, for at most three steps, or if func does something different the second time, draws
+    random numbers or needs NumPy.
 
     >>> npx.while_loop(lambda i: i < 3, lambda i: (i * 2, [i + 1]), [np.array(1)], 4)
     """

@@ -62,7 +62,7 @@ def check_vectors(name: str, x: Spec, count: int, **vectors: Spec) -> None:
 
 @composite(public="npx", onnx="LayerNormalization", mxnet="_npx_layer_norm")
 def layer_norm(x: Any, gamma: Any, beta: Any, *, axis: int = -1, eps: float = 1e-5) -> Any:
-    """x normalised along one axis, times gamma plus beta.
+    """Normalise x along one axis, then multiply by gamma and add beta.
 
     Ba et al., Layer normalization, 2016.
 

@@ -101,7 +101,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 @function(public="np.linalg")
 def cond(x: Any, p: Any = None) -> Array:
-    """How much a matrix magnifies errors: its norm times that of its inverse."""
+    """The condition number of a matrix: its norm times that of its inverse."""
     x = operand(x)
     if any(n == 0 for n in x.shape):
         raise ShapeError(

@@ -83,7 +83,7 @@ def polymul(a1: Any, a2: Any) -> Array:
 @function(public="np")
 @beside_arrays
 def polydiv(u: Any, v: Any) -> tuple[Any, ...]:
-    """The quotient of two polynomials, and what remains. Waits for them.
+    """The quotient and remainder of two polynomials. Waits for them.
 
     >>> np.polydiv([3, 5, 2], [2, 1])
     """

@@ -42,7 +42,7 @@ def _pair(a: Any, b: Any) -> tuple[Any, Any]:
 @function(public="np")
 @beside_arrays
 def outer(a: Any, b: Any, out: Any = None) -> Array:
-    """Each element of one array with each of another, both flattened: a matrix."""
+    """The outer product of two flattened arrays: a matrix."""
     a, b = _pair(a, b)
     found = multiply(reshape(a, shape=(-1, 1)), reshape(b, shape=(1, -1)))
     return into("outer", out, found)
@@ -61,7 +61,7 @@ def inner(a: Any, b: Any) -> Array:
 @function(public="np")
 @beside_arrays
 def vdot(a: Any, b: Any) -> Array:
-    """The product of two arrays as rows of one length: a number. Of complex ones the first is
+    """The dot product of two flattened arrays: a number. Complex elements of the first are
     conjugated."""
     a, b = _pair(a, b)
     a = conjugated(a)
@@ -107,7 +107,7 @@ def vecmat(x1: Any, x2: Any) -> Any:
 @function(public="np")
 @beside_arrays
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
-    """The product over several axes: so many last ones of a and first ones of b, or those named.
+    """The product over several axes: the last ones of a and the first ones of b, or the named ones.
 
     The others follow one another, a's first.
     """
@@ -361,7 +361,7 @@ def _(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False) -
 
 @function(public="np")
 def einsum_path(subscripts: Any, *operands: Any, optimize: Any = "greedy") -> tuple[Any, str]:
-    """The order in which `einsum` would take its operands, and NumPy's account of what it costs.
+    """The order in which `einsum` would combine its operands, and NumPy's description of the cost.
 
     The order is a list that `einsum(optimize=...)` takes. Only shapes matter: nothing is computed.
 

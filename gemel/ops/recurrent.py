@@ -232,11 +232,11 @@ def rnn(
 
     `parameters` is one row: for each layer and direction the weights of the input and of the state
     (and of the projection), then for each their biases; or the list of those arrays. `state`, and
-    `state_cell` of an "lstm", are (layers * directions, batch, state_size). While training a share
-    p of what one layer hands the next is dropped. `projection_size` is that of an lstm's h (Sak et
-    al., 2014), the two clips limit its c. With `use_sequence_length` each sequence ends at its
-    `sequence_length`: what is behind becomes 0. With `state_outputs` the result is a list: also the
-    last states.
+    `state_cell` of an "lstm", are (layers * directions, batch, state_size). In training, values
+    passed from one layer to the next are dropped with probability p. `projection_size` is that of
+    an lstm's h (Sak et al., 2014), the two clips limit its c. With `use_sequence_length` each
+    sequence ends at its `sequence_length`; later elements become 0. With `state_outputs` the result
+    is a list: also the last states.
 
     In a trace time is a loop of the program, of any length (see `foreach`).
 
@@ -318,14 +318,14 @@ def ctc_loss(
     use_label_lengths: bool = False,
     blank_label: str = "first",
 ) -> Array:
-    """-log of how likely labels (batch, most labels) are for data (time, batch, classes), of which
-    softmax is taken first: one number for each example, inf where they cannot fit.
+    """The CTC loss: -log of the probability of labels (batch, labels) given data (time, batch,
+    classes) before softmax; one number per example, inf if a label is too long.
 
     The blank is class 0 and labels end at a 0 ("first"), or the blank is the last class and labels
     end at a -1 ("last"), unless lengths are given. Graves et al., Connectionist temporal
     classification, ICML 2006.
 
-    In a trace the steps are written out, and the length of time is fixed.
+    In a trace the steps are unrolled, and the length of time is fixed.
 
     >>> npx.ctc_loss(np.zeros((4, 1, 3)), np.array([[1, 2]]))
     """

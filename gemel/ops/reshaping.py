@@ -21,11 +21,10 @@ from gemel.spec import product
 def reshape(a: Any, newshape: Any, reverse: bool = False, order: str = "C") -> Array:
     """The same elements in another shape, of which some extents are codes.
 
-    -1 is what is left over; -2 copies the extent at this place; -3 drops one, which must be 1; -4
-    copies all extents that remain; -5 is the product of two; -6, followed by two numbers, divides
-    an extent into two, one of which may be -1. With `reverse` both shapes are read from the right,
-    a -6 too, which then stands behind its numbers.
-    Raises `ShapeError`.
+    -1 is inferred; -2 copies the extent at this position; -3 drops an extent of 1; -4 copies all
+    remaining extents; -5 multiplies two extents; -6, followed by two numbers, splits an extent into
+    two, one of which may be -1. With `reverse` both shapes are read from the right; then -6 comes
+    after its two numbers. Raises `ShapeError`.
 
     >>> npx.reshape(np.ones((2, 3, 8)), (-2, -2, 2, -1)).shape
     """
@@ -135,7 +134,7 @@ def slice(data: Any, begin: Any, end: Any, step: Any = None) -> Array:
 
 @function(public="npx")
 def nonzero(a: Any) -> Array:
-    """Where the elements are that are not zero: a row of positions for each. Waits for the array.
+    """The positions of the nonzero elements, one row each. Waits for the array.
 
     >>> npx.nonzero(np.array([[1, 0], [0, 2]]))
     """

@@ -39,7 +39,8 @@ def check_rows(name: str, shape: tuple[int, ...], indices: Spec, axis: int) -> N
 
 @op(fails=True, public="np", onnx="GatherElements", moves=1)
 def take_along_axis(x: Any, indices: Any, *, axis: int) -> Any:
-    """From each row along an axis the elements at that row's positions, as `argsort` gives them."""
+    """Select from each row along an axis the elements at that row's positions, such as those of
+    `argsort`."""
     return numpy().take_along_axis(x, indices.astype("int64"), axis)
 
 
@@ -193,9 +194,9 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -
 @function(public="np", method=True)
 @beside_arrays
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Array:
-    """At each place the element of the choice that `a` numbers there; all broadcast.
+    """At each position, the element of the choice with the number in `a`; all arrays broadcast.
 
-    `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for numbers there is no choice for.
+    `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for numbers out of range.
 
     >>> np.choose(np.array([0, 1, 0], "int64"), [np.array([1, 2, 3]), np.array([4, 5, 6])])
     """
@@ -217,7 +218,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Array:
 @function(public="np")
 @beside_arrays
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
-    """At each place the element of the first choice whose condition holds, else `default`.
+    """At each position, the element of the first choice whose condition holds, else `default`.
 
     >>> np.select([np.array([True, False])], [np.array([1, 2])], 0)
     """
@@ -273,7 +274,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
 @function(public="np")
 @beside_arrays
 def extract(condition: Any, arr: Any) -> Array:
-    """The elements where the condition holds, in one row. Waits for the condition."""
+    """The elements where the condition holds, as a 1-d array. Waits for the condition."""
     return gather(reshape(operand(arr), shape=(-1,)), flatnonzero(condition), axis=0)
 
 
@@ -282,7 +283,7 @@ def extract(condition: Any, arr: Any) -> Array:
 
 @op(fails=True, public="np", mxnet="_npi_unravel_index")
 def unravel_index(indices: Any, *, shape: Any, order: str) -> Any:
-    """Positions along each axis of what stands at positions in the flattened array."""
+    """Convert positions in the flattened array into positions along each axis."""
     return tuple(numpy().unravel_index(indices, shape, order))
 
 
@@ -312,7 +313,7 @@ def _(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
 
 @op(fails=True, public="np")
 def ravel_multi_index(*positions: Any, dims: Any, mode: Any, order: str) -> Any:
-    """Positions in the flattened array of what stands at positions along each axis."""
+    """Convert positions along each axis into positions in the flattened array."""
     return numpy().ravel_multi_index(positions, dims, mode, order)
 
 
@@ -344,7 +345,7 @@ def _(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Arr
 def one_hot(
     x: Any, *, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: Any = "float32"
 ) -> Any:
-    """A new last axis of `depth` lanes: `on_value` in the lane x names, `off_value` elsewhere."""
+    """Add a last axis of length `depth`: `on_value` at the index in x, `off_value` elsewhere."""
     lanes = iota(shape=(depth,), axis=0, dtype="int64")
     chosen = expand_dims(cast(x, dtype="int64"), -1) == lanes
     on, off = (full(float(value), shape=(), dtype=dtype) for value in (on_value, off_value))

@@ -64,10 +64,10 @@ def _slid(name: str, a: Any, v: Any, mode: str) -> Any:
 @function(public="np")
 @beside_arrays
 def convolve(a: Any, v: Any, mode: str = "full") -> Array:
-    """The convolution of two rows: sums of products of one with the other, reversed and shifted.
+    """The discrete convolution of two 1-d arrays.
 
-    `mode` "full" has all shifts at which they meet, "same" as many as the longer has elements,
-    "valid" those at which they meet in full.
+    `mode` "full" includes every shift with an overlap, "same" gives as many elements as the longer
+    array has, "valid" includes only complete overlaps.
 
     >>> np.convolve(np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0, 0.5]))
     """
@@ -80,7 +80,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Array:
 @function(public="np")
 @beside_arrays
 def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
-    """The cross-correlation of two rows: `convolve` with the second as it is, not reversed.
+    """The cross-correlation of two 1-d arrays: `convolve` without reversing the second.
 
     Of complex numbers the second is conjugated.
 
@@ -116,7 +116,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
 @function(public="np")
 @beside_arrays
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    """The slopes along one or more axes, by central differences, one-sided ones at the ends.
+    """The gradient along one or more axes, by central differences and one-sided ones at the ends.
 
     `varargs` are the distances of the samples, one number for all axes or for each a number or a
     row of positions. Several axes give a tuple of arrays. `edge_order` (1 or 2) is how exact the
@@ -208,8 +208,8 @@ def _one_sided(end: Any, next_: Any, third: Any, first: Any, second: Any) -> Any
 @function(public="np")
 @beside_arrays
 def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Array:
-    """Angles along an axis without jumps: multiples of `period` are added where neighbours differ
-    by more than half of it (or than `discont`).
+    """Remove jumps of angles along an axis: multiples of `period` are added where neighbours differ
+    by more than half a period (or `discont`).
 
     >>> np.unwrap(np.array([0.0, 3.0, 6.5, 0.5]))
     """
@@ -235,8 +235,8 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
 @function(public="np")
 @beside_arrays
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
-    """An array without what holds zeros only at the front ("f") and the back ("b") of some axes, or
-    of all. Waits for it.
+    """Remove all-zero slices from the front ("f") and the back ("b") of some axes, or of all. Waits
+    for the array.
 
     >>> np.trim_zeros(np.array([0, 0, 1, 2, 0]))
     """
