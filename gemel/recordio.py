@@ -29,7 +29,7 @@ LONGEST = (1 << 29) - 1
 class MXRecordIO:
     """Reads ("r") or writes ("w") the records of a file, one after the other.
 
-    A reader maps the file, so that processes forked from one another do not disturb each other.
+    A reader maps the file, so forked processes do not interfere with each other.
     """
 
     def __init__(self, uri: Any, flag: str) -> None:
@@ -192,9 +192,10 @@ def _parts(data: bytes) -> list[bytes]:
 
 
 class MXIndexedRecordIO(MXRecordIO):
-    """A record file with an index, a text of keys and offsets: records are read in any order.
+    """A record file with an index, a text file of keys and offsets: records can be read in any
+    order.
 
-    A reader without the index file makes the index, with keys from 0 up, by going through the
+    If the index file is missing, a reader builds the index, with keys from 0, by scanning the
     records once.
     """
 
@@ -284,7 +285,8 @@ IMAGE_HEAD = struct.Struct("<IfQQ")
 
 
 def pack(header: Any, s: bytes) -> bytes:
-    """A record of a header and bytes; a label that is no number becomes float32 numbers."""
+    """Make a record from a header and bytes; a label that is not a number becomes an array of
+    float32."""
     header = IRHeader(*header)
     if not isinstance(header.label, (list, tuple)) and not getattr(header.label, "ndim", 0):
         return IMAGE_HEAD.pack(0, header.label, header.id, header.id2) + s
@@ -294,7 +296,7 @@ def pack(header: Any, s: bytes) -> bytes:
 
 
 def unpack(s: bytes) -> tuple[Any, bytes]:
-    """The header and the bytes of a record; several labels are a NumPy array of float32.
+    """Split a record into header and bytes; several labels are a NumPy array of float32.
 
     Raises `DataFileError` for a record that is too short.
     """
@@ -318,9 +320,9 @@ def unpack(s: bytes) -> tuple[Any, bytes]:
 
 
 def pack_img(header: Any, img: Any, quality: int = 95, img_fmt: str = ".jpg") -> bytes:
-    """A record of a header and a picture (H, W, 3) or (H, W), blue first as OpenCV has it.
+    """Make a record from a header and a picture (H, W, 3) or (H, W), in BGR order as in OpenCV.
 
-    `quality` is 1 to 100 for ".jpg", how much to compress, 1 to 9, for ".png".
+    `quality` is 1 to 100 for ".jpg"; for ".png" it is the compression level, 1 to 9.
     """
     from gemel import image
 
@@ -328,9 +330,9 @@ def pack_img(header: Any, img: Any, quality: int = 95, img_fmt: str = ".jpg") ->
 
 
 def unpack_img(s: bytes, iscolor: int = -1) -> tuple[Any, Any]:
-    """The header of a record, and its picture as a NumPy array, blue first as OpenCV has it.
+    """Split a record into header and picture, a NumPy array in BGR order as in OpenCV.
 
-    `iscolor` 1 gives (H, W, 3), 0 grey (H, W), -1 what the picture is.
+    `iscolor` 1 gives (H, W, 3), 0 grey (H, W), -1 the picture's own kind.
     """
     from gemel import image
 

@@ -56,11 +56,11 @@ def joined(parts: Iterable[Steps]) -> Steps:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Steps that give every rank the sum of what all ranks have.
+    """The steps of an all-reduce: afterwards every rank has the sum over all ranks.
 
     `places` are the nodes of a topology that take part. The first `ranks` of them have a tensor
-    each and get the sum; the others (hosts) only help, and begin with zeros. `shares` are the
-    parts of the tensor that the pieces are: they add up to 1. `drawing` shows readers the ways.
+    each and get the sum; the others (hosts) only help, and start with zeros. `shares` are the
+    fractions of the tensor in each piece; they add up to 1. `drawing` illustrates the schedule.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Schedule:
         )
 
     def sent(self) -> Array:
-        """Which part of the tensor each step sends."""
+        """The fraction of the tensor that each step sends."""
         ends = numpy.concatenate([[0.0], numpy.cumsum(self.shares)])
         found: Array = ends[self.steps.first + self.steps.pieces] - ends[self.steps.first]
         return found
