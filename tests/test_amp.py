@@ -133,7 +133,7 @@ WRITTEN_IN_PRODUCTS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("name", WRITTEN_IN_PRODUCTS)
-def test_what_is_only_written_in_products_is_float32(name: str) -> None:
+def test_operations_only_composed_of_products_stay_float32(name: str) -> None:
     """Colours, places, means and statistics."""
     function, shape = WRITTEN_IN_PRODUCTS[name]
     compiled, x = gemel.compile(lambda x: function(x)), drawn(shape)
@@ -143,7 +143,7 @@ def test_what_is_only_written_in_products_is_float32(name: str) -> None:
         assert products(compiled.graph(x)) <= WIDE
 
 
-def test_what_a_product_rounds_is_kept_once() -> None:
+def test_a_value_rounded_for_a_product_is_kept_once() -> None:
     """A sum that a layer reads, and a shortcut: both read it rounded."""
     net = begun(lambda: nn.Dense(6, in_units=6, flatten=False))
 
@@ -442,12 +442,12 @@ def test_names_and_dtypes_are_checked() -> None:
     ],
     ids=["names", "excluded", "condition", "trainer"],
 )
-def test_what_is_given_is_checked(call: Callable[[], Any], message: str) -> None:
+def test_arguments_are_checked(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         call()
 
 
-def test_where_mxnet_1_has_it() -> None:
+def test_amp_is_where_mxnet_1_has_it() -> None:
     assert gemel.contrib.amp is amp
     assert gemel.contrib.nd is gemel.nd.contrib
     program = """
@@ -626,7 +626,7 @@ def test_bfloat16_needs_no_scale() -> None:
     assert trainer._amp_loss_scaler.has_overflow(trainer._params)
 
 
-def test_what_cannot_be_scaled() -> None:
+def test_trainers_whose_losses_cannot_be_scaled() -> None:
     net, trainer = scaled_trainer()
     with pytest.raises(GemelError, match="losses are scaled"):
         trainer.compile(lambda x: net(x))(np.ones((1, 2)))

@@ -333,7 +333,7 @@ def test_the_first_array_by_name(call: Any) -> None:
     )
 
 
-def test_what_is_numpys_own() -> None:
+def test_names_shared_with_numpy() -> None:
     assert np.issubdtype(np.float32, np.floating) and not np.issubdtype("int32", np.inexact)
     assert np.double is np.float64 and np.intc is np.int32 and np.ubyte is np.uint8
     assert np.linalg.LinAlgError is numpy.linalg.LinAlgError and "errstate" in dir(np)

@@ -204,7 +204,7 @@ def test_when_it_pays() -> None:
     assert pays(4, 4096, 4096, 512)
 
 
-def test_how_it_is_cut() -> None:
+def test_how_attention_is_cut_into_blocks() -> None:
     assert cut(8, 1024, 1024) == Cut(1, 128)
     assert cut(8, 1024, 256) == Cut(1, 512)
     assert cut(8, 4096, 16384) == Cut(1, 128)

@@ -267,7 +267,7 @@ def test_variance_about_a_mean_of_another_shape() -> None:
         np.std(x, axis=1, mean=np.ones((2, 2)))
 
 
-def test_what_is_no_place_to_copy_to() -> None:
+def test_copyto_refuses_other_targets() -> None:
     for place in (numpy.zeros(3), "cpu", 1):
         with pytest.raises(TypeError, match="neither a device nor"):
             np.ones(3).copyto(place)

@@ -516,7 +516,9 @@ class OldDense(nn.HybridBlock):
 
 @pytest.mark.parametrize("hybrid", [False, True], ids=["imperative", "hybridized"])
 @pytest.mark.parametrize(("flatten", "columns", "inside"), [(True, 20, 6), (False, 5, 24)])
-def test_shapes_nobody_says(flatten: bool, columns: int, inside: int, hybrid: bool) -> None:
+def test_undeclared_shapes_are_inferred(
+    flatten: bool, columns: int, inside: int, hybrid: bool
+) -> None:
     net = OldDense(6, flatten)
     net.initialize("normal")
     if hybrid:

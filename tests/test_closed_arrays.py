@@ -73,7 +73,7 @@ def test_views_methods_and_operators_of_them() -> None:
         assert function.traces == 1
 
 
-def test_what_is_drawn_from_them_is_drawn_in_every_call() -> None:
+def test_closed_over_generators_draw_in_every_call() -> None:
     mean = np.zeros((5,))
 
     def draw() -> Any:
@@ -290,7 +290,7 @@ def test_writes_in_loops() -> None:
 # --- where they live --------------------------------------------------------------------------
 
 
-def test_arrays_nobody_else_has() -> None:
+def test_closed_over_arrays_without_other_references() -> None:
     w = ones(2)
     function = gemel.compile(lambda x, w=w: x + np.exp(w))
     first = function(ones(2)).tolist()

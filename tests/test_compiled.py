@@ -724,7 +724,7 @@ SUMS_OF_NOTHING = {
 
 
 @pytest.mark.parametrize("name", SUMS_OF_NOTHING)
-def test_what_sums_of_nothing_go_into_is_written(name: str) -> None:
+def test_targets_of_empty_sums_are_written(name: str) -> None:
     function, shapes = SUMS_OF_NOTHING[name]
     x, y = (np.ones(shape) for shape in shapes)
     compiled = gemel.compile(function)
@@ -791,7 +791,7 @@ def test_a_compiled_function_is_called_and_described_as_its_function() -> None:
 
 
 @pytest.mark.parametrize("function", [None, 3, "relu"])
-def test_what_is_no_function_is_refused_at_once(function) -> None:
+def test_compile_refuses_other_objects_at_once(function) -> None:
     with pytest.raises(TypeError, match=f"compile: {function!r} is not a function"):
         gemel.compile(function)
 

@@ -274,7 +274,7 @@ def test_frozen_parameters_and_those_without_a_part() -> None:
 
 @pytest.mark.parametrize("name", ["sgd", "adam"])
 @pytest.mark.parametrize("requests", [["write", "null", "null", "write"], ["null", "write"]])
-def test_what_is_frozen_between_steps_stays(requests: list[str], name: str) -> None:
+def test_parameters_frozen_between_steps_do_not_change(requests: list[str], name: str) -> None:
     ways = []
     for way in ("calls", "program"):
         net = begun(dense)
@@ -380,7 +380,7 @@ def test_running_statistics() -> None:
         step(*batch(1), mean.copy())
 
 
-def test_what_is_no_loss_is_said() -> None:
+def test_invalid_losses_are_named() -> None:
     net = begun(dense)
     trainer = gluon.Trainer(net.collect_params(), "sgd")
     for wrong in (lambda x: {"loss": net(x)}, lambda x: 1.0, lambda x: None, lambda x: ()):
@@ -405,7 +405,7 @@ class ByHand(optimizer.Optimizer):
             w -= 0.1 * g
 
 
-def test_what_is_no_program_is_refused() -> None:
+def test_steps_that_cannot_be_programs_are_refused() -> None:
     def step_of(net: Any, rule: Any = "sgd", **how: Any) -> Any:
         return gluon.Trainer(net.collect_params(), rule, **how).compile(
             lambda x, y: LOSS(net(x), y)
@@ -503,7 +503,7 @@ def test_networks_that_change_between_steps(change: Callable[[Any], None], hybri
     same(*ways)
 
 
-def test_what_has_been_taken_out_of_the_network_has_no_part_in_the_loss() -> None:
+def test_removed_layers_do_not_contribute_to_the_loss() -> None:
     net = begun(dense)
     step = gluon.Trainer(net.collect_params(), "sgd").compile(lambda x, y: LOSS(net(x), y))
     step(*batch(1))

@@ -197,7 +197,7 @@ def test_an_extension_takes_what_the_operation_does_not_know() -> None:
         shifted(x, 1, 2, 3)
 
 
-def test_what_the_operation_knows_calls_no_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_the_operation_knows_call_no_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[Any] = []
     monkeypatch.setitem(np.sum.rules, "extended", lambda x, axis=None: called.append(axis))
     np.sum(np.ones((2, 3)), axis=1)

@@ -384,7 +384,7 @@ WRITES_BESIDE: dict[str, Any] = {
 
 @pytest.mark.parametrize("place", [cpu(1), gpu(0)], ids=["cpu", "gpu"])
 @pytest.mark.parametrize("name", BESIDE_ARRAYS)
-def test_what_a_function_needs_besides_its_arrays_is_made_there(
+def test_helper_arrays_are_made_on_the_device_of_the_inputs(
     name: str, place: Any, two_gpus: Any
 ) -> None:
     call = BESIDE_ARRAYS[name]
@@ -396,7 +396,9 @@ def test_what_a_function_needs_besides_its_arrays_is_made_there(
 
 @pytest.mark.parametrize("place", [cpu(1), gpu(0)], ids=["cpu", "gpu"])
 @pytest.mark.parametrize("name", WRITES_BESIDE)
-def test_what_is_written_is_made_where_the_array_is(name: str, place: Any, two_gpus: Any) -> None:
+def test_written_values_are_made_on_the_device_of_the_array(
+    name: str, place: Any, two_gpus: Any
+) -> None:
     there, here = (np.array([3.0, 1.0, 2.0, 5.0], device=each) for each in (place, cpu(0)))
     for x in (there, here):
         WRITES_BESIDE[name](x)

@@ -82,7 +82,7 @@ def test_any_number_of_workers_goes_on_from_any_other(engine: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_as_many_workers_go_on_to_the_same_bits(engine: str, tmp_path: Path) -> None:
+def test_the_same_number_of_workers_resumes_to_the_same_bits(engine: str, tmp_path: Path) -> None:
     """With dropout, whose random numbers are each worker's own."""
     given = {"files": ["a"], "dropout": True}
     never = run(engine, tmp_path, 2, **given, saved=-1)
@@ -99,7 +99,7 @@ def test_as_many_workers_go_on_to_the_same_bits(engine: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_data_that_are_cut_otherwise(engine: str, tmp_path: Path) -> None:
+def test_data_split_in_another_way(engine: str, tmp_path: Path) -> None:
     """A shard of its own for each worker: another number goes on from the end of an epoch only."""
     own = {"own": True, "files": ["middle"]}
     run(engine, tmp_path, 2, **own, steps=3, saved=3)
@@ -123,7 +123,7 @@ def test_servers_that_keep_the_parameters_are_the_checkpoint(tmp_path: Path) -> 
 # ---- what workers say to each other
 
 
-def test_what_workers_say() -> None:
+def test_values_exchanged_by_workers() -> None:
     with job(3, servers=2) as made:
 
         def work(rank: int) -> list[list[str]]:

@@ -97,7 +97,7 @@ def test_is_the_loop_one_would_write(devices: Any, arrays: Any) -> None:
         device.simulate(0)
 
 
-def test_what_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_log_of_a_training(capsys: pytest.CaptureFixture[str]) -> None:
     one = made()
     one.logger.addHandler(logging_to_stdout())
     data = examples()

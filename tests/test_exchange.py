@@ -156,7 +156,7 @@ def test_numpy_inside_compiled_functions(call: Any) -> None:
     same(gemel.compile(call)(np.array(VALUES)), call(VALUES))
 
 
-def test_what_numpy_alone_does_cannot_be_traced() -> None:
+def test_functions_only_numpy_has_cannot_be_traced() -> None:
     with pytest.raises(TraceError, match="needs the value"):
         gemel.compile(lambda x: numpy.histogram2d(x[0], x[1]))(np.array(VALUES))
 
@@ -261,7 +261,7 @@ def test_methods_of_universal_functions(ufunc: Any) -> None:
         same(ours, theirs)
 
 
-def test_beside_what_gemel_has_no_arrays_of() -> None:
+def test_together_with_dtypes_gemel_has_no_arrays_of() -> None:
     """NumPy does it, and its results stay NumPy's where gemel has no such dtype."""
     mask, days = np.array([True, False]), numpy.array(["2026-01-01", "2026-01-02"], "M8[D]")
     assert numpy.where(mask, days, days[0]).tolist() == days[[0, 0]].tolist()
@@ -368,7 +368,7 @@ def test_arrays_as_sequences() -> None:
     assert sorted(second.tolist()) == [element.item() for element in sorted(second)]
 
 
-def test_what_is_not_there_when_it_is_unpickled() -> None:
+def test_unpickling_on_a_missing_device() -> None:
     device.simulate(1)
     try:
         data = pickle.dumps(np.array(VALUES, device=gpu(0)))

@@ -212,7 +212,7 @@ def test_hostile_files_are_named(tmp_path, content, message):
     assert str(path) in str(error.value)
 
 
-def test_what_does_not_fit_is_named(saved, tmp_path):
+def test_mismatches_are_named(saved, tmp_path):
     path, _ = saved
     wide = network(in_units=5)
     wide.initialize()

@@ -392,7 +392,7 @@ def test_outputs_backward_is_not_called_on_lead_to_no_gradient(chosen, before):
     assert found[0][1] == found[1][1]
 
 
-def test_what_leads_only_to_other_outputs_stays_on_the_tape():
+def test_paths_to_other_outputs_stay_on_the_tape():
     @gemel.compile
     def pair(x, y):
         return x * 2, y * 3

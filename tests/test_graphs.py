@@ -377,7 +377,7 @@ def test_questions_leave_guards_unless_the_answer_is_always_the_same() -> None:
     [float, int, round, lambda n: n / 2, lambda n: 1 / n, lambda n: n * 0.5, lambda n: n**2,
      lambda n: 2**n, lambda n: n << 1, lambda n: n & 3, lambda n: n < 6.5],
 )  # fmt: skip
-def test_what_a_dim_cannot_say_holds_on_to_its_value(question: Any) -> None:
+def test_numbers_a_dim_cannot_express_fix_its_value(question: Any) -> None:
     guards: list[Guard] = []
     n = Dim(6, "n", guards)
     found = question(n)

@@ -172,7 +172,7 @@ def test_out_of_other_functions(call: Any) -> None:
     same(found, call(numpy, x, lambda shape: numpy.zeros(shape, "float32")))
 
 
-def test_what_out_refuses() -> None:
+def test_out_refuses_invalid_targets() -> None:
     x = np.array([1.5, 2.5])
     with pytest.raises(DTypeError, match=r"unsafe cast.*float32.*int32"):
         np.add(x, x, out=np.zeros(2, "int32"))

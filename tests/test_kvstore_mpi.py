@@ -216,7 +216,7 @@ PROBLEMS = [
 
 
 @pytest.mark.parametrize(("how", "words"), PROBLEMS)
-def test_who_does_something_else_is_named(how, words, tmp_path):
+def test_a_worker_that_makes_another_call_is_named(how, words, tmp_path):
     job, written = launched(tmp_path, 3, "wrong", "--timeout", "2", how=how)
     assert job.returncode != 0
     told = written[0]
@@ -246,7 +246,7 @@ def test_a_killed_worker_ends_the_job(tmp_path):
     assert "the job of 3 workers ended with status" in job.stderr
 
 
-def test_a_fork_of_a_worker_is_no_worker(tmp_path):
+def test_a_fork_of_a_worker_is_not_a_worker(tmp_path):
     assert found(tmp_path, 2, "wrong", how="fork") == ["done"] * 2
 
 

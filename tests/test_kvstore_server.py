@@ -365,7 +365,7 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- strangers
 
 
-def test_strangers_do_no_harm() -> None:
+def test_unauthorised_connections_do_no_harm() -> None:
     """Random bytes, silence, half a greeting, many connections: the job goes on."""
     with job(1) as made:
         store = made.store(0)
@@ -401,7 +401,7 @@ def test_strangers_do_no_harm() -> None:
 
 
 @pytest.mark.parametrize("name", ["dist_sync", "dist_async"])
-def test_who_is_waited_for_too_long_is_named(name: str) -> None:
+def test_a_worker_that_is_late_beyond_the_limit_is_named(name: str) -> None:
     """They are there, so that nobody is lost; they do not come."""
     limits = Limits(silent=5.0, replace=5.0, wait=1.5, reach=4.0)
     with job(3, limits=limits) as made:

@@ -92,9 +92,7 @@ def test_without_a_spare_process_it_starts_as_ever(script: str) -> None:
     assert process.line(30) == said(script, "go", spare=False) and ended(process) == 0
 
 
-def test_a_spare_process_that_is_not_ready_is_taken_all_the_same(
-    place: LocalPlace, script: str
-) -> None:
+def test_a_spare_process_is_used_even_before_it_is_ready(place: LocalPlace, script: str) -> None:
     place.tend()
     assert not place.ready
     process = place.start("worker 0", ["{python}", script, "go"], {"A_WORD": "hello"}, True)

@@ -56,7 +56,7 @@ def ray() -> Any:
 
 @pytest.mark.distributed
 @pytest.mark.parametrize("victim", ["worker", "server", "actor"])
-def test_what_dies_is_started_again(tmp_path: Path, ray: Any, victim: str) -> None:
+def test_dead_processes_are_restarted(tmp_path: Path, ray: Any, victim: str) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
     arguments = (str(logs), "60", "0.05", "adam")

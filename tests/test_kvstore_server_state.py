@@ -129,7 +129,7 @@ def test_a_worker_that_is_left_out() -> None:
         pulled(state, 2, 0)
 
 
-def test_what_it_had_pushed_before_counts() -> None:
+def test_pushes_before_the_death_of_a_worker_count() -> None:
     state = begun(2)
     state.apply(1, push(ones(5), 1))
     state.apply(1, text_message(Kind.LEFT_OUT, {}))

@@ -123,7 +123,7 @@ def test_a_trainer_that_updates_here_does_not_train_on_without_sums() -> None:
                 time.sleep(0.1)
 
 
-def test_what_a_trainer_cannot_do_there(tmp_path: Path) -> None:
+def test_trainers_refuse_what_servers_cannot_do(tmp_path: Path) -> None:
     with job(1) as made:
         net = network(1)
         store = made.store(0, "dist_async")

@@ -217,7 +217,7 @@ def test_dtypes_read_text_as_numpys_do() -> None:
         np.float32("abc")
 
 
-def test_what_is_refused_says_why() -> None:
+def test_refusals_give_the_reason() -> None:
     with pytest.raises(GradientError, match=r"int32.*not have a floating dtype"):
         np.zeros(3, "int32").attach_grad()
     with pytest.raises(ValueError, match="stype"):

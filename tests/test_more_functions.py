@@ -224,7 +224,7 @@ def test_diagonals_that_wrap(shape: tuple[int, int]) -> None:
     assert mine.tolist() == theirs.tolist()
 
 
-def test_what_was_written_has_a_gradient() -> None:
+def test_written_values_have_a_gradient() -> None:
     values = np.array([1.0, 2.0])
     values.attach_grad()
     with autograd.record():
@@ -339,7 +339,7 @@ def test_forms_as_numpys(name: str) -> None:
     test_as_numpy(name, "float64")
 
 
-def test_what_pad_refuses() -> None:
+def test_pad_refuses_invalid_arguments() -> None:
     x = np.array(ROW)
     with pytest.raises(ValueError, match="mode of pad"):
         np.pad(x, 1, "sideways")
@@ -370,7 +370,7 @@ def test_the_place_in_an_array_without_axes() -> None:
         np.unravel_index(np.array([0]), ())
 
 
-def test_what_is_in_one_set_only_keeps_its_dtype() -> None:
+def test_elements_of_one_set_keep_their_dtype() -> None:
     """Beside signed integers unsigned ones of 64 bits are floats, which cannot tell them apart."""
     whole, signed = numpy.array([7, 2**64 - 1, 0, 7], "uint64"), numpy.array([-1, 0], "int32")
     assert np.setdiff1d(np.array(whole), np.array(signed)).tolist() == [7, 2**64 - 1]
@@ -397,14 +397,14 @@ def test_quotients_of_polynomials_of_two_dtypes(u: str, v: str) -> None:
         ([0.0, 1.0], [1.0, 2.0, numpy.nan]),
     ],
 )
-def test_lines_beside_infinite_values(x: Any, fp: Any) -> None:
+def test_interpolation_next_to_infinite_values(x: Any, fp: Any) -> None:
     given = (numpy.array(x), numpy.array([0.0, 1.0, 2.0]), numpy.array(fp))
     wanted = numpy.interp(*given)
     for call in (np.interp, gemel.compile(np.interp)):
         numpy.testing.assert_array_equal(call(*map(np.array, given)).asnumpy(), wanted)
 
 
-def test_what_has_a_mean_of_no_dtype() -> None:
+def test_means_refuse_integer_dtypes() -> None:
     for name in ("nanmean", "var"):
         with pytest.raises(
             DTypeError, match=rf"^{name}: dtype=int32 is not possible, because a mean is not"

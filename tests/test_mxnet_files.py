@@ -156,7 +156,7 @@ def test_it_must_have_been_called(tmp_path: Path) -> None:
         (lambda x: np.linalg.qr(x)[1], "MXNet has no operation for qr"),
     ],
 )
-def test_what_mxnet_cannot_say(function: Any, message: str, tmp_path: Path) -> None:
+def test_functions_mxnet_cannot_express(function: Any, message: str, tmp_path: Path) -> None:
     net = nn.HybridLambda(function)
     net.hybridize()
     net(np.ones((3, 3)))

@@ -199,7 +199,7 @@ def test_masks_are_left_out_on_request() -> None:
     assert not numpy.isnan(logits).any()
 
 
-def test_what_is_masked_sends_no_gradient_back() -> None:
+def test_masked_elements_have_no_gradient() -> None:
     x, mask = np.array(drawn(3, 4)), np.array(MASK)
     x.attach_grad()
     found = []

@@ -125,7 +125,7 @@ def test_iinfo(name: str) -> None:
     assert found.dtype == name and np.iinfo(np.zeros(2, name)) == found
 
 
-def test_what_they_refuse() -> None:
+def test_dtype_functions_refuse_invalid_arguments() -> None:
     with pytest.raises(DTypeError, match="use iinfo"):
         np.finfo("int32")
     with pytest.raises(DTypeError, match="use finfo"):

@@ -221,7 +221,7 @@ def test_lstsq() -> None:
         numpy.testing.assert_allclose(a.asnumpy(), b)
 
 
-def test_what_has_no_gradient_says_so() -> None:
+def test_operations_without_a_gradient_say_so() -> None:
     x = np.array(A)
     x.attach_grad()
     with gemel.autograd.record(), pytest.raises(GradientError, match="lstsq has no gradient"):

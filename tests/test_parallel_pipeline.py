@@ -109,7 +109,7 @@ def test_the_engine_keeps_the_order_and_so_what_is_kept(order):
     assert parts.in_flight(2) == [min(2, n) for n in most]
 
 
-def test_what_travels_is_each_cut_once_forward_and_once_backward():
+def test_each_cut_is_sent_once_forward_and_once_backward():
     net, count, size, units = dense(3, 32), 4, 64, 32
     parts = parallel.Pipeline(net, [gpu(0), gpu(1), gpu(2)], count)
     x, y = batch(size, units)

@@ -182,7 +182,7 @@ def test_batch_norm_sees_the_whole_batch():
     close(found[1], found[0])
 
 
-def test_what_travels_is_one_array_each_way_for_each_all_reduce():
+def test_each_all_reduce_sends_one_array_each_way():
     net = nn.HybridSequential()
     net.add(parallel.ColumnDense(64, in_units=16), parallel.RowDense(16, in_units=64))
     parts = parallel.TensorParallel(net, [gpu(0), gpu(1), gpu(2), gpu(3)])
@@ -210,7 +210,7 @@ def test_what_travels_is_one_array_each_way_for_each_all_reduce():
     "optimizer, how",
     [("sgd", {"update_on_kvstore": True}), ("lars", {}), ("lamb", {}), ("lans", {})],
 )
-def test_what_cannot_update_parts(optimizer, how):
+def test_optimizers_that_cannot_update_parts(optimizer, how):
     net = parallel.ColumnDense(4, in_units=3)
     parts = parallel.TensorParallel(net, TWO)
     parts.initialize()

@@ -32,7 +32,7 @@ def read(path: Path) -> list[bytes]:
         return list(iter(reader.read, None))  # type: ignore[arg-type]
 
 
-def test_what_mxnet_wrote_is_read() -> None:
+def test_files_written_by_mxnet_are_read() -> None:
     assert read(HERE / "records.rec") == list(RECORDS)
     reader = recordio.MXIndexedRecordIO(HERE / "records.idx", HERE / "records.rec", "r")
     assert reader.keys == [3 * n for n in range(len(RECORDS))]
@@ -42,7 +42,7 @@ def test_what_mxnet_wrote_is_read() -> None:
         reader.read_idx(1)
 
 
-def test_what_is_written_is_what_mxnet_writes(tmp_path: Path) -> None:
+def test_files_are_written_as_mxnet_writes_them(tmp_path: Path) -> None:
     assert written(tmp_path).read_bytes() == (HERE / "records.rec").read_bytes()
     writer = recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w")
     for number, record in enumerate(RECORDS):
@@ -118,7 +118,7 @@ def damaged(path: Path, offset: int, data: bytes) -> None:
         (lambda p: damaged(p, 31, b"\x40"), 24, "has the flag 2"),
     ],
 )
-def test_damage_is_told_with_file_and_offset(
+def test_damage_is_reported_with_file_and_offset(
     tmp_path: Path, damage: Any, offset: int, message: str
 ) -> None:
     path = written(tmp_path, [b"a", b"abcd", b"efgh" * 10])
@@ -188,7 +188,7 @@ def test_a_file_that_grows_is_read_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["0\t-12", "0\tx", "0"])
-def test_an_index_that_is_none(tmp_path, line):
+def test_invalid_lines_of_an_index(tmp_path, line):
     with recordio.MXRecordIO(tmp_path / "a.rec", "w") as writer:
         writer.write(b"abcd")
     (tmp_path / "a.idx").write_text(line + "\n")

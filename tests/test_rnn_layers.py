@@ -222,7 +222,7 @@ def test_modifiers_around_both_ways(compiled: bool) -> None:
         rnn.ZoneoutCell(inner, 0.5).unroll(5, x)
 
 
-def test_what_unroll_gives_unasked() -> None:
+def test_default_outputs_of_unroll() -> None:
     """As in MXNet: a list, also both ways; but dropout alone leaves an array what it is."""
     x = np.random.normal(size=(3, 5, 4))
     both = rnn.BidirectionalCell(rnn.GRUCell(2), rnn.GRUCell(2))

@@ -92,7 +92,7 @@ def test_arithmetic() -> None:
         a + "b"
 
 
-def test_what_is_written_is_read(tmp_path: Any) -> None:
+def test_written_files_can_be_read(tmp_path: Any) -> None:
     net = perceptron()
     net.save(tmp_path / "net.json")
     read = sym.load(tmp_path / "net.json")
@@ -272,7 +272,7 @@ def test_loops_read_all_their_variables() -> None:
 # --- the recorded history of an array ------------------------------------------------------------
 
 
-def test_what_was_recorded_is_a_symbol() -> None:
+def test_recorded_computations_become_symbols() -> None:
     x, w = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, -1.0], [0.5, 2.0]])
     x.attach_grad()
     w.attach_grad()

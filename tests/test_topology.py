@@ -157,7 +157,7 @@ def test_routes_are_short_then_wide_and_avoid_gpus() -> None:
     assert topology.Routes(topology.dgx2()).route("gpu0", "gpu1").nodes[1] == "nvswitch"
 
 
-def test_what_no_route_leads_to_is_an_error() -> None:
+def test_unreachable_nodes_are_an_error() -> None:
     nodes = [Node(name, "gpu") for name in ("a", "b", "c")]
     line = Topology("line", nodes, [Link("a", "b", 1.0), Link("b", "c", 1.0)])
     assert topology.Routes(line).route("a", "b").width == 1e9
@@ -200,7 +200,7 @@ def test_the_rings_of_a_p3_share_no_link() -> None:
     assert all(sorted(ring.order) == sorted(p3.gpus) for ring in found)
 
 
-def test_rings_elsewhere_go_from_near_to_near() -> None:
+def test_rings_connect_near_neighbours() -> None:
     two = topology.named("2xp3-25gbe")
     (ring,) = topology.rings(two, two.gpus)
     assert [name[:2] for name in ring.order] == ["m0"] * 8 + ["m1"] * 8

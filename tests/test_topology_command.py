@@ -85,7 +85,7 @@ def test_version_defaults_and_what_is_missing(capsys: Any) -> None:
         (["--wrong"], "unrecognized arguments"),
     ],
 )
-def test_wrong_use_is_told(arguments: list[str], message: str, capsys: Any) -> None:
+def test_wrong_use_is_reported(arguments: list[str], message: str, capsys: Any) -> None:
     with pytest.raises(SystemExit) as end:
         main(["topology", *arguments])
     assert end.value.code == 2

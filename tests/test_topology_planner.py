@@ -64,7 +64,7 @@ def test_the_estimate_of_a_ring_is_the_closed_form() -> None:
     assert cost.busiest == "m0 -> rack0 (3.125 GB/s)"
 
 
-def test_small_and_large_tensors_go_different_ways() -> None:
+def test_small_and_large_tensors_use_different_schedules() -> None:
     planner = topology.Planner(topology.named("4xp3-25gbe"))
     assert planner.choose(256).schedule.name == "cpu"
     assert planner.choose(1e8).schedule.name.startswith("hierarchical")
@@ -76,7 +76,7 @@ def test_small_and_large_tensors_go_different_ways() -> None:
         assert planner.choose(size * 0.98).schedule is before
 
 
-def test_of_what_is_alike_the_plainest_is_taken() -> None:
+def test_of_nearly_equal_schedules_the_simplest_is_chosen() -> None:
     """On one switch pieces and rings carry the same: pieces have fewer messages or as many."""
     where = topology.named("pcie4-one-switch").without_latency()
     planner = topology.Planner(where)

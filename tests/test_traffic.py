@@ -214,7 +214,7 @@ def test_a_gradient_that_fails() -> None:
     assert totals(store, values, places)[3].tolist() == [4.0] * 4
 
 
-def test_what_a_store_has_issued_arrives_without_it() -> None:
+def test_sums_arrive_after_their_store_is_gone() -> None:
     _, places = simulated("pcie4", 1e4)
     store, before = kvstore.create("device"), threading.active_count()
     values = [np.ones((1000,), device=place) for place in places]

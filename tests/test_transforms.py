@@ -89,7 +89,7 @@ CHANCE = {
 
 
 @pytest.mark.parametrize("name", FIXED)
-def test_of_a_batch_each_gets_what_it_gets_alone(name: str) -> None:
+def test_each_image_of_a_batch_is_transformed_as_if_alone(name: str) -> None:
     make, pictures = FIXED[name]
     transform = make()
     batch = transform(pictures)
@@ -241,7 +241,7 @@ def test_files(tmp_path: Path) -> None:
         image.encoded(pixels, 1, ".gif")
 
 
-def test_how_a_camera_was_held(tmp_path: Path) -> None:
+def test_exif_orientation(tmp_path: Path) -> None:
     pillow = pytest.importorskip("PIL.Image")
     path = tmp_path / "a.png"
     exif = pillow.Exif()

@@ -251,7 +251,7 @@ def test_a_download_that_breaks_off_goes_on(server: Any, tmp_path: Path) -> None
     assert [ranged for _, ranged in server.asked] == [None, "bytes=50000-", "bytes=75000-"]
 
 
-def test_what_is_wrong_is_thrown_away(server: Any, tmp_path: Path) -> None:
+def test_damaged_downloads_are_discarded(server: Any, tmp_path: Path) -> None:
     data = DRAW.bytes(1000)
     server.files["/a.bin"], server.wrong = data, 1
     path = tmp_path / "a.bin"
@@ -282,7 +282,7 @@ def test_downloads_of_one_file_wait_for_one_another(server: Any, tmp_path: Path)
     assert path.read_bytes() == data and len(server.asked) == 1
 
 
-def test_a_file_that_came_after_the_look_for_it_is_not_downloaded_again(
+def test_a_file_that_appears_meanwhile_is_not_downloaded_again(
     server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, path = b"whole", tmp_path / "a.bin"

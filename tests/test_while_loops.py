@@ -317,7 +317,7 @@ OUT = [made_differently, sorted_by_numpy, of_numbers, left_by_a_variable, counte
 
 @pytest.mark.parametrize("make", OUT, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("start", [0.0, 1.0])
-def test_what_is_no_loop_is_written_out(make: Any, start: float) -> None:
+def test_loops_that_cannot_be_steps_are_unrolled(make: Any, start: float) -> None:
     x = np.array([start, start + 0.5])
     expected, program = make()(x), gemel.compile(make())
     numpy.testing.assert_allclose(program(x).asnumpy(), expected.asnumpy(), rtol=1e-6)

@@ -229,7 +229,7 @@ def test_planes_of_halves_are_added_in_float32() -> None:
 
 
 @pytest.mark.parametrize(("stride", "dilate"), [(1, 1), (2, 2), (2, 1)])
-def test_what_is_added_by_several_workers(stride: int, dilate: int) -> None:
+def test_folds_cut_over_several_threads(stride: int, dilate: int) -> None:
     """Sizes that are cut into tiles: no addition is lost where windows overlap."""
     how = {"kernel": (3, 3), "stride": (stride, stride), "dilate": (dilate, dilate)}
     size = 2 * dilate + 39 * stride + 1
