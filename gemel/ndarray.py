@@ -52,7 +52,7 @@ from gemel.tape.function import Transfer
 class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 -- NumPy's name
     """An n-dimensional array. Operations on it return at once; reading its elements waits.
 
-    Arrays are created by `np.array`, `np.zeros`, ... and by operations, never by calling the class.
+    Made by `np.array`, `np.zeros`, ... and by operations, never by its class.
     """
 
     __slots__ = ()
@@ -168,15 +168,14 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
 
     @property
     def ctx(self) -> Device:
-        """The device of the array."""
+        """Where the array lives."""
         device: Device = self.device
         return device
 
     context = ctx
 
     def to_device(self, device: Any, *, stream: Any = None) -> Any:
-        """Copy the array to a device; an array that is there already is returned itself. The copy
-        is asynchronous."""
+        """The array on a device; itself when it is there already. The engine orders the copy."""
         device = as_device(device)
         if device == self.device:
             return self
@@ -194,7 +193,7 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
         return self.to_device(context)
 
     def copyto(self, other: Any) -> Any:
-        """Copy to a device, or write the elements into another array, and return the result."""
+        """A copy on a device, or the elements written into another array, which is returned."""
         if _core.capturing():
             return as_entry(self).copyto(other)
         if isinstance(other, Device):
@@ -218,21 +217,18 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
     # --- gradients --------------------------------------------------------------------------
 
     def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
-        """Make this array a variable: `backward` stores its gradient in `.grad`, which is zero
-        until then."""
+        """Make this a variable: `backward` will leave its gradient in `.grad`, zeros until then."""
         if stype not in (None, "default"):
-            raise ArgumentError(
-                f"attach_grad: stype {stype!r}: gradients are dense, like all gemel arrays"
-            )
+            raise ArgumentError(f"attach_grad: stype {stype!r}: gemel's gradients are dense")
         autograd.mark_variables([self], grad_reqs=grad_req)
 
     @property
     def grad(self) -> Any:
-        """The gradient that `backward` stored, or None without `attach_grad`."""
+        """The gradient `backward` left, or None without `attach_grad`."""
         return self._grad
 
     def detach(self) -> Any:
-        """The same elements without their recorded history: no gradient flows back."""
+        """The same elements, cut off from what they were computed from."""
         if _core.capturing():
             return as_entry(self).detach()
         return self._detached()
@@ -240,7 +236,7 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
     def backward(
         self, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True
     ) -> None:
-        """Compute the gradients of this array for all variables it was computed from."""
+        """Gradients of this array for all variables it was computed from."""
         heads = None if out_grad is None else [out_grad]
         autograd.backward([self], heads, retain_graph, train_mode)
 
@@ -253,8 +249,7 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
         casting: str = "unsafe",
         subok: bool = True,
     ) -> Any:
-        """Convert the elements to another dtype; without `copy`, an array of this dtype is returned
-        itself.
+        """The elements in another dtype; without `copy`, the array itself when it has it.
 
         Raises `DTypeError` where `casting` ("safe", "same_kind") does not allow it.
         """
@@ -315,16 +310,11 @@ def from_numpy(
     value = numpy.asarray(value)
     if value.dtype.kind == "O":
         if dtype is None:
-            raise DTypeError(
-                "array: NumPy made an array of objects; give the dtype, for example array(x, "
-                "'float32')"
-            )
+            raise DTypeError("array: of objects; give the dtype, for example array(x, 'float32')")
         try:
             value = value.astype(as_dtype(dtype).twin.name)
         except (TypeError, ValueError) as error:
-            raise DTypeError(
-                f"array: of objects, and not all of them can become {as_dtype(dtype)}"
-            ) from error
+            raise DTypeError(f"array: not all objects can become {as_dtype(dtype)}") from error
     long = value.dtype.kind == "f" and value.dtype.itemsize > float64.itemsize
     found = float64 if long else as_dtype(value.dtype)
     if long or not value.dtype.isnative or not value.flags.c_contiguous:

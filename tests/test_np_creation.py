@@ -197,7 +197,7 @@ def test_objects_and_lists_of_others():
     assert np.array(table, dtype=np.float32).tolist() == [[1, 1, 2.5]]
     with pytest.raises(DTypeError, match="give the dtype"):
         np.array(table)
-    with pytest.raises(DTypeError, match="not all of them can become float32"):
+    with pytest.raises(DTypeError, match="not all objects can become float32"):
         np.array(numpy.array(["a", None], dtype=object), dtype="float32")
     rows = [numpy.ones(2), numpy.ones(2)]
     assert np.array(rows).dtype == "float64"

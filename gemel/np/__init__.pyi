@@ -2220,8 +2220,7 @@ def pad(
 def partition(
     a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None
 ) -> ndarray:
-    """Partition each row along an axis: the kth element in place, smaller ones before, others
-    after."""
+    """Partition rows along an axis: the kth element in place, smaller ones before it."""
 
 def percentile(
     a: Any,

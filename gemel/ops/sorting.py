@@ -186,8 +186,7 @@ def _places(kth: Any) -> tuple[int, ...]:
 def partition(
     a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None
 ) -> Array:
-    """Partition each row along an axis: the kth element in place, smaller ones before, others
-    after.
+    """Partition rows along an axis: the kth element in place, smaller ones before it.
 
     >>> np.partition(np.array([3, 1, 2]), 1)
     """
@@ -285,10 +284,7 @@ def interp(
     # Differences of unsigned integers would wrap; float64 holds whole numbers that float32 rounds.
     x, xp, fp = (each if each.dtype.is_inexact else cast(each, dtype=float64) for each in given)
     if xp.ndim != 1 or not same_shape(xp.shape, fp.shape) or xp.shape[0] == 0:
-        raise ShapeError(
-            f"interp: {list(xp.shape)} and {list(fp.shape)} must be one-dimensional and of equal "
-            "length"
-        )
+        raise ShapeError(f"interp: {list(xp.shape)} and {list(fp.shape)} must be equal 1-d shapes")
     if period is not None:
         x, xp = x % abs(period), xp % abs(period)
         order = argsort(xp, axis=0)
@@ -336,8 +332,7 @@ class UniqueInverse(NamedTuple):
 
 @op(dynamic=True, public="np", mxnet="_npi_unique", complex=True)
 def unique(x: Any, *, more: bool = True, axis: Any = None, equal_nan: bool = True) -> Any:
-    """The distinct elements in order; with `more` also first positions, inverse positions and
-    counts.
+    """The distinct elements; with `more` also first positions, inverse positions and counts.
 
     Its shape depends on values: the call waits for x, and it cannot be part of a trace.
     """

@@ -40,11 +40,10 @@ from gemel.tracing.sized_plans import Unfit
 class Compiled:
     """A function compiled for each kind of arguments it is called with.
 
-    Arrays and floats are inputs. Other Python numbers are constants: a call with other values
-    traces again. (If `symbolic`, and there are no arrays, they are nodes of the graph, for
-    inspection.) A float whose value the function uses, in a branch or `math.sqrt`, is also a
-    constant. Without `fold` there is no constant folding. `traces` counts how often the function
-    itself ran.
+    Arrays and floats are inputs. Other Python numbers are constants: a call with other ones traces
+    anew. (If `symbolic`, and there are no arrays, they are nodes of the graph, to be looked at.) A
+    float whose value the function asks for, by a branch or `math.sqrt`, is a constant, too. Without
+    `fold` there is no constant folding. `traces` counts how often the function itself ran.
     """
 
     def __init__(
@@ -196,8 +195,7 @@ class Compiled:
         return Bound(program, program.dims(given.arrays))
 
     def kinds(self) -> list[Arguments]:
-        """The kinds of arguments it was traced for, the latest last, with specs in place of
-        arrays."""
+        """The kinds of arguments it was traced for, the last one last; specs in place of arrays."""
         # A kind without programs is one whose trace failed.
         return [traces[-1] for traces in self._traces() if traces]
 
@@ -245,22 +243,21 @@ class Compiled:
     def image(self, *arguments: Any) -> bytes:
         """The plan for arguments like these as bytes that need nothing else to run.
 
-        It contains the current values of the arrays that the function closes over; parameters are
-        further inputs, after the arguments. `docs/internals/plan-image.md` describes the format;
-        gemel.h loads it.
+        Arrays the function closes over are in it as they are now; parameters are further inputs,
+        behind the arguments. `docs/internals/plan-image.md` has the format, gemel.h loads it.
         """
         bound, given = self._find(arguments)
         _core.wait_all()
         return bound.image(given.arrays).write(embed=True)
 
     def source(self, *arguments: Any) -> str:
-        r"""The kernels of the plan for these arguments as C source, for reading.
+        r"""The kernels of the plan for these arguments as C text, to be read.
 
-        Without arguments: the plan of the last trace. The text starts with the plan's steps; each
-        kernel follows as one C function, after the functions it calls. It needs only a C11 compiler
-        (``cc -ffp-contract=off -lm``) and computes the same as the machine code, with loops and
-        sums in plain order: without vectors, cache blocking and threads. Raises `TraceError`
-        without arguments before the first call.
+        Without arguments: of the plan for those it was last traced for. The text begins with the
+        plan's steps; each kernel follows as one C function, behind the functions it calls. It needs
+        nothing but a C11 compiler (``cc -ffp-contract=off -lm``) and computes what the machine code
+        computes, with loops and sums in plain order: vectors, caches and threads are left out.
+        Raises `TraceError` without arguments before the first call.
 
         >>> f = compile(lambda x, y: np.maximum(x, y) * x)
         >>> print("\n".join(f.source(np.ones(3), np.ones(3)).splitlines()[-9:-2]))
@@ -283,8 +280,7 @@ class Compiled:
         return traced[0].inference().source(sizes, backend_for(()))
 
     def plan_summary(self, *arguments: Any) -> str:
-        """A summary of the plan for these arguments: its kernels, and its memory besides the
-        results."""
+        """What the plan for these arguments consists of, and its memory besides the results."""
         bound, given = self._find(arguments)
         return f"{self.name}: {bound.summary(given.arrays)}"
 
@@ -339,13 +335,13 @@ def compile(  # noqa: A001
     """Compile a function: the same results, computed by one native program.
 
     The function runs once with symbols for each kind of arguments (dtypes, numbers of dimensions,
-    Python numbers); its side effects other than operations on arrays happen only then. Arrays that
-    it closes over are read, written and differentiated in each call; the trace determines which
-    arrays these are (docs/decisions/0061). A result that would be a view of an argument or of
-    another result is a copy. With `script`, `if`, `while` and `for` may depend on values of arrays;
-    see `gemel.scripting`. `passes` are additional functions from graph to graph, run before fusion;
-    `recipes` are other ways to generate loops (`codegen.schedules.Recipe`); see docs/extending.md.
-    Without a function it returns a decorator: `@compile(script=True)`.
+    Python numbers); what it does besides operations on arrays happens only then. Arrays it closes
+    over are read, written and differentiated in each call; which ones they are is found out when
+    it is traced (docs/decisions/0061). A result that is a view of an argument, or of another
+    result, is a copy of it here. With `script`, `if`, `while` and `for` may depend on values of
+    arrays, see `gemel.scripting`. `passes` are more steps from graph to graph, done before
+    operations are fused; `recipes` are other ways to do loops (`codegen.schedules.Recipe`): see
+    docs/extending.md. Without a function it gives a decorator: `@compile(script=True)`.
 
     >>> f = compile(lambda a, b, c, d: (a + b) + (c + d))
     >>> str(f.graph(1, 2, 3, 4))
