@@ -172,7 +172,7 @@ def test_trees_and_hierarchies_are_drawn() -> None:
     tree = topology.tree(where)
     assert tree.drawing.splitlines()[:4] == ["gpu0", "   gpu2", "      gpu1", "      gpu3"]
     text = topology.Planner(where, [tree]).explain([1e6])
-    assert "tree, 8 chunks is the best from the smallest to the largest." in text
+    assert "tree, 8 chunks is the fastest for all of these sizes." in text
     assert "\n    gpu0\n       gpu2\n" in text
     two = topology.hierarchical(topology.named("2xp3-25gbe"))
     assert "inside every machine: m0.gpu0 -> m0.gpu3" in two.drawing

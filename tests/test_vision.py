@@ -78,7 +78,7 @@ def replaced(change: Any) -> Any:
 @pytest.mark.parametrize(
     ("which", "damage", "message"),
     [
-        (0, packed_cut, "truncated: the packed data goes on after byte 500"),
+        (0, packed_cut, "truncated: the packed data continues after byte 500"),
         (0, packed_damaged, "damaged between byte 0 and byte"),
         (1, lambda path: path.write_bytes(b""), "goes on after byte 0"),
         (0, lambda path: path.write_bytes(b"no gzip"), "damaged between byte 0"),

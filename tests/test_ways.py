@@ -212,7 +212,9 @@ def test_ways_that_do_not_keep_the_order_are_taken_only_if_allowed() -> None:
     slow.table = Table({**nearly, "gather": [(4096.0, 1.4e-4)]})
     assert slow.choose("ranks", 4096) == "chain"
     said = ways.explain("any")
-    assert "4 workers on 1 machine" in said and said.endswith("to repeat this one's: schedule mpi")
+    assert "4 workers on 1 machine" in said and said.endswith(
+        "to repeat this run's bits: schedule mpi"
+    )
     assert "chosen by 'ranks'" in ways.explain("ranks")
     row = next(line for line in said.splitlines() if line.startswith("ring"))
     assert row.split()[1:4] == ["-", "100", "us"]

@@ -126,7 +126,7 @@ def slice(data: Any, begin: Any, end: Any, step: Any = None) -> Array:
     steps = (None,) * len(begins) if step is None or step == () else listed(step)
     if not len(begins) == len(ends) == len(steps):
         raise ShapeError(
-            f"slice: begin {begins}, end {ends} and step {steps} must name as many axes"
+            f"slice: begin {begins}, end {ends} and step {steps} must have the same length"
         )
     bounds = zip(begins, ends, steps, strict=True)
     return getitem(operand(data), tuple(builtins.slice(*each) for each in bounds))

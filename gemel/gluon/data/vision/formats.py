@@ -30,7 +30,7 @@ def contents(path: Path) -> bytes:
             f"{path}: damaged between byte {offset} and byte {end}: {error}"
         ) from None
     if not unpacker.eof:
-        raise DataFileError(f"{path}: truncated: the packed data goes on after byte {len(raw)}")
+        raise DataFileError(f"{path}: truncated: the packed data continues after byte {len(raw)}")
     return b"".join(found)
 
 
