@@ -61,11 +61,11 @@ def print_summary(
 ) -> None:
     """Print a table of a symbol's operations: type, shape of an example, parameters, inputs.
 
-    `shape` are the shapes of inputs, by name; without, shapes and parameters are not known, and
-    not printed. Parameters are the variables that have no shape there, each counted where it is
-    used first; running statistics and labels are none. `positions` are where columns end, in
-    characters, or as parts of `line_length`. Raises `TypeError` for what is no symbol, `ShapeError`
-    where the shapes do not say all others.
+    `shape` has the shapes of inputs by name; without it, shapes and parameters are unknown and not
+    printed. Parameters are the variables without a shape there, each counted at its first use;
+    running statistics and labels do not count. `positions` are the ends of columns, in characters
+    or as fractions of `line_length`. Raises `TypeError` for anything but a symbol, and `ShapeError`
+    if the shapes do not determine all others.
     """
     if not isinstance(symbol, Symbol):
         raise TypeError(
@@ -161,14 +161,14 @@ class Drawing:
         return self.source
 
     def save(self, filename: Any = None, directory: Any = None) -> str:
-        """Write the source to a file, by default the title and ``.gv``; gives its name."""
+        """Write the source to a file, by default the title and ``.gv``, and return its name."""
         name = os.fspath(filename or f"{self.title}.gv")
         path = name if directory is None else os.path.join(os.fspath(directory), name)
         appear(path, [self.source.encode()])
         return path
 
     def render(self, filename: Any = None, directory: Any = None, **options: Any) -> str:
-        """Write the source, and beside it the picture, whose name it gives."""
+        """Write the source and the picture next to it, and return the picture's name."""
         name = filename or f"{self.title}.gv"
         return str(self._drawn("render", filename=name, directory=directory, **options))
 
@@ -214,12 +214,12 @@ def plot_network(
     node_attrs: Mapping[str, Any] | None = None,
     hide_weights: bool = True,
 ) -> Drawing:
-    r"""A symbol as a drawing: a box for each operation, with arrows to what reads it.
+    r"""Draw a symbol: a box for each operation, with arrows to its readers.
 
-    With `shape`, the shapes of inputs by name, arrows say the shape of an example. `node_attrs`
-    are attributes of Graphviz for all boxes; weights are left out by `hide_weights`; `dtype` is
-    accepted for old code. Raises `TypeError` for what is no symbol, `ShapeError` where the shapes
-    do not say all others, `ArgumentError` for two nodes of one name.
+    With `shape`, the shapes of inputs by name, arrows say the shape of an example. `node_attrs` are
+    attributes of Graphviz for all boxes; weights are left out by `hide_weights`; `dtype` is
+    accepted for old code. Raises `TypeError` for anything but a symbol, `ShapeError` if the shapes
+    do not determine all others, and `ArgumentError` for two nodes with the same name.
 
     >>> from gemel import sym
     >>> y = sym.FullyConnected(sym.var("data"), num_hidden=3, name="fc")

@@ -16,12 +16,12 @@ from gemel.tracing.manners import as_nd
 
 
 class ImageIter(Batches):
-    """Batches (N, C, H, W) of pictures that augmenters have changed.
+    """Batches (N, C, H, W) of augmented pictures.
 
-    They come from a record file (`path_imgrec`, with the index `path_imgidx` beside it), or from
-    files below `path_root` that a list names: `path_imglist`, lines of number, labels and path, or
-    `imglist`, rows of labels and path. `aug_list` are augmenters, by default those of
-    `CreateAugmenter(data_shape, **settings)`. Part `part_index` of `num_parts` is used.
+    They come from a record file (`path_imgrec`, with the index `path_imgidx`), or from files below
+    `path_root` in a list: `path_imglist`, lines of number, labels and path, or `imglist`, rows of
+    labels and path. `aug_list` are augmenters, by default those of `CreateAugmenter(data_shape,
+    **settings)`. Part `part_index` of `num_parts` is used.
     """
 
     def __init__(

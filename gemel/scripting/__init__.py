@@ -32,10 +32,10 @@ _scripted: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def script(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, or bound method, with control flow that can be traced.
+    """Rewrite a function or bound method so that its control flow can be traced.
 
-    Functions it calls are rewritten, too, where they are the program's own. Raises `TraceError`,
-    with file and line, for what cannot be.
+    Functions that it calls are also rewritten if they are the program's own. Raises `TraceError`,
+    with file and line, for code that cannot be rewritten.
     """
     if isinstance(function, MethodType):
         return MethodType(script(function.__func__), function.__self__)
