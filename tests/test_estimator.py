@@ -228,9 +228,12 @@ def test_a_processor_of_one_s_own() -> None:
 def test_bad_input() -> None:
     one, loss = made(), gluon.loss.L2Loss()
     cases: list[tuple[str, Any]] = [
-        ("loss 3 is not a Loss", lambda: est.Estimator(one.net, 3)),
-        ("trainer 3 is not a Trainer", lambda: est.Estimator(one.net, loss, trainer=3)),
-        ("'acc' is no EvalMetric", lambda: est.Estimator(one.net, loss, "acc")),
+        ("loss 3 is not an instance of Loss", lambda: est.Estimator(one.net, 3)),
+        (
+            "trainer 3 is not an instance of Trainer",
+            lambda: est.Estimator(one.net, loss, trainer=3),
+        ),
+        ("'acc' is not an instance of EvalMetric", lambda: est.Estimator(one.net, loss, "acc")),
         ("context 1 is no Device", lambda: est.Estimator(one.net, loss, context=[1])),
         ("no fit_batch", lambda: est.Estimator(one.net, loss, batch_processor=3)),
         ("either epochs= or batches=", lambda: one.fit(examples())),

@@ -79,7 +79,7 @@ def test_csv(tmp_path: Path) -> None:
         io.CSVIter(data, (3,))
     with pytest.raises(DataFileError, match=r"has 2 rows, but .* has 3 labels"):
         io.CSVIter(data, (2,), labels)
-    with pytest.raises(MissingFileError, match=r"c\.csv is wanted"):
+    with pytest.raises(MissingFileError, match=r"c\.csv does not exist"):
         io.CSVIter(tmp_path / "c.csv", (2,))
 
 

@@ -287,7 +287,7 @@ def test_errors() -> None:
         np.piecewise(row, [row > 0], [1, 2, 3])
     with pytest.raises(DTypeError, match="unsafe cast"):
         np.copyto(np.zeros(3, "int32"), np.ones(3))
-    with pytest.raises(ShapeError, match="does not fit"):
+    with pytest.raises(ShapeError, match="cannot be stored"):
         np.copyto(np.zeros(3), np.ones(4))
     with pytest.raises(IndexError):
         x = np.zeros(3)

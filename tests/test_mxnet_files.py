@@ -352,7 +352,7 @@ def test_bad_loops_name_the_field(path: str, value: Any, message: str, tmp_path:
         (b"", "not JSON, or is truncated"),
         (b'{"nodes": [', "line 1, column"),
         (b"[]", "contains a list"),
-        (b"\xff\xfe\x00", "is not text: byte 0"),
+        (b"\xff\xfe\x00", "is not text at byte 0"),
         (b"[" * 100000, "nested too deeply"),
         (b'{"nodes": [], "heads": [[0, 0, ' + b"9" * 5000 + b"]]}", "number that is too long"),
     ],

@@ -459,7 +459,7 @@ BAD: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: np.repeat(x, [1, 2], 0), ShapeError, "repeat: 2 repetition counts"),
     (lambda x: np.tile(x, -1), ShapeError, "tile"),
     (lambda x: np.pad(x, ((1, 2, 3),)), ShapeError, "pad: pad_width"),
-    (lambda x: np.pad(x, -1), ShapeError, "none below 0"),
+    (lambda x: np.pad(x, -1), ShapeError, "at least 0"),
     (lambda x: np.pad(x, 1, "edges"), UnknownNameError, "did you mean 'edge'"),
     (lambda x: np.pad(x[:0], 1, "edge"), ShapeError, "is empty"),
     (lambda x: np.vsplit(x[0], 2), ShapeError, "vsplit"),

@@ -188,7 +188,7 @@ def test_wrong_pipelines():
             return x + super().forward(x)
 
     for net in (nn.Dense(2), Other(nn.Dense(2), nn.Dense(2))):
-        with pytest.raises(parallel.SplitError, match="one after the other"):
+        with pytest.raises(parallel.SplitError, match="only these can be divided"):
             parallel.Pipeline(net, two)
     shared = dense(3)
     shared[2].weight = shared[0].weight
@@ -303,7 +303,7 @@ def test_rows_of_integers_come_in():
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_batch_norm_sees_micro_batches(order):
-    """What one device does that takes the micro-batches one after the other."""
+    """What one device does that takes the micro-batches only these can be divided."""
 
     def made() -> nn.HybridSequential:
         np.random.seed(1)

@@ -316,5 +316,5 @@ def test_a_device_belongs_to_one_group():
     first.initialize(device=TWO)
     last.initialize(device=cpu(1))
     trainer = gluon.Trainer([*first.params.values(), *last.params.values()], "sgd")
-    with pytest.raises(DeviceError, match=r"lives on cpu\(0\), cpu\(1\), but .* on cpu\(1\)"):
+    with pytest.raises(DeviceError, match=r"is on cpu\(0\), cpu\(1\), but .* is on cpu\(1\)"):
         trainer.step(1)

@@ -79,7 +79,7 @@ def test_headers() -> None:
         assert numpy.array_equal(header.label, label)
     with pytest.raises(DataFileError, match="shorter than its header"):
         recordio.unpack(b"short")
-    with pytest.raises(DataFileError, match="no 5 labels"):
+    with pytest.raises(DataFileError, match="too short for its 5 labels"):
         recordio.unpack(struct.pack("<IfQQ", 5, 0, 0, 0) + b"abcd")
 
 
@@ -131,12 +131,14 @@ def test_damage_is_reported_with_file_and_offset(
 def test_a_part_that_is_missing(tmp_path: Path) -> None:
     path = written(tmp_path, [b"abcd" + MAGIC + b"efgh"])
     os.truncate(path, 12)
-    with pytest.raises(DataFileError, match=r"byte 12 \(a part of the record at byte 0\) is cut"):
+    with pytest.raises(
+        DataFileError, match=r"byte 12 \(a part of the record at byte 0\) is truncated"
+    ):
         read(path)
 
 
 def test_bad_calls(tmp_path: Path) -> None:
-    with pytest.raises(MissingFileError, match=r"none\.rec is wanted"):
+    with pytest.raises(MissingFileError, match=r"none\.rec does not exist"):
         recordio.MXRecordIO(tmp_path / "none.rec", "r")
     with pytest.raises(ValueError, match="must be 'r' or 'w'"):
         recordio.MXRecordIO(tmp_path / "none.rec", "a")

@@ -490,7 +490,7 @@ def test_cells_over_pictures(kind: Any, layout: str, tmp_path: Path) -> None:
     )[0].asnumpy(), [x.asnumpy(), *(s.asnumpy() for s in states)])  # fmt: skip
     with pytest.raises(ShapeError, match=r"h2h_kernel .* must be odd"):
         kind((2, 5, 4), 3, 3, 2)
-    with pytest.raises(ShapeError, match=r"input_shape .* has not 3 axes"):
+    with pytest.raises(ShapeError, match=r"input_shape .* must have 3 axes"):
         kind((5, 4), 3, 3, 3)
 
 
@@ -532,7 +532,7 @@ def test_cells_take_a_list_of_their_states(kind, hybridized):
     x, count = np.ones((2, 4)), len(cell.state_info())
     for states in ([], [np.ones((2, 3))] * (count + 1), np.ones((2, 3))):
         with pytest.raises(
-            ShapeError, match=f"cell0: states must be a list of {count}, as from begin"
+            ShapeError, match=f"cell0: states must be a list of {count} arrays, as from begin"
         ):
             cell(x, states)
     cell(x, tuple(cell.begin_state(2)))

@@ -96,7 +96,7 @@ def test_it_shows_itself() -> None:
         ({"latency": -1}, "latency -1 us; it must be finite and not negative"),
         ({"overhead": math.nan}, "overhead nan us"),
         ({"other": "hub"}, "connects a node with itself"),
-        ({"other": "gpu0"}, "is there already"),
+        ({"other": "gpu0"}, "exists already"),
     ],
 )
 def test_links_no_machine_has_are_refused(change: dict[str, Any], message: str) -> None:

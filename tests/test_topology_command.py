@@ -80,7 +80,7 @@ def test_version_defaults_and_what_is_missing(capsys: Any) -> None:
     [
         (["--explain", "p33"], "unknown topology 'p33'; did you mean 'p3'"),
         (["--bytes", "much"], "'much' is not a number of bytes"),
-        (["--machines", "1"], "there must be 2 or more"),
+        (["--machines", "1"], "give 2 or more"),
         (["--machines", "9", "--network", "isdn"], "unknown network 'isdn'"),
         (["--wrong"], "unrecognized arguments"),
     ],

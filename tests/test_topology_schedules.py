@@ -198,7 +198,7 @@ def test_schedules_that_cannot_be() -> None:
         wrong = one._replace(**{name: numpy.array([value])})
         with pytest.raises(TopologyError, match="a step names a place or a piece"):
             Schedule("wrong", places, 2, whole, wrong)
-    with pytest.raises(TopologyError, match="are not 1 together"):
+    with pytest.raises(TopologyError, match="do not add up to 1"):
         Schedule("wrong", places, 2, whole / 2, one)
     with pytest.raises(TopologyError, match="3 ranks, 2 places"):
         Schedule("wrong", places, 3, whole, one)

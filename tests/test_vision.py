@@ -261,7 +261,7 @@ def test_damaged_downloads_are_discarded(server: Any, tmp_path: Path) -> None:
         gluon.utils.download(server.address + "/a.bin", tmp_path / "b", sha1_hash="0" * 40)
     with pytest.raises(MissingFileError, match=r"404.*MXNET_GLUON_REPO"):
         gluon.utils.download(server.address + "/none.bin", tmp_path / "c")
-    with pytest.raises(MissingFileError, match="c is wanted"):
+    with pytest.raises(MissingFileError, match="c is missing"):
         gluon.utils.download("http://127.0.0.1:1/none.bin", tmp_path / "c")
     assert os.listdir(tmp_path) == ["a.bin"]
 
@@ -321,7 +321,7 @@ def test_without_a_network_the_file_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MXNET_GLUON_REPO", "http://127.0.0.1:1")
-    with pytest.raises(MissingFileError, match=r"train-images-idx3-ubyte\.gz is wanted"):
+    with pytest.raises(MissingFileError, match=r"train-images-idx3-ubyte\.gz is missing"):
         vision.FashionMNIST(tmp_path / "none")
     with pytest.raises(MissingFileError, match=r"test_batch\.bin are not in"):
         vision.CIFAR10(tmp_path / "none", train=False)

@@ -453,4 +453,4 @@ def test_launch_without_mpi(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(launching, "find_spec", lambda name: name)
     monkeypatch.setattr(launching.shutil, "which", lambda name, path: None)
     assert main(["launch", "-n", "2", script]) == 2
-    assert "there is no mpiexec or mpirun beside" in capsys.readouterr().err
+    assert "found no mpiexec or mpirun next to" in capsys.readouterr().err

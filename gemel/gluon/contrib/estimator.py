@@ -94,7 +94,9 @@ class Estimator:
         ]:
             for each in given:
                 if not isinstance(each, kind):
-                    raise EstimatorError(f"Estimator: {name} {each!r} is not a {kind.__name__}")
+                    raise EstimatorError(
+                        f"Estimator: {name} {each!r} is not an instance of {kind.__name__}"
+                    )
         for method in ("fit_batch", "evaluate_batch"):
             if not hasattr(self.batch_processor, method):
                 raise EstimatorError(f"Estimator: batch_processor has no {method}")
