@@ -80,7 +80,7 @@ def replaced(change: Any) -> Any:
     [
         (0, packed_cut, "truncated: the packed data continues after byte 500"),
         (0, packed_damaged, "damaged between byte 0 and byte"),
-        (1, lambda path: path.write_bytes(b""), "goes on after byte 0"),
+        (1, lambda path: path.write_bytes(b""), "continues after byte 0"),
         (0, lambda path: path.write_bytes(b"no gzip"), "damaged between byte 0"),
         (0, replaced(lambda d: d[:-3]), r"shape \(9, 28, 28\) takes 7072 bytes.*ends at byte 7069"),
         (0, replaced(lambda d: d + b"x"), "goes on at byte 7072"),
