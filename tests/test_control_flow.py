@@ -120,7 +120,7 @@ def test_while_loop_refuses_invalid_arguments() -> None:
     program = gemel.compile(
         lambda x: npx.while_loop(lambda v: v.sum() < 3, lambda v: (v, [v, v]), x, 2)[0]
     )
-    with pytest.raises(ShapeError, match="gives 2 variables"):
+    with pytest.raises(ShapeError, match="returned 2 variables"):
         program(np.ones(2))
     program = gemel.compile(
         lambda x: npx.while_loop(

@@ -234,7 +234,10 @@ def test_bad_input() -> None:
             lambda: est.Estimator(one.net, loss, trainer=3),
         ),
         ("'acc' is not an instance of EvalMetric", lambda: est.Estimator(one.net, loss, "acc")),
-        ("context 1 is not an instance of Device", lambda: est.Estimator(one.net, loss, context=[1])),
+        (
+            "context 1 is not an instance of Device",
+            lambda: est.Estimator(one.net, loss, context=[1]),
+        ),
         ("no fit_batch", lambda: est.Estimator(one.net, loss, batch_processor=3)),
         ("either epochs= or batches=", lambda: one.fit(examples())),
         ("only once", lambda: one.fit(iter(examples()), epochs=1)),

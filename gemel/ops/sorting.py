@@ -85,7 +85,7 @@ def top_positions(x: Any, *, axis: int, descending: bool, count: int) -> Any:
 def _(x: Spec, *, axis: int, descending: bool, count: int) -> Spec:
     place = normalize_axis("topk", axis, x.ndim)
     if not 0 <= count <= x.shape[place]:
-        raise ShapeError(f"topk: axis {axis} of {list(x.shape)} has fewer than {count} elements")
+        raise ShapeError(f"topk: k is {count}, but axis {axis} has {x.shape[place]} elements")
     return Spec((*x.shape[:place], count, *x.shape[place + 1 :]), int64)
 
 

@@ -145,7 +145,7 @@ class Independent(Distribution):
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
         if not 0 <= reinterpreted_batch_ndims <= len(base_distribution.batch_shape):
             raise ShapeError(
-                f"Independent: {base_distribution!r} has fewer than {reinterpreted_batch_ndims} "
+                f"Independent: {base_distribution!r} cannot reinterpret {reinterpreted_batch_ndims} "
                 "batch axes"
             )
         self.event_dim = base_distribution.event_dim + reinterpreted_batch_ndims
