@@ -242,7 +242,7 @@ def test_bad_input() -> None:
         ("either epochs= or batches=", lambda: one.fit(examples())),
         ("only once", lambda: one.fit(iter(examples()), epochs=1)),
         ("no batches", lambda: one.fit([], epochs=1)),
-        ("not 'epoch'", lambda: est.LoggingHandler("batch")),
+        ("must be 'epoch'", lambda: est.LoggingHandler("batch")),
         ("is not a metric", lambda: est.EarlyStoppingHandler("loss")),
     ]
     for message, call in cases:
