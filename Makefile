@@ -1,4 +1,4 @@
-# Everything one does with gemel's source. `make help` lists the targets.
+# All tasks on gemel's source. `make help` lists the targets.
 # On a fresh machine with Python (venv), g++ and make, `make demo` and `make test` are enough.
 
 PYTHON ?= python3
@@ -82,12 +82,12 @@ build/wheel/.stamp: $(SOURCES) build/sources | .venv/.made
 demo: .venv/.installed .venv/.demo ## train a network on real handwriting, imperatively and hybridized
 	$(BIN)/python examples/digits.py
 
-experiments: .venv/.installed ## the chapter's experiments on asynchronous computation, with predictions
+experiments: .venv/.installed ## run the chapter's experiments on asynchronous computation, with predictions
 	@for name in issue increments devices overlap memory graph; do \
 	  echo; echo "== examples/async_$$name.py"; $(BIN)/python examples/async_$$name.py || failed=1; \
 	done; exit $${failed:-0}
 
-trainings: .venv/.installed .venv/.test ## train on digits and text, minutes each (NAMES="lenet resume", OPTIONS=--quick)
+trainings: .venv/.installed .venv/.test ## train on digits and text, for minutes each (NAMES="lenet resume", OPTIONS=--quick)
 	@for name in $(NAMES); do \
 	  echo; echo "== examples/$$name.py"; $(BIN)/python examples/$$name.py $(OPTIONS) || failed=1; \
 	done; exit $${failed:-0}
@@ -95,14 +95,14 @@ trainings: .venv/.installed .venv/.test ## train on digits and text, minutes eac
 test: .venv/.installed .venv/.test ## run the tests against the installed package
 	$(BIN)/pytest $(TESTS)
 
-distributed: .venv/.installed .venv/.test .venv/.mpi ## workers over MPI: installs mpi4py and Open MPI, runs what they need
+distributed: .venv/.installed .venv/.test .venv/.mpi ## install mpi4py and Open MPI, and run the tests of workers over MPI
 	$(BIN)/pytest -m distributed
 
-targets: .venv/.installed .venv/.test ## the operations by their meaning, as C, for aarch64 (QEMU) and wasm (Node), where these are there
+targets: .venv/.installed .venv/.test ## test kernels against their definition in NumPy, as C, and on aarch64 (QEMU) and wasm (Node) if installed
 	$(BIN)/pytest -m "targets or not slow" tests/test_targets.py tests/test_meaning.py tests/test_print_c.py
 
 .PHONY: docs
-docs: .venv/.installed ## write the reference, a page a function, to build/reference
+docs: .venv/.installed ## write the reference, one page per function, to build/reference
 	$(BIN)/python -I tools/reference.py build/reference
 
 # ---------------------------------------------------------------- checks
@@ -120,29 +120,29 @@ format: .venv/.dev ## rewrite the files in the project's format
 	$(BIN)/ruff format $(PYTHON_DIRECTORIES)
 	$(BIN)/clang-format -i $(CXX_FILES)
 
-edges: .venv/.installed .venv/.test ## many forks, exits and races, beside busy processes too (TIMES=200)
+edges: .venv/.installed .venv/.test ## test many forks, exits and races, also on a busy machine (TIMES=200)
 	TIMES=$(TIMES) $(BIN)/pytest -m slow $(wildcard tests/test_edges_*.py)
 
-slow: .venv/.installed .venv/.test ## every network of the model zoo, and the book's cells in their own sizes
+slow: .venv/.installed .venv/.test ## test every network of the model zoo, and the book's cells at full size
 	$(BIN)/pytest -m slow $(addprefix --ignore=,$(wildcard tests/test_edges_*.py))
 
-sanitize: sanitize-address sanitize-thread ## the Python tests on a core built with sanitizers (OPTIONS=--short)
+sanitize: sanitize-address sanitize-thread ## run the Python tests on a core built with sanitizers (OPTIONS=--short)
 sanitize-address sanitize-thread: sanitize-%: .venv/.dev .venv/.test
 	CXX="$(CXX)" $(BIN)/python tools/sanitize.py $* $(OPTIONS)
 
 tsan asan: .venv/.dev
-tsan: ## the engine's stress program under ThreadSanitizer (SECONDS=60)
+tsan: ## run the engine's stress program under ThreadSanitizer (SECONDS=60)
 	CXX="$(CXX)" $(BIN)/python tools/sanitize.py thread --stress $(SECONDS)
-asan: ## the same under AddressSanitizer and UndefinedBehaviorSanitizer
+asan: ## run it under AddressSanitizer and UndefinedBehaviorSanitizer
 	CXX="$(CXX)" $(BIN)/python tools/sanitize.py address --stress $(SECONDS)
 
-mutations: .venv/.dev .venv/.test ## the engine with known mistakes, which its tests must find (SECONDS=60)
+mutations: .venv/.dev .venv/.test ## check that the engine's tests find known bugs inserted into it (SECONDS=60)
 	CXX="$(CXX)" $(BIN)/python tools/mutations.py --seconds $(SECONDS)
 
 # ---------------------------------------------------------------- figures
 
 .PHONY: peers benchmark
-peers: .venv-peers/.made ## install the libraries gemel is measured against, in .venv-peers
+peers: .venv-peers/.made ## install the libraries that gemel is compared with, in .venv-peers
 
 .venv-peers/.made: Makefile
 	@tools/check_machine.sh "$(PYTHON)" "$(CXX)"
@@ -150,13 +150,13 @@ peers: .venv-peers/.made ## install the libraries gemel is measured against, in 
 	.venv-peers/bin/python -m pip --disable-pip-version-check install $(PEERS) || $(NO_NETWORK)
 	@touch $@
 
-benchmark: .venv/.installed ## measure gemel beside its peers (WHAT="mlp issue", OPTIONS=--quick)
+benchmark: .venv/.installed ## measure gemel and the libraries it is compared with (WHAT="mlp issue", OPTIONS=--quick)
 	@for what in $(WHAT); do $(BIN)/python -m benchmarks $$what $(OPTIONS) || exit 1; done
 
 # ---------------------------------------------------------------- for developers
 
 .PHONY: stubs core clean
-stubs: .venv/.installed .venv/.dev ## write the stubs of np, npx and the methods of arrays
+stubs: .venv/.installed .venv/.dev ## write the type stubs of np, npx and the methods of arrays
 	$(BIN)/python -I tools/stubs.py gemel
 	$(BIN)/ruff check --fix --quiet gemel
 	$(BIN)/ruff format --quiet gemel
@@ -170,6 +170,6 @@ core: .venv/.dev ## compile the C++ core into gemel/ for a quick edit-and-run lo
 	cp build/core/_core*.so gemel/
 	mkdir -p gemel/lib && cp build/core/src/libgemel.so gemel/lib/
 
-clean: ## remove everything building made, the environments too
+clean: ## remove all build products and the environments
 	rm -rf build dist .venv .venv-peers .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find gemel tests benchmarks examples \( -name __pycache__ -o -name '_core*.so' \) -prune -exec rm -rf {} +

@@ -32,9 +32,9 @@ def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure gemel beside every peer that is installed (make peers). Each "
-        "contender runs in a process of its own, the processes take turns, figures are medians, "
-        "and whoever computes something else than the others is marked FAILED.",
+        description="Measure gemel and every library installed by `make peers`. Each contender "
+        "runs in its own process and the processes take turns. Figures are medians. A contender "
+        "whose results differ from the others' is marked FAILED.",
     )
     parser.add_argument("what", nargs="+", choices=tuple(RUNNERS))
     parser.add_argument(
@@ -42,16 +42,23 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help="two short rounds, nothing slow")
     parser.add_argument(
-        "--shapes", type=int, default=0, help="mlp: this many random networks against their floors"
+        "--shapes",
+        type=int,
+        default=0,
+        help="mlp: number of random networks to compare with their floors",
     )
-    parser.add_argument("--only", help="contenders, separated by commas")
-    parser.add_argument("--groups", type=lambda text: text.split(","), help="kernels, sweep: these")
+    parser.add_argument("--only", help="contenders to run, separated by commas")
+    parser.add_argument(
+        "--groups",
+        type=lambda text: text.split(","),
+        help="kernels, sweep: groups to measure, separated by commas",
+    )
     parser.add_argument(
         "--processor-time",
         action="store_true",
-        help="kernels, sweep, operations: one core, by processor time, for a machine that is busy",
+        help="kernels, sweep, operations: measure processor time on one core, for a busy machine",
     )
-    parser.add_argument("--beside", choices=("torch",), help="sweep: another contender")
+    parser.add_argument("--beside", choices=("torch",), help="sweep: also measure this library")
     return parser.parse_args()
 
 

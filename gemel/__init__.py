@@ -13,8 +13,8 @@ except ImportError:
     if find_spec("gemel._core") is not None:
         raise
     raise ImportError(
-        f"{__path__[0]} is gemel's source, whose core is not compiled: start Python in another "
-        "folder to use the installed package, or compile the core with `make core`"
+        f"{__path__[0]} is gemel's source tree, and its core is not compiled: start Python in "
+        "another folder to use the installed package, or compile the core with `make core`"
     ) from None
 
 # isort: split

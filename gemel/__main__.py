@@ -1,4 +1,4 @@
-"""`python -m gemel`: programs written for MXNet as they are, on many workers; plans of these."""
+"""`python -m gemel`: run MXNet programs, launch workers and servers, plan over topologies."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import sys
 from gemel import __version__, config
 
 DESCRIPTION = """\
-gemel run executes a program or a notebook written for MXNet as it is: `import mxnet` means gemel.
+gemel run executes a program or notebook written for MXNet, unchanged: `import mxnet` gives gemel.
 
   python -m gemel run train.py --epochs 3
   python -m gemel run chapter.ipynb
 
-A notebook runs cell by cell; what its cells print and the values of their last lines are printed.
+A notebook runs cell by cell. Each cell's output and the value of its last line are printed.
 
-gemel launch starts several processes that train together (kvstore='dist_sync'), over MPI or, with
---servers, with parameter servers between them; gemel serve is one of these.
+gemel launch starts several workers that train together (kvstore='dist_sync'), over MPI or, with
+--servers, through parameter servers. gemel serve runs one parameter server.
 
   python -m gemel launch -n 4 train.py --epochs 3
   python -m gemel launch --hosts alpha,beta train.py
   python -m gemel launch --servers 2 --workers 3 train.py
 
-gemel topology says how gradients meet over given links, and how long that takes.
+gemel topology shows how to sum gradients over given links, and how long that takes.
 
   python -m gemel topology --explain p3
 """
 
 
 def main(arguments: list[str]) -> int:
-    """What the command line asks for; gives the exit status."""
+    """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(
         "python -m gemel",
         description=DESCRIPTION,
@@ -40,16 +40,25 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--version", action="version", version=f"gemel {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
-    run = commands.add_parser("run", help="run a Python script or a notebook, mxnet being gemel")
+    run = commands.add_parser("run", help="run a Python script or notebook with gemel as mxnet")
     run.add_argument("file", help="script.py or notebook.ipynb")
-    launch = commands.add_parser("launch", help="run a Python script in several workers")
+    launch = commands.add_parser("launch", help="run a Python script in several worker processes")
     launch.add_argument(
-        "-n", "--workers", type=int, help="how many; left out, one on each host, one with --servers"
+        "-n",
+        "--workers",
+        type=int,
+        help="number of workers (default: one on each host; with --servers one)",
     )
-    launch.add_argument("--hosts", default="", help="machines that take turns, with commas between")
-    launch.add_argument("--timeout", type=float, help="seconds workers wait for each other (300)")
-    serve = commands.add_parser("serve", help="be a parameter server")
-    planned = commands.add_parser("topology", help="named topologies, plans over them")
+    launch.add_argument(
+        "--hosts", default="", help="hosts, separated by commas; workers are placed on them in turn"
+    )
+    launch.add_argument(
+        "--timeout", type=float, help="seconds that workers wait for each other (300)"
+    )
+    serve = commands.add_parser("serve", help="run a parameter server")
+    planned = commands.add_parser(
+        "topology", help="list topologies and plan gradient sums over them"
+    )
     if arguments[:1] == ["topology"]:
         return _topology(planned, arguments[1:])
     if arguments[:1] in (["launch"], ["serve"]):
@@ -59,7 +68,9 @@ def main(arguments: list[str]) -> int:
         serve_arguments(serve)
     launch.add_argument("file", help="script.py")
     for command in (run, launch):
-        own = command.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
+        own = command.add_argument(
+            "arguments", nargs=argparse.REMAINDER, help="arguments of the program"
+        )
         own.required = False  # Python before 3.12 said that there must be some
     given = parser.parse_args(arguments)
     if given.command is None:

@@ -41,14 +41,15 @@ def autocast(
     fp32_ops: Iterable[str] | None = None,
     conditional_fp32_ops: Iterable[Condition] | None = None,
 ) -> scope:
-    """A block of code, or a decorated function, whose programs multiply in `target_dtype`.
+    """A scope, or a decorator, within which programs compute products in `target_dtype`.
 
-    It is in force on this thread, for programs that are called in it, and within a function that is
-    being compiled for the operations in it. ``"float32"`` switches it off for a part.
-    `target_precision_ops` are names of operations that are computed in the dtype, too, `fp32_ops`
-    of ones that are not; `conditional_fp32_ops` has triples: operation, parameter, values of that
-    for which it is not. Raises `DTypeError` for other dtypes, `UnknownNameError` for other names,
-    `ArgumentError` for what are no lists of such.
+    It applies to this thread: to programs that are called in the scope and, inside a function that
+    is being compiled, to the operations in the scope. ``"float32"`` switches it off for a part.
+    `target_precision_ops` names further operations to compute in the dtype, and `fp32_ops`
+    operations to keep in float32. `conditional_fp32_ops` has triples (operation, parameter,
+    values): the operation stays in float32 for these values of the parameter. Raises `DTypeError`
+    for other dtypes, `UnknownNameError` for unknown names, and `ArgumentError` for anything but
+    such lists.
 
     >>> net = gluon.nn.Dense(2, in_units=3)
     >>> net.initialize()
@@ -69,10 +70,10 @@ def init(
     fp32_ops: Iterable[str] | None = None,
     layout_optimization: bool = False,
 ) -> None:
-    """`autocast` for the whole process, on all threads, from now on; ``"float32"`` ends that.
+    """Switch `autocast` on for the whole process, on all threads; ``"float32"`` ends that.
 
-    As in MXNet, whose `target_dtype` is float16 unless it is given. A scope says otherwise for its
-    part. `layout_optimization` changes nothing here. Raises as `autocast` does.
+    As in MXNet, except that MXNet's default `target_dtype` is float16. An `autocast` scope
+    overrides it. `layout_optimization` has no effect. Raises the same errors as `autocast`.
     """
     names = target_precision_ops, fp32_ops, conditional_fp32_ops
     precision.set_default(_precision("init", target_dtype, *names))
@@ -91,7 +92,7 @@ def _precision(
         return None
     for given in (low, wide, conditional, excluded):
         if isinstance(given, str):
-            raise ArgumentError(f"{name}: {given!r} is text; give a list of names")
+            raise ArgumentError(f"{name}: {given!r} is a string; give a list of names")
     conditions = tuple(_condition(name, each) for each in conditional or ())
     named = [frozenset(map(_operation, each or ())) for each in (low, wide)]
     return Precision(dtype, named[0], named[1], conditions, tuple(excluded or ()))
@@ -102,8 +103,8 @@ def _condition(name: str, given: Any) -> tuple[str, str, tuple[str, ...]]:
     whole = isinstance(given, (tuple, list)) and len(given) == 3
     if not whole or not isinstance(given[2], (tuple, list)):
         raise ArgumentError(
-            f"{name}: {given!r} in conditional_fp32_ops must be an operation, one of its "
-            "parameters and a list of values of that"
+            f"{name}: {given!r} in conditional_fp32_ops must be a triple: an operation, one of "
+            "its parameters, and a list of that parameter's values"
         )
     op, parameter, values = given
     return _operation(op), parameter, tuple(map(str, values))
@@ -114,7 +115,7 @@ def _low_dtype(name: str, target_dtype: Any) -> DType | None:
     dtype = as_dtype(target_dtype)
     if dtype not in (bfloat16, float16, float32):
         raise DTypeError(
-            f"{name}: target_dtype is {dtype}; take 'bfloat16' or 'float16', or 'float32' to "
+            f"{name}: target_dtype is {dtype}; use 'bfloat16' or 'float16', or 'float32' to "
             "switch mixed precision off"
         )
     return None if dtype is float32 else dtype
@@ -133,8 +134,8 @@ def _operation(name: str) -> str:
     if of_mxnet is None:
         raise unknown_name("operation", name, known)
     raise UnknownNameError(
-        f"{name} is no operation here, but written in some; name those, which the lines of "
-        "compiled.graph(x) show: matmul for FullyConnected, for example"
+        f"{name} is not one operation but is composed of several; name those instead. "
+        "compiled.graph(x) lists them: for example matmul for FullyConnected"
     )
 
 
@@ -147,26 +148,26 @@ def _operations() -> dict[str, Op]:
 
 
 def init_trainer(trainer: Trainer, target_dtype: Any = None) -> None:
-    """Have a trainer's losses scaled by `scale_loss`: for float16 by a number it finds itself.
+    """Enable loss scaling for a trainer; for float16 the scale adapts itself.
 
-    bfloat16 has the range of float32, and needs none: the number is 1. `target_dtype` is that of
-    `init`, or of the scope this is called in, unless it is given. Raises `GemelError` where none is
-    in force, and for a trainer whose store updates the parameters.
+    bfloat16 has the range of float32 and needs no scaling: its scale is 1. The default
+    `target_dtype` is that of `init` or of the enclosing scope. Raises `GemelError` if no mixed
+    precision is active, and for a trainer whose store updates the parameters.
     """
     if not isinstance(trainer, Trainer):
-        raise ArgumentError(f"init_trainer: {type(trainer).__name__} is no gluon.Trainer")
+        raise ArgumentError(f"init_trainer: {type(trainer).__name__} is not a gluon.Trainer")
     current = precision.current()
     if target_dtype is None and current is None:
         raise GemelError(
-            "init_trainer: no mixed precision is in force; call amp.init before, or give "
-            "target_dtype"
+            "init_trainer: no mixed precision is active; call amp.init first, or give target_dtype"
         )
     given = current.dtype if current and target_dtype is None else target_dtype
     dtype = _low_dtype("init_trainer", given)
     if trainer._wants_store:
         raise GemelError(
-            "init_trainer: gradients of a scaled loss are looked at before parameters are updated, "
-            "which a store does on its own; create the Trainer with update_on_kvstore=False"
+            "init_trainer: with a scaled loss the trainer must check the gradients before the "
+            "update, but here the store does the update; create the Trainer with "
+            "update_on_kvstore=False"
         )
     dynamic = dtype is float16
     trainer._amp_loss_scaler = LossScaler() if dynamic else LossScaler(1.0, dynamic=False)
@@ -175,18 +176,19 @@ def init_trainer(trainer: Trainer, target_dtype: Any = None) -> None:
 
 def _scaler(name: str, trainer: Trainer) -> LossScaler:
     if not isinstance(trainer, Trainer):
-        raise ArgumentError(f"{name}: {type(trainer).__name__} is no gluon.Trainer")
+        raise ArgumentError(f"{name}: {type(trainer).__name__} is not a gluon.Trainer")
     if trainer._amp_loss_scaler is None:
-        raise GemelError(f"{name}: the trainer scales no losses; call amp.init_trainer before")
+        raise GemelError(f"{name}: the trainer does not scale losses; call amp.init_trainer first")
     return trainer._amp_loss_scaler
 
 
 @contextmanager
 def scale_loss(loss: Any, trainer: Trainer) -> Iterator[Any]:
-    """A block that gets the loss, or the list of losses, times the trainer's scale, for `backward`.
+    """A context that yields the loss, or the list of losses, times the trainer's scale, for
+    `backward`.
 
-    The next step divides the gradients by it; where they have overflowed, parameters stay as they
-    are and the scale is halved. Raises `GemelError` before `init_trainer`.
+    The next step divides the gradients by the scale. If they have overflowed, the parameters keep
+    their values and the scale is halved. Raises `GemelError` before `init_trainer`.
 
     >>> net = gluon.nn.Dense(1, in_units=2)
     >>> net.initialize()
@@ -207,7 +209,8 @@ def scale_loss(loss: Any, trainer: Trainer) -> Iterator[Any]:
 
 
 def unscale(trainer: Trainer) -> None:
-    """Divide the gradients by the scale now, to be clipped for example; the step then does not.
+    """Divide the gradients by the scale now, for example to clip them; the step then does not
+    divide.
 
     Raises `GemelError` before `init_trainer`.
     """
@@ -235,14 +238,13 @@ def convert_hybrid_block(
     ctx: Any = None,
     device: Any = None,
 ) -> HybridBlock:
-    """A copy of a network, hybridized, whose products are computed in `target_dtype` wherever it is
+    """A hybridized copy of a network that computes products in `target_dtype` wherever it is
     called.
 
-    Its parameters are copies, in float32; what they are rounded to is kept from call to call (see
-    `GEMEL_KEEP_BYTES`). The lists are those of `autocast`; `excluded_sym_names` are names of
-    blocks, of steps or of a symbol's nodes that stay in float32. On `device` (or `ctx`) if one is
-    given. Raises `DTypeError`, `UnknownNameError`, and `ArgumentError` for what is no
-    `HybridBlock`.
+    Its parameters are float32 copies; their rounded values are kept from call to call (see
+    `GEMEL_KEEP_BYTES`). The lists are those of `autocast`; `excluded_sym_names` names blocks, steps
+    or nodes of a symbol that stay in float32. The copy is on `device` (or `ctx`) if one is given.
+    Raises `DTypeError`, `UnknownNameError`, and `ArgumentError` for anything but a `HybridBlock`.
 
     >>> net = gluon.nn.Dense(2, in_units=3)
     >>> net.initialize()
@@ -251,8 +253,8 @@ def convert_hybrid_block(
     """
     if not isinstance(block, HybridBlock):
         raise ArgumentError(
-            f"convert_hybrid_block: {type(block).__name__} is no HybridBlock, as what becomes a "
-            "program must be"
+            f"convert_hybrid_block: {type(block).__name__} is not a HybridBlock; only "
+            "HybridBlocks can be converted"
         )
     names = target_dtype_ops, fp32_ops, conditional_fp32_ops, excluded_sym_names
     wanted = _precision("convert_hybrid_block", target_dtype, *names)
@@ -270,29 +272,30 @@ def convert_hybrid_block(
 
 def _named(way: str, target_dtype: Any) -> list[str]:
     if _low_dtype("list", target_dtype) is None:
-        raise DTypeError("list: target_dtype is 'bfloat16' or 'float16'")
+        raise DTypeError("list: target_dtype must be 'bfloat16' or 'float16'")
     return sorted(name for name, op in _operations().items() if op.precision == way)
 
 
 def list_lp16_ops(target_dtype: Any = "bfloat16") -> list[str]:
-    """The operations computed from inputs of two bytes: sums of products."""
+    """The operations computed in float16 or bfloat16: sums of products."""
     return _named(LOW, target_dtype)
 
 
 def list_fp32_ops(target_dtype: Any = "bfloat16") -> list[str]:
-    """The operations computed in float32, whose results nothing rounds but a product that reads
-    them. Those among them that are written in products are opened, and these are not float32."""
+    """The operations computed in float32; only a product that reads their result rounds it.
+    Operations composed of products are expanded, and those products are computed in
+    `target_dtype`."""
     return _named(WIDE, target_dtype)
 
 
 def list_widest_type_cast(target_dtype: Any = "bfloat16") -> list[str]:
     """The operations computed in the widest dtype of their inputs, float32: they compute little, or
-    move elements, and where a product reads their result, rounded, others read that, too."""
+    only move elements. If a product reads their result rounded, all other readers do too."""
     return _named(WIDEST, target_dtype)
 
 
 def list_conditional_fp32_ops(target_dtype: Any = "bfloat16") -> list[tuple[str, str, list[str]]]:
-    """The operations that are float32 for some parameters only: none, unless `init` is told."""
+    """The operations that are float32 only for some parameters: none, unless given to `init`."""
     _low_dtype("list", target_dtype)
     current = precision.current()
     return [(op, name, list(values)) for op, name, values in current.conditional] if current else []

@@ -148,8 +148,8 @@ def install() -> None:
         STANDINS, f"{NAME}.py"
     ):
         raise ImportError(
-            f"gemel.as_mxnet: MXNet is imported already, from {getattr(other, '__file__', '?')}; "
-            "import gemel.as_mxnet before it"
+            f"gemel.as_mxnet: MXNet is already imported, from {getattr(other, '__file__', '?')}; "
+            "import gemel.as_mxnet first"
         )
     sys.modules[NAME] = gemel
     if PLOTS in sys.modules:

@@ -48,28 +48,28 @@ class _Mode:
 
 
 def record(train_mode: bool = True) -> _Mode:
-    """A block whose calls are recorded for `backward`; in training mode unless told otherwise."""
+    """Record the calls in a block for `backward`, by default in training mode."""
     return _Mode(True, train_mode)
 
 
 def pause(train_mode: bool = False) -> _Mode:
-    """A block within a recorded one that is not recorded."""
+    """Stop recording for a block inside a recorded one."""
     return _Mode(False, train_mode)
 
 
 def train_mode() -> _Mode:
-    """A block in which layers behave as in training (dropout drops)."""
+    """Let layers behave as in training for a block (dropout is active)."""
     return _Mode(None, True)
 
 
 def predict_mode() -> _Mode:
-    """A block in which layers behave as in prediction."""
+    """Let layers behave as in prediction for a block."""
     return _Mode(None, False)
 
 
 def is_recording() -> bool:
     """Whether calls are being recorded on this thread; in a traced function, whether its calls are
-    and no `pause` is around this place."""
+    recorded and this place is not inside `pause`."""
     trace = recording_trace()
     return bool(_core.recording() if trace is None else trace.recording.is_on)
 
@@ -80,7 +80,8 @@ def is_training() -> bool:
 
 
 def set_recording(is_recording: bool) -> bool:
-    """Switch recording on or off; what it was before. In a traced function: for what it does."""
+    """Switch recording on or off and return the previous setting. In a traced function this affects
+    only that function."""
     trace = recording_trace()
     if trace is None:
         return bool(_core.set_recording(is_recording))
@@ -90,7 +91,7 @@ def set_recording(is_recording: bool) -> bool:
 
 
 def set_training(train_mode: bool) -> bool:
-    """Switch training mode on or off; what it was before."""
+    """Switch training mode on or off and return the previous setting."""
     return bool(_core.set_training(train_mode))
 
 
@@ -134,9 +135,10 @@ def deposit_of(array: Any) -> Deposit:
 
 
 def mark_variables(variables: Any, gradients: Any = None, grad_reqs: Any = "write") -> None:
-    """Make arrays variables; their gradients will be left in `gradients` (zeros by default).
+    """Make arrays variables; `backward` writes their gradients into `gradients` (zeros by default).
 
-    What was computed while recording stays so: its gradient is left there, and goes on from there.
+    An array that was computed while recording remains part of the tape: its gradient is stored, and
+    also flows on.
     """
     arrays = _arrays("mark_variables", variables)
     requests = [grad_reqs] * len(arrays) if isinstance(grad_reqs, str) else list(grad_reqs)
@@ -151,7 +153,8 @@ def mark_variables(variables: Any, gradients: Any = None, grad_reqs: Any = "writ
             raise unknown_name("grad_req", request, ("write", "add", "null"))
         if not array.dtype.is_inexact:
             raise GradientError(
-                f"attach_grad: {spec_of(array)} has no floating dtype; use astype('float32')"
+                f"attach_grad: {spec_of(array)} does not have a floating dtype; use "
+                "astype('float32')"
             )
         if request == "null":
             array._history, array._grad = None, None
@@ -172,7 +175,7 @@ def _arrays(name: str, values: Any) -> list[Any]:
         if isinstance(value, Entry):
             getattr(value, name)  # says why there is no such thing
         if not isinstance(value, _core.Array):
-            raise TypeError(f"{name}: {type(value).__name__} {value!r} is no array of gemel's")
+            raise TypeError(f"{name}: {type(value).__name__} {value!r} is not a gemel array")
     return found
 
 
@@ -189,7 +192,7 @@ def _zeros_like(array: Any) -> Any:
 def backward(
     heads: Any, head_grads: Any = None, retain_graph: bool = False, train_mode: bool = True
 ) -> None:
-    """Leave the gradients of `heads` in the `.grad` of every variable they were computed from.
+    """Compute the gradients of `heads` and store them in the `.grad` of every variable involved.
 
     `head_grads` are the gradients of the heads themselves (ones by default). The tape is freed
     unless `retain_graph`. Raises `GradientError` when a head was not recorded, or when an array
@@ -216,13 +219,13 @@ def grad(
     create_graph: bool = False,
     train_mode: bool = True,
 ) -> Any:
-    """The gradients of `heads` for `variables`, as new arrays; `.grad` stays as it is.
+    """The gradients of `heads` with respect to `variables`, as new arrays; `.grad` is unchanged.
 
-    Variables are arrays with `attach_grad()`, or computed from some while recording. With
-    `create_graph` the gradients are recorded themselves, so that they can be differentiated in
-    turn; the tape is kept then, unless `retain_graph` says otherwise.
+    Variables are arrays with `attach_grad()`, or arrays computed from such while recording. With
+    `create_graph` the gradients themselves are recorded, so they can be differentiated again; the
+    tape is then kept, unless `retain_graph` is False.
 
-    In a traced function variables need no `attach_grad()`: any value of it can be one.
+    In a traced function variables need no `attach_grad()`: any value in it can be a variable.
     """
     if any(isinstance(value, Entry) for value in (*as_list(heads), *as_list(variables))):
         return _grad_in_trace(heads, variables, head_grads, create_graph)
@@ -231,7 +234,7 @@ def grad(
     wanted = [variables] if single else list(variables)
     sources = [source_of(variable) for variable in wanted]
     if None in sources:
-        raise GradientError("grad: every variable needs attach_grad() before it is used")
+        raise GradientError("grad: call attach_grad() on every variable before you use it")
     step = Step.of(arrays, grads)
     pairs = zip(sources, wanted, strict=True)
     targets = [Target(source, spec_of(variable), None) for source, variable in pairs]
@@ -296,23 +299,24 @@ def _given(head_grads: Any, heads: list[Any]) -> list[Any]:
     for head, g in zip(heads, grads, strict=True):
         if g is None and head.dtype.is_complex:
             raise GradientError(
-                f"backward: the head {spec_of(head)} is complex, so it is no loss; give its "
-                "gradient, or take real(x) or absolute(x)"
+                f"backward: the head {spec_of(head)} is complex, so it cannot be a loss; give "
+                "its gradient, or use real(x) or absolute(x)"
             )
         if g is not None and tuple(g.shape) != tuple(head.shape):
             raise ShapeError(
-                f"backward: the head {spec_of(head)} needs a gradient like it, not {spec_of(g)}"
+                f"backward: the head {spec_of(head)} needs a gradient of the same shape and "
+                f"dtype, not {spec_of(g)}"
             )
     return grads
 
 
 def get_symbol(x: Any) -> Any:
-    """What was recorded on the way to an array, as a `gemel.symbol.Symbol`.
+    """The recorded computation of an array, as a `gemel.symbol.Symbol`.
 
-    Variables are called var0, var1, ... in the order of their first use; arrays that nothing was
-    recorded of are variables, too, and numbers the gradient does not need (the 1 of x + 1). Raises
-    `GradientError` for an array that was not computed while recording, and `ExportError` for what
-    symbols cannot say, such as the call of a hybridized block.
+    Variables are named var0, var1, ... in the order of their first use. Arrays without a recorded
+    history are variables too, and so are numbers that the gradient does not need (the 1 of x + 1).
+    Raises `GradientError` for an array that was not computed while recording, and `ExportError` for
+    a computation that symbols cannot express, such as the call of a hybridized block.
     """
     from gemel.symbol.history import history
 

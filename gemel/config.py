@@ -45,105 +45,124 @@ def _number(name: str, text: str, kind: type[int] | type[float], wanted: str) ->
 
 
 WORKERS = Variable(
-    "GEMEL_WORKERS", -1, "engine threads beside the caller; -1 is one per other core"
+    "GEMEL_WORKERS", -1, "engine threads besides the calling one; -1: one for every other core"
 )
 ENGINE = Variable(
-    "GEMEL_ENGINE", "threaded", "serial runs everything in the caller", ("threaded", "serial")
+    "GEMEL_ENGINE",
+    "threaded",
+    "serial runs every operation on the calling thread",
+    ("threaded", "serial"),
 )
-QUEUE_OPERATIONS = Variable("GEMEL_QUEUE_OPS", 1024, "operations issued ahead before issuing waits")
+QUEUE_OPERATIONS = Variable(
+    "GEMEL_QUEUE_OPS", 1024, "pending operations at which issuing another one waits"
+)
 QUEUE_BYTES = Variable(
     "GEMEL_QUEUE_BYTES",
     0,
-    "memory running operations may take; 0 is a quarter of the RAM, or of the container's limit",
+    "bytes running operations may allocate; 0: a quarter of the RAM or of the container's limit",
 )
 AHEAD_BYTES = Variable(
     "GEMEL_AHEAD_BYTES",
     32 << 20,
-    "memory results may take, on each device, that were computed before older operations were done",
+    "bytes, per device, of results that may be computed ahead of older operations",
 )
 SIMULATED_GPUS = Variable("GEMEL_SIMULATED_GPUS", 0, "simulated GPUs, 0 to 8")
 SIMULATED_BANDWIDTH = Variable(
-    "GEMEL_SIMULATED_BANDWIDTH", 12.0, "of a simulated GPU's link, in GB/s each way"
+    "GEMEL_SIMULATED_BANDWIDTH",
+    12.0,
+    "bandwidth of a simulated GPU's link, in GB/s in each direction",
 )
 SIMULATED_LATENCY = Variable(
-    "GEMEL_SIMULATED_LATENCY", 10.0, "of a copy over a simulated link, in microseconds"
+    "GEMEL_SIMULATED_LATENCY", 10.0, "latency of a copy over a simulated link, in microseconds"
 )
 TARGET = Variable(
     "GEMEL_TARGET",
     "",
-    "instruction set of kernels; default: the host's",
+    "instruction set of the kernels; default: the host's",
     ("avx512", "avx2", "generic"),
 )
 WINOGRAD = Variable(
     "GEMEL_WINOGRAD",
     "auto",
-    "3 x 3 convolutions by Winograd's scheme: where it pays, never, or wherever it is possible",
+    "when to use Winograd's scheme for 3 x 3 convolutions; auto: where it is faster",
     ("auto", "never", "always"),
 )
-CACHE = Variable("GEMEL_CACHE", "", "folder of kernels and plans; default: ~/.cache/gemel")
+CACHE = Variable("GEMEL_CACHE", "", "folder of cached kernels and plans; default: ~/.cache/gemel")
 CACHE_BYTES = Variable(
-    "GEMEL_CACHE_BYTES", 256 << 20, "bound on that folder; those used the longest ago go first"
+    "GEMEL_CACHE_BYTES",
+    256 << 20,
+    "maximum bytes of that folder; the least recently used files are removed first",
 )
 KEEP_BYTES = Variable(
     "GEMEL_KEEP_BYTES",
     1 << 30,
-    "memory a program may take for values of its parameters that it keeps between calls",
+    "bytes that a program may use to keep values derived from its parameters between calls",
 )
 VERIFY = Variable("GEMEL_VERIFY", False, "check every graph after every pass")
 UNSEEN_ERRORS = Variable(
     "GEMEL_UNSEEN_ERRORS",
     "fail",
-    "what unseen errors do at exit: exit code 70, or a warning",
+    "errors that nothing has raised by exit: fail exits with code 70, warn only prints them",
     ("fail", "warn"),
 )
 TRACEBACK = Variable(
     "GEMEL_TRACEBACK",
     "short",
-    "full shows gemel's own frames in tracebacks, too",
+    "full also shows gemel's own frames in tracebacks",
     ("short", "full"),
 )
-HOME = Variable("MXNET_HOME", "", "folder of data sets and parameters; default: ~/.mxnet")
+HOME = Variable(
+    "MXNET_HOME", "", "folder of downloaded data sets and parameters; default: ~/.mxnet"
+)
 REPOSITORY = Variable(
     "MXNET_GLUON_REPO",
     "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/",
-    "where they are downloaded from",
+    "where data sets and parameters are downloaded from",
 )
 SERVERS = Variable("GEMEL_SERVERS", "", "parameter servers of the job: host:port,host:port")
-RANK = Variable("GEMEL_RANK", -1, "which of the job's workers this process is, from 0")
-NUM_WORKERS = Variable("GEMEL_NUM_WORKERS", 0, "how many workers the job has")
-SECRET = Variable("GEMEL_SECRET", "", "what its workers and servers know, and nobody else")
-RESTARTS = Variable("GEMEL_RESTARTS", 0, "how often this worker was started again")
-WAIT_SECONDS = Variable(
-    "GEMEL_WAIT_SECONDS", 60.0, "time a worker of a job with servers waits for an answer"
+RANK = Variable("GEMEL_RANK", -1, "rank of this worker in the job, from 0")
+NUM_WORKERS = Variable("GEMEL_NUM_WORKERS", 0, "number of workers of the job")
+SECRET = Variable(
+    "GEMEL_SECRET", "", "shared secret of the job's workers and servers, at least 8 bytes"
 )
-REACH_SECONDS = Variable("GEMEL_REACH_SECONDS", 30.0, "time until a server counts as lost")
+RESTARTS = Variable("GEMEL_RESTARTS", 0, "how often this worker has been restarted")
+WAIT_SECONDS = Variable(
+    "GEMEL_WAIT_SECONDS", 60.0, "seconds that a worker waits for a server's answer"
+)
+REACH_SECONDS = Variable(
+    "GEMEL_REACH_SECONDS", 30.0, "seconds after which an unreachable server counts as lost"
+)
 SILENT_SECONDS = Variable(
     "GEMEL_SILENT_SECONDS",
     10.0,
-    "time without a word after which a link counts as dead",
+    "seconds without a message after which a connection counts as dead",
 )
 STALENESS = Variable(
-    "GEMEL_STALENESS", 8, "pushes a worker of dist_async may be ahead of the slowest"
+    "GEMEL_STALENESS", 8, "pushes by which a worker of dist_async may be ahead of the slowest one"
 )
 PIECE = Variable(
-    "GEMEL_PIECE", 1 << 18, "elements of an array above which it is cut for several servers"
+    "GEMEL_PIECE", 1 << 18, "elements above which an array is split over several servers"
 )
 WORKERS_TIMEOUT = Variable(
-    "GEMEL_WORKERS_TIMEOUT", 300.0, "seconds that workers of a job wait for each other"
+    "GEMEL_WORKERS_TIMEOUT", 300.0, "seconds that the workers of a job wait for each other"
 )
 SCHEDULE = Variable(
-    "GEMEL_SCHEDULE", "ranks", "how workers of dist_sync add up over MPI; worker 0's counts"
+    "GEMEL_SCHEDULE",
+    "ranks",
+    "how workers of dist_sync sum gradients over MPI; worker 0's setting is used",
 )
 SOCKETS = Variable(
     "GEMEL_SOCKETS",
     "all",
-    "the interface (such as eth0) over which a worker of dist_sync is reached by sockets of its "
-    "own; all: any; none: MPI only, on all workers if on one",
+    "network interface, such as eth0, for the direct sockets between workers of dist_sync; "
+    "all: any interface; none: MPI only, for all workers if any one sets it",
 )
 MEASURE_SECONDS = Variable(
-    "GEMEL_MEASURE_SECONDS", 0.3, "time for which they try that out when they join; 0: not at all"
+    "GEMEL_MEASURE_SECONDS",
+    0.3,
+    "seconds in which joining workers of dist_sync measure how to sum fastest; 0: do not measure",
 )
-DEBUG = Variable("GEMEL_DEBUG", 0, "1 prints what is compiled, 2 also the programs")
+DEBUG = Variable("GEMEL_DEBUG", 0, "1 prints what is compiled, 2 also prints the kernels' programs")
 
 ALL = (
     WORKERS,

@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
     if name in EDITIONS:
         raise ModuleNotFoundError(
             f"d2l.{name}: the package d2l, the book's own library, is not installed (pip install "
-            "d2l); gemel.d2l, which stands in for it, only has " + ", ".join(__all__),
+            "d2l); gemel's substitute, gemel.d2l, only has " + ", ".join(__all__),
             name="d2l",
         )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

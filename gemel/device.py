@@ -30,10 +30,10 @@ GPU_COUNT = 8
 
 
 class Device:
-    """A place for arrays. As a context manager it is where new arrays are made.
+    """A device, where arrays live. As a context manager it makes itself the default for new arrays.
 
-    `Device("cpu", 1)` is `cpu(1)`; there is one object for each place. `code` is its number in the
-    core. Raises `DeviceError` for a kind that is not there, or a number.
+    `Device("cpu", 1)` is `cpu(1)`; there is one object per device. `code` is its number in the
+    core. Raises `DeviceError` for an unknown device type or number.
     """
 
     __slots__ = ("code", "device_id", "device_type", "simulated")
@@ -79,7 +79,7 @@ class Device:
         return self.devstr2type[self.device_type]
 
     def empty_cache(self) -> None:
-        """Give unused memory back, as MXNet 1 says it: gemel does that by itself."""
+        """Do nothing: gemel frees unused memory by itself. For MXNet 1's programs."""
 
     @property
     def linked(self) -> bool:
@@ -126,15 +126,15 @@ def cpu(device_id: int = 0) -> Device:
     """The logical CPU device with that number (0 to 15)."""
     number = _whole(f"cpu({device_id!r})", device_id)
     if not 0 <= number < CPU_COUNT:
-        raise DeviceError(f"cpu({number}): there are cpu(0) to cpu({CPU_COUNT - 1})")
+        raise DeviceError(f"cpu({number}): the CPU devices are cpu(0) to cpu({CPU_COUNT - 1})")
     return CPUS[number]
 
 
 def gpu(device_id: int = 0) -> Device:
-    """The GPU with that number (0 to 7): a name, which is looked for when something goes there."""
+    """The GPU with that number (0 to 7); it need not exist until an array is placed on it."""
     number = _whole(f"gpu({device_id!r})", device_id)
     if not 0 <= number < GPU_COUNT:
-        raise DeviceError(f"gpu({number}): there are names gpu(0) to gpu({GPU_COUNT - 1})")
+        raise DeviceError(f"gpu({number}): the GPU names are gpu(0) to gpu({GPU_COUNT - 1})")
     return GPUS[number]
 
 
@@ -143,7 +143,7 @@ def _whole(name: str, value: Any) -> int:
     try:
         return index(value)
     except TypeError:
-        raise DeviceError(f"{name}: {value!r} is no whole number") from None
+        raise DeviceError(f"{name}: {value!r} is not a whole number") from None
 
 
 def present(place: Device) -> Device:
@@ -156,16 +156,16 @@ def present(place: Device) -> Device:
             f"gpu({number}): no GPU found; use cpu() or try_gpu(), or set "
             f"GEMEL_SIMULATED_GPUS={number + 1} to simulate one"
         )
-    raise DeviceError(f"gpu({number}): there are {found} GPUs, the last is gpu({found - 1})")
+    raise DeviceError(f"gpu({number}): there are {found} GPUs; the last is gpu({found - 1})")
 
 
 def cpu_pinned(device_id: int = 0) -> Device:
-    """Memory that copies to a GPU are quick from: the CPU's own here."""
+    """Pinned memory, from which copies to a GPU are fast; here the CPU's ordinary memory."""
     return cpu(device_id)
 
 
 def num_gpus() -> int:
-    """How many GPUs can be used; simulated ones count."""
+    """The number of GPUs, including simulated ones."""
     return _simulation.gpus
 
 
@@ -177,12 +177,12 @@ def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
 
 
 def try_gpu(device_id: int = 0) -> Device:
-    """The GPU with that number if there is one, else `cpu()`."""
+    """The GPU with that number if it exists, else `cpu()`."""
     return gpu(device_id) if num_gpus() > device_id else cpu()
 
 
 def try_all_gpus() -> list[Device]:
-    """All GPUs, or `[cpu()]` when there is none."""
+    """All GPUs, or `[cpu()]` if there are none."""
     return [gpu(index) for index in range(num_gpus())] or [cpu()]
 
 
@@ -191,16 +191,16 @@ def simulate(
     gigabytes_per_second: float | None = None,
     microseconds: float | None = None,
 ) -> None:
-    """Make `gpus` (0 to 8) simulated GPUs, each with a worker thread and a link of its own.
+    """Simulate `gpus` (0 to 8) GPUs, each with its own worker thread and link.
 
     A copy over a link takes `microseconds` of latency plus its bytes at the link's bandwidth, in
     either direction, one copy at a time; operations on a simulated GPU run on one core, as on a
     CPU. Defaults: `GEMEL_SIMULATED_BANDWIDTH` and `GEMEL_SIMULATED_LATENCY`.
 
-    A `Topology` instead of a number makes its GPUs. Each one's own link is then its way to the
-    nearest host, and gradients that meet in a store ``"device"`` or ``"local"`` travel between the
-    GPUs over the links of the topology, by the schedule its planner chooses. Raises `DeviceError`
-    for more GPUs than there are names for, or a speed that cannot be.
+    Given a `Topology` instead of a number, its GPUs are simulated. Each GPU's own link is then its
+    route to the nearest host. A store ``"device"`` or ``"local"`` sums gradients over the links of
+    the topology, by the schedule that its planner chooses. Raises `DeviceError` for more GPUs than
+    there are names for, or an impossible speed.
 
     >>> device.simulate(device.topology("p3").slower(100))
     >>> device.num_gpus()
@@ -211,10 +211,10 @@ def simulate(
         _simulate_topology(given, gigabytes_per_second, microseconds)
         return
     if isinstance(given, str):
-        raise DeviceError(f"simulate: {given!r} is a name; give device.topology({given!r})")
+        raise DeviceError(f"simulate: {given!r} is a name; pass device.topology({given!r})")
     number = _whole("simulate", given)
     if not 0 <= number <= GPU_COUNT:
-        raise DeviceError(f"simulate: {number} GPUs; there can be 0 to {GPU_COUNT}")
+        raise DeviceError(f"simulate: {number} GPUs; give 0 to {GPU_COUNT}")
     usual = config.SIMULATED_BANDWIDTH.read(), config.SIMULATED_LATENCY.read()
     bandwidth = usual[0] if gigabytes_per_second is None else gigabytes_per_second
     latency = usual[1] if microseconds is None else microseconds
@@ -233,13 +233,14 @@ def _simulate_topology(
     names = where.gpus
     if not 0 < len(names) <= GPU_COUNT:
         raise DeviceError(
-            f"simulate: the topology {where.name} has {len(names)} GPUs; there can be 1 to "
+            f"simulate: the topology {where.name} has {len(names)} GPUs; it must have 1 to "
             f"{GPU_COUNT}"
         )
     if gigabytes_per_second is not None or microseconds is not None:
         raise DeviceError(
-            f"simulate: the links of {where.name} have their own speeds; describe others with "
-            "gemel.links.Topology, or make all of them slower with slower()"
+            f"simulate: the links of {where.name} have their own speeds, so bandwidth and "
+            "latency do not apply; describe other links with gemel.links.Topology, or slow all "
+            "of them down with slower()"
         )
     usual = config.SIMULATED_BANDWIDTH.read(), config.SIMULATED_LATENCY.read()
     _make([where.to_host(name) or usual for name in names])
@@ -255,7 +256,8 @@ def _make(links: list[tuple[float, float]]) -> None:
 
 
 def simulated_topology() -> Topology | None:
-    """The topology whose GPUs are simulated; None where they have a link each, or there are none.
+    """The topology whose GPUs are simulated; None if each GPU has only its own link, or there are
+    no GPUs.
 
     Its GPUs are `gpu(0)`, `gpu(1)`, ... in order.
     """
@@ -265,9 +267,9 @@ def simulated_topology() -> Topology | None:
 def topology(name: str | None = None) -> Topology:
     """The links of a named machine or cluster: `topology("p3")`, `topology("2xp3-25gbe")`.
 
-    Without a name those of the GPUs that are simulated here. `gemel.topology` simulates and plans
-    communication over it, `gemel.links` has what one needs to describe another. Raises
-    `UnknownNameError`, and `DeviceError` where no GPUs are simulated.
+    Without a name, the links of the GPUs simulated here. `gemel.topology` simulates and plans
+    communication over a topology; `gemel.links` has the classes to describe one. Raises
+    `UnknownNameError`, and `DeviceError` if no GPUs are simulated.
     """
     from gemel import machines  # imported here: `import gemel` needs none of it
 
@@ -275,34 +277,35 @@ def topology(name: str | None = None) -> Topology:
         return machines.named(name)
     if not _simulation.gpus:
         raise DeviceError(
-            "topology: no GPUs are simulated, and nothing travels between CPU devices; "
-            "give a name, or call device.simulate first"
+            "topology: no GPUs are simulated, and CPU devices have no links; give a name, or "
+            "call device.simulate first"
         )
     return _simulation.topology or machines.star(_simulation.gpus, *_simulation.link)
 
 
 def cores(device: int | Device, count: int | None = None) -> None:
-    """Let at most `count` cores work for a CPU device at a time; None gives it all again.
+    """Limit a CPU device to `count` cores at a time; None removes the limit.
 
-    The workers and the threads that wait count alike. Raises `DeviceError` for a GPU (a simulated
-    one has one core) or a count below 1.
+    Worker threads and waiting threads both count. Raises `DeviceError` for a GPU (a simulated one
+    has one core) or a count below 1.
     """
     place = device if isinstance(device, Device) else cpu(device)
     if place.linked:
-        raise DeviceError(f"cores: {place} has a worker of its own; only CPU devices have shares")
+        raise DeviceError(f"cores: {place} has its own worker; only CPU devices share the cores")
     number = 0 if count is None else _whole("cores", count)
     if count is not None and number < 1:
-        raise DeviceError(f"cores: {place} cannot work with {number} cores; give at least 1")
+        raise DeviceError(f"cores: {place} cannot have {number} cores; give at least 1")
     _core.set_share(place.code, number)
 
 
 def cpu_count() -> int:
-    """How many cores this process may use, by its affinity and its control group's quota."""
+    """The number of cores this process may use, by its affinity and its control group's quota."""
     return _core.cores()
 
 
 def current_device() -> Device:
-    """Where new arrays are made: the innermost `with device:` of this thread, else `cpu(0)`."""
+    """The default device for new arrays: the innermost `with device:` of this thread, else
+    `cpu(0)`."""
     return _current.stack[-1]
 
 
@@ -385,7 +388,7 @@ KINDS = {"cpu": cpu, "gpu": gpu, "cpu_pinned": cpu, "cpu_shared": cpu}
 
 def _restore(device_type: str, device_id: int) -> Device:
     if device_type not in KINDS:
-        raise DeviceError(f"{device_type!r} is no kind of device; there are {', '.join(KINDS)}")
+        raise DeviceError(f"{device_type!r} is not a device type; use one of {', '.join(KINDS)}")
     return KINDS[device_type](device_id)
 
 

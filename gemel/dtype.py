@@ -216,7 +216,7 @@ def as_dtype(value: object) -> DType:
         found = _numpys(name)
     if found is None:
         known = ", ".join(BY_NAME)
-        raise DTypeError(f"{value!r} is not a dtype gemel has arrays of; those are {known}")
+        raise DTypeError(f"{value!r} is not a dtype of gemel arrays; they are {known}")
     return found
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 
 class GemelError(Exception):
-    """Anything gemel itself refuses to do.
+    """Base class of gemel's errors.
 
-    `layer` is where in a network it was refused (``net.3.dense1``), if it was inside of one, and
-    `takes` the shape of what that layer takes.
+    `layer` is the layer in which the error occurred (``net.3.dense1``), if any, and `takes` the
+    input shape of that layer.
     """
 
     layer = ""
@@ -25,7 +25,7 @@ class ShapeError(GemelError, ValueError):
 
 
 class AxisError(ShapeError, IndexError):
-    """An axis an array does not have."""
+    """An axis that an array does not have."""
 
 
 class ArgumentError(GemelError, ValueError):
@@ -33,39 +33,41 @@ class ArgumentError(GemelError, ValueError):
 
 
 class ArrayIndexError(GemelError, IndexError):
-    """An index names an element that an array does not have, or is none at all."""
+    """An index is out of range, or is not a valid index."""
 
 
 class DTypeError(GemelError, TypeError):
-    """The dtype given to an operation is not one it works on, or not one gemel knows."""
+    """An operation does not support a dtype, or gemel does not know the dtype."""
 
 
 class IndexDTypeError(DTypeError, ArrayIndexError):
-    """What is given as an index has a dtype whose elements are no positions."""
+    """An index has a dtype whose elements cannot be positions."""
 
 
 class DeviceError(GemelError, RuntimeError):
-    """A device that does not exist, or arrays that live on different ones."""
+    """A device does not exist, or arrays are on different devices."""
 
 
 class TopologyError(GemelError, ValueError):
-    """Links no machine can have, a place no route leads to, or a schedule that does not fit."""
+    """Invalid links, a place without a route, or a schedule that does not fit the topology."""
 
 
 class TraceError(GemelError, RuntimeError):
-    """A traced function asked for a value that is only known when the program runs."""
+    """A traced function needs a value that is known only when the program runs."""
 
 
 class PythonGivenError(TraceError):
-    """An operation a user wrote in Python, in a program; blocks are then compiled in parts."""
+    """A program contains an operation that a user wrote in Python; blocks are then compiled in
+    parts."""
 
 
 class ValuesNeededError(PythonGivenError):
-    """The shape of a result depends on values, in a program; blocks are then compiled in parts."""
+    """In a program the shape of a result depends on values; blocks are then compiled in parts."""
 
 
 class NotInTraceError(TraceError, AttributeError):
-    """A traced function asked for what only arrays in memory have, as `strides`, `attach_grad`."""
+    """A traced function uses something that only arrays in memory have: `strides`, `attach_grad`,
+    ..."""
 
 
 class SymbolGivenError(TraceError):
@@ -73,7 +75,7 @@ class SymbolGivenError(TraceError):
 
 
 class GradientError(GemelError, RuntimeError):
-    """`backward` or `grad` cannot give what was asked for."""
+    """`backward` or `grad` cannot compute a gradient."""
 
 
 class UninitializedError(GemelError, RuntimeError):
@@ -85,19 +87,19 @@ class DeferredInitializationError(UninitializedError):
 
 
 class ParameterFileError(GemelError, ValueError):
-    """A parameter file is damaged, truncated or not one."""
+    """A parameter file is damaged, truncated or in another format."""
 
 
 class SymbolFileError(ParameterFileError):
-    """A symbol file, or a file of a program, is damaged, truncated or not one."""
+    """A symbol file or program file is damaged, truncated or in another format."""
 
 
 class ExportError(GemelError, ValueError):
-    """A network cannot be written down in the format asked for."""
+    """A network cannot be exported in the requested format."""
 
 
 class ExportWarning(UserWarning):
-    """What is written is the network for some sizes only; the message says which."""
+    """The exported network is right only for some sizes; the message says which."""
 
 
 class UnknownOperatorsError(SymbolFileError):
@@ -109,15 +111,16 @@ class MissingPackageError(GemelError, ImportError):
 
 
 class RenderingError(GemelError, RuntimeError):
-    """A drawing cannot be made a picture here."""
+    """A drawing cannot be rendered on this machine."""
 
 
 class DataFileError(GemelError, ValueError):
-    """A file of data is damaged, truncated or not one; the message names it and the offset."""
+    """A data file is damaged, truncated or in another format; the message has the file and
+    offset."""
 
 
 class MissingFileError(GemelError, FileNotFoundError):
-    """A file or folder is not there, and cannot be downloaded or made."""
+    """A file or folder does not exist, and cannot be downloaded or created."""
 
 
 class CompileError(GemelError, RuntimeError):
@@ -125,23 +128,23 @@ class CompileError(GemelError, RuntimeError):
 
 
 class NoKernelError(CompileError):
-    """An operation that NumPy does cannot be turned into machine code."""
+    """An operation that NumPy computes cannot be turned into machine code."""
 
 
 class WorkersError(GemelError, RuntimeError):
-    """Processes that train together do not: one is gone, or they disagree, or cannot be joined."""
+    """Workers cannot train together: one is gone, they disagree, or they cannot be joined."""
 
 
 class UnknownNameError(GemelError, ValueError):
-    """A name that stands for nothing here; the message suggests the nearest one."""
+    """An unknown name; the message suggests the nearest known one."""
 
 
 class KVStoreError(WorkersError):
-    """Workers and servers cannot go on; the message names the rank, the server and the key."""
+    """Workers and servers cannot continue; the message names the rank, the server and the key."""
 
 
 class ProtocolError(KVStoreError):
-    """Bytes from the network that are no message, or one that is refused."""
+    """Bytes from the network that are not a valid message, or a message that is refused."""
 
 
 class SecretError(KVStoreError):
@@ -153,7 +156,7 @@ class PortTakenError(KVStoreError):
 
 
 class WorldError(KVStoreError):
-    """Workers and servers disagree on who takes part, or on how."""
+    """Workers and servers disagree on the members or settings of the job."""
 
 
 class RankTakenError(WorldError):
@@ -165,11 +168,11 @@ class ServerLostError(KVStoreError, ConnectionError):
 
 
 class WorkerLostError(KVStoreError):
-    """A worker was silent, and nobody took its place within the time limit."""
+    """A worker was silent and was not replaced within the time limit."""
 
 
 class LeftOutError(KVStoreError):
-    """The job went on without this worker; started again, it joins with the current parameters."""
+    """The job continued without this worker; if restarted, it joins with the current parameters."""
 
 
 class WaitLimitError(KVStoreError, TimeoutError):
@@ -185,7 +188,7 @@ class KeyShapeError(KVStoreError, ShapeError):
 
 
 class UnknownKeyError(KVStoreError, UnknownNameError):
-    """A key nobody has given a first value."""
+    """A key that has not been initialized."""
 
 
 def suggestion(name: object, known: Iterable[str]) -> str:
@@ -204,7 +207,7 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnknownNameEr
 
 
 class UnknownKeywordError(GemelError, TypeError):
-    """A keyword that a layer, or another class, does not take."""
+    """A keyword that a layer or another class does not accept."""
 
 
 def unknown_keyword(kind: type, keyword: str) -> UnknownKeywordError:

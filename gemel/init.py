@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class InitDesc(str):
-    """A parameter's name with what is known of it: `attrs`, and the network's `global_init`."""
+    """A parameter's name with its `attrs` and the network's `global_init`."""
 
     attrs: dict[str, Any]
     global_init: Any
@@ -35,10 +35,11 @@ class InitDesc(str):
 
 
 class Initializer:
-    """Base class: subclasses say in `_init_weight(name, array)` how a weight is filled.
+    """Base class of initializers: subclasses define `_init_weight(name, array)`, which fills a
+    weight.
 
-    `_init_bias`, `_init_gamma`, `_init_beta`, `_init_zero`, `_init_one` and `_init_default` can be
-    said, too. Keywords given to `__init__` are what `dumps` writes.
+    They may also define `_init_bias`, `_init_gamma`, `_init_beta`, `_init_zero`, `_init_one` and
+    `_init_default`. `dumps` writes the keywords given to `__init__`.
     """
 
     _kwargs: dict[str, Any] = {}  # noqa: RUF012 -- replaced, never changed
@@ -59,7 +60,7 @@ class Initializer:
         self._init_default(name, array)
 
     def _init_weight(self, name: str, array: ndarray) -> None:
-        raise NotImplementedError(f"{type(self).__name__} does not say how to fill {name}")
+        raise NotImplementedError(f"{type(self).__name__} does not define how to fill {name}")
 
     def _init_zero(self, name: str, array: ndarray) -> None:
         array[...] = 0
@@ -87,7 +88,8 @@ class Initializer:
         return json.dumps(described, default=lambda array: array.tolist())
 
     def set_verbosity(self, verbose: bool = False, print_func: Any = None) -> Initializer:
-        """Itself. Accepted for old code: ``initialize(verbose=True)`` prints the parameters."""
+        """Return itself. Accepted for old code: ``initialize(verbose=True)`` prints the
+        parameters."""
         return self
 
     def __eq__(self, other: Any) -> bool:
@@ -126,7 +128,7 @@ def alias(*names: str) -> Callable[[type[Initializer]], type[Initializer]]:
 
 
 def register(klass: type[Initializer]) -> type[Initializer]:
-    """A decorator: the initializer can be asked for by its class's name, in any case.
+    """Register an initializer (a decorator): it can be requested by its class's name, in any case.
 
     >>> @register
     ... class Sevens(Initializer):
@@ -138,8 +140,8 @@ def register(klass: type[Initializer]) -> type[Initializer]:
 
 
 def create(value: Any, **keywords: Any) -> Initializer:
-    """The initializer meant by an `Initializer` (class or object), a name such as 'xavier', or what
-    `dumps` wrote.
+    """Create an initializer from an `Initializer` (class or object), a name such as 'xavier', or
+    the text of `dumps`.
 
     Raises `UnknownNameError`, which suggests the nearest name.
     """
@@ -219,7 +221,8 @@ class Normal(Initializer):
 
 @register
 class TruncNorm(Initializer):
-    """Normal with this mean and standard deviation, without what is over 2 of those from the mean.
+    """Normal with this mean and standard deviation, truncated at 2 standard deviations from the
+    mean.
 
     Each number is the inverse distribution function of a uniform one.
     """
@@ -239,8 +242,9 @@ class TruncNorm(Initializer):
 class Orthogonal(Initializer):
     """`scale` times a matrix (outputs, all inputs) with orthonormal rows, or columns if it is tall.
 
-    `rand_type` is what it is made from: ``"uniform"`` or ``"normal"`` numbers. Saxe et al., Exact
-    solutions to the nonlinear dynamics of learning in deep linear networks, ICLR 2014.
+    `rand_type` is the distribution of the matrix it is computed from: ``"uniform"`` or
+    ``"normal"``. Saxe et al., Exact solutions to the nonlinear dynamics of learning in deep linear
+    networks, ICLR 2014.
     """
 
     def __init__(self, scale: float = 1.414, rand_type: str = "uniform") -> None:
@@ -325,7 +329,7 @@ class Bilinear(Initializer):
 
 @register
 class LSTMBias(Initializer):
-    """Zeros, but `forget_bias` for the forget gate, the second of the four gates of an LSTM."""
+    """Zeros, except `forget_bias` for the forget gate, the second of the four gates of an LSTM."""
 
     def __init__(self, forget_bias: float = 1.0) -> None:
         super().__init__(forget_bias=forget_bias)
@@ -342,7 +346,7 @@ class LSTMBias(Initializer):
 
 @register
 class Mixed(Initializer):
-    """Several initializers: the first whose regular expression matches a name's beginning.
+    """Several initializers: uses the first whose regular expression matches the start of the name.
 
     The patterns are matched with the names of parameters (``dense0_bias``).
     """
@@ -350,8 +354,8 @@ class Mixed(Initializer):
     def __init__(self, patterns: Any, initializers: Any) -> None:
         if len(patterns) != len(initializers):
             raise ValueError(
-                f"Mixed: {len(patterns)} patterns and {len(initializers)} initializers; each "
-                "pattern needs its own"
+                f"Mixed: {len(patterns)} patterns and {len(initializers)} initializers; give one "
+                "initializer for each pattern"
             )
         super().__init__(
             patterns=list(patterns), initializers=[create(i).dumps() for i in initializers]
@@ -398,7 +402,7 @@ class Load(Initializer):
             return
         if tuple(value.shape) != tuple(array.shape):
             raise ShapeError(
-                f"Load: {name} has shape {array.shape}, what was loaded has {value.shape}"
+                f"Load: {name} has shape {array.shape}, but the loaded array has {value.shape}"
             )
         array[...] = value
 

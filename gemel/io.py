@@ -29,7 +29,7 @@ LAST_BATCH = ("pad", "discard", "roll_over")
 
 
 class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
-    """Name and shape of an array in a batch; `dtype` and `layout`, too."""
+    """The name, shape, `dtype` and `layout` of an array in a batch."""
 
     dtype: Any
     layout: str | None
@@ -47,7 +47,7 @@ class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
 
     @staticmethod
     def get_batch_axis(layout: str | None) -> int:
-        """Which axis counts the examples."""
+        """The axis of the examples."""
         return 0 if layout is None else layout.find("N")
 
     @staticmethod
@@ -58,7 +58,7 @@ class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
 
 
 class DataBatch:
-    """Lists of arrays `data` and `label`; the last `pad` examples only fill up."""
+    """A batch: lists of arrays `data` and `label`; the last `pad` examples are padding."""
 
     def __init__(
         self,
@@ -80,7 +80,8 @@ class DataBatch:
 
 
 class DataIter:
-    """Base class: `next` gives a batch or raises `StopIteration`, `reset` begins again."""
+    """Base class of iterators: `next` returns a batch or raises `StopIteration`; `reset` starts
+    again."""
 
     provide_data: list[DataDesc]
     provide_label: list[DataDesc]
@@ -95,13 +96,13 @@ class DataIter:
         return self.next()
 
     def next(self) -> DataBatch:
-        """The next batch: what `iter_next` has gone on to."""
+        """Advance by `iter_next` and return the batch."""
         if not self.iter_next():
             raise StopIteration
         return DataBatch(self.getdata(), self.getlabel(), self.getpad(), self.getindex())
 
     def reset(self) -> None:
-        """Begin again."""
+        """Start again."""
 
     # ---- in parts: subclasses have these in place of `next`
 
@@ -109,7 +110,7 @@ class DataIter:
     current_batch: DataBatch | None = None
 
     def iter_next(self) -> bool:
-        """Go on to the next batch; whether there is one."""
+        """Advance to the next batch; returns whether there is one."""
         if type(self).next is DataIter.next:
             raise NotImplementedError(f"{type(self).__name__} has neither next nor iter_next")
         try:
@@ -127,7 +128,7 @@ class DataIter:
         return self._this().label
 
     def getpad(self) -> int | None:
-        """How many examples only fill this batch up."""
+        """The number of padding examples in this batch."""
         return None if self.current_batch is None else self.current_batch.pad
 
     def getindex(self) -> Any:
@@ -136,7 +137,9 @@ class DataIter:
 
     def _this(self) -> DataBatch:
         if self.current_batch is None:
-            raise GemelError(f"{type(self).__name__}: no batch yet; call next() or iter_next()")
+            raise GemelError(
+                f"{type(self).__name__}: there is no batch yet; call next() or iter_next() first"
+            )
         return self.current_batch
 
 
@@ -151,7 +154,8 @@ class Batches(DataIter):
             raise unknown_name("last_batch_handle", last_batch_handle, LAST_BATCH)
         if batch_size < 1 or (size < batch_size and last_batch_handle != "pad"):
             raise ValueError(
-                f"{type(self).__name__}: batch_size is {batch_size}, and there are {size} examples"
+                f"{type(self).__name__}: batch_size is {batch_size}, but there are only {size} "
+                "examples"
             )
         self.last_batch_handle = last_batch_handle
         self._size, self._shuffle = size, shuffle
@@ -192,7 +196,8 @@ class Batches(DataIter):
 
 
 class ResizeIter(DataIter):
-    """Another iterator with `size` batches an epoch: it begins again where that one ends."""
+    """An iterator with `size` batches per epoch from another iterator, which restarts when it
+    ends."""
 
     def __init__(self, data_iter: DataIter, size: int, reset_internal: bool = True) -> None:
         super().__init__(data_iter.batch_size)
@@ -220,7 +225,8 @@ class ResizeIter(DataIter):
 
 
 class PrefetchingIter(DataIter):
-    """Batches of one or several iterators side by side, each made while the last one is used.
+    """Prefetches batches of one or several iterators in parallel: the next batch is made while the
+    last one is used.
 
     `rename_data` and `rename_label` are dictionaries of new names for old, one for each iterator.
     """
@@ -287,9 +293,9 @@ def _named(values: Any, name: str) -> list[tuple[str, Any]]:
 
 
 class NDArrayIter(Batches):
-    """Batches of arrays: one, a list or a dictionary of them, with labels in the same form.
+    """Batches of arrays: one array, a list or a dictionary, with labels in the same form.
 
-    They are NDArrays, unless they are taken out of `np` arrays.
+    The batches are NDArrays, unless they come from `np` arrays.
 
     `last_batch_handle` is "pad", "discard" or "roll_over".
     """
@@ -337,7 +343,7 @@ def read_csv(path: Any, dtype: Any = "float32") -> Any:
     """
     path = Path(path).expanduser()
     if not path.exists():
-        raise MissingFileError(f"{path} is wanted, and is not there")
+        raise MissingFileError(f"{path} does not exist")
     try:
         return numpy().loadtxt(path, dtype, delimiter=",", ndmin=2, comments=None)
     except ValueError as error:
@@ -365,7 +371,8 @@ class CSVIter(NDArrayIter):
     """Batches of the rows of a CSV file, each as an array of `data_shape`; with those of another
     file as labels, or zeros.
 
-    The last batch is filled up from the beginning, whatever `round_batch` says; its `pad` tells.
+    The last batch is padded from the beginning, whatever `round_batch` is; its `pad` is the number
+    of padding rows.
     """
 
     def __init__(
@@ -388,7 +395,7 @@ class CSVIter(NDArrayIter):
             label = label[:, 0] if tuple(label_shape) == (1,) else label
         if len(label) != len(data):
             raise DataFileError(
-                f"{data_csv} has {len(data)} rows, and {label_csv} has {len(label)} labels"
+                f"{data_csv} has {len(data)} rows, but {label_csv} has {len(label)} labels"
             )
         first, second = (nd.array(each, dtype=dtype) for each in (data, label))
         super().__init__(first, second, batch_size, False, "pad", data_name, label_name)
@@ -400,7 +407,8 @@ def _shaped(path: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         return rows.reshape(-1, *shape) if len(rows) else rows.reshape(0, *shape)
     except ValueError:
         raise DataFileError(
-            f"{path}: {len(rows)} rows of {rows.shape[1]} numbers do not make arrays of {shape}"
+            f"{path}: {len(rows)} rows of {rows.shape[1]} numbers cannot form arrays of shape "
+            f"{shape}"
         ) from None
 
 

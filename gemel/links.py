@@ -18,7 +18,7 @@ KINDS = ("gpu", "host", "switch")
 
 
 class Node(NamedTuple):
-    """A GPU, a host's CPU or a switch. Nodes of one `machine` (a number) are near each other."""
+    """A GPU, a host's CPU or a switch. Nodes with the same `machine` number are in one machine."""
 
     name: str
     kind: str
@@ -26,10 +26,10 @@ class Node(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A wire between two nodes, which carries `bandwidth` GB/s each way at the same time.
+    """A link between two nodes, which carries `bandwidth` GB/s in each direction at the same time.
 
-    The first byte of a message takes `latency` microseconds. `overhead` is for how many
-    microseconds each message occupies the link beside its bytes. `kind` is for readers.
+    The first byte of a message takes `latency` microseconds. Each message occupies the link for
+    `overhead` microseconds besides its bytes. `kind` is only descriptive.
     """
 
     one: str
@@ -46,9 +46,9 @@ class Link(NamedTuple):
 class Topology:
     """Nodes and the links between them.
 
-    Raises `TopologyError` for what no machine can be: two nodes of one name, a link to the same
-    node, two links between the same nodes, a bandwidth that is not positive, a negative latency;
-    `UnknownNameError` for a link to a node that is not there.
+    Raises `TopologyError` for an invalid description: two nodes with the same name, a link from a
+    node to itself, two links between the same nodes, a bandwidth that is not positive, or a
+    negative latency; `UnknownNameError` for a link to an unknown node.
     """
 
     def __init__(self, name: str, nodes: Iterable[Node], links: Iterable[Link]) -> None:
@@ -61,7 +61,7 @@ class Topology:
 
     @property
     def gpus(self) -> tuple[str, ...]:
-        """The names of its GPUs, in order: their places are the ranks of a schedule."""
+        """The names of the GPUs, in order: their positions are the ranks of a schedule."""
         return self._of("gpu")
 
     @property
@@ -85,17 +85,20 @@ class Topology:
         return self.numbers[name]
 
     def without_latency(self) -> Topology:
-        """The same with links that answer at once, so that only bytes take time."""
+        """A copy without latencies, in which only bytes take time."""
         links = [link._replace(latency=0.0, overhead=0.0) for link in self.links]
         return Topology(f"{self.name} without latency", self.nodes, links)
 
     def slower(self, factor: float) -> Topology:
-        """The same with links so many times as slow: what happens in between is then easier to see.
+        """A copy whose links are `factor` times slower, which makes communication easier to
+        observe.
 
         Raises `TopologyError` for a factor that is not positive.
         """
         if not 0 < factor < math.inf:
-            raise TopologyError(f"topology {self.name}: {factor} times slower; give more than 0")
+            raise TopologyError(
+                f"topology {self.name}: {factor} times slower; the factor must be more than 0"
+            )
         links = [
             link._replace(
                 bandwidth=link.bandwidth / factor,
@@ -107,7 +110,7 @@ class Topology:
         return Topology(f"{self.name}, {factor:g} times slower", self.nodes, links)
 
     def only(self, gpus: Iterable[str]) -> Topology:
-        """The same without the other GPUs and their links. Raises `UnknownNameError`."""
+        """A copy with only these GPUs and their links. Raises `UnknownNameError`."""
         kept = {self.nodes[self.number(name)].name for name in gpus}
         nodes = [node for node in self.nodes if node.kind != "gpu" or node.name in kept]
         there = {node.name for node in nodes}
@@ -115,9 +118,10 @@ class Topology:
         return Topology(self.name, nodes, links)
 
     def to_host(self, gpu: str) -> tuple[float, float] | None:
-        """GB/s and microseconds of the way from a GPU to the nearest host; None if there is none.
+        """The bandwidth (GB/s) and latency (us) from a GPU to the nearest host; None if there is
+        none.
 
-        The way has the fewest links, of those the widest, and passes no other GPU.
+        The route has the fewest links, of these the widest, and passes no other GPU.
         """
         best = {gpu: (math.inf, 0.0)}
         front = [gpu]
@@ -178,10 +182,10 @@ class Topology:
             where = f"topology {self.name}: {link}"
             ends = frozenset((self.number(link.one), self.number(link.other)))
             if len(ends) < 2:
-                raise TopologyError(f"{where} leads back to the same node")
+                raise TopologyError(f"{where} connects a node with itself")
             if ends in pairs:
                 raise TopologyError(
-                    f"{where} is there already; make one link with the bandwidth of both"
+                    f"{where} exists already; use one link with the bandwidth of both"
                 )
             pairs.add(ends)
             if not 0 < link.bandwidth < math.inf:

@@ -36,7 +36,7 @@ def packed(value: Any, dtype: DType) -> tuple[Any, tuple[int, ...]]:
     flat: list[Any] = []
     _flatten(value, shape, 0, flat)
     if not dtype.is_complex and any(isinstance(number, complex) for number in flat):
-        raise DTypeError(f"array: {dtype} cannot hold complex numbers; take their real parts")
+        raise DTypeError(f"array: {dtype} cannot hold complex numbers; use their real parts")
     letter = LETTERS[dtype.real.name]
     if dtype.is_complex:  # the real part of each, then the imaginary one
         flat = [part for number in map(complex, flat) for part in (number.real, number.imag)]
@@ -78,7 +78,7 @@ def _shape(value: Any) -> tuple[int, ...]:
 def _flatten(value: Any, shape: tuple[int, ...], depth: int, out: list[Any]) -> None:
     listed = isinstance(value, (list, tuple))
     if listed != (depth < len(shape)) or (listed and len(value) != shape[depth]):
-        raise ShapeError("array: nested lists of different depths or lengths make no array")
+        raise ShapeError("array: nested lists of different depths or lengths cannot form an array")
     if not listed:
         out.append(value)
         return

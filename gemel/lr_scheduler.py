@@ -24,11 +24,13 @@ __all__ = [
 
 
 class LRScheduler:
-    """Base class: `base_lr`, and how it is reached during the first `warmup_steps` updates.
+    """Base class of schedules: a rate `base_lr`, reached by a warm-up over the first `warmup_steps`
+    updates.
 
     In the mode "linear" the rate grows in equal steps from `warmup_begin_lr` to `base_lr`; in the
-    mode "constant" it is `warmup_begin_lr` until then. Subclasses define `__call__(num_update)`, or
-    `decayed(num_update)` for what comes after. Raises `ValueError` for settings that cannot be.
+    mode "constant" it is `warmup_begin_lr` during the warm-up. Subclasses define
+    `__call__(num_update)`, or `decayed(num_update)` for the time after the warm-up. Raises
+    `ValueError` for invalid settings.
     """
 
     def __init__(
@@ -51,11 +53,11 @@ class LRScheduler:
 
     @property
     def warmup_final_lr(self) -> float:
-        """Where the warm-up ends: at `base_lr`."""
+        """The rate at the end of the warm-up: `base_lr`."""
         return self.base_lr
 
     def get_warmup_lr(self, num_update: int) -> float:
-        """The rate of an update of the warm-up."""
+        """The rate of an update during the warm-up."""
         if self.warmup_mode == "constant":
             return self.warmup_begin_lr
         done = num_update / self.warmup_steps
@@ -63,7 +65,7 @@ class LRScheduler:
 
     def decayed(self, num_update: int) -> float:
         """The rate of an update after the warm-up."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how the rate changes")
+        raise NotImplementedError(f"{type(self).__name__} does not define how the rate changes")
 
     def __call__(self, num_update: int) -> float:
         """The learning rate of update `num_update`: a number, or an array of one."""
@@ -98,7 +100,7 @@ class FactorScheduler(LRScheduler):
         self.stop_factor_lr = stop_factor_lr
 
     def decayed(self, num_update: int) -> float:
-        """The rate after as many steps as are behind this update."""
+        """The rate after the decay steps before this update."""
         count = max(0, num_update - 1) // self.step
         rate = self.base_lr * self.factor**count
         return max(rate, self.stop_factor_lr) if count else rate
@@ -118,16 +120,20 @@ class MultiFactorScheduler(LRScheduler):
     ) -> None:
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         if not hasattr(step, "__len__"):
-            raise self._refusal("step must be a list of growing numbers from 1", step)
+            raise self._refusal(
+                "step must be a list of increasing whole numbers, the first at least 1", step
+            )
         if not step or step[0] < 1 or any(b <= a for a, b in zip(step, step[1:], strict=False)):
-            raise self._refusal("step must be a list of growing numbers from 1", step)
+            raise self._refusal(
+                "step must be a list of increasing whole numbers, the first at least 1", step
+            )
         if factor > 1:
             raise self._refusal("factor must be at most 1", factor)
         self.step = step
         self.factor = factor
 
     def decayed(self, num_update: int) -> float:
-        """The rate after those of the listed updates that are behind this one."""
+        """The rate after the listed updates before this one."""
         return self.base_lr * self.factor ** sum(num_update > step for step in self.step)
 
 
@@ -163,7 +169,7 @@ class _Falling(LRScheduler):
 
 
 class PolyScheduler(_Falling):
-    """From `base_lr` to `final_lr` at `max_update`: what is left falls as its power `pwr`."""
+    """Polynomial decay from `base_lr` to `final_lr` at `max_update`, with the power `pwr`."""
 
     def __init__(
         self,
@@ -184,7 +190,7 @@ class PolyScheduler(_Falling):
 
 
 class CosineScheduler(_Falling):
-    """From `base_lr` to `final_lr` at `max_update` along half a wave of the cosine.
+    """Cosine decay from `base_lr` to `final_lr` at `max_update`.
 
     Loshchilov and Hutter, SGDR: stochastic gradient descent with warm restarts, ICLR 2017.
     """

@@ -30,15 +30,15 @@ CUBE_DOUBLE = ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7))
 
 
 def pcie(switches: int = 2) -> Topology:
-    """Four GPUs behind one PCIe switch or two, which hang on one CPU."""
+    """Four GPUs behind one or two PCIe switches on one CPU."""
     if switches not in (1, 2):
-        raise TopologyError(f"pcie: {switches} switches; four GPUs are behind 1 or 2")
+        raise TopologyError(f"pcie: {switches} switches; the four GPUs need 1 or 2")
     nodes, links = _tree(gpus=4, switches=switches, sockets=1)
     return Topology("pcie4" if switches == 2 else "pcie4-one-switch", nodes, links)
 
 
 def star(gpus: int, bandwidth: float, latency: float) -> Topology:
-    """GPUs with a link each to one CPU, of so many GB/s and microseconds, as simulated ones have.
+    """GPUs with one link each to one CPU, like the simulated GPUs; in GB/s and microseconds.
 
     A copy from one to another takes both links.
     """
@@ -64,7 +64,7 @@ def dgx2() -> Topology:
 
 
 def cluster(machine: Topology, count: int, network: str = "25gbe") -> Topology:
-    """`count` machines alike, the first host of each on one switch. Nodes are named `m0.gpu3`.
+    """`count` identical machines, the first host of each on one switch. Nodes are named `m0.gpu3`.
 
     `network` is "10gbe", "25gbe" or "100gbe". Raises `TopologyError` for a machine without a host,
     or fewer than one machine, `UnknownNameError` for another network.
@@ -74,7 +74,7 @@ def cluster(machine: Topology, count: int, network: str = "25gbe") -> Topology:
     if count < 1 or not machine.hosts:
         raise TopologyError(
             f"cluster: {count} times {machine.name}, which has {len(machine.hosts)} hosts; there "
-            "must be a machine, with a host for the network"
+            "must be at least one machine, and a host for the network"
         )
     nodes, links = [Node("network", "switch", -1)], []
     for number in range(count):
@@ -89,7 +89,8 @@ def cluster(machine: Topology, count: int, network: str = "25gbe") -> Topology:
 def fleet(
     machines: int, per_rack: int = 40, network: str = "25gbe", uplink: float = 400.0
 ) -> Topology:
-    """Many machines in racks; each is one device, which has added up its own GPUs' gradients.
+    """Many machines in racks; each machine is one device, which has already summed its own GPUs'
+    gradients.
 
     A rack's switch is joined to the core by `uplink` gigabits per second; the latency is that of
     the machines' own links. Every rack is a `machine` of the topology: its devices are near.
@@ -97,7 +98,9 @@ def fleet(
     if network not in NETWORKS:
         raise unknown_name("network", network, NETWORKS)
     if machines < 1 or per_rack < 1:
-        raise TopologyError(f"fleet: {machines} machines, {per_rack} in a rack; 1 at least")
+        raise TopologyError(
+            f"fleet: {machines} machines, {per_rack} in a rack; both must be at least 1"
+        )
     racks = -(-machines // per_rack)
     nodes = [Node(f"m{number}", "gpu", number // per_rack) for number in range(machines)]
     nodes += [Node(f"rack{rack}", "switch", rack) for rack in range(racks)]
@@ -131,7 +134,7 @@ NAMES = tuple(MACHINES) + tuple(
 
 
 def named(name: str) -> Topology:
-    """The topology with that name: a machine (`p3`) or a cluster of any size (`2xp3-25gbe`).
+    """Return the topology with that name: a machine (`p3`) or a cluster of any size (`2xp3-25gbe`).
 
     Raises `UnknownNameError`, which suggests the nearest name.
     """

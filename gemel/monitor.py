@@ -22,13 +22,13 @@ def size_of_elements(x: Any) -> Any:
 class Monitor:
     r"""Statistics of arrays whose names match `pattern`, in each `interval`-th batch.
 
-    ``tic()`` stands before a batch, ``toc()`` behind it. Of a block the results of its layers are
-    measured, and in `toc` its parameters; of an executor the outputs of all operations, and in
-    `toc` arguments and states; with `monitor_all` also what layers are given, or operations.
-    `stat_func` makes an array of an array, or a list of some (by default `size_of_elements`); it
-    gets NDArrays if the block is called on some, also of parameters. The results of `toc` are in
-    the order of computation, by name if `sort`. Between these batches nothing is measured, and
-    hybridized blocks run as one program.
+    Call ``tic()`` before a batch and ``toc()`` after it. For a block, the results of its layers are
+    measured and, in `toc`, its parameters. For an executor, the outputs of all operations are
+    measured and, in `toc`, arguments and states. With `monitor_all` the inputs of layers or
+    operations are measured too. `stat_func` maps an array to an array or a list of arrays (by
+    default `size_of_elements`); it gets NDArrays if the block is called on NDArrays, also for
+    parameters. The results of `toc` are in the order of computation, or by name if `sort`. In other
+    batches nothing is measured, and hybridized blocks run as one program.
 
     >>> from gemel import gluon
     >>> net = gluon.nn.Dense(2, in_units=2, prefix="dense_")
@@ -51,7 +51,7 @@ class Monitor:
     ) -> None:
         if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
             raise ArgumentError(
-                f"Monitor: interval is {interval!r}; give a number of batches from 1"
+                f"Monitor: interval is {interval!r}; give a number of batches, at least 1"
             )
         self.interval = interval
         self.stat_func = size_of_elements if stat_func is None else stat_func
@@ -68,16 +68,16 @@ class Monitor:
         self._handles: list[Any] = []
 
     def install(self, block: Any) -> None:
-        """Watch a block with all that is inside, or an executor, too. Raises `ArgumentError`."""
+        """Add a block with everything inside it, or an executor. Raises `ArgumentError`."""
         if not (hasattr(block, "set_monitor_callback") or hasattr(block, "collect_params")):
             raise ArgumentError(
-                f"Monitor: {type(block).__name__} is neither a Block nor an Executor, as "
-                "Symbol.bind gives"
+                f"Monitor: {type(block).__name__} is neither a Block nor an Executor (from "
+                "Symbol.bind)"
             )
         self._installed.append(block)
 
     def tic(self) -> None:
-        """A batch begins: measure it if it is its turn."""
+        """Start a batch, which is measured if it is an `interval`-th one."""
         if self.step % self.interval == 0:
             self.queue, self.activated = [], True
             self._release()
@@ -86,10 +86,11 @@ class Monitor:
         self.step += 1
 
     def toc(self) -> list[tuple[int, str, str]]:
-        """The batch has ended: its number, name and statistic of each array, as text.
+        """End a batch and return, for each array, the batch number, its name and its statistic as
+        text.
 
-        Waits for them. Empty in batches that are not measured. Raises `ArgumentError` where
-        `stat_func` gives no arrays.
+        Waits for the arrays. Returns an empty list for batches that are not measured. Raises
+        `ArgumentError` if `stat_func` does not return arrays.
         """
         if not self.activated:
             return []
@@ -106,7 +107,7 @@ class Monitor:
         return [(step, name, self._text(name, found)) for step, name, found in queue]
 
     def toc_print(self) -> None:
-        """Log what `toc` gives, an array a line."""
+        """Log the results of `toc`, one line per array."""
         for step, name, text in self.toc():
             logging.info("Batch: %7d %-30s %s", step, name, text)
 
@@ -152,8 +153,8 @@ class Monitor:
         for each in as_list(found):
             if not isinstance(each, np.ndarray):
                 raise ArgumentError(
-                    f"Monitor: stat_func gives a {type(each).__name__} for {name}, which must be "
-                    "an array or a list of arrays"
+                    f"Monitor: stat_func returned a {type(each).__name__} for {name}; it must "
+                    "return an array or a list of arrays"
                 )
             text += f"{each.item() if each.size == 1 else each.asnumpy()}\t"
         return text

@@ -189,7 +189,7 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
                 return Transfer(other)(self)
             return _core.copy_to_device(self, present(other).code)
         if not isinstance(other, ndarray):
-            raise TypeError(f"copyto: {type(other)} is no device and no array of gemel's")
+            raise TypeError(f"copyto: {type(other)} is neither a device nor a gemel array")
         if other.shape != self.shape:
             raise ShapeError(
                 f"copyto: {prepare.spec_of(self)} does not fit {prepare.spec_of(other)}"
@@ -207,7 +207,7 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
     def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
         """Make this a variable: `backward` will leave its gradient in `.grad`, zeros until then."""
         if stype not in (None, "default"):
-            raise ArgumentError(f"attach_grad: stype {stype!r}: gradients are dense, as arrays are")
+            raise ArgumentError(f"attach_grad: stype {stype!r}: gemel's gradients are dense")
         autograd.mark_variables([self], grad_reqs=grad_req)
 
     @property

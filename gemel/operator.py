@@ -149,7 +149,8 @@ def custom(*inputs: Any, op_type: str, name: str | None = None, **keywords: Any)
     if not any(isinstance(each, Symbol) for each in given.values()):
         if current_trace() is not None:
             raise PythonGivenError(
-                f"{op_type} runs Python, which a compiled program cannot contain; call it outside"
+                f"{op_type} runs Python code, which a compiled program cannot contain; call it "
+                "outside"
             )
         return _Call(prop)(*(given[each] for each in names))
     return _symbol(prop, names, given, named(name, "custom"), {"op_type": op_type, **settings})

@@ -29,7 +29,7 @@ LONGEST = (1 << 29) - 1
 class MXRecordIO:
     """Reads ("r") or writes ("w") the records of a file, one after the other.
 
-    A reader maps the file, so that processes forked from one another do not disturb each other.
+    A reader maps the file, so forked processes do not interfere with each other.
     """
 
     def __init__(self, uri: Any, flag: str) -> None:
@@ -47,7 +47,7 @@ class MXRecordIO:
         try:
             self._file = open(self.uri, "wb" if self.writable else "rb")  # noqa: SIM115 -- kept
         except FileNotFoundError:
-            raise MissingFileError(f"{self.uri} is wanted, and is not there") from None
+            raise MissingFileError(f"{self.uri} does not exist") from None
         self._map: Any = b""
         self._position = 0
         self._process = os.getpid()
@@ -85,7 +85,7 @@ class MXRecordIO:
 
     def __getstate__(self) -> dict[str, Any]:
         if self.writable:
-            raise TypeError(f"{self.uri} is open for writing, which one process does")
+            raise TypeError(f"{self.uri} is open for writing, so only one process may use it")
         state = dict(self.__dict__)
         del state["_file"], state["_map"]
         return state
@@ -105,10 +105,10 @@ class MXRecordIO:
         if not self.writable or not self.is_open:
             raise ValueError(f"{self.uri} is not open for writing")
         if self._process != os.getpid():
-            raise RuntimeError(f"{self.uri} is written by the process that opened it")
+            raise RuntimeError(f"{self.uri} can only be written by the process that opened it")
         data = bytes(buf)
         if len(data) > LONGEST:
-            raise ValueError(f"{self.uri}: a record of {len(data)} bytes; {LONGEST} are the most")
+            raise ValueError(f"{self.uri}: a record of {len(data)} bytes; the maximum is {LONGEST}")
         text = b"".join(_parts(data))
         self._file.write(text)
         self._position += len(text)
@@ -141,18 +141,20 @@ class MXRecordIO:
             if left <= 0 and not parts:
                 return None, place
             if left < HEAD.size:
-                raise self._damaged(place, begin, f"is cut off: {max(left, 0)} of 8 bytes of head")
+                raise self._damaged(
+                    place, begin, f"is truncated: {max(left, 0)} of 8 bytes of head"
+                )
             magic, word = HEAD.unpack_from(data, place)
             if magic != MAGIC:
                 raise self._damaged(place, begin, f"begins with {magic:#010x}, not {MAGIC:#010x}")
             flag, length = word >> 29, word & LONGEST
             if flag not in ((2, 3) if parts else (0, 1)):
-                raise self._damaged(place, begin, f"has the flag {flag}, which does not fit here")
+                raise self._damaged(place, begin, f"has the flag {flag}, which is not valid here")
             first, end = place + HEAD.size, place + HEAD.size + length
             data = self._available(end)
             if end > len(data):
                 raise self._damaged(
-                    place, begin, f"is cut off: {len(data) - first} of {length} bytes"
+                    place, begin, f"is truncated: {len(data) - first} of {length} bytes"
                 )
             parts.append(data[first:end])
             place = end + -length % 4
@@ -190,9 +192,10 @@ def _parts(data: bytes) -> list[bytes]:
 
 
 class MXIndexedRecordIO(MXRecordIO):
-    """A record file with an index, a text of keys and offsets: records are read in any order.
+    """A record file with an index, a text file of keys and offsets: records can be read in any
+    order.
 
-    A reader without the index file makes the index, with keys from 0 up, by going through the
+    If the index file is missing, a reader builds the index, with keys from 0, by scanning the
     records once.
     """
 
@@ -247,7 +250,7 @@ class MXIndexedRecordIO(MXRecordIO):
     def seek(self, idx: Any) -> None:
         """Go to the record with that key. Raises `KeyError`."""
         if self.writable:
-            raise ValueError(f"{self.uri} is open for writing; only readers seek")
+            raise ValueError(f"{self.uri} is open for writing; only readers can seek")
         self._position = self._place(idx)
 
     def _place(self, key: Any) -> int:
@@ -262,8 +265,8 @@ class MXIndexedRecordIO(MXRecordIO):
         found = self.read()
         if found is None:
             raise DataFileError(
-                f"{self.uri}: record {idx!r} is at byte {place} by {self.idx_path}, where the file "
-                "has ended"
+                f"{self.uri}: record {idx!r} is at byte {place} according to {self.idx_path}, "
+                "beyond the end of the file"
             )
         return found
 
@@ -282,7 +285,8 @@ IMAGE_HEAD = struct.Struct("<IfQQ")
 
 
 def pack(header: Any, s: bytes) -> bytes:
-    """A record of a header and bytes; a label that is no number becomes float32 numbers."""
+    """Make a record from a header and bytes; a label that is not a number becomes an array of
+    float32."""
     header = IRHeader(*header)
     if not isinstance(header.label, (list, tuple)) and not getattr(header.label, "ndim", 0):
         return IMAGE_HEAD.pack(0, header.label, header.id, header.id2) + s
@@ -292,19 +296,22 @@ def pack(header: Any, s: bytes) -> bytes:
 
 
 def unpack(s: bytes) -> tuple[Any, bytes]:
-    """The header and the bytes of a record; several labels are a NumPy array of float32.
+    """Split a record into header and bytes; several labels are a NumPy array of float32.
 
     Raises `DataFileError` for a record that is too short.
     """
     if len(s) < IMAGE_HEAD.size:
-        raise DataFileError(f"unpack: a record of {len(s)} bytes has no header of 24")
+        raise DataFileError(
+            f"unpack: a record of {len(s)} bytes is shorter than its header of 24 bytes"
+        )
     header = IRHeader(*IMAGE_HEAD.unpack_from(s))
     end = IMAGE_HEAD.size + 4 * header.flag
     if not header.flag:
         return header, s[end:]
     if len(s) < end:
         raise DataFileError(
-            f"unpack: a record of {len(s)} bytes has no {header.flag} labels (flag, byte 0)"
+            f"unpack: a record of {len(s)} bytes is too short for its {header.flag} labels "
+            "(flag, byte 0)"
         )
     import numpy
 
@@ -313,9 +320,9 @@ def unpack(s: bytes) -> tuple[Any, bytes]:
 
 
 def pack_img(header: Any, img: Any, quality: int = 95, img_fmt: str = ".jpg") -> bytes:
-    """A record of a header and a picture (H, W, 3) or (H, W), blue first as OpenCV has it.
+    """Make a record from a header and a picture (H, W, 3) or (H, W), in BGR order as in OpenCV.
 
-    `quality` is 1 to 100 for ".jpg", how much to compress, 1 to 9, for ".png".
+    `quality` is 1 to 100 for ".jpg"; for ".png" it is the compression level, 1 to 9.
     """
     from gemel import image
 
@@ -323,9 +330,9 @@ def pack_img(header: Any, img: Any, quality: int = 95, img_fmt: str = ".jpg") ->
 
 
 def unpack_img(s: bytes, iscolor: int = -1) -> tuple[Any, Any]:
-    """The header of a record, and its picture as a NumPy array, blue first as OpenCV has it.
+    """Split a record into header and picture, a NumPy array in BGR order as in OpenCV.
 
-    `iscolor` 1 gives (H, W, 3), 0 grey (H, W), -1 what the picture is.
+    `iscolor` 1 gives (H, W, 3), 0 grey (H, W), -1 the picture's own kind.
     """
     from gemel import image
 

@@ -79,7 +79,7 @@ def extents(name: str, shape: Any) -> tuple[int, ...]:
     if any(n < 0 for n in known):
         raise ShapeError(f"{name}: shape {list(shape)} has a negative extent")
     if product(n for n in known if n) > MOST_ELEMENTS:
-        raise ShapeError(f"{name}: shape {list(shape)} has more elements than memory has places")
+        raise ShapeError(f"{name}: shape {list(shape)} has more elements than memory can address")
     return tuple(shape)
 
 

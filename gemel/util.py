@@ -96,7 +96,7 @@ def set_module(module: str) -> Callable[[Any], Any]:
 
 def get_cuda_compute_capability(device: Any) -> int:
     """What CUDA a device speaks. Raises `DeviceError`: none here does."""
-    raise DeviceError(f"get_cuda_compute_capability: {device} is no CUDA device")
+    raise DeviceError(f"get_cuda_compute_capability: {device} is not a CUDA device")
 
 
 @contextmanager

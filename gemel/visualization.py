@@ -61,14 +61,16 @@ def print_summary(
 ) -> None:
     """Print a table of a symbol's operations: type, shape of an example, parameters, inputs.
 
-    `shape` are the shapes of inputs, by name; without, shapes and parameters are not known, and
-    not printed. Parameters are the variables that have no shape there, each counted where it is
-    used first; running statistics and labels are none. `positions` are where columns end, in
-    characters, or as parts of `line_length`. Raises `TypeError` for what is no symbol, `ShapeError`
-    where the shapes do not say all others.
+    `shape` has the shapes of inputs by name; without it, shapes and parameters are unknown and not
+    printed. Parameters are the variables without a shape there, each counted at its first use;
+    running statistics and labels do not count. `positions` are the ends of columns, in characters
+    or as fractions of `line_length`. Raises `TypeError` for anything but a symbol, and `ShapeError`
+    if the shapes do not determine all others.
     """
     if not isinstance(symbol, Symbol):
-        raise TypeError(f"print_summary: {type(symbol).__name__} is no Symbol; see Block.summary")
+        raise TypeError(
+            f"print_summary: {type(symbol).__name__} is not a Symbol; see Block.summary"
+        )
     known = None if shape is None else _Shapes(symbol, shape)
     ends = [int(line_length * each) if positions[-1] <= 1 else int(each) for each in positions]
     rule = "_" * line_length
@@ -110,8 +112,8 @@ class _Shapes:
         missing = [name for name, spec in zip(names, specs, strict=True) if spec is None]
         if missing:
             raise ShapeError(
-                f"the shapes of {', '.join(given) or 'nothing'} do not say that of {missing[0]}; "
-                "give those of all inputs"
+                f"the shapes of {', '.join(given) or 'nothing'} do not determine that of "
+                f"{missing[0]}; give the shapes of all inputs"
             )
         pairs = zip(inside._heads, specs, strict=True)
         self._outputs = {(id(node), i): tuple(spec.shape) for (node, i), spec in pairs if spec}
@@ -159,14 +161,14 @@ class Drawing:
         return self.source
 
     def save(self, filename: Any = None, directory: Any = None) -> str:
-        """Write the source to a file, by default the title and ``.gv``; gives its name."""
+        """Write the source to a file, by default the title and ``.gv``, and return its name."""
         name = os.fspath(filename or f"{self.title}.gv")
         path = name if directory is None else os.path.join(os.fspath(directory), name)
         appear(path, [self.source.encode()])
         return path
 
     def render(self, filename: Any = None, directory: Any = None, **options: Any) -> str:
-        """Write the source, and beside it the picture, whose name it gives."""
+        """Write the source and the picture next to it, and return the picture's name."""
         name = filename or f"{self.title}.gv"
         return str(self._drawn("render", filename=name, directory=directory, **options))
 
@@ -191,15 +193,15 @@ class Drawing:
             package = import_module("graphviz")
         except ImportError:
             raise RenderingError(
-                f"{what}: pictures need Graphviz: pip install graphviz, and your machine's own "
-                "package of that name; save() writes the source for another machine"
+                f"{what}: drawing needs Graphviz: pip install graphviz, and your system's "
+                "graphviz package; save() writes the source, to draw it elsewhere"
             ) from None
         try:
             return getattr(package.Source(self.source, format=self.format), what)(**options)
         except package.ExecutableNotFound as error:
             raise RenderingError(
-                f"{what}: the program dot of Graphviz is not there; install your machine's package "
-                "graphviz, or save() the source for another machine"
+                f"{what}: Graphviz's program dot was not found; install your system's graphviz "
+                "package, or save() the source, to draw it elsewhere"
             ) from error
 
 
@@ -212,12 +214,12 @@ def plot_network(
     node_attrs: Mapping[str, Any] | None = None,
     hide_weights: bool = True,
 ) -> Drawing:
-    r"""A symbol as a drawing: a box for each operation, with arrows to what reads it.
+    r"""Draw a symbol: a box for each operation, with arrows to its readers.
 
-    With `shape`, the shapes of inputs by name, arrows say the shape of an example. `node_attrs`
-    are attributes of Graphviz for all boxes; weights are left out by `hide_weights`; `dtype` is
-    accepted for old code. Raises `TypeError` for what is no symbol, `ShapeError` where the shapes
-    do not say all others, `ArgumentError` for two nodes of one name.
+    With `shape`, the shapes of inputs by name, arrows say the shape of an example. `node_attrs` are
+    attributes of Graphviz for all boxes; weights are left out by `hide_weights`; `dtype` is
+    accepted for old code. Raises `TypeError` for anything but a symbol, `ShapeError` if the shapes
+    do not determine all others, and `ArgumentError` for two nodes with the same name.
 
     >>> from gemel import sym
     >>> y = sym.FullyConnected(sym.var("data"), num_hidden=3, name="fc")
@@ -225,7 +227,7 @@ def plot_network(
     '"fc" [label="FullyConnected\\n3", fillcolor="salmon"]'
     """
     if not isinstance(symbol, Symbol):
-        raise TypeError(f"plot_network: {type(symbol).__name__} is no Symbol")
+        raise TypeError(f"plot_network: {type(symbol).__name__} is not a Symbol")
     known = None if shape is None else _Shapes(symbol, shape)
     box = {"shape": "box", "style": "filled", "fixedsize": "false", **(node_attrs or {})}
     lines = [f"digraph {_quoted(title)} {{", f"  node [{_attributes(box)}]", "  rankdir=BT"]

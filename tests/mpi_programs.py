@@ -363,7 +363,7 @@ def _fork(store: Any) -> None:
         try:
             store.push("a", np.ones((3,)))
         except GemelError as error:
-            os._exit(0 if "forked off from worker 1" in str(error) else 1)
+            os._exit(0 if "forked from worker 1" in str(error) else 1)
         os._exit(2)
     assert os.waitpid(child, 0)[1] == 0
 

@@ -54,7 +54,7 @@ def layers(count: int) -> Graph:
     return Graph((x, *weights), (value,))
 
 
-def test_what_is_alike_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_loops_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = []
     for count in (3, 9):
         written: list[Any] = []
@@ -177,7 +177,7 @@ def test_planes_of_all_sorts(dtypes: tuple[str, str]) -> None:
         numpy.testing.assert_array_equal(one.asnumpy(), other.astype(one.dtype))
 
 
-def test_what_several_kernels_write_is_kept() -> None:
+def test_results_of_several_kernels_are_kept() -> None:
     """The planes of weights, and all that is made of them; no kernel does it again."""
     net = nn.Conv2D(64, 3, padding=1, in_channels=64)
     net.initialize()
@@ -199,7 +199,7 @@ def test_what_several_kernels_write_is_kept() -> None:
 # --- order of work ------------------------------------------------------------------------------
 
 
-def test_the_longest_of_what_waits_comes_first() -> None:
+def test_the_longest_waiting_tasks_run_first() -> None:
     done: list[int] = []
     with Helpers(done.append, 0) as helpers:
         for task, length in enumerate((3, 9, 1, 9, 5)):

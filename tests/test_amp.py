@@ -133,7 +133,7 @@ WRITTEN_IN_PRODUCTS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("name", WRITTEN_IN_PRODUCTS)
-def test_what_is_only_written_in_products_is_float32(name: str) -> None:
+def test_operations_only_composed_of_products_stay_float32(name: str) -> None:
     """Colours, places, means and statistics."""
     function, shape = WRITTEN_IN_PRODUCTS[name]
     compiled, x = gemel.compile(lambda x: function(x)), drawn(shape)
@@ -143,7 +143,7 @@ def test_what_is_only_written_in_products_is_float32(name: str) -> None:
         assert products(compiled.graph(x)) <= WIDE
 
 
-def test_what_a_product_rounds_is_kept_once() -> None:
+def test_a_value_rounded_for_a_product_is_kept_once() -> None:
     """A sum that a layer reads, and a shortcut: both read it rounded."""
     net = begun(lambda: nn.Dense(6, in_units=6, flatten=False))
 
@@ -394,7 +394,7 @@ def test_operations_by_name() -> None:
     with amp.autocast(fp32_ops=["Convolution", "exp", "BatchNorm", "softmax"]):
         conv(image)
         assert products(conv._own.compiled.graph(image)) == WIDE
-    with pytest.raises(UnknownNameError, match=r"written in some.*matmul for FullyConnected"):
+    with pytest.raises(UnknownNameError, match=r"composed of several.*matmul for FullyConnected"):
         amp.autocast(fp32_ops=["FullyConnected"])
     with amp.autocast(target_precision_ops=["tanh"]):
         net(x)
@@ -426,22 +426,28 @@ def test_names_and_dtypes_are_checked() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: amp.autocast(fp32_ops="matmul"), "autocast: 'matmul' is text; give a list"),
+        (lambda: amp.autocast(fp32_ops="matmul"), "autocast: 'matmul' is a string; give a list"),
         (
             lambda: amp.convert_hybrid_block(perceptron(), excluded_sym_names="dense0"),
-            "convert_hybrid_block: 'dense0' is text",
+            "convert_hybrid_block: 'dense0' is a string",
         ),
-        (lambda: amp.init(conditional_fp32_ops=[("softmax", "axis")]), "must be an operation, one"),
-        (lambda: amp.init_trainer(perceptron(), "float16"), "HybridSequential is no gluon.Trainer"),
+        (
+            lambda: amp.init(conditional_fp32_ops=[("softmax", "axis")]),
+            "must be a triple: an operation, one",
+        ),
+        (
+            lambda: amp.init_trainer(perceptron(), "float16"),
+            "HybridSequential is not a gluon.Trainer",
+        ),
     ],
     ids=["names", "excluded", "condition", "trainer"],
 )
-def test_what_is_given_is_checked(call: Callable[[], Any], message: str) -> None:
+def test_arguments_are_checked(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         call()
 
 
-def test_where_mxnet_1_has_it() -> None:
+def test_amp_is_where_mxnet_1_has_it() -> None:
     assert gemel.contrib.amp is amp
     assert gemel.contrib.nd is gemel.nd.contrib
     program = """
@@ -620,7 +626,7 @@ def test_bfloat16_needs_no_scale() -> None:
     assert trainer._amp_loss_scaler.has_overflow(trainer._params)
 
 
-def test_what_cannot_be_scaled() -> None:
+def test_trainers_whose_losses_cannot_be_scaled() -> None:
     net, trainer = scaled_trainer()
     with pytest.raises(GemelError, match="losses are scaled"):
         trainer.compile(lambda x: net(x))(np.ones((1, 2)))
@@ -630,7 +636,7 @@ def test_what_cannot_be_scaled() -> None:
         amp.scale_loss(np.ones(1), plain),
     ):
         pass
-    with pytest.raises(GemelError, match="no mixed precision is in force"):
+    with pytest.raises(GemelError, match="no mixed precision is active"):
         amp.init_trainer(plain)
     stored = gluon.Trainer(net.collect_params(), "sgd", update_on_kvstore=True)
     with pytest.raises(GemelError, match="update_on_kvstore=False"):

@@ -36,7 +36,7 @@ def test_a_converted_network() -> None:
         assert again(x).tolist() == converted(x).tolist()
 
 
-def test_what_is_converted_to_float32_is_that_everywhere() -> None:
+def test_a_network_converted_to_float32_is_float32_in_every_scope() -> None:
     net, x = begun(perceptron), drawn((6, 8))
     wanted = net(x).tolist()
     back = amp.convert_hybrid_block(amp.convert_hybrid_block(net), "float32")
@@ -53,7 +53,7 @@ def test_parts_that_are_excluded() -> None:
     converted = amp.convert_hybrid_block(net, excluded_sym_names=[net[1].name])
     converted(x)
     assert products(converted._own.compiled.graph(x)) == LOW | WIDE
-    with pytest.raises(ArgumentError, match="Sequential is no HybridBlock"):
+    with pytest.raises(ArgumentError, match="Sequential is not a HybridBlock"):
         amp.convert_hybrid_block(nn.Sequential())
 
 

@@ -70,7 +70,7 @@ def test_matmul(data: Any) -> None:
 
 
 @pytest.mark.parametrize(("a", "b"), [((), (2,)), ((2,), ()), ((2,), (3,)), ((2, 3), (2, 3))])
-def test_what_has_no_product(a: Any, b: Any) -> None:
+def test_shapes_without_a_product(a: Any, b: Any) -> None:
     with pytest.raises(ValueError, match="matmul"):
         np.matmul(np.ones(a), np.ones(b))
 
@@ -268,14 +268,14 @@ def test_orthogonal_factors(x: Any, whole: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["inv", "det", "slogdet", "cholesky", "eigh", "eigvalsh"])
-def test_what_must_be_square(name: str) -> None:
+def test_matrices_that_must_be_square(name: str) -> None:
     for shape in ((2, 3), (3,), ()):
         with pytest.raises(ValueError, match=name):
             getattr(linalg, name)(np.ones(shape))
 
 
 @pytest.mark.parametrize(("a", "b"), [((2, 2), (3,)), ((2, 2), ()), ((2, 3), (2,))])
-def test_what_is_no_system(a: Any, b: Any) -> None:
+def test_solve_refuses_shapes_that_do_not_match(a: Any, b: Any) -> None:
     with pytest.raises(ValueError, match="solve"):
         linalg.solve(np.ones(a), np.ones(b))
 

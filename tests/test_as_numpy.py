@@ -169,9 +169,9 @@ def test_a_view_writes_through_in_a_program() -> None:
 @pytest.mark.parametrize(
     ("make", "dtype", "says"),
     [
-        (lambda: np.ones((2, 3)), "float64", "no multiple"),
-        (lambda: np.ones((2, 4)).T, "float64", "side by side"),
-        (lambda: np.ones((4, 4))[:, ::2], "uint8", "side by side"),
+        (lambda: np.ones((2, 3)), "float64", "not a multiple"),
+        (lambda: np.ones((2, 4)).T, "float64", "not contiguous"),
+        (lambda: np.ones((4, 4))[:, ::2], "uint8", "not contiguous"),
         (lambda: np.ones((4, 3))[:, 1:], "float64", "multiples of 8 bytes"),
         (lambda: np.ones(()), "float64", "without axes"),
     ],
@@ -189,7 +189,7 @@ def test_gradients_and_views() -> None:
         y = (x.view() * 3).sum() + x.view("int32").astype("float32").sum() * 0
     y.backward()
     assert x.grad.tolist() == [3, 3]
-    with autograd.record(), pytest.raises(GradientError, match="no gradient passes"):
+    with autograd.record(), pytest.raises(GradientError, match="change of dtype has no gradient"):
         (x * 2).view("float64")
     with autograd.record(), pytest.raises(DTypeError, match="bfloat16"):
         (x * 2).view("bfloat16")
@@ -333,7 +333,7 @@ def test_the_first_array_by_name(call: Any) -> None:
     )
 
 
-def test_what_is_numpys_own() -> None:
+def test_names_shared_with_numpy() -> None:
     assert np.issubdtype(np.float32, np.floating) and not np.issubdtype("int32", np.inexact)
     assert np.double is np.float64 and np.intc is np.int32 and np.ubyte is np.uint8
     assert np.linalg.LinAlgError is numpy.linalg.LinAlgError and "errstate" in dir(np)

@@ -86,7 +86,7 @@ def test_a_fence_makes_no_square_longer(monkeypatch: pytest.MonkeyPatch) -> None
     assert fences == 8 and square() == (0, length)
 
 
-def test_what_is_known_is_not_written_again() -> None:
+def test_known_instructions_are_not_written_again() -> None:
     module, builder = begun()
     once = builder.add(BEGIN, END)
     assert builder.add(BEGIN, END) is once and builder.mul(BEGIN, END) is not once
@@ -152,7 +152,7 @@ def test_types_must_be_one() -> None:
         builder.icmp_signed("<", Value(widened(I64, 4), "%v"), BEGIN)
 
 
-def test_bad_assembly_is_told() -> None:
+def test_bad_assembly_is_reported() -> None:
     with pytest.raises(CompileError, match=r"(?s)expected instruction opcode.*what for"):
         llvm.emit_object("define i32 @kernel() {\nnothing\n}", host(), "what for")
     used_before = "%1 = add i32 %2, 1\n%2 = add i32 1, 1\nret i32 %1"
@@ -179,7 +179,7 @@ def test_another_llvmlite_gives_the_same_object(request: pytest.FixtureRequest) 
     objects = [llvm.emit_object(kernel(), target) for target in (host(), PORTABLE)]
     request.getfixturevalue("unknown")
     with pytest.warns(
-        RuntimeWarning, match=r"llvmlite .* \(0\.0\.\*\): kernels are compiled by one"
+        RuntimeWarning, match=r"llvmlite .* \(0\.0\.\*\); kernels are compiled by one"
     ):
         assert libllvm.library() is None
     with warnings.catch_warnings():
@@ -241,7 +241,7 @@ def test_helpers_begin_before_all_is_given_and_leave_no_thread() -> None:
     assert threading.active_count() == before
 
 
-def test_helpers_end_where_who_gives_tasks_fails() -> None:
+def test_helpers_end_if_the_caller_fails() -> None:
     before, done = threading.active_count(), []
     with pytest.raises(ValueError, match="here"), Helpers(done.append, 2) as helpers:
         for task in range(100):

@@ -184,7 +184,7 @@ def test_empty_axes(lead: tuple[int, ...]) -> None:
 
 def test_what_is_refused() -> None:
     q, k, v = (np.array(x) for x in of((2,), 3, 4))
-    with pytest.raises(DTypeError, match="one floating dtype"):
+    with pytest.raises(DTypeError, match="same floating dtype"):
         blocked_attention(q, k.astype("float16"), v)
     with pytest.raises(ShapeError, match=r"mask bool\[5\] does not broadcast|bool\[5\]"):
         blocked_attention(q, k, v, np.array(masked(5)))
@@ -204,7 +204,7 @@ def test_when_it_pays() -> None:
     assert pays(4, 4096, 4096, 512)
 
 
-def test_how_it_is_cut() -> None:
+def test_how_attention_is_cut_into_blocks() -> None:
     assert cut(8, 1024, 1024) == Cut(1, 128)
     assert cut(8, 1024, 256) == Cut(1, 512)
     assert cut(8, 4096, 16384) == Cut(1, 128)

@@ -51,7 +51,7 @@ def test_both_ways_have_the_same_nans(n: int, m: int, is_masked: bool, causal: b
 
 
 @pytest.mark.parametrize("bad", [numpy.nan, numpy.inf])
-def test_a_value_nobody_sees_counts_as_zero_times_it(bad: float) -> None:
+def test_an_unseen_value_is_multiplied_by_zero(bad: float) -> None:
     """As in a product of matrices: 0 * NaN is NaN. Only its own column has it."""
     query, key, value = (np.ones((1, 40, 3)) for _ in range(3))
     value[0, 39, 1] = bad
@@ -63,7 +63,7 @@ def test_a_value_nobody_sees_counts_as_zero_times_it(bad: float) -> None:
             assert numpy.allclose(found[0, :, [0, 2]], 1, atol=1e-5)
 
 
-def test_values_that_nobody_may_see_are_put_to_zero_before() -> None:
+def test_hidden_values_are_set_to_zero_first() -> None:
     """What the documentation says to do."""
     query, key, value = (np.ones((1, 40, 3)) for _ in range(3))
     value[0, 30:] = numpy.nan

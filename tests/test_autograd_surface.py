@@ -106,7 +106,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: autograd.backward(doubled(variable(1)), [np.ones(1)] * 2), GradientError, "2 grad"
     ),
     "text for a head": (
-        lambda: autograd.backward(doubled(variable(1)), "a"), TypeError, "no array"
+        lambda: autograd.backward(doubled(variable(1)), "a"), TypeError, "not an array"
     ),
     "gradient for what is no variable": (
         lambda: autograd.grad(doubled(variable(1)), np.ones(1)), GradientError, "attach_grad"

@@ -41,7 +41,7 @@ print(time.monotonic() - begun)
 """
 
 
-def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert links.missing() == "there is no unshare"
 

@@ -71,7 +71,7 @@ def walked(value: Any, found: list[Any]) -> None:
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_a_walk_over_attributes_meets_what_is_the_users(hybrid: bool) -> None:
     net = Mixed()
-    with pytest.warns(UserWarning, match=r"Mixed.several holds dense\d+, which is no part"):
+    with pytest.warns(UserWarning, match=r"Mixed.several holds dense\d+, which is not a child"):
         net.initialize()
     if hybrid:
         net.body.hybridize()
@@ -516,7 +516,9 @@ class OldDense(nn.HybridBlock):
 
 @pytest.mark.parametrize("hybrid", [False, True], ids=["imperative", "hybridized"])
 @pytest.mark.parametrize(("flatten", "columns", "inside"), [(True, 20, 6), (False, 5, 24)])
-def test_shapes_nobody_says(flatten: bool, columns: int, inside: int, hybrid: bool) -> None:
+def test_undeclared_shapes_are_inferred(
+    flatten: bool, columns: int, inside: int, hybrid: bool
+) -> None:
     net = OldDense(6, flatten)
     net.initialize("normal")
     if hybrid:
@@ -540,7 +542,7 @@ def test_shapes_that_several_would_fit() -> None:
 
     net = Ambiguous()
     net.initialize()
-    with pytest.raises(BlockError, match=r"ambiguous\d+_row does not follow.*infer_shape"):
+    with pytest.raises(BlockError, match=r"ambiguous\d+_row cannot be inferred.*infer_shape"):
         net(np.ones((2, 3, 4)))
     assert net.row.shape == (-1,)
     assert net(np.ones((2, 3))).shape == (3,)
@@ -594,12 +596,16 @@ def test_errors_say_sizes_in_numbers(compiled: bool) -> None:
 
 def test_a_lambda_needs_a_function() -> None:
     for kind in (nn.Lambda, nn.HybridLambda):
-        with pytest.raises(ArgumentError, match="3 is no function; give one, or the name of one"):
+        with pytest.raises(
+            ArgumentError, match="3 is not a function; give a function, or the name"
+        ):
             kind(3)
 
 
 def test_a_plain_block_among_hybrid_ones() -> None:
-    with pytest.raises(BlockError, match=r"HybridConcatenate can only hold HybridBlocks.*Lambda"):
+    with pytest.raises(
+        BlockError, match=r"HybridConcatenate can only contain HybridBlocks.*Lambda"
+    ):
         nn.HybridConcatenate(nn.Dense(2), nn.Lambda("tanh"))
     net = nn.Sequential()
     net.add(nn.Dense(2), nn.Lambda("tanh"), nn.Concatenate(nn.Lambda("relu"), nn.Dense(2)))

@@ -35,7 +35,7 @@ def test_numpy_sees_the_same_memory(dtype):
 
 
 # engine.md 32
-def test_what_comes_in_is_shared():
+def test_imported_memory_is_shared():
     source = numpy.arange(12.0).reshape(3, 4)
     for view in (source, source.T, source[::-1, ::2], source[0, 0:1], source[:0]):
         x = np.from_dlpack(view)
@@ -52,7 +52,7 @@ def test_what_comes_in_is_shared():
     assert _core.exports() == 0
 
 
-def test_what_comes_in_goes_where_it_is_asked_for():
+def test_imported_arrays_go_to_the_given_device():
     source = numpy.ones(3)
     x = np.from_dlpack(source, device=cpu(2))
     x += 1
@@ -63,7 +63,7 @@ def test_what_comes_in_goes_where_it_is_asked_for():
         y = np.from_dlpack(source, device=gpu(0))
         y += 1
         assert y.device == gpu(0) and y.tolist() == [3, 3, 3] and source.tolist() == [2, 2, 2]
-        with pytest.raises(BufferError, match=r"goes to gpu\(0, .* is copied"):
+        with pytest.raises(BufferError, match=r"moving data to gpu\(0, .* copies it"):
             np.from_dlpack(source, device=gpu(0), copy=False)
         del y
     finally:
@@ -72,7 +72,7 @@ def test_what_comes_in_goes_where_it_is_asked_for():
 
 
 @pytest.mark.parametrize("place", [1, 3])
-def test_what_cannot_be_shared_is_copied(place):
+def test_memory_that_cannot_be_shared_is_copied(place):
     readonly = numpy.arange(4.0)
     readonly.flags.writeable = False
     crooked = numpy.frombuffer(bytearray(8 * 5), "uint8")[place : place + 32].view("float64")
@@ -271,7 +271,7 @@ def test_a_capsule_says_its_version_and_whether_it_is_a_copy():
         ("data", None, "there are elements, but no memory"),
     ],
 )
-def test_what_gemel_has_no_arrays_of(field, value, message):
+def test_dtypes_gemel_has_no_arrays_of(field, value, message):
     """Such a capsule is refused, and stays usable."""
     capsule = numpy.ones(3, "float32").__dlpack__()
     lent = Lent.from_address(address(capsule, b"dltensor"))

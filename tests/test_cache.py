@@ -322,7 +322,7 @@ def test_the_cache_is_bounded(tmp_path: Path) -> None:
     assert left == ["10", "50"], "what was used last stays"
 
 
-def test_what_a_killed_process_has_left_is_in_nobody_s_way(
+def test_files_left_by_a_killed_process_do_no_harm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a container each start may have the same number."""

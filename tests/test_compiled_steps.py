@@ -268,13 +268,13 @@ def test_frozen_parameters_and_those_without_a_part() -> None:
     other = begun(dense)
     both = {**net.collect_params(), **{f"other.{k}": v for k, v in other.collect_params().items()}}
     step = gluon.Trainer(both, "sgd").compile(lambda x, y: LOSS(net(x), y))
-    with pytest.raises(GradientError, match="has no part in the loss"):
+    with pytest.raises(GradientError, match="does not contribute to the loss"):
         step(*batch(1))
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam"])
 @pytest.mark.parametrize("requests", [["write", "null", "null", "write"], ["null", "write"]])
-def test_what_is_frozen_between_steps_stays(requests: list[str], name: str) -> None:
+def test_parameters_frozen_between_steps_do_not_change(requests: list[str], name: str) -> None:
     ways = []
     for way in ("calls", "program"):
         net = begun(dense)
@@ -338,7 +338,7 @@ def test_arrays_that_show_parameters_are_refused() -> None:
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"momentum": 0.9})
     step = trainer.compile(lambda x, y, others: LOSS(net(x), y) + others[0].sum())
     for shown in (weight, weight[:1], weight.reshape(-1)):
-        with pytest.raises(ArgumentError, match="argument 2 shows a parameter"):
+        with pytest.raises(ArgumentError, match="argument 2 shares memory with a parameter"):
             step(*batch(1), [shown])
     part = weight[:1]
     step = trainer.compile(lambda x, y: LOSS(net(x), y) + part.sum())
@@ -380,17 +380,17 @@ def test_running_statistics() -> None:
         step(*batch(1), mean.copy())
 
 
-def test_what_is_no_loss_is_said() -> None:
+def test_invalid_losses_are_named() -> None:
     net = begun(dense)
     trainer = gluon.Trainer(net.collect_params(), "sgd")
     for wrong in (lambda x: {"loss": net(x)}, lambda x: 1.0, lambda x: None, lambda x: ()):
-        with pytest.raises(ArgumentError, match="the function gives the loss, an array"):
+        with pytest.raises(ArgumentError, match="the function must return the loss"):
             trainer.compile(wrong)(batch(1)[0])
     step = trainer.compile(lambda x, y: LOSS(net(x), y))
-    with pytest.raises(GemelError, match="call it outside of compiled ones"):
+    with pytest.raises(GemelError, match="call it outside of other compiled programs"):
         gemel.compile(lambda x, y: step(x, y))(*batch(1))
     net.setattr("grad_req", "null")
-    with pytest.raises(GemelError, match="no parameter of the trainer is trained"):
+    with pytest.raises(GemelError, match="nothing can be trained"):
         step(*batch(1))
 
 
@@ -405,28 +405,28 @@ class ByHand(optimizer.Optimizer):
             w -= 0.1 * g
 
 
-def test_what_is_no_program_is_refused() -> None:
+def test_steps_that_cannot_be_programs_are_refused() -> None:
     def step_of(net: Any, rule: Any = "sgd", **how: Any) -> Any:
         return gluon.Trainer(net.collect_params(), rule, **how).compile(
             lambda x, y: LOSS(net(x), y)
         )
 
     net = begun(dense)
-    with pytest.raises(GemelError, match=r"Trainer.compile: ByHand updates arrays by Python"):
+    with pytest.raises(GemelError, match=r"Trainer.compile: ByHand updates arrays in Python"):
         step_of(net, ByHand())(*batch(1))
-    with pytest.raises(ArgumentError, match="say batch_size="):
+    with pytest.raises(ArgumentError, match="give batch_size="):
         step_of(net)(np.array(1.0))
     net[0].weight.grad_req = "add"
-    with pytest.raises(GemelError, match="adds gradients up"):
+    with pytest.raises(GemelError, match="accumulates gradients"):
         step_of(net)(*batch(1))
     net[0].weight.grad_req = "write"
     net.register_op_hook(lambda *_: None)
-    with pytest.raises(GemelError, match="has an operations' hook"):
+    with pytest.raises(GemelError, match="has a hook on operations"):
         step_of(net)(*batch(1))
     net = dense()
     net.initialize(device=[gemel.cpu(0), gemel.cpu(1)])
     net(batch(0)[0])
-    with pytest.raises(GemelError, match="do not live on one device"):
+    with pytest.raises(GemelError, match="are not all on one device"):
         step_of(net)(*batch(1))
 
 
@@ -503,12 +503,12 @@ def test_networks_that_change_between_steps(change: Callable[[Any], None], hybri
     same(*ways)
 
 
-def test_what_has_been_taken_out_of_the_network_has_no_part_in_the_loss() -> None:
+def test_removed_layers_do_not_contribute_to_the_loss() -> None:
     net = begun(dense)
     step = gluon.Trainer(net.collect_params(), "sgd").compile(lambda x, y: LOSS(net(x), y))
     step(*batch(1))
     net[0].share_parameters({"weight": begun(dense)[0].weight})
-    with pytest.raises(GradientError, match="has no part in the loss"):
+    with pytest.raises(GradientError, match="does not contribute to the loss"):
         step(*batch(1))
 
 

@@ -209,7 +209,7 @@ def test_a_complex_head_needs_its_gradient() -> None:
     z.attach_grad()
     with autograd.record():
         y = z * 2j
-    with pytest.raises(GradientError, match="complex, so it is no loss"):
+    with pytest.raises(GradientError, match="complex, so it cannot be a loss"):
         y.backward(retain_graph=True)
     y.backward(np.ones((3,), dtype="complex128"))
     assert z.grad.tolist() == [-2j] * 3
@@ -229,7 +229,7 @@ def test_a_dtype_is_numpys(name: str) -> None:
     assert pickle.loads(pickle.dumps(np.array(Z, dtype=name))).tolist() == Z.astype(name).tolist()
 
 
-def test_what_creation_gives() -> None:
+def test_results_of_creation_functions() -> None:
     assert np.array([1j, 2]).dtype == np.array(1j).dtype == np.asarray([[1.5, 1j]]).dtype
     assert np.array([1j, 2]).dtype == "complex64" and as_dtype(complex) == "complex128"
     assert np.array(Z).dtype == "complex128"
@@ -369,13 +369,13 @@ def test_on_a_simulated_gpu() -> None:
 
 def test_a_program_with_complex_numbers_has_no_image() -> None:
     x = np.ones((2,))
-    with pytest.raises(NoKernelError, match="add is done by NumPy"):
+    with pytest.raises(NoKernelError, match="add is computed by NumPy"):
         gemel.compile(lambda a: a + 1j).image(x)
     assert gemel.compile(lambda a: (a, 2j * 1j))(x)[1].item() == -2
     assert gemel.compile(lambda a, s: a * s)(x, 2j).tolist() == [2j, 2j]
 
 
-def test_what_real_arrays_cannot_hold() -> None:
+def test_real_arrays_refuse_complex_values() -> None:
     x, z = np.zeros((3,)), np.array(Z)
     for write in (
         lambda: x.__setitem__(0, 1j),
@@ -433,7 +433,7 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_there_is_only_of_real_numbers(name: str) -> None:
+def test_operations_of_real_numbers_refuse_complex_ones(name: str) -> None:
     told = "limit" if name == "clip" else name
     with pytest.raises(DTypeError, match=rf"{told}: .*complex128\[3\].*complex numbers"):
         REFUSED[name](np.array(Z))

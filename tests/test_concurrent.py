@@ -59,7 +59,7 @@ def test_eight_branches_run_side_by_side(join: Any) -> None:
     assert len(lengths) == 8 and min(lengths) >= 2
 
 
-def test_what_runs_at_once_shares_no_memory() -> None:
+def test_parallel_branches_share_no_memory() -> None:
     function = gemel.compile(branches)
     function(np.ones((64, 256)))
     image = image_of(function)
@@ -116,7 +116,7 @@ def test_a_failure_in_one_branch_reaches_its_own_results() -> None:
     assert numpy.isfinite(kept.asnumpy()).all()
 
 
-def test_what_one_list_overwrites_another_does_not_touch() -> None:
+def test_parallel_lists_do_not_touch_what_one_overwrites() -> None:
     class Net(gluon.HybridBlock):
         def __init__(self) -> None:
             super().__init__()

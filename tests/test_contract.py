@@ -207,7 +207,7 @@ def test_first_rows_leave_panels_for_the_others(b_kept: DType, a_last: str, name
         assert room == (1536 if schedule.columns <= 3 * task.lanes else contract_plan.SHALLOW)
 
 
-def test_what_leaves_more_of_k_than_there_is_room_for_is_refused(
+def test_tilings_that_leave_too_much_of_k_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     task = Task(float32, ("k", "n"), targets.TARGETS["avx512"], 40, 131, 700)
@@ -300,7 +300,7 @@ def test_rows_along_k_are_packed_where_higher_micro_tiles_make_up_for_it() -> No
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("lasts", LAYOUTS)
-def test_what_is_asked_for_early_is_what_is_read(
+def test_prefetched_lines_are_the_ones_that_are_read(
     lasts: tuple[str, str], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(contract_plan, "NEAR_BYTES", 0)

@@ -113,21 +113,21 @@ def test_while_loop_in_while_loop() -> None:
     three_ways(function, 2.9)
 
 
-def test_what_while_loop_refuses() -> None:
+def test_while_loop_refuses_invalid_arguments() -> None:
     with pytest.raises(TypeError, match="max_iterations"):
         npx.while_loop(lambda v: v < 3, lambda v: (v, v), np.array(1), 2.5)
     assert npx.while_loop(lambda v: v < 3, lambda v: (v, v), np.array(1), 0)[0] == []
     program = gemel.compile(
         lambda x: npx.while_loop(lambda v: v.sum() < 3, lambda v: (v, [v, v]), x, 2)[0]
     )
-    with pytest.raises(ShapeError, match="gives 2 variables"):
+    with pytest.raises(ShapeError, match="returned 2 variables"):
         program(np.ones(2))
     program = gemel.compile(
         lambda x: npx.while_loop(
             lambda v: v.sum() < 3, lambda v: (v, np.concatenate([v, v])), x, 2
         )[0]
     )
-    with pytest.raises(ShapeError, match="same specs"):
+    with pytest.raises(ShapeError, match="same shapes and dtypes"):
         program(np.ones(2))
 
 
@@ -243,7 +243,7 @@ def test_cond_takes_lists_and_functions_of_them() -> None:
     assert three_ways(function, [1.0], [2.0])[0].tolist() == [7]
 
 
-def test_what_is_not_chosen_does_not_fail() -> None:
+def test_the_branch_not_taken_does_not_fail() -> None:
     table = np.array([1.0, 2.0])
     program = gemel.compile(
         lambda i: npx.cond(i < 2, lambda i: table[i.reshape(1)], lambda i: np.zeros(1), i)

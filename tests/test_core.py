@@ -315,7 +315,7 @@ def test_calls_like_a_recorded_one_are_put_on_the_tape_by_the_core(core: Any) ->
     assert seen.version != seen.array.version
 
 
-def test_who_saved_contents_is_forgotten_with_it() -> None:
+def test_records_of_saved_contents_are_dropped_with_their_owner() -> None:
     x = array([1.0])
     first, second, third = x._save(), x._save(), x._save()
     del second

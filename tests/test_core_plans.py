@@ -228,7 +228,7 @@ def test_lists_side_by_side_do_what_one_after_the_other_does(size: int) -> None:
         check(found, 2 * inputs[0] + x)
 
 
-def test_of_failures_side_by_side_the_first_in_the_program_is_told() -> None:
+def test_of_parallel_failures_the_first_in_the_program_is_raised() -> None:
     """Both branches skip what follows them, and fail the one result that depends on both."""
     size = 1 << 16
     checking = _core.load_object(kernels.refuses_negative())

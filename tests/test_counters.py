@@ -201,7 +201,7 @@ def test_an_annealed_coefficient_compiles_its_backward_once() -> None:
 
 
 @pytest.mark.parametrize(("calls", "met"), [(1, 1), (99, 1), (100, 2), (250, 3), (10_000, 31)])
-def test_how_often_a_step_is_met_before_it_is_compiled(calls: int, met: int) -> None:
+def test_how_often_a_structure_occurs_before_it_is_compiled(calls: int, met: int) -> None:
     worth = [step_plans.worth_compiling(calls, times) for times in range(met + 2)]
     assert worth == [False] * met + [True, True]
 
@@ -251,7 +251,7 @@ def lengths_by_turns(lengths: range, rounds: int, factor: float) -> list[int]:
     return found
 
 
-def test_structures_that_come_by_turns_are_compiled_little_by_little() -> None:
+def test_alternating_structures_are_compiled_gradually() -> None:
     """Their second round takes no more than a few of them compiled; in the end all are plans."""
     step_plans._plans.clear()
     step_plans._families.clear()

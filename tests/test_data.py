@@ -147,7 +147,7 @@ def test_parts_of_data_sets():
     assert len(dataset.take(None)) == len(dataset.take(99)) == 10 and len(dataset.take(0)) == 0
     assert all_of(dataset.transform(lambda x: -x, lazy=False).take(3)) == [0, -1, -2]
     for bad in (lambda: dataset.shard(4, 4), lambda: dataset.take(-1)):
-        with pytest.raises(ValueError, match=r"shards|from 0 up"):
+        with pytest.raises(ValueError, match=r"shards|0 or more"):
             bad()
     assert list(gdata.DataLoader(dataset.take(0), 4)) == []
     assert list(gdata.DataLoader(gdata.ArrayDataset(np.ones((5, 2))).take(0), 4)) == []
@@ -214,10 +214,10 @@ def test_batchify():
     batchify = gdata.batchify
     assert batchify.Stack()([np.ones(2), np.zeros(2)]).tolist() == [[1, 1], [0, 0]]
     assert str(batchify.Stack()([1, 2]).dtype) == "int64"
-    with pytest.raises(ShapeError, match=r"examples of \[1, 2\] parts make no batch"):
+    with pytest.raises(ShapeError, match=r"examples of \[1, 2\] parts cannot form a batch"):
         batchify.Stack()([[1, 2], [3]])
     for source in (np, numpy):
-        with pytest.raises(ShapeError, match=r"shapes \(1,\), \(2,\) make no batch.*Pad"):
+        with pytest.raises(ShapeError, match=r"shapes \(1,\), \(2,\) cannot form a batch.*Pad"):
             batchify.Stack()([source.ones(2), source.ones(1), source.ones(2)])
     rows = [[1, 2, 3], np.array([4.0]), [5, 6]]
     assert batchify.Pad(val=-1)(rows[1:]).tolist() == [[4, -1], [5, 6]]
@@ -232,11 +232,11 @@ def test_batchify():
     x, y, text = group([(1, [1], "a"), (2, [1, 2], "b")])
     assert (x.tolist(), y.tolist(), text) == ([1, 2], [[1, 9], [1, 2]], ["a", "b"])
     assert batchify.Tuple([batchify.Stack()])([(1,), (2,)])[0].tolist() == [1, 2]
-    with pytest.raises(GemelError, match="3 functions, and examples of"):
+    with pytest.raises(GemelError, match="3 functions, but examples of"):
         group([(1, 2)])
-    with pytest.raises(GemelError, match="they must have as many"):
+    with pytest.raises(GemelError, match="they must all have the same number"):
         batchify.Pad()([np.ones(2), np.ones((2, 2))])
-    with pytest.raises(TypeError, match=r"no array can be made of str.*AsList"):
+    with pytest.raises(TypeError, match=r"cannot make an array of str.*AsList"):
         next(iter(gdata.DataLoader(gdata.SimpleDataset(["a"]), 1)))
     loader = gdata.DataLoader(
         gdata.SimpleDataset([(n, [n] * n) for n in range(1, 6)]), 2, num_workers=2,

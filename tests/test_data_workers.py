@@ -98,7 +98,7 @@ def test_random_numbers_follow_the_seed_whoever_draws_them() -> None:
     assert len(set(flat)) == len(flat)
 
 
-def test_what_the_program_does_is_not_done_in_workers() -> None:
+def test_recording_and_engine_workers_are_off_in_data_workers() -> None:
     class Asks(Made):
         def __getitem__(self, index: int) -> Any:
             return int(autograd.is_recording()), _core.workers()
@@ -187,7 +187,7 @@ def test_an_endless_sampler_is_read_as_far_as_needed() -> None:
     del epoch
 
 
-def test_samplers_that_fail_do_so_in_their_turn() -> None:
+def test_failing_samplers_fail_in_order() -> None:
     def sampler() -> Any:
         yield from range(4)
         raise ValueError("no more")
@@ -450,7 +450,7 @@ except KeyboardInterrupt:
     assert gone(ended.told["pids"])
 
 
-def test_after_a_ctrl_c_the_loader_starts_anew() -> None:
+def test_the_loader_restarts_after_ctrl_c() -> None:
     ended = end(
         f"""{HEAD}
 loader = gdata.DataLoader(Slow(0.05), 4, num_workers=2)

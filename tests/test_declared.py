@@ -167,9 +167,9 @@ def test_their_gradients() -> None:
 
 def test_wrong_inputs() -> None:
     x = np.array([1.0, 2.0])
-    with pytest.raises(TypeError, match="scaled: scale is missing, though an input after it"):
+    with pytest.raises(TypeError, match="scaled: scale is missing, but a later input"):
         op("scaled")(x, None, x)
-    with pytest.raises(TypeError, match="scaled: scale is missing, though an input after it"):
+    with pytest.raises(TypeError, match="scaled: scale is missing, but a later input"):
         op("scaled")(x, shift=x)
     with pytest.raises(TypeError, match="scaled: scale is given twice"):
         op("scaled")(x, x, scale=x)
@@ -197,7 +197,7 @@ def test_an_extension_takes_what_the_operation_does_not_know() -> None:
         shifted(x, 1, 2, 3)
 
 
-def test_what_the_operation_knows_calls_no_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_the_operation_knows_call_no_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[Any] = []
     monkeypatch.setattr(np.sum.rules, "extended", lambda x, axis=None: called.append(axis))
     np.sum(np.ones((2, 3)), axis=1)

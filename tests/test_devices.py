@@ -131,7 +131,9 @@ def test_reading_from_a_gpu(two_gpus):
 
 
 def test_arrays_of_two_devices_do_not_mix(two_gpus):
-    with pytest.raises(DeviceError, match=r"add: arrays on cpu\(0\) and gpu\(0, simulated\)"):
+    with pytest.raises(
+        DeviceError, match=r"add: the arrays are on cpu\(0\) and gpu\(0, simulated\)"
+    ):
         np.ones(3) + np.ones(3, device=two_gpus[0])
 
 
@@ -146,19 +148,22 @@ def test_compiled_arguments_of_two_devices_do_not_mix(places, recorded, two_gpus
 
     for _ in range(2):
         scope = autograd.record() if recorded else autograd.pause()
-        with pytest.raises(DeviceError, match=r"function: arrays on .* and .*; move"), scope:
+        with (
+            pytest.raises(DeviceError, match=r"function: the arrays are on .* and .*; move"),
+            scope,
+        ):
             function(np.ones(3, device=first), np.ones(3, device=second))
     assert function(np.ones(3, device=first), np.ones(3, device=first)).tolist() == [2, 2, 2]
 
 
 WRONG = [
-    (lambda: cpu("0"), r"cpu\('0'\): '0' is no whole number"),
-    (lambda: gpu(1.5), "1.5 is no whole number"),
-    (lambda: device.Device("cpu", None), "None is no whole number"),
-    (lambda: device.cores("cpu(0)", 1), "is no whole number"),
-    (lambda: device.cores(0, 1.5), "cores: 1.5 is no whole number"),
-    (lambda: device.simulate("p3"), r"simulate: 'p3' is a name; give device.topology\('p3'\)"),
-    (lambda: device.simulate(1.5), "simulate: 1.5 is no whole number"),
+    (lambda: cpu("0"), r"cpu\('0'\): '0' is not a whole number"),
+    (lambda: gpu(1.5), "1.5 is not a whole number"),
+    (lambda: device.Device("cpu", None), "None is not a whole number"),
+    (lambda: device.cores("cpu(0)", 1), "is not a whole number"),
+    (lambda: device.cores(0, 1.5), "cores: 1.5 is not a whole number"),
+    (lambda: device.simulate("p3"), r"simulate: 'p3' is a name; pass device.topology\('p3'\)"),
+    (lambda: device.simulate(1.5), "simulate: 1.5 is not a whole number"),
     (lambda: device.simulate(1, gigabytes_per_second=0), "a link of 0 GB/s"),
     (lambda: device.simulate(1, gigabytes_per_second=math.nan), "a link of nan GB/s"),
     (lambda: device.simulate(1, microseconds=math.nan), "nan us"),
@@ -288,7 +293,7 @@ def test_bad_shares():
     with pytest.raises(DeviceError, match="at least 1"):
         device.cores(0, 0)
     device.simulate(1)
-    with pytest.raises(DeviceError, match="worker of its own"):
+    with pytest.raises(DeviceError, match="has its own worker"):
         device.cores(gpu(0), 1)
     device.simulate(0)
     with pytest.raises(DeviceError, match="0 to 8"):
@@ -379,7 +384,7 @@ WRITES_BESIDE: dict[str, Any] = {
 
 @pytest.mark.parametrize("place", [cpu(1), gpu(0)], ids=["cpu", "gpu"])
 @pytest.mark.parametrize("name", BESIDE_ARRAYS)
-def test_what_a_function_needs_besides_its_arrays_is_made_there(
+def test_helper_arrays_are_made_on_the_device_of_the_inputs(
     name: str, place: Any, two_gpus: Any
 ) -> None:
     call = BESIDE_ARRAYS[name]
@@ -391,7 +396,9 @@ def test_what_a_function_needs_besides_its_arrays_is_made_there(
 
 @pytest.mark.parametrize("place", [cpu(1), gpu(0)], ids=["cpu", "gpu"])
 @pytest.mark.parametrize("name", WRITES_BESIDE)
-def test_what_is_written_is_made_where_the_array_is(name: str, place: Any, two_gpus: Any) -> None:
+def test_written_values_are_made_on_the_device_of_the_array(
+    name: str, place: Any, two_gpus: Any
+) -> None:
     there, here = (np.array([3.0, 1.0, 2.0, 5.0], device=each) for each in (place, cpu(0)))
     for x in (there, here):
         WRITES_BESIDE[name](x)

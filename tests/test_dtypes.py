@@ -30,7 +30,7 @@ ADDED = {
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_what_a_dtype_carries(dtype: DType) -> None:
+def test_attributes_of_a_dtype(dtype: DType) -> None:
     name = dtype.name
     assert dtype.compute == COMPUTED.get(name, name)
     assert dtype.accumulate == ADDED.get(name, name)
@@ -76,7 +76,7 @@ ADDING: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", ADDING)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_what_adds_up_does_so_in_accumulate(name: str, dtype: DType) -> None:
+def test_sums_use_the_accumulation_dtype(name: str, dtype: DType) -> None:
     found = ADDING[name](np.ones(4096, dtype=dtype))
     integer = dtype.kind != "f"
     # A product of matrices and what meets in a place is stored in the operands' own dtype.
@@ -288,9 +288,9 @@ def test_every_dtype_is_a_target_of_its_own() -> None:
             assert place.dtype is target and place.tolist() == expected.tolist()
 
 
-def test_what_gemel_has_no_arrays_of_is_refused() -> None:
+def test_dtypes_gemel_has_no_arrays_of_are_refused() -> None:
     for value in (numpy.ones(2, "clongdouble"), numpy.array(["a"]), numpy.array(1, "M8[s]")):
-        with pytest.raises(DTypeError, match="is not a dtype gemel has arrays of"):
+        with pytest.raises(DTypeError, match="is not a dtype of gemel arrays"):
             np.array(value)
     assert np.array(numpy.ones(2, numpy.longdouble)).dtype == "float64"
 

@@ -91,7 +91,7 @@ def test_the_whole_stack_counts() -> None:
 
 
 @pytest.mark.parametrize("queued", [False, True])
-def test_what_is_written_to_what_a_callback_reads(queued: bool) -> None:
+def test_writes_to_what_a_callback_reads(queued: bool) -> None:
     x = np.ones(4)
 
     def writes(v: Any) -> Any:
@@ -104,7 +104,7 @@ def test_what_is_written_to_what_a_callback_reads(queued: bool) -> None:
     assert x.tolist() == [3.0] * 4
 
 
-def test_what_does_not_depend_on_it_is_waited_for() -> None:
+def test_a_callback_may_wait_for_independent_arrays() -> None:
     """Also what others do meanwhile with the same arrays, and what was issued behind it."""
     x, stop = pending(), threading.Event()
     seen: list[list[float]] = []

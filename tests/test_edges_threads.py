@@ -50,7 +50,7 @@ READS = {
 
 # engine.md 1, 2
 @pytest.mark.parametrize("way", ["tolist", "to_bytes", "asnumpy", "a view"])
-def test_what_is_read_is_of_one_moment(way: str) -> None:
+def test_reads_are_consistent_under_concurrent_writes(way: str) -> None:
     x = np.zeros((300_000,))
     with written(x, 2) as writer:
         for _ in range(60):

@@ -82,7 +82,7 @@ def test_any_number_of_workers_goes_on_from_any_other(engine: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_as_many_workers_go_on_to_the_same_bits(engine: str, tmp_path: Path) -> None:
+def test_the_same_number_of_workers_resumes_to_the_same_bits(engine: str, tmp_path: Path) -> None:
     """With dropout, whose random numbers are each worker's own."""
     given = {"files": ["a"], "dropout": True}
     never = run(engine, tmp_path, 2, **given, saved=-1)
@@ -99,7 +99,7 @@ def test_as_many_workers_go_on_to_the_same_bits(engine: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_data_that_are_cut_otherwise(engine: str, tmp_path: Path) -> None:
+def test_data_split_in_another_way(engine: str, tmp_path: Path) -> None:
     """A shard of its own for each worker: another number goes on from the end of an epoch only."""
     own = {"own": True, "files": ["middle"]}
     run(engine, tmp_path, 2, **own, steps=3, saved=3)
@@ -116,14 +116,14 @@ def test_data_that_are_cut_otherwise(engine: str, tmp_path: Path) -> None:
 
 def test_servers_that_keep_the_parameters_are_the_checkpoint(tmp_path: Path) -> None:
     for found in run("servers", tmp_path, 2, files=["a"], steps=3, on_store=True):
-        assert "whose --folder a job of any number of workers goes on from" in found["a"]["text"]
+        assert "resume from the servers' --folder, with any number of workers" in found["a"]["text"]
     assert not (tmp_path / "a").exists()
 
 
 # ---- what workers say to each other
 
 
-def test_what_workers_say() -> None:
+def test_values_exchanged_by_workers() -> None:
     with job(3, servers=2) as made:
 
         def work(rank: int) -> list[list[str]]:
@@ -212,16 +212,16 @@ def test_nothing_is_taken_from_the_random_streams() -> None:
 
 def test_wrong_samplers() -> None:
     for given in ((10, 0), (10, 4, 0), (10, 4, 2, 2), (10, 4, 2, -1), (10, 2.5)):
-        with pytest.raises(ValueError, match="give counts from 1 up"):
+        with pytest.raises(ValueError, match="the counts must be 1 or more"):
             WorkerBatchSampler(*given)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="a batch of 2 examples has none for some of 3"):
+    with pytest.raises(ValueError, match="a batch of 2 examples leaves some of the 3"):
         WorkerBatchSampler(10, 2, 3)
     with pytest.raises(ValueError, match="a batch of 1 examples"):
         WorkerBatchSampler(9, 4, 2, last_batch="keep")
     with pytest.raises(UnknownNameError, match="rollover"):
         WorkerBatchSampler(9, 4, last_batch="rollover")
     first = WorkerBatchSampler(10, 4)
-    with pytest.raises(ParameterFileError, match="cut into the same whole batches"):
+    with pytest.raises(ParameterFileError, match="the same whole batches"):
         first.load_state_dict(WorkerBatchSampler(10, 5).state_dict())
     assert issubclass(ParameterFileError, GemelError) and len(first) == 2
 

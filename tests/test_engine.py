@@ -174,7 +174,7 @@ def test_several_tiles_fail_with_one_failure():
 
 
 # engine.md 21
-def test_what_is_computed_ahead_holds_little_memory():
+def test_results_computed_ahead_hold_little_memory():
     code = (
         "from gemel import _core, np, npx\n"
         "a = np.random.normal(size=(400, 400))\n"

@@ -131,7 +131,7 @@ BAD: list[Bad] = [
     ("squeeze", lambda: ones(2, 3).squeeze(0), ShapeError, ("squeeze", "length 2")),
     ("expand_dims", lambda: ones(2, 3).expand_dims(4), ShapeError, ("expand_dims", "axis 4")),
     ("concatenate", lambda: np.concatenate([ones(2, 3), ones(2, 4)]), ShapeError,
-     ("concatenate", "[2, 3]", "[2, 4]", "all axes but 0")),
+     ("concatenate", "[2, 3]", "[2, 4]", "except along axis 0")),
     ("concatenate ranks", lambda: np.concatenate([ones(2, 3), ones(3)], axis=1), ShapeError,
      ("concatenate", "[2, 3]", "[3]")),
     ("concatenate axis", lambda: np.concatenate([ones(2), ones(2)], axis=1), ShapeError,
@@ -227,7 +227,7 @@ TRACED: list[Bad] = [
     ("print", lambda x: float(x.sum()), (TraceError, TypeError), ()),
     ("keyword", lambda x: OPS["sum"](x, axes=0), TypeError, ("did you mean 'axis'",)),
     ("branches differ", lambda x: npx.cond(x.sum() > 0, lambda a: a, lambda a: a.sum(), [x]),
-     ShapeError, ("cond", "same specs")),
+     ShapeError, ("cond", "same shapes and dtypes")),
     ("condition", lambda x: npx.cond(x > 0, lambda a: a, lambda a: -a, [x]), ShapeError,
      ("cond", "one element")),
 ]  # fmt: skip

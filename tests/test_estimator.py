@@ -97,7 +97,7 @@ def test_is_the_loop_one_would_write(devices: Any, arrays: Any) -> None:
         device.simulate(0)
 
 
-def test_what_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_log_of_a_training(capsys: pytest.CaptureFixture[str]) -> None:
     one = made()
     one.logger.addHandler(logging_to_stdout())
     data = examples()
@@ -197,7 +197,7 @@ def test_checkpoints(tmp_path: Path) -> None:
     assert "m-epoch4batch20.params" in names(tmp_path / "again")
     for a, b in zip(*(e.net.collect_params().values() for e in (whole, again)), strict=True):
         assert (a.data() == b.data()).all()
-    with pytest.raises(est.EstimatorError, match="max_epoch=5 already"):
+    with pytest.raises(est.EstimatorError, match="already reached max_epoch=5"):
         run("again", 5, resume_from_checkpoint=True)
     with pytest.raises(est.EstimatorError, match="by epochs only"):
         run("again", 9, resume_from_checkpoint=True, batch_period=1)
@@ -228,16 +228,22 @@ def test_a_processor_of_one_s_own() -> None:
 def test_bad_input() -> None:
     one, loss = made(), gluon.loss.L2Loss()
     cases: list[tuple[str, Any]] = [
-        ("loss 3 is no Loss", lambda: est.Estimator(one.net, 3)),
-        ("trainer 3 is no Trainer", lambda: est.Estimator(one.net, loss, trainer=3)),
-        ("'acc' is no EvalMetric", lambda: est.Estimator(one.net, loss, "acc")),
-        ("context 1 is no Device", lambda: est.Estimator(one.net, loss, context=[1])),
+        ("loss 3 is not an instance of Loss", lambda: est.Estimator(one.net, 3)),
+        (
+            "trainer 3 is not an instance of Trainer",
+            lambda: est.Estimator(one.net, loss, trainer=3),
+        ),
+        ("'acc' is not an instance of EvalMetric", lambda: est.Estimator(one.net, loss, "acc")),
+        (
+            "context 1 is not an instance of Device",
+            lambda: est.Estimator(one.net, loss, context=[1]),
+        ),
         ("no fit_batch", lambda: est.Estimator(one.net, loss, batch_processor=3)),
-        ("one of epochs= and batches=", lambda: one.fit(examples())),
-        ("once only", lambda: one.fit(iter(examples()), epochs=1)),
+        ("either epochs= or batches=", lambda: one.fit(examples())),
+        ("only once", lambda: one.fit(iter(examples()), epochs=1)),
         ("no batches", lambda: one.fit([], epochs=1)),
-        ("not 'epoch'", lambda: est.LoggingHandler("batch")),
-        ("is no metric", lambda: est.EarlyStoppingHandler("loss")),
+        ("must be 'epoch'", lambda: est.LoggingHandler("batch")),
+        ("is not a metric", lambda: est.EarlyStoppingHandler("loss")),
     ]
     for message, call in cases:
         with pytest.raises(est.EstimatorError, match=message):

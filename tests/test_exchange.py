@@ -136,7 +136,7 @@ def test_functions_that_write_into_their_argument(write: Any) -> None:
 def test_no_gradient_is_lost_in_numpy() -> None:
     x = np.array(VALUES)
     x.attach_grad()
-    with autograd.record(), pytest.raises(GradientError, match="done by NumPy here"):
+    with autograd.record(), pytest.raises(GradientError, match="computed by NumPy here"):
         numpy.histogram2d(x[0], x[1])
     with autograd.record():
         numpy.histogram2d(x[0].detach(), x[1].detach())
@@ -156,7 +156,7 @@ def test_numpy_inside_compiled_functions(call: Any) -> None:
     same(gemel.compile(call)(np.array(VALUES)), call(VALUES))
 
 
-def test_what_numpy_alone_does_cannot_be_traced() -> None:
+def test_functions_only_numpy_has_cannot_be_traced() -> None:
     with pytest.raises(TraceError, match="needs the value"):
         gemel.compile(lambda x: numpy.histogram2d(x[0], x[1]))(np.array(VALUES))
 
@@ -235,7 +235,7 @@ def test_nothing_is_converted_unsafely_into_out() -> None:
         lambda: numpy.spacing(x, out=counts),
     ]
     for call in refused:
-        with pytest.raises(TypeError, match=r"(?i)cast|does not go into an out of"):
+        with pytest.raises(TypeError, match=r"(?i)cast|cannot be stored in out"):
             call()
     assert counts.tolist() == [[0, 0, 0], [0, 0, 0]]
     numpy.add(x, 0, out=counts, casting="unsafe")
@@ -261,7 +261,7 @@ def test_methods_of_universal_functions(ufunc: Any) -> None:
         same(ours, theirs)
 
 
-def test_beside_what_gemel_has_no_arrays_of() -> None:
+def test_together_with_dtypes_gemel_has_no_arrays_of() -> None:
     """NumPy does it, and its results stay NumPy's where gemel has no such dtype."""
     mask, days = np.array([True, False]), numpy.array(["2026-01-01", "2026-01-02"], "M8[D]")
     assert numpy.where(mask, days, days[0]).tolist() == days[[0, 0]].tolist()
@@ -368,7 +368,7 @@ def test_arrays_as_sequences() -> None:
     assert sorted(second.tolist()) == [element.item() for element in sorted(second)]
 
 
-def test_what_is_not_there_when_it_is_unpickled() -> None:
+def test_unpickling_on_a_missing_device() -> None:
     device.simulate(1)
     try:
         data = pickle.dumps(np.array(VALUES, device=gpu(0)))

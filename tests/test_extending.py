@@ -161,17 +161,17 @@ def test_passes_need_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("wrong", [undo, [3], "fold", 7])
-def test_what_is_no_list_of_passes(wrong: Any) -> None:
+def test_passes_must_be_a_list_of_functions(wrong: Any) -> None:
     with pytest.raises(TypeError):
         gemel.compile(abs, passes=wrong)
 
 
 #: What a pass must not do.
 WRONG: dict[str, Any] = {
-    "no Graph": lambda graph: None,
+    "not a Graph": lambda graph: None,
     "inputs": lambda graph: Graph(graph.inputs[::-1], graph.outputs, graph.updates),
     "outputs": lambda graph: Graph(graph.inputs, graph.outputs[:1], graph.updates),
-    "makes outputs": lambda graph: Graph(graph.inputs, graph.outputs[::-1], graph.updates),
+    "changed outputs": lambda graph: Graph(graph.inputs, graph.outputs[::-1], graph.updates),
 }
 
 
@@ -234,7 +234,7 @@ def test_recipes_have_names_that_tell_them_apart(names: tuple[str, ...]) -> None
 
 
 @pytest.mark.parametrize("wrong", [undo, [3], recipe([], 1), [undo]])
-def test_what_is_no_list_of_recipes(wrong: Any) -> None:
+def test_recipes_must_be_a_list_of_recipes(wrong: Any) -> None:
     with pytest.raises(TypeError, match="recipes="):
         gemel.compile(abs, recipes=wrong)
 
@@ -333,7 +333,7 @@ def _(layout: Layout, result: Spec, *, count: int) -> Layout:
         (lambda x: rolled_axes(x, by=1), False),
     ],
 )
-def test_what_changes_nothing_is_dropped(function: Any, dropped: bool) -> None:
+def test_operations_that_change_nothing_are_dropped(function: Any, dropped: bool) -> None:
     graph = optimized(function, (4, 4))
     assert (graph.outputs[0] is graph.inputs[0]) == dropped
 
@@ -347,7 +347,7 @@ def test_alignments_fuse() -> None:
     numpy.testing.assert_allclose(program(x, y).asnumpy(), wanted, rtol=1e-6)
 
 
-def test_what_depends_on_places_is_no_part_of_a_product() -> None:
+def test_positional_operations_are_not_fused_into_products() -> None:
     a, b = np.ones((64, 32)), np.ones((32, 48))
     program = gemel.compile(lambda a, b: np.dot(a, b) + column(shape=(64, 48)))
     wanted = numpy.full((64, 48), 32.0) + numpy.arange(48)

@@ -148,7 +148,7 @@ GENERIC = (
 
 
 @pytest.mark.parametrize("name", GENERIC)
-def test_what_has_a_symbolic_form_stays_one_trace(name: str) -> None:
+def test_values_with_a_symbolic_form_stay_in_one_trace(name: str) -> None:
     function = gemel.compile(lambda x: FUNCTIONS[name](x, x.shape[0]))
     for n in (16, 12, 20, 36):
         function(np.ones((n, 3)))
@@ -310,7 +310,7 @@ def test_a_symbol_left_over_has_no_value(use: Callable[[Left], Any]) -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_is_asked_on_trial_is_taken_back(fails: bool) -> None:
+def test_guards_of_a_trial_trace_are_discarded(fails: bool) -> None:
     guards: list[Guard] = []
     rows, columns = Dim(6, "n", guards), Dim(3, "m", guards)
     assert rows > 4

@@ -69,7 +69,7 @@ def test_archives_have_names(tmp_path: Path) -> None:
         np.savez(path, np.ones(1), arr_0=np.ones(1))
 
 
-def test_what_numpy_wrote_is_read(tmp_path: Path) -> None:
+def test_files_written_by_numpy_are_read(tmp_path: Path) -> None:
     path = str(tmp_path / "a.npy")
     for value in (
         numpy.asfortranarray(numpy.arange(6.0).reshape(2, 3)), numpy.arange(3, dtype=">i4"),
@@ -155,7 +155,7 @@ def _layer() -> Any:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_where_nothing_can_be_written(name: str, tmp_path: Path) -> None:
+def test_folders_that_cannot_be_written(name: str, tmp_path: Path) -> None:
     """The errors name the path given, not the one beside it, and nothing is left there."""
     folder = str(tmp_path / "none")
     with pytest.raises(MissingFileError, match=re.escape(f"no folder {folder!r}")):
@@ -185,7 +185,7 @@ def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
         npx.save(str(link), np.ones(1))
 
 
-def test_who_may_read_a_file_stays(tmp_path: Path) -> None:
+def test_file_permissions_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "a.params"
     npx.save(str(path), np.ones(1))
     path.chmod(0o640)

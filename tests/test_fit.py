@@ -354,7 +354,7 @@ def test_checkpoints_of_others_change_nothing(tmp_path: Path) -> None:
         ("a", third, adam, "adam"),
         ("damaged", third, sgd, "damaged"),
         ("short", third, sgd, "truncated"),
-        ("parameters", third, sgd, "no checkpoint"),
+        ("parameters", third, sgd, "not a checkpoint"),
     ]:
         third(np.ones((1, 4)))
         before = third[0].weight.data().copy()
@@ -445,9 +445,9 @@ def test_bad_input() -> None:
     net, trainer = network()
     data = gluon.data.DataLoader(examples(), 16)
     cases: list[tuple[type[Exception], str, Any]] = [
-        (GemelError, "once only", lambda: gluon.fit(net, iter(data), LOSS, trainer)),
-        (GemelError, "is a NoneType, no Trainer", lambda: gluon.fit(net, data, LOSS, None)),
-        (GemelError, "is a str, no Trainer", lambda: gluon.fit(net, data, LOSS, "sgd")),
+        (GemelError, "only once", lambda: gluon.fit(net, iter(data), LOSS, trainer)),
+        (GemelError, "is a NoneType, not a Trainer", lambda: gluon.fit(net, data, LOSS, None)),
+        (GemelError, "is a str, not a Trainer", lambda: gluon.fit(net, data, LOSS, "sgd")),
         (GemelError, "no batches", lambda: gluon.fit(net, [], LOSS, trainer, progress=False)),
         (
             GemelError,

@@ -200,7 +200,7 @@ def test_a_mask_of_the_largest_of_all_has_the_shape_of_the_array() -> None:
 # --- views that repeat elements -----------------------------------------------------------------
 
 
-def test_what_is_tiled_has_elements_of_its_own() -> None:
+def test_tiled_arrays_have_their_own_elements() -> None:
     y = np.array([1.0, 2.0])
     for tiled in (np.tile(y, (3, 1)), npx.broadcast_like(y, np.zeros((3, 2)))):
         tiled += np.array([[1.0], [2.0], [3.0]])
@@ -221,7 +221,7 @@ def test_what_is_tiled_has_elements_of_its_own() -> None:
         lambda b: b.__imatmul__(np.ones((2, 2))),
     ],
 )
-def test_what_repeats_elements_is_not_written_to(write: Callable[[Any], Any]) -> None:
+def test_views_that_repeat_elements_are_not_written_to(write: Callable[[Any], Any]) -> None:
     y = np.array([1.0, 2.0])
     with pytest.raises(ShapeError, match=r"repeats elements.* copy\(\) it first"):
         write(np.broadcast_to(y, (3, 2)))
@@ -241,7 +241,7 @@ def test_what_repeats_elements_is_not_written_to(write: Callable[[Any], Any]) ->
     ],
     ids=["dropout", "take", "block", "tile", "mask", "last", "reverse"],
 )
-def test_what_changes_nothing_is_a_copy(function: Callable[[Any], Any]) -> None:
+def test_conversions_that_change_nothing_copy(function: Callable[[Any], Any]) -> None:
     def written(x: Any) -> Any:
         whole = x * 1
         found = function(whole)
@@ -394,7 +394,7 @@ GRADIENT = ["attach_grad", "backward", "drop_grad", "grad", "zero_grad"]
 
 
 @pytest.mark.parametrize("name", MEMORY + GRADIENT)
-def test_what_symbols_have_not_says_why(name: str) -> None:
+def test_methods_missing_on_symbols_say_why(name: str) -> None:
     reason = "array in memory" if name in MEMORY else r"autograd\.grad"
     with pytest.raises(NotInTraceError, match=f"^{name} at .*{reason}"):
         gemel.compile(lambda x: getattr(x, name))(np.ones(2))
@@ -447,7 +447,7 @@ def view_of_no_elements(v: Any, y: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [lambda y: y.max(0, keepdims=True), lambda y: y * 3, np.sum])
-def test_what_is_computed_for_no_elements_is_written_nowhere(value: Callable[[Any], Any]) -> None:
+def test_empty_results_are_not_written(value: Callable[[Any], Any]) -> None:
     def function(x: Any, y: Any) -> Any:
         v = x * 2
         view_of_no_elements(v, value(y))
@@ -482,7 +482,7 @@ def a_number_first(v: Any, x: Any) -> None:
 @pytest.mark.parametrize(
     "write", [all_of_it, turned_round, its_columns, an_axis_more, a_number_first]
 )
-def test_what_is_overwritten_has_no_gradient(
+def test_overwritten_values_have_no_gradient(
     write: Callable[[Any, Any], None], compiled: bool
 ) -> None:
     def function(x: Any) -> Any:

@@ -174,7 +174,7 @@ def test_what_it_means(kept: tuple[DType, DType]) -> None:
     assert "% 4" in text and "/ 4" in text
 
 
-def test_what_is_no_byte_is_refused() -> None:
+def test_values_that_are_not_bytes_are_refused() -> None:
     program, _ = in_loops(
         described((int8, int8), ("k", "n")), (4, 4, 4), (4, 0, 0), (4, 0, 0), [(4, 1, 0, 0)]
     )

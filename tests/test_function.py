@@ -228,7 +228,7 @@ def test_wrong_results_and_uses():
     function = Sigmoid()
     with autograd.record():
         function(x)
-        with pytest.raises(GradientError, match="called before"):
+        with pytest.raises(GradientError, match="already been called"):
             function(x)
 
 

@@ -363,7 +363,11 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "q above 100": (lambda: np.percentile(np.ones(3), [101]), ValueError, "between 0 and 100"),
     "unknown method": (lambda: np.quantile(np.ones(3), 0.5, method="liner"), Exception, "linear"),
     "quantile of nothing": (lambda: np.quantile(np.ones((0, 2)), 0.5, 0), ShapeError, "quantile"),
-    "cumulative_sum axis": (lambda: np.cumulative_sum(np.ones((2, 2))), ShapeError, "1-d"),
+    "cumulative_sum axis": (
+        lambda: np.cumulative_sum(np.ones((2, 2))),
+        ShapeError,
+        "one dimension",
+    ),
     "cumsum axis": (lambda: np.cumsum(np.ones(3), axis=1), ShapeError, "cumsum"),
     "cumprod axis": (lambda: np.cumprod(np.ones(3), axis=1), ShapeError, "cumprod"),
     "diff backwards": (lambda: np.diff(np.ones(3), n=-1), ValueError, "diff"),

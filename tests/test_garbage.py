@@ -54,7 +54,7 @@ def test_it_goes_on_after_an_error() -> None:
         net(np.ones(2))
 
 
-def test_who_has_stopped_it_finds_it_stopped() -> None:
+def test_a_collector_stopped_by_the_user_stays_stopped() -> None:
     gc.disable()
     try:
         with uncollected:
@@ -64,7 +64,7 @@ def test_who_has_stopped_it_finds_it_stopped() -> None:
         gc.enable()
 
 
-def test_what_a_traced_function_says_of_it_holds() -> None:
+def test_collector_settings_made_while_tracing_take_effect() -> None:
     def stopping(x: Any) -> Any:
         gc.disable()
         return x + 1

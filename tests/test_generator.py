@@ -93,7 +93,7 @@ def test_state_can_be_kept() -> None:
         twin = copied(rng)
         assert twin.bit_generator.state == rng.bit_generator.state
         assert twin.normal(size=3).tolist() == rng.normal(size=3).tolist()
-    with pytest.raises(ValueError, match="no state of a generator"):
+    with pytest.raises(ValueError, match="not the state of a gemel generator"):
         rng.bit_generator.state = {"bit_generator": "PCG64"}
 
 

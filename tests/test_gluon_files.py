@@ -163,7 +163,7 @@ def test_truncation_without_a_checksum_is_refused(saved):
         path.write_bytes(content[:length])
         assert_refused(net, path, "truncated|damaged|not a parameter file")
     path.write_bytes(content + b"\0")
-    assert_refused(net, path, "goes on after its end")
+    assert_refused(net, path, "continues after its end")
 
 
 def test_every_flipped_byte_is_refused(saved):
@@ -212,7 +212,7 @@ def test_hostile_files_are_named(tmp_path, content, message):
     assert str(path) in str(error.value)
 
 
-def test_what_does_not_fit_is_named(saved, tmp_path):
+def test_mismatches_are_named(saved, tmp_path):
     path, _ = saved
     wide = network(in_units=5)
     wide.initialize()

@@ -321,9 +321,7 @@ def test_plain_blocks_are_named():
 
     net = nn.Sequential()
     net.add(nn.Dense(2), Plain())
-    with pytest.warns(
-        UserWarning, match=r"1 \(Plain\).*inherits from Block is not optimised"
-    ) as all_:
+    with pytest.warns(UserWarning, match=r"1 \(Plain\).*because they inherit from Block") as all_:
         net.hybridize()
     assert len(all_) == 1
     assert net[0]._active
@@ -394,7 +392,7 @@ def test_outputs_backward_is_not_called_on_lead_to_no_gradient(chosen, before):
     assert found[0][1] == found[1][1]
 
 
-def test_what_leads_only_to_other_outputs_stays_on_the_tape():
+def test_paths_to_other_outputs_stay_on_the_tape():
     @gemel.compile
     def pair(x, y):
         return x * 2, y * 3
@@ -468,6 +466,6 @@ def test_a_block_that_gives_what_is_no_result_of_a_program_runs_in_parts():
     x = np.ones((3, 2))
     expected = net(x).y
     net.hybridize()
-    with pytest.warns(UserWarning, match="it gave a SimpleNamespace"):
+    with pytest.warns(UserWarning, match="it returned a SimpleNamespace"):
         close(net(x).y, expected)
     close(net(x).y, expected)

@@ -347,7 +347,7 @@ def test_in_place_writes_are_differentiated() -> None:
     assert v.grad.tolist() == [90]
 
 
-def test_no_rule_is_said_by_name() -> None:
+def test_a_missing_gradient_rule_is_reported_by_operation() -> None:
     found = [n for n, op in OPS.items() if isinstance(op, Op) and op.rules.gradient is None]
     assert "i0" in found
     x = np.array([1.5, 2.5])

@@ -204,7 +204,7 @@ def test_wrong_use_says_what_is_wrong() -> None:
             y = (x * x).sum()
         return autograd.grad(y, x, np.ones(3))
 
-    with pytest.raises(ShapeError, match="needs a gradient like it"):
+    with pytest.raises(ShapeError, match="needs a gradient of the same shape"):
         gemel.compile(misshapen)(x)
 
     def backwards(x: Any) -> Any:
@@ -302,7 +302,7 @@ def test_gradients_that_would_go_on_outside_are_refused() -> None:
     for first, second in [(x, x[:2]), (x[:2], x), (x, x.reshape(3, 1)), (x, computed)]:
         compiled = gemel.compile(of_the_first)
         compiled(np.zeros(first.shape), np.zeros(second.shape))
-        with pytest.raises(GradientError, match="of the same array, or was computed from it"):
+        with pytest.raises(GradientError, match="of the same array or computed from it"):
             compiled(first, second)
     w = np.arange(6).reshape(3, 2).astype("float32")
     w.attach_grad()

@@ -131,7 +131,7 @@ def test_verify_finds_what_is_broken() -> None:
     with Trace():
         z = x + y
     verify(Graph((x, y), (z,)))
-    with pytest.raises(InvalidGraph, match=r"after drop.*used but is no input"):
+    with pytest.raises(InvalidGraph, match=r"after drop.*used but is not an input"):
         verify(Graph((x,), (z,)), after="drop")
     with pytest.raises(InvalidGraph, match="listed twice"):
         verify(Graph((x, x, y), (z,)))
@@ -215,7 +215,7 @@ def test_keys_tell_graphs_apart() -> None:
 
 
 def test_text_of_what_cannot_be_written_or_read() -> None:
-    with pytest.raises(GemelError, match="only numbers can be written"):
+    with pytest.raises(GemelError, match="only numbers can be printed"):
         print_graph(Graph((), (captured(np.ones(2)),)))
     x = placeholder(Spec((Dim(4, "n", []), 3), "float32"))
     with pytest.raises(GemelError, match="n is free"), Trace():
@@ -377,7 +377,7 @@ def test_questions_leave_guards_unless_the_answer_is_always_the_same() -> None:
     [float, int, round, lambda n: n / 2, lambda n: 1 / n, lambda n: n * 0.5, lambda n: n**2,
      lambda n: 2**n, lambda n: n << 1, lambda n: n & 3, lambda n: n < 6.5],
 )  # fmt: skip
-def test_what_a_dim_cannot_say_holds_on_to_its_value(question: Any) -> None:
+def test_numbers_a_dim_cannot_express_fix_its_value(question: Any) -> None:
     guards: list[Guard] = []
     n = Dim(6, "n", guards)
     found = question(n)

@@ -60,7 +60,7 @@ def test_a_new_array_where_an_old_one_was_is_another(core: Any) -> None:
         del weight
 
 
-def test_what_outsiders_write_is_seen(core: Any) -> None:
+def test_writes_from_outside_are_seen(core: Any) -> None:
     plan = doubled_and_added().plan()
     x, weight = array([0] * 4), array([1] * 4)
     assert plan(x, weight)[0].tolist() == [2] * 4
@@ -75,7 +75,7 @@ def test_what_outsiders_write_is_seen(core: Any) -> None:
     assert plan(x, weight)[0].tolist() == [14] * 4
 
 
-def test_what_is_kept_is_checked(core: Any) -> None:
+def test_kept_values_are_checked(core: Any) -> None:
     good = doubled_and_added()
     kept, step = good.items
     for items, match in [
@@ -303,7 +303,7 @@ class ByPosition(gluon.HybridBlock):
         return np.take(scaled, places, axis=0) + scaled[:rows].sum() + x.sum()
 
 
-def test_what_depends_on_sizes_is_not_kept() -> None:
+def test_values_that_depend_on_sizes_are_not_kept() -> None:
     net = ByPosition()
     net.initialize()
     net.hybridize()

@@ -100,7 +100,7 @@ def test_sums_that_start_in_another_order_on_each_rank(some: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("some", [2, 3], indirect=True)
-def test_a_rank_that_is_many_turns_ahead(some: list[Any]) -> None:
+def test_a_rank_many_rounds_ahead(some: list[Any]) -> None:
     turns = range(30)
     ahead = [issued(some[0], 7, [np.full((30_000,), float(turn))])[0] for turn in turns]
     time.sleep(0.1)
@@ -114,7 +114,7 @@ def test_a_rank_that_is_many_turns_ahead(some: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("some", [2], indirect=True)
-def test_who_waits_is_told_for_whom_and_leaves_the_core(some: list[Any]) -> None:
+def test_a_waiting_worker_learns_who_is_late_and_leaves_the_core_free(some: list[Any]) -> None:
     total = issued(some[0], 7, [np.ones((200_000,))])[0]
     state = until(lambda: s if (s := state_of(some[0])).waiting > 0.2 else None)
     assert state.name == "sum 7" and state.missing == [1] and state.worked < 0.1
@@ -206,7 +206,7 @@ STRANGE = [
 
 
 @pytest.mark.parametrize("said", STRANGE)
-def test_what_makes_no_sense_is_refused(said: bytes) -> None:
+def test_invalid_messages_are_refused(said: bytes) -> None:
     near, far = pair()
     courier = _core.Courier(0, [-1, near.detach()])
     far.setblocking(False)
@@ -224,7 +224,7 @@ def test_what_makes_no_sense_is_refused(said: bytes) -> None:
 
 
 @pytest.mark.parametrize("some", [2], indirect=True)
-def test_what_has_failed_before_is_named(some: list[Any]) -> None:
+def test_earlier_failures_are_named(some: list[Any]) -> None:
     broken = np.take(np.ones((3,)), np.array([9] * 3), mode="raise")
     total = issued(some[0], 7, [np.ones((2,)), broken])[0]
     problem = until(lambda: state_of(some[0]).problem)

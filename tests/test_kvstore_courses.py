@@ -141,7 +141,7 @@ def test_keys_in_another_order_are_agreed_on(job: Job) -> None:
     assert [left for _, left in job.groups()] == [0, 0]
 
 
-def test_keys_that_one_brings_together_and_another_apart(job: Job) -> None:
+def test_keys_pushed_together_by_one_worker_and_separately_by_another(job: Job) -> None:
     first, second = job.stores()
     for turn in range(4):
         whole = brought(first, "ab", turn)
@@ -161,7 +161,7 @@ def test_a_key_that_is_missing_on_one_worker(job: Job) -> None:
             check(totals, "ab", turn, 3)
     begun = time.monotonic()
     found = [brought(store, "b" if store.rank == 1 else "ab", 9) for store in stores]
-    late = "worker 1 has not come with key 'b', key 'a'|not come with what a step brings"
+    late = "worker 1 has not arrived at key 'b', key 'a'|not arrived at the contents of a step"
     for total in [total for totals in found for total in totals]:
         with pytest.raises(WorkersError, match=late):
             total.wait_to_read()
@@ -185,7 +185,7 @@ def test_two_stores_in_another_order_on_each_worker(job: Job) -> None:
     assert all(left >= 5 for _, left in job.groups())
 
 
-def test_what_is_compressed_is_agreed_on(job: Job) -> None:
+def test_compressed_sums_are_agreed_on(job: Job) -> None:
     stores = job.stores()
     for store in stores:
         store.set_gradient_compression({"type": "bf16"})
@@ -209,7 +209,9 @@ def test_another_schedule_ends_what_was_agreed_on(job: Job) -> None:
     assert [left for _, left in job.groups()] == before
 
 
-def test_so_many_kinds_of_steps_have_a_course(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_steps_with_a_course_is_limited(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(courses, "MOST_COURSES", 2)
     stores = job.stores()
     for turn in range(2):
@@ -269,7 +271,7 @@ def test_all_hear_that_a_worker_has_ended(job: Job, ends: int) -> None:
     leaves.start()
     begin = time.monotonic()
     for total in brought(stores[1 - ends], "ab", 2):
-        with pytest.raises(WorkersError, match=f"worker {ends} has ended, and worker {1 - ends}"):
+        with pytest.raises(WorkersError, match=f"worker {ends} has ended while worker {1 - ends}"):
             total.wait_to_read()
     assert time.monotonic() - begin < 10
     leaves.join(10)
@@ -297,7 +299,7 @@ def test_the_last_sums_of_a_worker_that_has_ended_arrive(
 
 
 @pytest.mark.parametrize("job", [(2, 30.0), (3, 30.0)], indirect=True)
-def test_what_carries_is_what_is_measured(job: Job) -> None:
+def test_the_courier_is_measured(job: Job) -> None:
     """It is no step of a store, and does not count as one."""
     before = [one.statistics() for one in job.worlds]
     for one in [one.issue(0, "the measurement", "measure") for one in job.worlds]:
@@ -404,7 +406,7 @@ def sizes(pieces: list[int], most: float, dtypes: str = "") -> list[list[int]]:
     return [pieces[bucket.start : bucket.end] for bucket in found]
 
 
-def test_what_leaves_together() -> None:
+def test_which_arrays_share_a_bucket() -> None:
     inf = float("inf")
     assert sizes([5, 0, 7], inf) == [[5, 0, 7]]
     assert sizes([5, 0, 7], inf, "ffd") == [[5, 0], [7]]

@@ -41,7 +41,7 @@ def test_other_links_and_sizes() -> None:
     assert "256 MB" in store.explain("dgx2")  # no keys, no sizes: a range of them
 
 
-def test_where_nothing_travels() -> None:
+def test_explain_without_simulated_gpus() -> None:
     if device.num_gpus():
         pytest.skip("GPUs are simulated")
     with pytest.raises(DeviceError, match="simulate"):

@@ -112,7 +112,7 @@ def test_messages_of_any_length_and_number(some: list[Lines]) -> None:
 
 
 @pytest.mark.parametrize("some", [(0, 0)], indirect=True)
-def test_who_waits_for_a_message_is_woken_and_sleeps(some: list[Lines]) -> None:
+def test_a_worker_waiting_for_a_message_sleeps_and_is_woken(some: list[Lines]) -> None:
     begun = time.monotonic()
     assert some[0].received(0.05) == [] and time.monotonic() - begun > 0.04
     threading.Timer(0.1, some[1].send, (0, b"now")).start()
@@ -122,7 +122,7 @@ def test_who_waits_for_a_message_is_woken_and_sleeps(some: list[Lines]) -> None:
 
 
 @pytest.mark.parametrize("some", [(0, 0)], indirect=True)
-def test_who_waits_for_contents_leaves_the_core(some: list[Lines]) -> None:
+def test_a_worker_waiting_for_contents_leaves_the_core_free(some: list[Lines]) -> None:
     row = numpy.ones(100_000, "float32")
 
     def work(rank: int) -> float:
@@ -135,7 +135,7 @@ def test_who_waits_for_contents_leaves_the_core(some: list[Lines]) -> None:
 
 
 @pytest.mark.parametrize("some", [(0, 0)], indirect=True)
-def test_a_system_that_waits_for_more_than_comes(
+def test_a_system_that_waits_for_more_bytes_than_arrive(
     some: list[Lines], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one would whose limits leave no room for what is said to be enough."""
@@ -170,7 +170,7 @@ def test_a_worker_that_goes_is_named(some: list[Lines]) -> None:
 
 
 @pytest.mark.parametrize("some", [(0, 0)], indirect=True)
-def test_a_length_nobody_sends_is_refused(some: list[Lines]) -> None:
+def test_a_length_that_cannot_occur_is_refused(some: list[Lines]) -> None:
     some[1]._messages[0].send(struct.pack(">I", 0xFFFFFFFF))
     with pytest.raises(WorkersError, match="4294967295 bytes"):
         some[0].received(5.0)
@@ -179,7 +179,9 @@ def test_a_length_nobody_sends_is_refused(some: list[Lines]) -> None:
 # ---- opening
 
 
-def test_where_one_cannot_listen_all_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_one_worker_cannot_listen_no_worker_uses_sockets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     listen, refused = lines._listener, []
 
     def once(backlog: int) -> Any:
@@ -193,25 +195,25 @@ def test_where_one_cannot_listen_all_do_without(monkeypatch: pytest.MonkeyPatch)
     assert connected((0, 0, 0)) == [None] * 3
 
 
-def test_one_who_wants_no_sockets_keeps_nobody_waiting() -> None:
+def test_a_worker_without_sockets_delays_nobody() -> None:
     begun = time.monotonic()
     assert connected((0, 0, 0), "all", "none", "all") == [None] * 3
     assert time.monotonic() - begun < lines.OPENING / 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="interfaces are asked for by Linux's words")
-def test_by_one_interface_only() -> None:
+def test_sockets_over_one_interface_only() -> None:
     assert lines._addresses("lo") == ["127.0.0.1"]
     made = connected((0, 0), "lo", "lo")
     rows = [numpy.full(3, 1.0), numpy.full(3, 2.0)]
     assert on_all(2, lambda rank: made[rank].summed(rows[rank]).tolist()) == [[3.0] * 3] * 2
     for one in made:
         one.close()
-    with pytest.raises(WorkersError, match=r"GEMEL_SOCKETS=nosuch0.*take one of .*lo.*, or all"):
+    with pytest.raises(WorkersError, match=r"GEMEL_SOCKETS=nosuch0.*use one of .*lo.*, or all"):
         lines._addresses("nosuch0")
 
 
-def test_where_no_address_is_reached_all_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_no_address_is_reachable_no_worker_uses_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "_addresses", lambda interface: ["127.0.0.1"])
     monkeypatch.setattr(lines, "OPENING", 0.5)
     begun = time.monotonic()
@@ -281,7 +283,7 @@ def test_strangers_are_not_let_in(
 
 
 @pytest.mark.parametrize("said", [b"{}", b"[]", b"7", b'{"challenge": 5}', b"no words at all"])
-def test_somebody_else_who_answers_is_nobody(said: bytes) -> None:
+def test_answers_of_other_programs_are_ignored(said: bytes) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
 
     def answer() -> None:

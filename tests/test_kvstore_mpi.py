@@ -187,7 +187,8 @@ def test_blocks_of_rows_have_the_bits_of_the_whole(workers, how, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("agreed", "words"), [(True, r"key \d, rows |what a step brings"), (False, "worker 1 is gone")]
+    ("agreed", "words"),
+    [(True, r"key \d, rows |the contents of a step"), (False, "worker 1 is gone")],
 )
 def test_a_worker_that_dies_between_two_blocks(agreed, words, tmp_path, monkeypatch):
     if _is_mpich():
@@ -206,16 +207,16 @@ PROBLEMS = [
     ("shape", r"worker 1 has a sum of float32 (4), worker 0 a sum of float32 (3)"),
     ("dtype", r"worker 1 has a sum of int32 (3), worker 0 a sum of float32 (3)"),
     ("compression", r"worker 1 has a gather of bfloat16 (3), bf16, of shape (3,), worker 0"),
-    ("key", "worker 1 has not come with key 'a' for 2 s; workers 0, 2 have come; worker 1 has come "
-     "with a barrier instead"),
+    ("key", "worker 1 has not arrived at key 'a' for 2 s; workers 0, 2 have arrived; "
+     "worker 1 has arrived at a barrier instead"),
     ("index", "worker 1: key 'a': take: an index is out of bounds"),
-    ("exit", "worker 1 has ended, and worker 0 waits for it with key 'a'"),
-    ("raise", "worker 1 has ended (with ValueError), and worker 0 waits for it with key 'a'"),
+    ("exit", "worker 1 has ended while worker 0 waits for it at key 'a'"),
+    ("raise", "worker 1 has ended (with ValueError) while worker 0 waits for it at key 'a'"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("how", "words"), PROBLEMS)
-def test_who_does_something_else_is_named(how, words, tmp_path):
+def test_a_worker_that_makes_another_call_is_named(how, words, tmp_path):
     job, written = launched(tmp_path, 3, "wrong", "--timeout", "2", how=how)
     assert job.returncode != 0
     told = written[0]
@@ -235,7 +236,7 @@ def test_a_worker_that_dies_leaves_nobody_waiting(how, tmp_path, monkeypatch):
     job, written = launched(tmp_path, 3, "wrong", "--timeout", "2", how=how)
     assert job.returncode != 0
     for rank in (0, 2):
-        assert "worker 1 has not come with key 'a' for 2 s" in written[rank]["text"]
+        assert "worker 1 has not arrived at key 'a' for 2 s" in written[rank]["text"]
 
 
 def test_a_killed_worker_ends_the_job(tmp_path):
@@ -245,7 +246,7 @@ def test_a_killed_worker_ends_the_job(tmp_path):
     assert "the job of 3 workers ended with status" in job.stderr
 
 
-def test_a_fork_of_a_worker_is_no_worker(tmp_path):
+def test_a_fork_of_a_worker_is_not_a_worker(tmp_path):
     assert found(tmp_path, 2, "wrong", how="fork") == ["done"] * 2
 
 

@@ -92,9 +92,7 @@ def test_without_a_spare_process_it_starts_as_ever(script: str) -> None:
     assert process.line(30) == said(script, "go", spare=False) and ended(process) == 0
 
 
-def test_a_spare_process_that_is_not_ready_is_taken_all_the_same(
-    place: LocalPlace, script: str
-) -> None:
+def test_a_spare_process_is_used_even_before_it_is_ready(place: LocalPlace, script: str) -> None:
     place.tend()
     assert not place.ready
     process = place.start("worker 0", ["{python}", script, "go"], {"A_WORD": "hello"}, True)
@@ -140,14 +138,17 @@ SERVE = ("serve", "--workers", "1")
 REFUSED = [
     ((*SERVERS, "absent.py"), "MissingFileError: launch: there is no file absent.py"),
     ((*SERVERS, "--workers", "0", __file__), "1 servers and 0 workers"),
-    ((*SERVERS, "--restarts", "-1", __file__), "started again -1 times"),
-    ((*SERVERS, "--reach", "nan", __file__), "the limit reach is nan, not > 0"),
+    ((*SERVERS, "--restarts", "-1", __file__), "-1 restarts"),
+    ((*SERVERS, "--reach", "nan", __file__), "the limit reach is nan; it must be more than 0"),
     (("launch", "--engine", "ray", "-n", "1", __file__), "--engine ray starts servers"),
-    (("launch", "-n", "1", "--timeout", "0", __file__), "for 0.0 s, not more than 0"),
+    (
+        ("launch", "-n", "1", "--timeout", "0", __file__),
+        "--timeout is 0.0 s; it must be more than 0",
+    ),
     ((*SERVE, "--port", "70000"), "WorldError: kvstore: there is no port 70000"),
     ((*SERVE, "--port", "-1"), "there is no port -1"),
     ((*SERVE, "--log-bytes", "0"), "after 0 bytes of log"),
-    ((*SERVE, "--folder", __file__), "JournalError: .*the journal's folder cannot be made"),
+    ((*SERVE, "--folder", __file__), "JournalError: .*the journal's folder cannot be created"),
 ]
 
 

@@ -169,7 +169,7 @@ def test_random_texts_are_refused() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b"[" * 100_000, b"1", b'{"a":NaN'])
 def test_texts_that_are_no_objects(text: bytes) -> None:
-    with pytest.raises(ProtocolError, match="no JSON"):
+    with pytest.raises(ProtocolError, match=r"not (a )?JSON"):
         Message(Kind.HELLO, body=text).values()
 
 

@@ -56,7 +56,7 @@ def ray() -> Any:
 
 @pytest.mark.distributed
 @pytest.mark.parametrize("victim", ["worker", "server", "actor"])
-def test_what_dies_is_started_again(tmp_path: Path, ray: Any, victim: str) -> None:
+def test_dead_processes_are_restarted(tmp_path: Path, ray: Any, victim: str) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
     arguments = (str(logs), "60", "0.05", "adam")
@@ -92,5 +92,5 @@ def test_what_dies_is_started_again(tmp_path: Path, ray: Any, victim: str) -> No
 @pytest.mark.distributed
 def test_a_cluster_without_room(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gemel.kvstore.server.ray.PLACING", 3.0)
-    with pytest.raises(WorkersError, match="Ray has no place for worker 0"):
+    with pytest.raises(WorkersError, match="Ray has no free CPU for worker 0"):
         Launcher(Job(PROGRAM, workers=2, servers=1), RayPlace(1)).run()

@@ -129,7 +129,7 @@ def test_a_worker_that_is_left_out() -> None:
         pulled(state, 2, 0)
 
 
-def test_what_it_had_pushed_before_counts() -> None:
+def test_pushes_before_the_death_of_a_worker_count() -> None:
     state = begun(2)
     state.apply(1, push(ones(5), 1))
     state.apply(1, text_message(Kind.LEFT_OUT, {}))
@@ -208,7 +208,7 @@ def test_refusals_name_worker_and_key() -> None:
         state.apply(1, push(numpy.zeros((2, 3), "float32"), 1))
     with pytest.raises(UnknownKeyError, match="worker 1 asks for a key"):
         state.apply(1, push(ones(1), 1, key=5))
-    with pytest.raises(ProtocolError, match="WELCOME is no message"):
+    with pytest.raises(ProtocolError, match="WELCOME is not a message"):
         state.apply(1, Message(Kind.WELCOME))
     state.apply(0, push(ones(1), 1, numbers=(0.1, 1.0, 0.0)))
     with pytest.raises(WorldError, match=r"worker 1 pushes key 'w'.*worker 0 with"):
@@ -243,7 +243,7 @@ def test_optimizers_servers_cannot_have() -> None:
     class Mine(optimizer.SGD):
         pass
 
-    with pytest.raises(WorldError, match=r"Mine is no optimizer of gemel\.optimizer"):
+    with pytest.raises(WorldError, match=r"Mine is not an optimizer of gemel\.optimizer"):
         describe(Mine())
 
 
@@ -372,7 +372,7 @@ def test_a_log_without_its_snapshot_is_no_new_job(tmp_path: Path) -> None:
     journal.snapshot(journal.load(1))
     journal.close()
     (tmp_path / "snapshot.1").unlink()
-    with pytest.raises(JournalError, match=r"log.1 goes on from snapshot.1, which is missing"):
+    with pytest.raises(JournalError, match=r"log.1 continues snapshot.1, which is missing"):
         Journal(tmp_path).load(1)
 
 
@@ -381,7 +381,7 @@ def test_a_folder_is_one_server_s(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.load(1)
     for workers in (1, 2):
-        with pytest.raises(JournalError, match="another server that runs keeps its journal here"):
+        with pytest.raises(JournalError, match="a running server already keeps its journal here"):
             Journal(tmp_path).load(workers)
     journal.close()
     again = Journal(tmp_path)

@@ -123,12 +123,12 @@ def test_a_trainer_that_updates_here_does_not_train_on_without_sums() -> None:
                 time.sleep(0.1)
 
 
-def test_what_a_trainer_cannot_do_there(tmp_path: Path) -> None:
+def test_trainers_refuse_what_servers_cannot_do(tmp_path: Path) -> None:
     with job(1) as made:
         net = network(1)
         store = made.store(0, "dist_async")
         trainer = Trainer(net.collect_params(), "sgd", {}, kvstore=store, update_on_kvstore=False)
-        with pytest.raises(KVStoreError, match="the servers have to update the parameters"):
+        with pytest.raises(KVStoreError, match="let the servers update the parameters"):
             train(net, trainer, slice(None))
         trainer = Trainer(net.collect_params(), "sgd", {}, kvstore=store)
         train(net, trainer, slice(None))

@@ -68,7 +68,7 @@ def issued(world: World, key: str, array: Any) -> Any:
     return world.issue(1, key, "sum", [array])
 
 
-def test_what_takes_long_leaves_as_soon_as_it_is_there(world: World) -> None:
+def test_expensive_sums_leave_as_soon_as_they_are_ready(world: World) -> None:
     late = Late()
     first = issued(world, "key 0", np.full((COUNT,), 3.0))
     second = issued(world, "key 1", late.array)
@@ -77,7 +77,7 @@ def test_what_takes_long_leaves_as_soon_as_it_is_there(world: World) -> None:
     assert second.asnumpy()[-1] == 5 and world.done["groups"] == 2
 
 
-def test_what_takes_little_leaves_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cheap_sums_leave_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds, "HOLD", 20.0)
     for turn in range(3):
         world._pace = 1e-12
@@ -91,7 +91,7 @@ def test_what_takes_little_leaves_together(world: World, monkeypatch: pytest.Mon
         assert world.done["groups"] == groups + 1
 
 
-def test_what_is_measured_to_take_long_is_not_held(world: World) -> None:
+def test_sums_measured_as_slow_are_not_held_back(world: World) -> None:
     """Whatever the pace is: whoever comes late to a sum has not waited for a wire."""
     world.ways.table = Table({"gather": [(4 * COUNT, 1e-2), (8 * COUNT, 2e-2)]})
     world._pace = 1e-12
@@ -116,7 +116,7 @@ def test_the_sums_of_the_next_step_are_not_waited_for(
     assert again.asnumpy()[0] == 5
 
 
-def test_keys_need_not_have_come_equally_often(
+def test_keys_need_not_be_pushed_equally_often(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that was left out of some steps; the next step's are not waited for, either."""
@@ -135,7 +135,7 @@ def test_keys_need_not_have_come_equally_often(
     assert after.asnumpy()[0] == 5
 
 
-def test_a_sum_that_another_is_made_of_is_not_held_for_ever(world: World) -> None:
+def test_a_sum_another_depends_on_is_not_held_for_ever(world: World) -> None:
     world._pace = 1e-12
     first = issued(world, "key 0", np.full((COUNT,), 3.0))
     second = issued(world, "key 1", first * 2)
@@ -143,14 +143,14 @@ def test_a_sum_that_another_is_made_of_is_not_held_for_ever(world: World) -> Non
     assert second.asnumpy()[0] == 6 and time.monotonic() - begun < 10
 
 
-def test_how_fast_the_wires_are_is_measured(world: World) -> None:
+def test_the_speed_of_the_network_is_measured(world: World) -> None:
     issued(world, "key 0", np.ones((8,))).wait_to_read()
     assert world._pace == math.inf  # so few bytes tell nothing
     issued(world, "key 1", np.ones((COUNT,))).wait_to_read()
     assert 0 < world._pace < math.inf
 
 
-def test_what_is_held_fails_with_all_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_sums_fail_with_all_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds, "HOLD", 20.0)
     world._pace = 1e-12
     late = Late()
@@ -175,7 +175,7 @@ def test_pauses_grow() -> None:
     assert pauses[3:] == sorted(pauses[3:]) and 0 < pauses[3] < pauses[-1] <= 1e-3
 
 
-def test_what_is_there_is_not_waited_for() -> None:
+def test_ready_values_are_not_waited_for() -> None:
     pauses: list[float] = []
     wait_until(lambda: True, pauses.append)
     assert pauses == []

@@ -151,7 +151,7 @@ def test_what_was_wrong() -> None:
 
 
 @pytest.mark.parametrize("kind, digits", [("bfloat16", 8), ("float16", 11)])
-def test_what_is_kept_in_two_bytes(kind: str, digits: int) -> None:
+def test_values_kept_in_two_bytes(kind: str, digits: int) -> None:
     x = cases("float32", 3e38 if kind == "bfloat16" else 65504)
     kept = np.array(x).astype(kind)
     values = kept.astype("float32").asnumpy().tolist()
@@ -185,7 +185,7 @@ def test_symmetry_and_neighbours(dtype: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [*BOUND, "float16", "bfloat16"])
-def test_what_is_not_finite(dtype: str) -> None:
+def test_values_that_are_not_finite(dtype: str) -> None:
     x = np.array([math.inf, -math.inf, math.nan] * 7).astype(dtype)
     for function in (np.sin, np.cos, np.tan):
         assert numpy.isnan(function(x).astype("float32").asnumpy()).all()

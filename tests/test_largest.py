@@ -69,7 +69,7 @@ def twice(r: Recorder, x: Any) -> list[tuple[Any, bool]]:
         (other, False, False),
     ],
 )
-def test_what_is_spared(body: Body, bounded: bool, carried: bool) -> None:
+def test_which_checks_are_left_out(body: Body, bounded: bool, carried: bool) -> None:
     program, _ = reduced(body, F32, INNER, (3, 4), 1)
     code = spared(program).code
     names = [step.name for step in code]
@@ -105,7 +105,7 @@ def test_bits_of_exponentials(kind: str, target: str) -> None:
 @pytest.mark.parametrize("target", RUNNABLE)
 @pytest.mark.parametrize("lanes", (OUTER, INNER))
 @pytest.mark.parametrize("body", (softmax, logarithm, with_largest, hidden))
-def test_what_is_no_number(body: Body, lanes: str, target: str) -> None:
+def test_nan_is_kept(body: Body, lanes: str, target: str) -> None:
     """NaN wherever NumPy has it, for rows with one at any place, of infinities alone or among
     numbers."""
     for length in (1, 3, 17, 40, 150):

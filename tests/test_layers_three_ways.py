@@ -59,7 +59,7 @@ def test_all_ways_agree(case: LayerCase, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["Conv2D", "BatchNorm", "shared parameters", "LSTM", "Several"])
-def test_what_is_read_can_be_trained_and_written_again(name: str, tmp_path: Path) -> None:
+def test_loaded_networks_can_be_trained_and_saved_again(name: str, tmp_path: Path) -> None:
     """The gradients are those of the network itself; so are the files written of what was read."""
     case = next(c for c in LAYERS if c.name.lower().startswith(name.lower()))
     net = made(case)

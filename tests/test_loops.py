@@ -189,7 +189,7 @@ def test_another_length_is_no_new_trace() -> None:
     assert has_loop(program, *given)
 
 
-def test_what_is_there_already_is_not_stacked_again() -> None:
+def test_stacked_outputs_are_not_stacked_again() -> None:
     def function(x: Any, s: Any) -> Any:
         def body(d: Any, c: Any) -> Any:
             new = np.tanh(d[0] + c[0] * 0.5)
@@ -363,7 +363,7 @@ OUT = [
 
 
 @pytest.mark.parametrize("make", [counted, *OUT])
-def test_what_is_no_loop_is_written_out(make: Any) -> None:
+def test_loops_that_cannot_be_steps_are_unrolled(make: Any) -> None:
     x, s = inputs(6)[:2]
     expected = make()(np.array(x, dtype="float64"), np.array(s, dtype="float64"))
     arrays = np.array(x, dtype="float64"), np.array(s, dtype="float64")
@@ -579,7 +579,11 @@ def test_exports(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize(
     ("shapes", "words"),
-    [([(0, 3)], "is empty"), ([()], "data of no axes"), ([(2,), (3,)], r"first axes of \[2, 3\]")],
+    [
+        ([(0, 3)], "is empty"),
+        ([()], "the data has no axes"),
+        ([(2,), (3,)], r"first axes have lengths \[2, 3\]"),
+    ],
 )
 def test_foreach_says_what_is_wrong_with_its_data(shapes: list[Any], words: str) -> None:
     data = [np.zeros(shape) for shape in shapes]

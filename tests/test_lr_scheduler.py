@@ -13,9 +13,9 @@ from gemel.lr_scheduler import CosineScheduler, FactorScheduler, LRScheduler
     [
         (lambda: FactorScheduler(0), "step must be at least 1, not 0"),
         (lambda: FactorScheduler(1, factor=2), "factor must be at most 1, not 2"),
-        (lambda: lr_scheduler.MultiFactorScheduler([]), "growing numbers"),
-        (lambda: lr_scheduler.MultiFactorScheduler(5), "growing numbers"),
-        (lambda: lr_scheduler.MultiFactorScheduler([3, 3]), "growing numbers"),
+        (lambda: lr_scheduler.MultiFactorScheduler([]), "increasing whole numbers"),
+        (lambda: lr_scheduler.MultiFactorScheduler(5), "increasing whole numbers"),
+        (lambda: lr_scheduler.MultiFactorScheduler([3, 3]), "increasing whole numbers"),
         (lambda: lr_scheduler.PolyScheduler(0), "max_update must be a whole number"),
         (lambda: CosineScheduler(9.5), "max_update must be a whole number"),
         (lambda: CosineScheduler(9, warmup_steps=-1), "warmup_steps must be"),

@@ -93,7 +93,7 @@ def test_parts_of_products(target: str, product: Product) -> None:
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
-def test_what_a_walk_leaves_for_the_next_is_not_left_in_outputs_that_take_turns(
+def test_walks_do_not_spill_into_interleaved_outputs(
     target: str,
 ) -> None:
     """These are written together; a dear value is computed again."""

@@ -148,5 +148,5 @@ def test_refused() -> None:
     monitor.install(net)
     monitor.tic()
     net(np.ones((1, 2)))
-    with pytest.raises(ArgumentError, match="stat_func gives a str for net_output"):
+    with pytest.raises(ArgumentError, match="stat_func returned a str for net_output"):
         monitor.toc()

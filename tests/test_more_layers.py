@@ -134,7 +134,7 @@ class Attention(nn.HybridBlock):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: nn.Dense(0), "Dense: units must be a whole number from 1, not 0"),
+        (lambda: nn.Dense(0), "Dense: units must be a whole number of at least 1, not 0"),
         (lambda: nn.Dense(-3), "not -3"),
         (lambda: nn.Dense(2.5), r"not 2\.5"),
         (lambda: nn.Conv1D(0, 3), "Conv1D: channels must be .* not 0"),

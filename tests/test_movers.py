@@ -117,7 +117,7 @@ def test_an_index_out_of_range_fails_what_depends_on_it(name: str) -> None:
         lost.asnumpy()
 
 
-def test_what_runs_along_no_empty_loop_is_written() -> None:
+def test_results_that_run_along_no_empty_loop_are_written() -> None:
     program = gemel.compile(raised)
     for extent in (5, 7, 0):
         a = numbers(4, 4, 1) + extent
@@ -142,7 +142,7 @@ def repeated(x: Any) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("function", [transposed, repeated])
-def test_what_a_kernel_keeps_is_a_part_of_what_it_writes_there(function: Any) -> None:
+def test_kernels_keep_only_parts_of_their_outputs(function: Any) -> None:
     gradients = []
     for called in (function, gemel.compile(function)):
         x = numbers(2, 2, 2)

@@ -158,7 +158,7 @@ def test_it_must_have_been_called(tmp_path: Path) -> None:
         (lambda x: np.linalg.qr(x)[1], "MXNet has no operation for qr"),
     ],
 )
-def test_what_mxnet_cannot_say(function: Any, message: str, tmp_path: Path) -> None:
+def test_functions_mxnet_cannot_express(function: Any, message: str, tmp_path: Path) -> None:
     net = nn.HybridLambda(function)
     net.hybridize()
     net(np.ones((3, 3)))
@@ -351,12 +351,12 @@ def test_bad_loops_name_the_field(path: str, value: Any, message: str, tmp_path:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "no JSON or truncated"),
+        (b"", "not JSON, or is truncated"),
         (b'{"nodes": [', "line 1, column"),
-        (b"[]", "holds a list"),
-        (b"\xff\xfe\x00", "is no text at byte 0"),
+        (b"[]", "contains a list"),
+        (b"\xff\xfe\x00", "is not text at byte 0"),
         (b"[" * 100000, "nested too deeply"),
-        (b'{"nodes": [], "heads": [[0, 0, ' + b"9" * 5000 + b"]]}", "number too long"),
+        (b'{"nodes": [], "heads": [[0, 0, ' + b"9" * 5000 + b"]]}", "number that is too long"),
     ],
 )
 def test_bad_texts(content: bytes, message: str, tmp_path: Path) -> None:

@@ -312,9 +312,9 @@ def test_absent_parts_say_so(name: str, instead: str) -> None:
     assert "did you mean" not in str(raised.value)
 
 
-def test_what_is_no_block() -> None:
+def test_objects_that_are_not_blocks() -> None:
     for kind in (gluon.nn.Sequential, gluon.nn.HybridSequential):
-        with pytest.raises(GemelError, match=f"{kind.__name__}: 3 is no Block"):
+        with pytest.raises(GemelError, match=f"{kind.__name__}: 3 is not a Block"):
             kind().add(3)
     with pytest.raises(GemelError, match="plain Block"):
         gluon.nn.HybridSequential().add(gluon.nn.Sequential())
@@ -396,7 +396,7 @@ def test_the_gradient_of_an_end_is_a_losss_whatever_follows(name: str, compiled:
     numpy.testing.assert_allclose(x.grad.asnumpy(), gradient(ROWS), rtol=1e-5, atol=1e-6)
 
 
-def test_what_follows_an_end_counts_if_it_is_asked_for() -> None:
+def test_elements_after_the_end_count_if_requested() -> None:
     x = nd.array(ROWS)
     x.attach_grad()
     with autograd.record():
@@ -405,7 +405,7 @@ def test_what_follows_an_end_counts_if_it_is_asked_for() -> None:
     numpy.testing.assert_allclose(x.grad.asnumpy(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_an_end_gives_what_is_finite_for_what_is_not() -> None:
+def test_the_end_step_replaces_values_that_are_not_finite() -> None:
     x = nd.array([[0.0, 0.0, -numpy.inf]])
     x.attach_grad()
     with autograd.record():

@@ -199,7 +199,7 @@ def test_masks_are_left_out_on_request() -> None:
     assert not numpy.isnan(logits).any()
 
 
-def test_what_is_masked_sends_no_gradient_back() -> None:
+def test_masked_elements_have_no_gradient() -> None:
     x, mask = np.array(drawn(3, 4)), np.array(MASK)
     x.attach_grad()
     found = []
@@ -272,7 +272,7 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: npx.embedding(np.array([3]), np.ones((3, 2))).tolist(), IndexError, "out of bounds"),
     (lambda: npx.embedding(np.array([3]), np.ones((3, 2)), 4, 2), ShapeError, "embedding"),
     (lambda: npx.gather_nd(np.ones((2, 3)), np.array([[0], [3]])).tolist(), IndexError, "bounds"),
-    (lambda: npx.gather_nd(np.ones(3), np.array([[0], [3]])), ShapeError, "a row for each"),
+    (lambda: npx.gather_nd(np.ones(3), np.array([[0], [3]])), ShapeError, "one row for each"),
     (lambda: npx.index_add(np.ones(3), np.array([[True]]), 1.0), GemelError, "whole numbers"),
     (lambda: npx.index_update(np.ones(3), np.array([[0, 1]]), np.ones(3)), ShapeError, "assign"),
     (lambda: npx.foreach(lambda a, s: (a, s), [np.ones(2), np.ones(3)], []), ShapeError, "foreach"),

@@ -221,7 +221,7 @@ def test_lstsq() -> None:
         numpy.testing.assert_allclose(a.asnumpy(), b)
 
 
-def test_what_has_no_gradient_says_so() -> None:
+def test_operations_without_a_gradient_say_so() -> None:
     x = np.array(A)
     x.attach_grad()
     with gemel.autograd.record(), pytest.raises(GradientError, match="lstsq has no gradient"):
@@ -271,18 +271,18 @@ BAD: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: np.linalg.eigh(x[:, :3], "M"), UnknownNameError, "UPLO"),
     (lambda x: np.linalg.norm(x, "nic"), UnknownNameError, "order of a matrix's norm"),
     (lambda x: np.linalg.norm(x[0], "fro"), UnknownNameError, "order of a vector's norm"),
-    (lambda x: np.linalg.norm(x[None], 2), ShapeError, "is one of vectors or matrices"),
-    (lambda x: np.linalg.matrix_power(x, 2), ShapeError, "no square matrices"),
+    (lambda x: np.linalg.norm(x[None], 2), ShapeError, "is for vectors or matrices"),
+    (lambda x: np.linalg.matrix_power(x, 2), ShapeError, "not contain square matrices"),
     (lambda x: np.linalg.multi_dot([x]), ShapeError, "multi_dot"),
     (lambda x: np.linalg.outer(x, x), ShapeError, "must have one dimension"),
     (lambda x: np.linalg.cross(x, x), ShapeError, "must have 3"),
     (lambda x: np.linalg.nrom, AttributeError, "did you mean 'norm'"),
-    (lambda x: np.cross(x, x), ShapeError, "takes 2 or 3"),
+    (lambda x: np.cross(x, x), ShapeError, "must have 2 or 3"),
     (lambda x: np.vecdot(x, x[:, :2]), ShapeError, "vecdot"),
     (lambda x: np.tensordot(x, x, 1), ShapeError, "tensordot"),
-    (lambda x: np.einsum("ij,jk", x), ShapeError, "it has 2 operands, 1 were given"),
+    (lambda x: np.einsum("ij,jk", x), ShapeError, "it has 2 operands, but 1 were given"),
     (lambda x: np.einsum("ijk", x), ShapeError, "labels 3 axes of an operand with 2"),
-    (lambda x: np.einsum("ij->ik", x), ShapeError, "has one no operand has"),
+    (lambda x: np.einsum("ij->ik", x), ShapeError, "has a label that no operand has"),
     (lambda x: np.einsum("ij,ij->i", x, x[:, :2]), ShapeError, "axis 'j' has 4 and 2"),
     (lambda x: np.einsum("ii", x), ShapeError, "'i'"),
     (lambda x: np.einsum("i1", x), ShapeError, "labels must be letters"),

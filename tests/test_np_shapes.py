@@ -412,7 +412,7 @@ def test_reshape_says_when_it_copies() -> None:
     copied[0, 0] = 8
     assert x[0, 0].item() == 7
     assert np.reshape(x, newshape=12).shape == x.reshape(shape=12).shape == (12,)
-    with pytest.raises(ShapeError, match="has to copy"):
+    with pytest.raises(ShapeError, match="requires a copy"):
         np.reshape(x.T, (12,), copy=False)
     with pytest.raises(UnknownNameError, match="order of reshape 'Z'"):
         np.reshape(x, 12, order="Z")
@@ -454,12 +454,12 @@ BAD: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: np.moveaxis(x, (0, 1), 0), ShapeError, "moveaxis"),
     (lambda x: np.matrix_transpose(x[0]), ShapeError, "matrix_transpose"),
     (lambda x: np.transpose(2.0, (0,)), AxisError, "transpose: axis 0"),
-    (lambda x: np.transpose("rows"), TypeError, "'rows' is no array"),
+    (lambda x: np.transpose("rows"), TypeError, "'rows' is not an array"),
     (lambda x: np.repeat(x, -1), ShapeError, "repeat: -1"),
-    (lambda x: np.repeat(x, [1, 2], 0), ShapeError, "repeat: 2 numbers of times"),
+    (lambda x: np.repeat(x, [1, 2], 0), ShapeError, "repeat: 2 repetition counts"),
     (lambda x: np.tile(x, -1), ShapeError, "tile"),
     (lambda x: np.pad(x, ((1, 2, 3),)), ShapeError, "pad: pad_width"),
-    (lambda x: np.pad(x, -1), ShapeError, "none below 0"),
+    (lambda x: np.pad(x, -1), ShapeError, "at least 0"),
     (lambda x: np.pad(x, 1, "edges"), UnknownNameError, "did you mean 'edge'"),
     (lambda x: np.pad(x[:0], 1, "edge"), ShapeError, "is empty"),
     (lambda x: np.vsplit(x[0], 2), ShapeError, "vsplit"),

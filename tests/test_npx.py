@@ -290,7 +290,7 @@ def test_shapes_like_others() -> None:
     check(
         lambda x: npx.slice_like(x, np.zeros((2, 3)), axes=(-1,)), lambda x: x[:, :3], [drawn(3, 5)]
     )
-    with pytest.raises(ShapeError, match="is less than"):
+    with pytest.raises(ShapeError, match="is smaller than"):
         npx.slice_like(np.zeros((1, 2)), np.zeros((2, 2)))
 
 

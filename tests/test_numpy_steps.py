@@ -203,7 +203,7 @@ def test_statistics_are_written_after_all_has_been_read() -> None:
 
 def test_such_a_program_has_no_image() -> None:
     function = gemel.compile(PROGRAMS["alone"])
-    with pytest.raises(CompileError, match="running_sum is done by NumPy"):
+    with pytest.raises(CompileError, match="running_sum is computed by NumPy"):
         function.image(np.ones((2, 2)))
 
 

@@ -214,11 +214,11 @@ def test_unknown_names_suggest_the_nearest(make, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([np.zeros(3)], "sgd"), "ndarray is no Parameter"),
-        ((gluon.nn.Dense(2), "sgd"), "Dense is no Parameter; pass net.collect_params()"),
-        ((None, "sgd"), "NoneType is no Parameter"),
+        (([np.zeros(3)], "sgd"), "ndarray is not a Parameter"),
+        ((gluon.nn.Dense(2), "sgd"), "Dense is not a Parameter; pass net.collect_params()"),
+        ((None, "sgd"), "NoneType is not a Parameter"),
         ((gluon.Parameter("w"), optimizer.SGD(), {"learning_rate": 1}), "optimizer_params"),
-        (([], optimizer.SGD, {"learning_rate": 1}), "the class SGD; give its name or make one"),
+        (([], optimizer.SGD, {"learning_rate": 1}), "the class SGD; give its name or an instance"),
     ],
 )
 def test_trainer_takes_parameters_and_an_optimizer(arguments, message):

@@ -170,7 +170,7 @@ def test_which_windows_are_read_by_pairs() -> None:
         assert windows_pay_in_pairs(task, several, False) == pays
 
 
-def test_what_is_no_bfloat16_is_refused(planned_anywhere: None) -> None:
+def test_only_bfloat16_is_accepted_in_pairs(planned_anywhere: None) -> None:
     program = plan_of(64, 64, 64)[-1].program
     operands = tuple(
         each._replace(dtype=float16) if each.panel else each for each in program.operands

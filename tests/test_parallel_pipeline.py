@@ -109,7 +109,7 @@ def test_the_engine_keeps_the_order_and_so_what_is_kept(order):
     assert parts.in_flight(2) == [min(2, n) for n in most]
 
 
-def test_what_travels_is_each_cut_once_forward_and_once_backward():
+def test_each_cut_is_sent_once_forward_and_once_backward():
     net, count, size, units = dense(3, 32), 4, 64, 32
     parts = parallel.Pipeline(net, [gpu(0), gpu(1), gpu(2)], count)
     x, y = batch(size, units)
@@ -175,10 +175,10 @@ def test_wrong_pipelines():
     for count in (0, -1, 2.5):
         with pytest.raises(parallel.SplitError, match="micro-batches"):
             parallel.Pipeline(dense(2), two, count)  # type: ignore[arg-type]
-    with pytest.raises(parallel.SplitError, match="one layer at least"):
+    with pytest.raises(parallel.SplitError, match="at least one layer"):
         parallel.Pipeline(dense(1), two)
     for cut in ([], [0], [2], [1, 1], [3]):
-        with pytest.raises(parallel.SplitError, match="a layer each"):
+        with pytest.raises(parallel.SplitError, match="at least one layer each"):
             parallel.Pipeline(dense(2), two, cut=cut)
     with pytest.raises(UnknownNameError, match="parameters"):
         parallel.Pipeline(dense(2), two, cut="paramters")
@@ -188,7 +188,7 @@ def test_wrong_pipelines():
             return x + super().forward(x)
 
     for net in (nn.Dense(2), Other(nn.Dense(2), nn.Dense(2))):
-        with pytest.raises(parallel.SplitError, match="one after the other"):
+        with pytest.raises(parallel.SplitError, match="only these can be divided"):
             parallel.Pipeline(net, two)
     shared = dense(3)
     shared[2].weight = shared[0].weight
@@ -303,7 +303,7 @@ def test_rows_of_integers_come_in():
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_batch_norm_sees_micro_batches(order):
-    """What one device does that takes the micro-batches one after the other."""
+    """What one device does that takes the micro-batches only these can be divided."""
 
     def made() -> nn.HybridSequential:
         np.random.seed(1)

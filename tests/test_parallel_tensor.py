@@ -182,7 +182,7 @@ def test_batch_norm_sees_the_whole_batch():
     close(found[1], found[0])
 
 
-def test_what_travels_is_one_array_each_way_for_each_all_reduce():
+def test_each_all_reduce_sends_one_array_each_way():
     net = nn.HybridSequential()
     net.add(parallel.ColumnDense(64, in_units=16), parallel.RowDense(16, in_units=64))
     parts = parallel.TensorParallel(net, [gpu(0), gpu(1), gpu(2), gpu(3)])
@@ -210,13 +210,13 @@ def test_what_travels_is_one_array_each_way_for_each_all_reduce():
     "optimizer, how",
     [("sgd", {"update_on_kvstore": True}), ("lars", {}), ("lamb", {}), ("lans", {})],
 )
-def test_what_cannot_update_parts(optimizer, how):
+def test_optimizers_that_cannot_update_parts(optimizer, how):
     net = parallel.ColumnDense(4, in_units=3)
     parts = parallel.TensorParallel(net, TWO)
     parts.initialize()
     trainer = gluon.Trainer(net.collect_params(), optimizer, **how)
     parts.backward(np.ones((2, 3)), np.zeros((2,), dtype="int64"), LOSS)
-    with pytest.raises(GemelError, match="weight lies in parts on several devices"):
+    with pytest.raises(GemelError, match="weight is split over several devices"):
         trainer.step(2)
     parts = parallel.TensorParallel(net, [cpu(0)])  # in one piece it can be updated
     before = net.weight.data().tolist()
@@ -316,5 +316,5 @@ def test_a_device_belongs_to_one_group():
     first.initialize(device=TWO)
     last.initialize(device=cpu(1))
     trainer = gluon.Trainer([*first.params.values(), *last.params.values()], "sgd")
-    with pytest.raises(DeviceError, match=r"lives on cpu\(0\), cpu\(1\), but .* on cpu\(1\)"):
+    with pytest.raises(DeviceError, match=r"is on cpu\(0\), cpu\(1\), but .* is on cpu\(1\)"):
         trainer.step(1)

@@ -224,7 +224,7 @@ def climbs(order: Order) -> bool:
     return all(a is b or a.level > b.level for a, b in pairs)
 
 
-def test_what_a_path_leaves_and_comes_back_to_is_not_joined() -> None:
+def test_groups_a_path_leaves_and_reenters_are_not_joined() -> None:
     x = symbol(3)
     with Trace():
         a = np.exp(x)
@@ -279,7 +279,7 @@ def comes_back(order: Order, units: tuple[Unit, ...]) -> bool:
     return False
 
 
-def test_what_is_joined_is_what_no_path_forbids() -> None:
+def test_everything_that_no_path_forbids_is_joined() -> None:
     answers = {True: 0, False: 0}
     for seed in range(60):
         draw = Random(seed)

@@ -75,7 +75,7 @@ LOOK_ALIKES = {
 
 
 @pytest.mark.parametrize("name", LOOK_ALIKES)
-def test_look_alikes_are_told_apart(name: str, tmp_path: Path) -> None:
+def test_similar_programs_get_different_plans(name: str, tmp_path: Path) -> None:
     first, second, then = LOOK_ALIKES[name]
     programs = [f"{first}\n{then}", f"{second}\n{then}"]
     alone = [told(p, tmp_path / str(i))["values"] for i, p in enumerate(programs)]

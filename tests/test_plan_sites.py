@@ -237,7 +237,7 @@ def test_running_statistics_are_not_poisoned(size: int) -> None:
     assert held.tolist() != before
 
 
-def test_what_the_failing_step_writes_itself_fails_and_heals(size: int) -> None:
+def test_arrays_written_by_a_failing_step_fail_and_recover(size: int) -> None:
     from gemel.ops.indexing import scatter
 
     def step(arrays: Any, _: Any) -> Any:

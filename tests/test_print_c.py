@@ -183,8 +183,8 @@ def test_source(name: str, tmp_path: Path) -> None:
     subprocess.run([*command, "-lm"], check=True)
 
 
-def test_what_is_no_item_is_refused() -> None:
-    with pytest.raises(TypeError, match="'unknown' is no item of a plan that can be read"):
+def test_unknown_plan_items_are_refused() -> None:
+    with pytest.raises(TypeError, match="'unknown' is not an item of a plan that can be printed"):
         as_c("f", ["unknown"])
 
 

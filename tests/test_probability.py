@@ -284,7 +284,7 @@ def test_independent() -> None:
     close(ours.log_prob(x), base.log_prob(x).sum(axis=1))
     close(ours.entropy(), base.entropy().sum(axis=1))
     assert ours.batch_shape == (4,) and ours.event_dim == 1 and ours.sample_n(2).shape == (2, 4, 3)
-    with pytest.raises(ValueError, match="no 3 axes"):
+    with pytest.raises(ValueError, match="not have 3 batch axes"):
         P.Independent(base, 3)
 
 

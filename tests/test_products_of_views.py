@@ -79,7 +79,7 @@ def test_a_vector_and_more_batch_axes_than_kernels_have() -> None:
         numpy.testing.assert_array_equal(product.asnumpy(), wanted(vector.asnumpy()))
 
 
-def test_what_follows_a_product_broadcasts_over_any_batch_axes() -> None:
+def test_epilogues_of_products_broadcast_over_any_batch_axes() -> None:
     """Its batch axes do not merge then, however the factors lie."""
     chance = random.Random(5)
     for _ in range(60):

@@ -255,7 +255,7 @@ def test_scopes_name_what_is_issued_in_them():
     }
 
 
-def test_what_is_annotated_outside_a_recording_is_not_in_it(tmp_path):
+def test_annotations_outside_of_a_recording_are_not_in_it(tmp_path):
     def work() -> None:
         profiler.pause()
         with profiler.scope("paused"), profiler.graph():
@@ -282,8 +282,8 @@ def test_capacity():
 
 
 @pytest.mark.parametrize("capacity", ["many", -1, 2.5, None])
-def test_capacities_that_are_none(capacity):
-    with pytest.raises(ArgumentError, match="is no number of operations"):
+def test_invalid_capacities(capacity):
+    with pytest.raises(ArgumentError, match="is not a valid number of operations"):
         profiler.set_config(capacity=capacity)
 
 

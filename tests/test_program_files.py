@@ -66,7 +66,7 @@ def test_in_a_process_without_the_class(tmp_path: Path) -> None:
     assert ran.stdout == "[[3.0, 2.0, 1.0]] ['scale']\n"
 
 
-def test_what_is_loaded_trains(tmp_path: Path) -> None:
+def test_loaded_programs_train(tmp_path: Path) -> None:
     net = nn.HybridSequential()
     net.add(nn.Conv2D(3, 3), nn.BatchNorm(), nn.Activation("relu"), nn.Dropout(0.5), nn.Dense(2))
     net.initialize()
@@ -161,7 +161,7 @@ def test_control_flow_and_random_numbers(tmp_path: Path) -> None:
     assert not np.allclose(loaded(x), loaded(x)), "drawn anew"
 
 
-def test_what_forward_overwrites(tmp_path: Path) -> None:
+def test_arrays_that_forward_overwrites(tmp_path: Path) -> None:
     class Counting(nn.HybridBlock):
         def __init__(self) -> None:
             super().__init__()
@@ -253,7 +253,7 @@ def test_sealed_nonsense(old: str, new: str, message: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("hybridized", [False, True])
-def test_what_is_detached_stays_so(tmp_path: Path, hybridized: bool) -> None:
+def test_detached_values_stay_detached(tmp_path: Path, hybridized: bool) -> None:
     class Cut(gluon.HybridBlock):
         def forward(self, x: Any) -> Any:
             return np.sin(x.detach()) * 3 + x

@@ -78,7 +78,7 @@ def test_the_refusal_says_rule_and_remedy(tmp_path: Path) -> None:
     compiled(rows(5))
     with pytest.raises(
         ShapeError,
-        match=r"^twice: was saved for float32 of 2 axes where 1 < data\.shape\[0\], and not for "
+        match=r"^twice: was saved for float32 of 2 axes where 1 < data\.shape\[0\], not for "
         r"float32\[1, 3\]; call it on such arguments before gemel\.save",
     ):
         saved(compiled, tmp_path)(rows(1))
@@ -96,7 +96,7 @@ def test_a_file_is_for_all_it_was_called_on(first: int, tmp_path: Path) -> None:
     assert len(json.loads(program_of(tmp_path / "model.gemel"))["programs"]) == 2
 
 
-def test_what_was_seen_for_one_only(tmp_path: Path) -> None:
+def test_guards_seen_for_length_one_only(tmp_path: Path) -> None:
     """Two are traced in place of one, but not where the program would be another."""
     compiled = gemel.compile(branch(lambda x: x.shape[0] > 1))
     compiled(rows(1))
@@ -115,7 +115,7 @@ def test_an_axis_of_one_place_is_not_free(tmp_path: Path) -> None:
         loaded(rows(4, 3))
 
 
-def test_none_is_not_taken_for_some(tmp_path: Path) -> None:
+def test_length_zero_is_not_taken_for_some(tmp_path: Path) -> None:
     compiled = gemel.compile(branch(lambda x: x.shape[0] > 0))
     compiled(rows(4))
     with pytest.raises(ShapeError, match=r"where 1 <= data\.shape\[0\]"):
@@ -133,7 +133,7 @@ def test_numbers_that_were_asked_for(tmp_path: Path) -> None:
         loaded(rows(4), -0.0)
 
 
-def test_what_is_loaded_asks_again_when_it_is_traced(tmp_path: Path) -> None:
+def test_loaded_programs_check_sizes_again_when_traced(tmp_path: Path) -> None:
     compiled = gemel.compile(branch(lambda x: x.shape[0] > 1))
     compiled(rows(5))
     compiled(rows(1))
@@ -237,7 +237,7 @@ def test_batches_of_two_arguments(tmp_path: Path) -> None:
         lambda x: x.reshape(3, 5),  # MXNet refuses other batches itself
     ],
 )
-def test_nothing_is_said_of_other_questions(function: Any, tmp_path: Path) -> None:
+def test_no_warning_for_other_questions(function: Any, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", ExportWarning)
         exported(function, tmp_path, rows(5))

@@ -150,6 +150,6 @@ def test_families_most_programs_do_not_use_are_imported_when_asked_for() -> None
      "gemel.compile(lambda v: v.cumsum())(x)", "numpy.sort(x)",
      "pickle.loads(pickle.dumps(np.sort))"],
 )  # fmt: skip
-def test_whoever_asks_first_is_answered(asks: str) -> None:
+def test_each_first_use_of_a_lazy_name_works(asks: str) -> None:
     head = "import pickle, numpy, gemel\nfrom gemel import gluon, np, npx\nx = np.ones((4,))\n"
     assert run(f"{head}{asks}\ntell(done=True)")["done"]

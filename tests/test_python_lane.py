@@ -52,7 +52,7 @@ def test_several_results_views_and_dtypes():
 
 # engine.md 9
 @pytest.mark.parametrize("queued", [False, True])
-def test_what_a_callback_raises_is_sticky(queued):
+def test_exceptions_of_callbacks_are_sticky(queued):
     x = busy() if queued else np.ones((700, 700))
 
     def fail(v: numpy.ndarray) -> numpy.ndarray:
@@ -66,7 +66,7 @@ def test_what_a_callback_raises_is_sticky(queued):
     assert (x[0, 0] + 1).item() in (2, 701)
 
 
-def test_what_callbacks_raised_is_dropped_by_any_thread():
+def test_exceptions_of_callbacks_are_dropped_by_any_thread():
     class OddError(Exception):
         pass
 

@@ -85,11 +85,11 @@ def big(found: list[list[tuple[int, ...]]], shape: tuple[int, ...] = SHAPE) -> i
         (drawn, 1, 1),
     ],
 )
-def test_what_is_left_in_memory(function: Function, count: int, large: int) -> None:
+def test_which_results_stay_in_memory(function: Function, count: int, large: int) -> None:
     assert big(kernels(function, *[SHAPE] * count)) == large
 
 
-def test_what_a_product_gives_stays() -> None:
+def test_results_of_products_are_not_recomputed() -> None:
     assert big(kernels(of_a_product), (24, 24)) >= 1
 
 
@@ -99,7 +99,7 @@ def ends_of_a_product(x: Any, w: Any) -> Any:
     return y.sum(axis=1), z.sum(axis=0)
 
 
-def test_what_follows_from_another_result_of_a_product_is_not_kept() -> None:
+def test_values_derived_from_another_result_of_a_product_are_not_kept() -> None:
     assert big(kernels(ends_of_a_product, (24, 40), (40, 24)), (24, 24)) == 1
     x, w = (np.array(numpy.random.default_rng(1).standard_normal(s)) for s in ((24, 40), (40, 24)))
     found = gemel.compile(ends_of_a_product)(x, w)

@@ -32,7 +32,7 @@ def read(path: Path) -> list[bytes]:
         return list(iter(reader.read, None))  # type: ignore[arg-type]
 
 
-def test_what_mxnet_wrote_is_read() -> None:
+def test_files_written_by_mxnet_are_read() -> None:
     assert read(HERE / "records.rec") == list(RECORDS)
     reader = recordio.MXIndexedRecordIO(HERE / "records.idx", HERE / "records.rec", "r")
     assert reader.keys == [3 * n for n in range(len(RECORDS))]
@@ -42,7 +42,7 @@ def test_what_mxnet_wrote_is_read() -> None:
         reader.read_idx(1)
 
 
-def test_what_is_written_is_what_mxnet_writes(tmp_path: Path) -> None:
+def test_files_are_written_as_mxnet_writes_them(tmp_path: Path) -> None:
     assert written(tmp_path).read_bytes() == (HERE / "records.rec").read_bytes()
     writer = recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w")
     for number, record in enumerate(RECORDS):
@@ -77,9 +77,9 @@ def test_headers() -> None:
         header, rest = recordio.unpack(data)
         assert (header.flag, header.id, header.id2, rest) == (flag, 17, 2, b"rest")
         assert numpy.array_equal(header.label, label)
-    with pytest.raises(DataFileError, match="no header"):
+    with pytest.raises(DataFileError, match="shorter than its header"):
         recordio.unpack(b"short")
-    with pytest.raises(DataFileError, match="no 5 labels"):
+    with pytest.raises(DataFileError, match="too short for its 5 labels"):
         recordio.unpack(struct.pack("<IfQQ", 5, 0, 0, 0) + b"abcd")
 
 
@@ -110,15 +110,15 @@ def damaged(path: Path, offset: int, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("damage", "offset", "message"),
     [
-        (lambda p: os.truncate(p, 31), 24, "is cut off: 7 of 8 bytes of head"),
-        (lambda p: os.truncate(p, 23), 12, "is cut off: 3 of 4 bytes"),
+        (lambda p: os.truncate(p, 31), 24, "is truncated: 7 of 8 bytes of head"),
+        (lambda p: os.truncate(p, 23), 12, "is truncated: 3 of 4 bytes"),
         (lambda p: damaged(p, 12, b"x"), 12, "begins with 0xced72378, not 0xced7230a"),
         (lambda p: damaged(p, 19, b"\x60"), 12, "has the flag 3"),
-        (lambda p: damaged(p, 18, b"\xff"), 12, "is cut off: "),
+        (lambda p: damaged(p, 18, b"\xff"), 12, "is truncated: "),
         (lambda p: damaged(p, 31, b"\x40"), 24, "has the flag 2"),
     ],
 )
-def test_damage_is_told_with_file_and_offset(
+def test_damage_is_reported_with_file_and_offset(
     tmp_path: Path, damage: Any, offset: int, message: str
 ) -> None:
     path = written(tmp_path, [b"a", b"abcd", b"efgh" * 10])
@@ -131,12 +131,14 @@ def test_damage_is_told_with_file_and_offset(
 def test_a_part_that_is_missing(tmp_path: Path) -> None:
     path = written(tmp_path, [b"abcd" + MAGIC + b"efgh"])
     os.truncate(path, 12)
-    with pytest.raises(DataFileError, match=r"byte 12 \(a part of the record at byte 0\) is cut"):
+    with pytest.raises(
+        DataFileError, match=r"byte 12 \(a part of the record at byte 0\) is truncated"
+    ):
         read(path)
 
 
 def test_bad_calls(tmp_path: Path) -> None:
-    with pytest.raises(MissingFileError, match=r"none\.rec is wanted"):
+    with pytest.raises(MissingFileError, match=r"none\.rec does not exist"):
         recordio.MXRecordIO(tmp_path / "none.rec", "r")
     with pytest.raises(ValueError, match="must be 'r' or 'w'"):
         recordio.MXRecordIO(tmp_path / "none.rec", "a")
@@ -188,7 +190,7 @@ def test_a_file_that_grows_is_read_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["0\t-12", "0\tx", "0"])
-def test_an_index_that_is_none(tmp_path, line):
+def test_invalid_lines_of_an_index(tmp_path, line):
     with recordio.MXRecordIO(tmp_path / "a.rec", "w") as writer:
         writer.write(b"abcd")
     (tmp_path / "a.idx").write_text(line + "\n")

@@ -26,7 +26,7 @@ def test_a_page_with_an_example(
     assert value.__doc__ and f"# {namespace}.{name}" in page(namespace, name, value)
 
 
-def test_what_a_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contents_of_a_reference_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = page("np", "tanh", NAMESPACES["np"]["tanh"])
     for line in (

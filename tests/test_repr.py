@@ -50,7 +50,7 @@ def test_as_numpy_prints(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["float16", "float32", "float64", "complex64"])
-def test_numbers_that_are_none(name: str) -> None:
+def test_repr_of_numbers_that_are_not_finite(name: str) -> None:
     odd = [numpy.nan, numpy.inf, -numpy.inf, -0.0, 1e-7, 1e7, 0.1, 1.0]
     with numpy.errstate(over="ignore"):
         check(numpy.array(odd).astype(name))
@@ -88,7 +88,7 @@ def test_views_and_places() -> None:
     assert wide.endswith("1., 1.],\n      device=cpu(1))") and len(wide.split("\n")[0]) == 63
 
 
-def test_what_numpy_lacks() -> None:
+def test_functions_numpy_lacks() -> None:
     x = np.array([1.0, 3.140625], dtype="bfloat16")
     assert repr(x) == "array([1.      , 3.140625], dtype=bfloat16)"
     assert str(x) == "[1.       3.140625]"
@@ -139,7 +139,7 @@ def test_formats_of_more() -> None:
     assert f"{x}" == str(x) == "[[1.5 2. ]]" and f"{x!r}" == repr(x)
     assert f"{np.array(2.0, dtype='bfloat16'):.1f}" == "2.0"
     for array in (x, x[0, :1], np.zeros(0)):
-        with pytest.raises(TypeError, match="says how a number looks"):
+        with pytest.raises(TypeError, match="formats one number"):
             format(array, ".2f")
     assert f"{np.array(2.5):.2f} {np.array([2.5])[0]:g}" == "2.50 2.5"
     assert f"{np.array(2.5):.2f} {np.array(3):d}" == "2.50 3"

@@ -218,11 +218,11 @@ def test_modifiers_around_both_ways(compiled: bool) -> None:
         dropped, _ = outer[1].unroll(5, x)
     zeros = dropped == 0
     assert zeros.any() and (zeros == zeros[:, :1]).all()
-    with pytest.raises(NotImplementedError, match="around the cells inside"):
+    with pytest.raises(NotImplementedError, match="around the inner cells"):
         rnn.ZoneoutCell(inner, 0.5).unroll(5, x)
 
 
-def test_what_unroll_gives_unasked() -> None:
+def test_default_outputs_of_unroll() -> None:
     """As in MXNet: a list, also both ways; but dropout alone leaves an array what it is."""
     x = np.random.normal(size=(3, 5, 4))
     both = rnn.BidirectionalCell(rnn.GRUCell(2), rnn.GRUCell(2))
@@ -391,7 +391,7 @@ def test_bad_input() -> None:
         (ValueError, "probability", lambda: rnn.LSTM(4, dropout=1.5)),
         (ShapeError, "three axes", lambda: layer(np.ones((3, 5)))),
         (ShapeError, "must be", lambda: layer(x, [np.ones((1, 3, 4))])),
-        (ShapeError, "1 states are needed, not 2", lambda: layer(x, [np.ones((1, 2, 4))] * 2)),
+        (ShapeError, "1 states are required, not 2", lambda: layer(x, [np.ones((1, 2, 4))] * 2)),
         (ShapeError, "length is 4", lambda: rnn.GRUCell(4).unroll(4, [x[0]] * 3)),
         (NotImplementedError, "unroll", lambda: CELLS["both ways"]()(x[0], [])),
     ]
@@ -488,9 +488,9 @@ def test_cells_over_pictures(kind: Any, layout: str, tmp_path: Path) -> None:
     check(lambda x, *states: net(x, list(states))[0], lambda x, *states: net(
         np.array(x, dtype="float64"), [np.array(s, dtype="float64") for s in states]
     )[0].asnumpy(), [x.asnumpy(), *(s.asnumpy() for s in states)])  # fmt: skip
-    with pytest.raises(ShapeError, match=r"h2h_kernel .* has to be odd"):
+    with pytest.raises(ShapeError, match=r"h2h_kernel .* must be odd"):
         kind((2, 5, 4), 3, 3, 2)
-    with pytest.raises(ShapeError, match=r"input_shape .* has not 3 axes"):
+    with pytest.raises(ShapeError, match=r"input_shape .* must have 3 axes"):
         kind((5, 4), 3, 3, 3)
 
 
@@ -531,6 +531,8 @@ def test_cells_take_a_list_of_their_states(kind, hybridized):
     cell.hybridize(hybridized)
     x, count = np.ones((2, 4)), len(cell.state_info())
     for states in ([], [np.ones((2, 3))] * (count + 1), np.ones((2, 3))):
-        with pytest.raises(ShapeError, match=f"cell0: states must be a list of {count}, as begin"):
+        with pytest.raises(
+            ShapeError, match=f"cell0: states must be a list of {count} arrays, as from begin"
+        ):
             cell(x, states)
     cell(x, tuple(cell.begin_state(2)))

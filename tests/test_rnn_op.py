@@ -272,7 +272,7 @@ def test_ctc_loss_with_lengths() -> None:
     check(call, lambda x: slow_ctc(x, labels, lengths, 0), [CTC])
 
 
-def test_what_cannot_fit_is_infinite() -> None:
+def test_labels_that_cannot_fit_have_infinite_loss() -> None:
     x = np.array(CTC[:2, :1])
     x.attach_grad()
     with autograd.record():

@@ -105,7 +105,7 @@ def test_rows_have_the_same_bits_however_factors_lie(name, m, n, k):
             assert (numpy.concatenate(parts) == whole).all()
 
 
-def test_what_a_product_reads_is_computed_once():
+def test_operands_of_a_product_are_computed_once():
     x, w = placeholder(Spec((8, 8), "float32")), placeholder(Spec((8, 8), "float32"))
     with Trace():
         graph = Graph((x, w), (matmul(matmul(x, w), w),))
@@ -113,7 +113,7 @@ def test_what_a_product_reads_is_computed_once():
     assert cut is not None and cut.count("matmul") == 1 + 4
 
 
-def test_what_no_product_makes_stays_whole():
+def test_gradients_without_a_product_stay_whole():
     x, w = placeholder(Spec((8, 8), "float32")), placeholder(Spec((8,), "float32"))
     with Trace():
         for result in (add(x, w), x, matmul(x, w), total(matmul(x, x), axis=0)):

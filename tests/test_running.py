@@ -107,7 +107,7 @@ try:
 except ImportError as error:
     print(error)
 """, tmp_path)  # fmt: skip
-    assert "imported already" in printed and "import gemel.as_mxnet before it" in printed
+    assert "already imported" in printed and "import gemel.as_mxnet first" in printed
 
 
 # --- scripts --------------------------------------------------------------------------------

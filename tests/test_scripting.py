@@ -393,7 +393,7 @@ def asserts(x: Any) -> Any:
      defined_in_a_loop, asserts],
     ids=lambda f: f.__name__,
 )  # fmt: skip
-def test_what_cannot_be_names_file_and_line(function: Callable[..., Any]) -> None:
+def test_scripting_errors_name_file_and_line(function: Callable[..., Any]) -> None:
     code = function.__code__
     with open(__file__) as file:
         lines = file.read().split("\n")

@@ -51,7 +51,7 @@ ONCE = {"digamma": "trigamma", "log_gamma": "gamma_slope"}
 
 
 @pytest.mark.parametrize("case", [c for c in GRADIENTS if c.name in ONCE], ids=str)
-def test_what_has_no_second_gradient_says_so(case: Case) -> None:
+def test_operations_without_a_second_gradient_say_so(case: Case) -> None:
     inputs = inputs_of(case, "float64")
     with pytest.raises(GradientError, match=f"{ONCE[case.name]} has no gradient"):
         slope(case, inputs, variables_of(case, inputs), True)

@@ -84,7 +84,7 @@ def test_an_integer_to_the_power_of_a_size() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "int64"])
-def test_what_holds_every_size_asks_nothing(dtype: str) -> None:
+def test_dtypes_that_hold_every_size_need_no_guard(dtype: str) -> None:
     function = gemel.compile(lambda x: np.clip(x * x.shape[0], 0, x.size))
     for size in (3, 300, 3000):
         x = np.ones(size, dtype=dtype)
@@ -140,7 +140,7 @@ def test_functions_of_numbers_given_at_run_time_give_arrays() -> None:
     assert function.traces == 1
 
 
-def test_what_operators_make_of_numbers_gives_way() -> None:
+def test_numbers_made_by_operators_adapt_to_arrays() -> None:
     x = np.ones(2, dtype="float16")
     function = gemel.compile(lambda x, number: x * (2 * number - x.shape[0] / 2))
     assert outcome(function, x, 4.0) == ("float16", [7.0, 7.0])
@@ -178,7 +178,7 @@ def test_values_that_arguments_decide_are_not_known() -> None:
         gemel.compile(lambda x: np.nonzero(x * x.shape[0])[0])(np.ones(3))
 
 
-def test_what_sizes_decide_is_computed_of_numbers() -> None:
+def test_values_that_depend_on_sizes_are_computed_from_numbers() -> None:
     seen: list[Any] = []
     gemel.compile(lambda x: seen.append(np.arange(x.shape[0]).asnumpy()) or x)(np.ones(3))
     assert seen[0].tolist() == [0, 1, 2]

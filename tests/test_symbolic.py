@@ -100,7 +100,7 @@ def test_a_graph_is_called_like_its_function() -> None:
     assert function.graph(np.ones(3)).name == "named"
 
 
-def test_what_a_symbol_says_of_itself() -> None:
+def test_a_symbol_describes_itself() -> None:
     said: dict[str, Any] = {}
 
     @gemel.compile

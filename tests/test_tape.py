@@ -255,7 +255,7 @@ def test_the_example_of_the_issue() -> None:
     assert [g[0].tolist() for g in found] == [[18, 0]] * 3
 
 
-def test_a_write_that_is_not_recorded_is_an_error_for_who_needs_what_was_there() -> None:
+def test_unrecorded_writes_are_errors_for_gradients_that_need_the_old_values() -> None:
     x = array([1.0, 2.0])
     x.attach_grad()
     with autograd.record():
@@ -263,7 +263,7 @@ def test_a_write_that_is_not_recorded_is_an_error_for_who_needs_what_was_there()
         z = (y * y).sum()
         with autograd.pause():
             y[0] = 3
-    with pytest.raises(GradientError, match="overwritten in place, unrecorded"):
+    with pytest.raises(GradientError, match="overwritten in place outside of the recording"):
         z.backward()
 
 
@@ -322,7 +322,7 @@ def test_the_gradient_of_a_part_of_what_was_computed() -> None:
     assert part.grad.tolist() == [8, 12] and x.grad.tolist() == [1, 17, 25]
 
 
-def test_what_was_computed_is_a_variable_once_its_tape_is_gone() -> None:
+def test_computed_arrays_are_variables_once_their_tape_is_gone() -> None:
     x = array([1.0, 2.0])
     x.attach_grad()
     with autograd.record():
@@ -465,7 +465,7 @@ def test_a_kind_that_is_made_again_has_its_number() -> None:
     assert len({before, number(3, 97), number(97, 3, dtype="float64")}) == 3
 
 
-def test_the_oldest_goes_unless_it_is_used() -> None:
+def test_the_oldest_entry_is_dropped_unless_it_is_used() -> None:
     from gemel.tape.clock_cache import ClockCache
 
     class Kept:
@@ -604,7 +604,7 @@ def test_integers_among_what_is_kept_have_no_gradient() -> None:
     assert x.grad.tolist() == [6 * 0.75 / 4, 6 * 0.75 / 16]
 
 
-def test_what_is_freed_is_a_constant_for_what_is_recorded_after_it() -> None:
+def test_a_freed_tape_is_constant_for_later_recordings() -> None:
     """As in MXNet: a recurrent network's state needs no `detach` from one batch to the next."""
     w, h = np.array([2.0, 3.0]), np.array([1.0, 1.0])
     w.attach_grad()
@@ -624,7 +624,7 @@ def test_what_is_freed_is_a_constant_for_what_is_recorded_after_it() -> None:
         loss.backward()
 
 
-def test_what_is_kept_does_not_depend_on_what_was_freed() -> None:
+def test_kept_values_do_not_depend_on_freed_tapes() -> None:
     """The core records calls like the first one of their kind, which read what was freed."""
     for _ in range(2):
         x, y = np.array([2.0, 3.0]), np.array([5.0, 7.0])

@@ -329,7 +329,7 @@ def test_batch_norm_updates_the_same_statistics() -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.op.dynamic], ids=str)
-def test_what_depends_on_values_is_refused_in_a_trace(case: Case) -> None:
+def test_value_dependent_shapes_are_refused_in_a_trace(case: Case) -> None:
     with pytest.raises(TraceError, match=case.name):
         compiled(case)(*on_gemel(inputs_of(case, "float32")))
 

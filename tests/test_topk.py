@@ -118,7 +118,7 @@ def test_one_program_for_many_sizes_and_what_is_not_there_yet() -> None:
 def test_what_it_refuses() -> None:
     x = np.arange(6.0).reshape(2, 3)
     for k in (4, -1):
-        with pytest.raises(ShapeError, match=r"has no -?[14] elements"):
+        with pytest.raises(ShapeError, match=r"k is -?[14], but axis 1 has 3 elements"):
             npx.topk(x, k)
     assert npx.topk(x, 0).shape == (2, 3)
     with pytest.raises(UnknownNameError, match="ret_typ"):

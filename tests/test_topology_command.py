@@ -79,13 +79,13 @@ def test_version_defaults_and_what_is_missing(capsys: Any) -> None:
     ("arguments", "message"),
     [
         (["--explain", "p33"], "unknown topology 'p33'; did you mean 'p3'"),
-        (["--bytes", "much"], "'much' is no number of bytes"),
-        (["--machines", "1"], "there must be 2 or more"),
+        (["--bytes", "much"], "'much' is not a number of bytes"),
+        (["--machines", "1"], "give 2 or more"),
         (["--machines", "9", "--network", "isdn"], "unknown network 'isdn'"),
         (["--wrong"], "unrecognized arguments"),
     ],
 )
-def test_wrong_use_is_told(arguments: list[str], message: str, capsys: Any) -> None:
+def test_wrong_use_is_reported(arguments: list[str], message: str, capsys: Any) -> None:
     with pytest.raises(SystemExit) as end:
         main(["topology", *arguments])
     assert end.value.code == 2

@@ -64,7 +64,7 @@ def test_the_estimate_of_a_ring_is_the_closed_form() -> None:
     assert cost.busiest == "m0 -> rack0 (3.125 GB/s)"
 
 
-def test_small_and_large_tensors_go_different_ways() -> None:
+def test_small_and_large_tensors_use_different_schedules() -> None:
     planner = topology.Planner(topology.named("4xp3-25gbe"))
     assert planner.choose(256).schedule.name == "cpu"
     assert planner.choose(1e8).schedule.name.startswith("hierarchical")
@@ -76,7 +76,7 @@ def test_small_and_large_tensors_go_different_ways() -> None:
         assert planner.choose(size * 0.98).schedule is before
 
 
-def test_of_what_is_alike_the_plainest_is_taken() -> None:
+def test_of_nearly_equal_schedules_the_simplest_is_chosen() -> None:
     """On one switch pieces and rings carry the same: pieces have fewer messages or as many."""
     where = topology.named("pcie4-one-switch").without_latency()
     planner = topology.Planner(where)
@@ -172,7 +172,7 @@ def test_trees_and_hierarchies_are_drawn() -> None:
     tree = topology.tree(where)
     assert tree.drawing.splitlines()[:4] == ["gpu0", "   gpu2", "      gpu1", "      gpu3"]
     text = topology.Planner(where, [tree]).explain([1e6])
-    assert "tree, 8 chunks is the best from the smallest to the largest." in text
+    assert "tree, 8 chunks is the fastest for all of these sizes." in text
     assert "\n    gpu0\n       gpu2\n" in text
     two = topology.hierarchical(topology.named("2xp3-25gbe"))
     assert "inside every machine: m0.gpu0 -> m0.gpu3" in two.drawing
@@ -184,7 +184,7 @@ def test_units() -> None:
         160e6, 64e3, 1e6, 0, 1.5e9,
     ]  # fmt: skip
     for wrong in ("", "MB", "1.2.3", "160 parsecs", "-1MB", "nan"):
-        with pytest.raises(TopologyError, match="is no number of bytes"):
+        with pytest.raises(TopologyError, match="is not a number of bytes"):
             read_bytes(wrong)
     assert [show_bytes(n) for n in (0, 999, 1e3, 1.024e6, 256e6)] == [
         "0 B", "999 B", "1 KB", "1.02 MB", "256 MB",

@@ -198,7 +198,7 @@ def test_schedules_that_cannot_be() -> None:
         wrong = one._replace(**{name: numpy.array([value])})
         with pytest.raises(TopologyError, match="a step names a place or a piece"):
             Schedule("wrong", places, 2, whole, wrong)
-    with pytest.raises(TopologyError, match="are not 1 together"):
+    with pytest.raises(TopologyError, match="do not add up to 1"):
         Schedule("wrong", places, 2, whole / 2, one)
     with pytest.raises(TopologyError, match="3 ranks, 2 places"):
         Schedule("wrong", places, 3, whole, one)
@@ -210,7 +210,7 @@ def test_topologies_that_lack_the_places() -> None:
     for wrong in (topology.cpu, topology.servers):
         with pytest.raises(TopologyError, match="no host"):
             wrong(fleet)
-    with pytest.raises(TopologyError, match="two machines or more"):
+    with pytest.raises(TopologyError, match="at least two machines"):
         topology.hierarchical(topology.p3())
     with pytest.raises(TopologyError, match=r"\[1, 3\] GPUs"):
         topology.hierarchical(topology.fleet(4, per_rack=3))
@@ -220,11 +220,11 @@ def test_topologies_that_lack_the_places() -> None:
         topology.one_device(topology.p3(), "gpu9")
     with pytest.raises(UnknownNameError):
         topology.servers(topology.p3(), ["cpu7"])
-    with pytest.raises(TopologyError, match="nothing can meet at pcie0, a switch named 1 times"):
+    with pytest.raises(TopologyError, match="cannot sum at pcie0, a switch named 1 times"):
         topology.one_device(topology.p3(), "pcie0")
     with pytest.raises(TopologyError, match="named 2 times"):
         topology.servers(topology.p3(), ["cpu0", "cpu0"])
-    with pytest.raises(TopologyError, match="it must have all 8, each once"):
+    with pytest.raises(TopologyError, match="it must name all 8 exactly once"):
         topology.tree(topology.p3(), along=["gpu0"])
     nothing = topology.Topology("nothing", [], [])
     with pytest.raises(TopologyError, match="no GPU"):

@@ -214,7 +214,7 @@ def test_a_gradient_that_fails() -> None:
     assert totals(store, values, places)[3].tolist() == [4.0] * 4
 
 
-def test_what_a_store_has_issued_arrives_without_it() -> None:
+def test_sums_arrive_after_their_store_is_gone() -> None:
     _, places = simulated("pcie4", 1e4)
     store, before = kvstore.create("device"), threading.active_count()
     values = [np.ones((1000,), device=place) for place in places]
@@ -312,7 +312,7 @@ def test_slower_and_fewer() -> None:
 
 
 def test_topologies_that_cannot_be_simulated() -> None:
-    with pytest.raises(DeviceError, match="dgx2 has 16 GPUs; there can be 1 to 8"):
+    with pytest.raises(DeviceError, match="dgx2 has 16 GPUs; it must have 1 to 8"):
         device.simulate(device.topology("dgx2"))
     with pytest.raises(DeviceError, match=r"own speeds.*slower\(\)"):
         device.simulate(device.topology("p3"), 12)
@@ -320,6 +320,6 @@ def test_topologies_that_cannot_be_simulated() -> None:
         device.simulate(Topology("none", [Node("a", "host")], []))
     nodes = [Node("a", "gpu"), Node("b", "gpu")]
     device.simulate(Topology("apart", nodes, []))
-    with pytest.raises(GemelError, match="no route leads from a to b"):
+    with pytest.raises(GemelError, match="no route from a to b"):
         totals(kvstore.create("device"), [np.ones(2, device=gpu(n)) for n in range(2)],
                [gpu(0), gpu(1)])  # fmt: skip

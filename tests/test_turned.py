@@ -26,7 +26,7 @@ def numbers(shape: tuple[int, ...], dtype: str) -> numpy.ndarray:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", TURNED)
-def test_what_lies_across_is_what_numpy_reads(name: str, dtype: str) -> None:
+def test_transposed_reads_match_numpy(name: str, dtype: str) -> None:
     for shape in SHAPES:
         given = numbers(shape, dtype)
         if name == "beside" and min(given.shape[-2:]) < 8:

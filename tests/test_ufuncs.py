@@ -112,7 +112,7 @@ def test_in_a_compiled_function() -> None:
     assert gemel.compile(program)(x, v).tolist() == program(x, v).tolist()
 
 
-def test_what_has_no_meaning_is_refused() -> None:
+def test_invalid_combinations_are_refused() -> None:
     x = np.array([1.0, 2.0])
     with pytest.raises(ArgumentError, match="exp"):
         np.exp.reduce(x)
@@ -164,7 +164,7 @@ def test_gradients_and_running_sums_without_dimensions() -> None:
 
 
 @pytest.mark.parametrize("key", [1.5, (0, 1.5), [1.5], 1j, {}, object(), numpy.float32(1), {0}])
-def test_what_is_no_index_is_an_index_error(key: Any) -> None:
+def test_invalid_indices_are_index_errors(key: Any) -> None:
     x = np.arange(6).reshape(2, 3)
     for use in (lambda: x[key], lambda: x.__setitem__(key, 0)):
         with pytest.raises(IndexError) as found:

@@ -78,14 +78,14 @@ def replaced(change: Any) -> Any:
 @pytest.mark.parametrize(
     ("which", "damage", "message"),
     [
-        (0, packed_cut, "cut off: the packed data goes on after byte 500"),
+        (0, packed_cut, "truncated: the packed data continues after byte 500"),
         (0, packed_damaged, "damaged between byte 0 and byte"),
-        (1, lambda path: path.write_bytes(b""), "goes on after byte 0"),
+        (1, lambda path: path.write_bytes(b""), "continues after byte 0"),
         (0, lambda path: path.write_bytes(b"no gzip"), "damaged between byte 0"),
         (0, replaced(lambda d: d[:-3]), r"shape \(9, 28, 28\) takes 7072 bytes.*ends at byte 7069"),
         (0, replaced(lambda d: d + b"x"), "goes on at byte 7072"),
         (0, replaced(lambda d: b"\0\0\x08\x01" + d[4:]), "begins with 00000801, not with 00000803"),
-        (1, replaced(lambda d: d[:7]), "no idx file"),
+        (1, replaced(lambda d: d[:7]), "not an idx file"),
         (1, replaced(lambda d: d[:2]), "it ends"),
         (1, replaced(lambda d: idx(NUMBERS[:-1])), "9 images.*has 8 labels"),
     ],
@@ -117,7 +117,9 @@ def test_cifar10(tmp_path: Path) -> None:
     assert picture.asnumpy().tolist() == PIXELS[1].transpose(1, 2, 0).tolist()
     path = tmp_path / "data_batch_3.bin"
     path.write_bytes(cifar(1)[:-5])
-    with pytest.raises(DataFileError, match=r"_3\.bin: cut off: record 1, at byte 3073, has 3068"):
+    with pytest.raises(
+        DataFileError, match=r"_3\.bin: truncated: record 1, at byte 3073, has 3068"
+    ):
         vision.CIFAR10(tmp_path)
     path.write_bytes(cifar(1)[:3073] + b"\x0b" + cifar(1)[3074:])
     with pytest.raises(DataFileError, match="the label 11 at byte 3073 must be below 10"):
@@ -144,7 +146,7 @@ def test_cifar100_in_its_archive(tmp_path: Path) -> None:
     with pytest.raises(DataFileError, match=r"there is no train\.bin inside"):
         vision.CIFAR100(tmp_path)
     (tmp_path / "cifar-100-binary.tar.gz").write_bytes(packed[: len(packed) // 2])
-    with pytest.raises(DataFileError, match=r"cifar-100-binary\.tar\.gz: damaged or cut off"):
+    with pytest.raises(DataFileError, match=r"cifar-100-binary\.tar\.gz: damaged or truncated"):
         vision.CIFAR100(tmp_path)
 
 
@@ -241,7 +243,7 @@ def test_a_download_that_breaks_off_goes_on(server: Any, tmp_path: Path) -> None
     data = DRAW.bytes(100_000)
     server.files["/a.bin"], server.breaks = data, 2
     path = tmp_path / "a.bin"
-    with pytest.raises(MissingFileError, match="broke off after 50000 of 100000 bytes"):
+    with pytest.raises(MissingFileError, match="was lost after 50000 of 100000 bytes"):
         gluon.utils.download(server.address + "/a.bin", path, sha1_hash=sha1(data), retries=0)
     assert os.listdir(tmp_path) == ["a.bin.part"]
     gluon.utils.download(server.address + "/a.bin", path, sha1_hash=sha1(data))
@@ -249,7 +251,7 @@ def test_a_download_that_breaks_off_goes_on(server: Any, tmp_path: Path) -> None
     assert [ranged for _, ranged in server.asked] == [None, "bytes=50000-", "bytes=75000-"]
 
 
-def test_what_is_wrong_is_thrown_away(server: Any, tmp_path: Path) -> None:
+def test_damaged_downloads_are_discarded(server: Any, tmp_path: Path) -> None:
     data = DRAW.bytes(1000)
     server.files["/a.bin"], server.wrong = data, 1
     path = tmp_path / "a.bin"
@@ -259,7 +261,7 @@ def test_what_is_wrong_is_thrown_away(server: Any, tmp_path: Path) -> None:
         gluon.utils.download(server.address + "/a.bin", tmp_path / "b", sha1_hash="0" * 40)
     with pytest.raises(MissingFileError, match=r"404.*MXNET_GLUON_REPO"):
         gluon.utils.download(server.address + "/none.bin", tmp_path / "c")
-    with pytest.raises(MissingFileError, match="c is wanted"):
+    with pytest.raises(MissingFileError, match="c is missing"):
         gluon.utils.download("http://127.0.0.1:1/none.bin", tmp_path / "c")
     assert os.listdir(tmp_path) == ["a.bin"]
 
@@ -280,7 +282,7 @@ def test_downloads_of_one_file_wait_for_one_another(server: Any, tmp_path: Path)
     assert path.read_bytes() == data and len(server.asked) == 1
 
 
-def test_a_file_that_came_after_the_look_for_it_is_not_downloaded_again(
+def test_a_file_that_appears_meanwhile_is_not_downloaded_again(
     server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, path = b"whole", tmp_path / "a.bin"
@@ -319,7 +321,7 @@ def test_without_a_network_the_file_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MXNET_GLUON_REPO", "http://127.0.0.1:1")
-    with pytest.raises(MissingFileError, match=r"train-images-idx3-ubyte\.gz is wanted"):
+    with pytest.raises(MissingFileError, match=r"train-images-idx3-ubyte\.gz is missing"):
         vision.FashionMNIST(tmp_path / "none")
     with pytest.raises(MissingFileError, match=r"test_batch\.bin are not in"):
         vision.CIFAR10(tmp_path / "none", train=False)
@@ -356,7 +358,7 @@ def test_folders(folder: Path) -> None:
     (folder / "stray.png").write_text("x")
     with pytest.warns(UserWarning, match=r"notes\.txt|stray\.png"):
         assert len(vision.ImageFolderDataset(folder)) == 3
-    with pytest.raises(MissingFileError, match="none is wanted"):
+    with pytest.raises(MissingFileError, match="none is missing"):
         vision.ImageFolderDataset(folder / "none")
 
 
@@ -365,16 +367,16 @@ def test_damaged_pictures(folder: Path) -> None:
     path = folder / "dog" / "c.PNG"
     whole = path.read_bytes()
     for data, message in (
-        (whole[:-25], f"damaged or cut off at byte {len(whole) - 25}"),
-        (b"", "no picture: nothing reads 0 bytes"),
-        (b"\x89PNG\r\n\x1a\n", "no picture"),
+        (whole[:-25], f"damaged or truncated at byte {len(whole) - 25}"),
+        (b"", "not an image: no reader accepts 0 bytes"),
+        (b"\x89PNG\r\n\x1a\n", "not an image"),
         (b"hello", "begin with 68656c6c6f"),
     ):
         path.write_bytes(data)
         with pytest.raises(DataFileError, match=message) as found:
             dataset[2]
         assert str(path) in str(found.value)
-    with pytest.raises(DataFileError, match=r"c\.PNG: no picture"):
+    with pytest.raises(DataFileError, match=r"c\.PNG: not an image"):
         list(gdata.DataLoader(dataset.transform_first(lambda x: 0), 1, num_workers=1))
 
 

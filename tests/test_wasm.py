@@ -51,7 +51,7 @@ def test_functions_from_elsewhere_are_refused() -> None:
 @pytest.mark.parametrize(
     ("constants", "says"), [("constant [2 x i32] [i32 4, i32 5]", "data"), ("", "linker")]
 )
-def test_what_only_a_linker_puts_in_place_is_refused(constants: str, says: str) -> None:
+def test_code_that_needs_a_linker_is_refused(constants: str, says: str) -> None:
     """A table of numbers, and a variable of somebody else's: both were read from address 0."""
     table = f"@table = internal {constants}" if constants else "@table = external global [2 x i32]"
     text = f"""

@@ -161,7 +161,7 @@ class Clocked:
 QUICK_SMALL, QUICK_LARGE = (1e-5, 4e-9), (1e-4, 1e-9)
 
 
-def test_straight_lines_between_what_was_tried() -> None:
+def test_times_are_interpolated_between_measurements() -> None:
     wire = Clocked({"gather": QUICK_SMALL, "pieces": QUICK_LARGE})
     table = wire.measured(10.0)
     assert {name: [size for size, _ in points] for name, points in table.measured.items()} == {
@@ -212,7 +212,9 @@ def test_ways_that_do_not_keep_the_order_are_taken_only_if_allowed() -> None:
     slow.table = Table({**nearly, "gather": [(4096.0, 1.4e-4)]})
     assert slow.choose("ranks", 4096) == "chain"
     said = ways.explain("any")
-    assert "4 workers on 1 machine" in said and said.endswith("to repeat this one's: schedule mpi")
+    assert "4 workers on 1 machine" in said and said.endswith(
+        "to repeat this run's bits: schedule mpi"
+    )
     assert "chosen by 'ranks'" in ways.explain("ranks")
     row = next(line for line in said.splitlines() if line.startswith("ring"))
     assert row.split()[1:4] == ["-", "100", "us"]
@@ -235,7 +237,7 @@ def test_rules() -> None:
     assert Ways((0, 0, 2, 2)).check("hierarchical") == "hierarchical"
 
 
-def test_requests_travel_together_when_they_go_the_same_way() -> None:
+def test_requests_with_the_same_way_are_sent_together() -> None:
     ways, agreed = Ways((0,) * 3), Agreement(1, 10.0)
     ways.set_rule(1, "gather:100,ring:5000,mpi")
     for name, size in zip("abcdef", (8, 200, 100, 300, 6000, 6000), strict=True):
@@ -258,7 +260,7 @@ class Slow(Wire):
         return super().summed(row, way, lengths)
 
 
-def test_all_workers_measure_the_same_and_go_the_same_way(monkeypatch: Any) -> None:
+def test_all_workers_have_the_same_measurements_and_choices(monkeypatch: Any) -> None:
     monkeypatch.setattr(measuring, "SIZES", (4096,))
     monkeypatch.setenv("GEMEL_MEASURE_SECONDS", "20")
     queues = Queues(3)
@@ -294,7 +296,7 @@ class LateTo(Wire):
         return numpy.stack([row] * 2) if row.dtype == "float32" else super().gathered(row)
 
 
-def test_who_comes_late_does_not_make_the_wires_quick(monkeypatch: Any) -> None:
+def test_late_workers_do_not_make_the_network_look_fast(monkeypatch: Any) -> None:
     """Each worker has a try to which it is late; in all of them somebody sees the wire."""
     monkeypatch.setattr(measuring, "SIZES", (4096,))
     queues = Queues(2)

@@ -317,7 +317,7 @@ OUT = [made_differently, sorted_by_numpy, of_numbers, left_by_a_variable, counte
 
 @pytest.mark.parametrize("make", OUT, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("start", [0.0, 1.0])
-def test_what_is_no_loop_is_written_out(make: Any, start: float) -> None:
+def test_loops_that_cannot_be_steps_are_unrolled(make: Any, start: float) -> None:
     x = np.array([start, start + 0.5])
     expected, program = make()(x), gemel.compile(make())
     numpy.testing.assert_allclose(program(x).asnumpy(), expected.asnumpy(), rtol=1e-6)
@@ -351,7 +351,7 @@ def test_what_a_step_must_not_do() -> None:
         gemel.compile(writes)(np.ones(2))
     more = lambda v: (v, [v, v])  # noqa: E731
     wider = lambda v: (v, np.concatenate([v, v]))  # noqa: E731
-    for step, match in ((more, "gives 2 variables"), (wider, "same specs")):
+    for step, match in ((more, "returned 2 variables"), (wider, "same shapes and dtypes")):
         with pytest.raises(ShapeError, match=match):
             gemel.compile(
                 lambda x, step=step: npx.while_loop(lambda v: v.sum() < 9, step, x, 5)[0]

@@ -229,7 +229,7 @@ def test_planes_of_halves_are_added_in_float32() -> None:
 
 
 @pytest.mark.parametrize(("stride", "dilate"), [(1, 1), (2, 2), (2, 1)])
-def test_what_is_added_by_several_workers(stride: int, dilate: int) -> None:
+def test_folds_cut_over_several_threads(stride: int, dilate: int) -> None:
     """Sizes that are cut into tiles: no addition is lost where windows overlap."""
     how = {"kernel": (3, 3), "stride": (stride, stride), "dilate": (dilate, dilate)}
     size = 2 * dilate + 39 * stride + 1
@@ -304,22 +304,28 @@ def test_second_gradients() -> None:
 
 IMAGE, WEIGHT = (2, 4, 5, 5), (6, 4, 3, 3)
 WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], type[GemelError], str]] = [
-    ("convolution", (IMAGE, (6, 3, 3, 3)), {}, ShapeError, "4 channels.*takes 3"),
-    ("convolution", (IMAGE, (6, 2, 3, 3)), {"num_group": 4}, ShapeError, "4 channels.*takes 8"),
+    ("convolution", (IMAGE, (6, 3, 3, 3)), {}, ShapeError, "4 channels.*needs 3"),
+    ("convolution", (IMAGE, (6, 2, 3, 3)), {"num_group": 4}, ShapeError, "4 channels.*needs 8"),
     ("convolution", (IMAGE, WEIGHT), {"kernel": (2, 2)}, ShapeError, "kernel"),
     ("convolution", (IMAGE, WEIGHT), {"stride": (0, 1)}, ShapeError, "must be positive"),
     ("convolution", (IMAGE, WEIGHT), {"stride": (1,)}, ShapeError, "2 numbers"),
-    ("convolution", (IMAGE, WEIGHT), {"dilate": 3}, ShapeError, "reaches over 7"),
+    ("convolution", (IMAGE, WEIGHT), {"dilate": 3}, ShapeError, "spans 7"),
     ("convolution", (IMAGE, WEIGHT), {"layout": "NHCW"}, UnknownNameError, "NCHW"),
     ("convolution", (IMAGE, WEIGHT), {"num_filter": 5}, ShapeError, "num_filter 5"),
-    ("convolution", ((2, 4, 5), WEIGHT), {}, ShapeError, "as many axes"),
+    ("convolution", ((2, 4, 5), WEIGHT), {}, ShapeError, "the same number of axes"),
     ("convolution", (IMAGE, WEIGHT, (5,)), {}, ShapeError, "bias"),
     ("convolution", (IMAGE, (6, 4)), {}, ShapeError, "3 to 5 axes"),
-    ("deconvolution", (IMAGE, WEIGHT), {}, ShapeError, "4 channels.*takes 6"),
+    ("deconvolution", (IMAGE, WEIGHT), {}, ShapeError, "4 channels.*needs 6"),
     ("deconvolution", (IMAGE, (4, 2, 3, 3)), {"adj": 1}, ShapeError, "adj"),
-    ("deconvolution", (IMAGE, (4, 2, 3, 3)), {"pad": 4}, ShapeError, "must leave something"),
+    (
+        "deconvolution",
+        (IMAGE, (4, 2, 3, 3)),
+        {"pad": 4},
+        ShapeError,
+        "must leave a non-empty result",
+    ),
     ("pooling", (IMAGE,), {}, ShapeError, "needs a kernel"),
-    ("pooling", (IMAGE,), {"kernel": 6}, ShapeError, "reaches over 6"),
+    ("pooling", (IMAGE,), {"kernel": 6}, ShapeError, "spans 6"),
     ("pooling", (IMAGE,), {"kernel": 2, "pad": 2}, ShapeError, "less than kernel"),
     ("pooling", (IMAGE,), {"kernel": 2, "pool_type": "mex"}, UnknownNameError, "max"),
     ("pooling", ((2, 3),), {"kernel": 2}, ShapeError, "3 to 5 axes"),

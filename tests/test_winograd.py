@@ -216,7 +216,7 @@ def test_closer_than_windows_of_many_channels(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("place", [(4, 4), (4, 3), (0, 7), (7, 5)], ids=str)
 @pytest.mark.parametrize("value", [numpy.inf, numpy.nan])
-def test_what_is_not_finite_stays_in_its_windows(
+def test_values_that_are_not_finite_stay_in_their_windows(
     place: tuple[int, int], value: float, always: None
 ) -> None:
     x, w = drawn((1, 2, 8, 8), (3, 2, 3, 3))

@@ -34,7 +34,7 @@ def issued(desk: Any, *arrays: Any, number: int = 1) -> Any:
     return made
 
 
-def test_an_errand_ends_when_it_is_told():
+def test_an_errand_ends_when_its_end_is_reported():
     # engine.md 43
     desk = _core.Desk()
     first = np.arange(6).reshape(2, 3) + 0.0
@@ -52,7 +52,7 @@ def test_an_errand_ends_when_it_is_told():
     assert errand.inputs == ()
 
 
-def test_what_becomes_of_an_errand_that_fails():
+def test_errands_that_fail():
     # engine.md 43
     desk = _core.Desk()
     told = issued(desk, np.ones(3))
@@ -115,7 +115,7 @@ def names(requests: list[Request]) -> str:
     return " ".join(one.name.split("'")[1] for one in requests)
 
 
-def test_requests_go_when_all_have_come_by_priority_and_together():
+def test_requests_start_when_all_workers_have_arrived():
     agreed = Agreement(2, 10.0)
     large = {"bytes": BUCKET_BYTES - 12, "shape": (BUCKET_BYTES // 4 - 3,)}
     for name, changes in [
@@ -132,7 +132,7 @@ def test_requests_go_when_all_have_come_by_priority_and_together():
     assert agreed.next() == []
 
 
-def test_turns_of_a_key_and_stores_are_told_apart():
+def test_rounds_of_a_key_and_stores_are_distinguished():
     agreed = Agreement(2, 10.0)
     for turn in (1, 2):
         assert agreed.announce(0, request("a", turn=turn), 0.0) is None
@@ -159,30 +159,30 @@ def test_disagreements_name_the_worker(changes: dict[str, Any], words: str) -> N
     assert re.search(words, found)
 
 
-def test_who_is_late_is_named_after_the_limit():
+def test_a_late_worker_is_named_after_the_limit():
     agreed = Agreement(4, 10.0)
     agreed.announce(0, request("a"), 0.0)
     agreed.announce(2, request("a"), 4.0)
     agreed.announce(3, request("b"), 5.0)
     assert agreed.overdue(10.0) is None
     assert agreed.overdue(10.1) == (
-        "workers 1, 3 have not come with key 'a' for 10 s; workers 0, 2 have come; worker 3 has "
-        "come with key 'b' instead"
+        "workers 1, 3 have not arrived at key 'a' for 10 s; workers 0, 2 have arrived; "
+        "worker 3 has arrived at key 'b' instead"
     )
     alone = Agreement(2, 10.0)
     alone.announce(1, END, 0.0)
     assert alone.overdue(1e9) is None  # whoever has ended may wait
 
 
-def test_who_has_ended_is_named_at_once():
+def test_a_worker_that_has_ended_is_named_at_once():
     agreed = Agreement(2, 10.0)
     assert agreed.announce(1, END._replace(note="with ValueError"), 0.0) is None
     assert agreed.announce(0, request("a"), 0.0) == (
-        "worker 1 has ended (with ValueError), and worker 0 waits for it with key 'a'"
+        "worker 1 has ended (with ValueError) while worker 0 waits for it at key 'a'"
     )
 
 
-def test_what_was_brought_before_the_end_is_on_its_way():
+def test_sums_issued_before_the_end_of_a_worker_still_count():
     agreed = Agreement(3, 10.0)
     agreed.announce(1, END._replace(shape=(5,)), 0.0)
     agreed.leave(2, END._replace(shape=(), note="with KeyError"))
@@ -293,12 +293,12 @@ def test_a_request_that_fails_here_fails_everywhere(worlds):
 def test_a_worker_that_stays_away_is_named(worlds):
     came = [worlds[rank].issue(1, "key 'w'", "sum", [np.ones(2)]) for rank in (0, 2)]
     for array in came:
-        with pytest.raises(WorkersError, match=r"worker 1 has not come with key 'w' for 0\.5 s"):
+        with pytest.raises(WorkersError, match=r"worker 1 has not arrived at key 'w' for 0\.5 s"):
             array.wait_to_read()
 
 
 @pytest.mark.parametrize("worlds", [0.5], indirect=True)
-def test_one_that_dies_in_the_midst_of_an_exchange(worlds):
+def test_a_worker_that_dies_during_an_exchange(worlds):
     worlds[0]._wire.queues.dead = {1}
     came = [world.issue(1, "key 'w'", "sum", [np.ones(2)]) for world in worlds]
     for array in came:
@@ -406,7 +406,7 @@ def started(folder: Any, *arguments: str) -> str:
     return str((folder / "said").read_text().strip())
 
 
-def test_what_starters_are_told(starter, tmp_path, monkeypatch):
+def test_options_passed_to_mpirun(starter, tmp_path, monkeypatch):
     monkeypatch.setenv("GEMEL_NOTE", "x")
     script = str(tmp_path / "train.py")
     starter("mpiexec (Open MPI) 5.0.11")
@@ -421,7 +421,7 @@ def test_what_starters_are_told(starter, tmp_path, monkeypatch):
     assert said == f"-n 2 -hosts a,b {tmp_path}/python {script} []"
 
 
-def test_how_a_job_ends_is_told(starter, tmp_path, capsys):
+def test_the_end_of_a_job_is_reported(starter, tmp_path, capsys):
     starter("HYDRA", status=3)
     assert main(["launch", "-n", "2", str(tmp_path / "train.py")]) == 3
     assert "the job of 2 workers ended with status 3" in capsys.readouterr().err
@@ -431,7 +431,7 @@ def test_how_a_job_ends_is_told(starter, tmp_path, capsys):
     ("arguments", "words"),
     [
         (["-n", "2", "missing.py"], "there is no file missing.py"),
-        (["-n", "0", "train.py"], "0 workers cannot train"),
+        (["-n", "0", "train.py"], "launch: 0 workers"),
         (["train.py"], "say how many workers"),
     ],
 )
@@ -453,4 +453,4 @@ def test_launch_without_mpi(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(launching, "find_spec", lambda name: name)
     monkeypatch.setattr(launching.shutil, "which", lambda name, path: None)
     assert main(["launch", "-n", "2", script]) == 2
-    assert "there is no mpiexec or mpirun beside" in capsys.readouterr().err
+    assert "found no mpiexec or mpirun next to" in capsys.readouterr().err

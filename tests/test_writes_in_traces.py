@@ -388,7 +388,7 @@ def test_arguments_that_share_memory_are_refused_in_every_call() -> None:
     assert whole.tolist() != before
 
 
-def test_what_a_recorded_call_has_kept_stays() -> None:
+def test_values_kept_by_a_recorded_call_stay() -> None:
     compiled = gemel.compile(lambda a: a.__imul__(2) * 1)
     for _ in range(3):
         a = np.array([1.0, 2.0, 3.0])
@@ -416,7 +416,7 @@ def test_an_argument_stays_when_something_fails() -> None:
 
 
 @pytest.mark.parametrize("gives", [True, False])
-def test_what_is_made_of_a_failed_argument_fails(gives: bool) -> None:
+def test_results_of_failed_arguments_fail(gives: bool) -> None:
     def function(a: Any, b: Any) -> Any:
         a += b
         return a * 1 if gives else None

@@ -41,9 +41,9 @@ class Archive(dict[str, Any]):
 
 @function(public="np")
 def save(file: Any, arr: Any) -> None:
-    """Write an array into a `.npy` file, a path (to which the ending is added) or an open file.
+    """Write an array into a `.npy` file: a path (the ending is added) or an open file.
 
-    bfloat16, which NumPy lacks, is written as float32. A file appears whole or not at all.
+    bfloat16, which NumPy lacks, is written as float32. The file appears complete or not at all.
 
     >>> np.save("one.npy", np.array([1.0, 2.0]))
     >>> np.load("one.npy")
@@ -53,7 +53,7 @@ def save(file: Any, arr: Any) -> None:
 
 @function(public="np")
 def savez(file: Any, *args: Any, **kwds: Any) -> None:
-    """Write arrays into a `.npz` file: named by keywords, others arr_0, arr_1, ...
+    """Write arrays into a `.npz` file, named by keywords; the others are named arr_0, arr_1, ...
 
     >>> np.savez("several.npz", np.array([1.0]), w=np.array([2.0]))
     >>> np.load("several.npz")["w"]
@@ -81,7 +81,10 @@ def packed(
     held = {f"arr_{place}": value for place, value in enumerate(arrays)}
     twice = [each for each in held if each in named]
     if twice:
-        raise ValueError(f"{name}: {twice[0]} is both the name of a keyword and of a place")
+        raise ValueError(
+            f"{name}: {twice[0]} is the name of a keyword and also of a positional array; rename "
+            "the keyword"
+        )
     content = BytesIO()
     with ZipFile(content, "w", ZIP_DEFLATED if compressed else ZIP_STORED) as archive:
         for each, value in {**held, **named}.items():
@@ -134,7 +137,9 @@ def appear(path: str, parts: Iterable[bytes]) -> None:
             os.unlink(beside)
         if isinstance(error, FileNotFoundError):
             folder = os.path.dirname(place if os.path.islink(path) else path)
-            raise MissingFileError(f"{path} cannot be written: no folder {folder!r}") from None
+            raise MissingFileError(
+                f"{path} cannot be written: there is no folder {folder!r}"
+            ) from None
         if isinstance(error, OSError) and error.filename == beside:
             raise OSError(error.errno, error.strerror, path) from None
         raise
@@ -193,14 +198,16 @@ def _array(path: str, content: bytes, device: Device) -> Array:
     except (ValueError, EOFError, SyntaxError, TypeError, TokenError) as reason:
         raise ParameterFileError(f"{path} is a damaged or truncated .npy file: {reason}") from None
     if dtype.hasobject:
-        raise ParameterFileError(f"{path} holds pickled objects ({dtype}), which are not read")
+        raise ParameterFileError(
+            f"{path} holds pickled objects ({dtype}), which gemel does not read"
+        )
     begin, size = opened.tell(), dtype.itemsize
     for extent in shape:
         size *= extent
     if any(extent < 0 for extent in shape) or size != len(content) - begin:
         raise ParameterFileError(
-            f"{path} is damaged or truncated: {dtype}{list(shape)} takes {size} bytes, and "
-            f"{len(content) - begin} are there"
+            f"{path} is damaged or truncated: {dtype}{list(shape)} takes {size} bytes, but there "
+            f"are {len(content) - begin}"
         )
     order = "F" if backwards else "C"
     found = np.frombuffer(content, dtype, offset=begin).reshape(shape, order=order)

@@ -24,7 +24,7 @@ class Exchange:
     # --- NumPy ------------------------------------------------------------------------------
 
     def asnumpy(self: Any) -> Any:
-        """A NumPy array with a copy of the elements; float32 for bfloat16. Waits for them."""
+        """Copy the elements into a NumPy array; bfloat16 becomes float32. Waits for them."""
         source = self.astype(self.dtype.twin, copy=False)
         found: Any = numpy().empty(source.shape, source.dtype.name)
         _core.read_into(source, found)
@@ -41,7 +41,8 @@ class Exchange:
         wanted = self.dtype.twin if dtype is None else dtype
         if wanted != self.dtype or self.device.linked:
             raise ValueError(
-                f"__array__: {self.dtype} on {self.device} becomes NumPy's {wanted} only in a copy"
+                f"__array__: {self.dtype} on {self.device} can become NumPy's {wanted} only by "
+                "copying; leave out copy=False"
             )
         return numpy().asarray(memoryview(self))
 
@@ -65,7 +66,7 @@ class Exchange:
             raise BufferError(f"__dlpack__: an array on {self.device} cannot go to {dl_device}")
         if stream is not None:
             raise BufferError(
-                f"__dlpack__: the CPU has no streams, so stream is None, not {stream}"
+                f"__dlpack__: the CPU has no streams, so stream must be None, not {stream}"
             )
         source = self.copy() if copy else self
         versioned = max_version is not None and max_version[0] >= 1
@@ -89,8 +90,8 @@ class Exchange:
         """In such a trace its memory is given to another library: it must be what it was."""
         if self._asked() is not self:
             raise TraceError(
-                f"{self.spec} has been written to in this trace, and its memory cannot be lent: "
-                "share it before, or outside of the compiled function"
+                f"{self.spec} has been written to in this trace, so its memory cannot be shared: "
+                "share it before the write, or outside of the compiled function"
             )
 
     # --- Python -----------------------------------------------------------------------------
@@ -99,7 +100,7 @@ class Exchange:
         """The element of an array of one. Waits for it."""
         if self.size != 1:
             raise TypeError(
-                f"only an array with one element becomes a number; this one has {self.size}"
+                f"only an array with one element can become a number; this one has {self.size}"
             )
         return complex(self.item())
 
@@ -123,8 +124,8 @@ class Exchange:
             return format(self.item(), form)
         if form:
             raise TypeError(
-                f"format: {form!r} says how a number looks, not an array of shape {self.shape}; "
-                "np.array2string has options for those"
+                f"format: {form!r} formats one number, not an array of shape {self.shape}; use "
+                "np.array2string"
             )
         return str(self)
 
@@ -139,10 +140,10 @@ class Exchange:
 
 @function(public="np")
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
-    """Another library's array as one of gemel's, over the same memory: writes of one are the
-    other's, too. Operations on it finish before their call returns.
+    """A gemel array that shares the memory of another library's array: writes to either are visible
+    in both. Operations on it finish before their call returns.
 
-    What is read-only, not aligned, or goes to a GPU is copied, and anything with ``copy=True``. `x`
+    The data is copied if it is read-only, not aligned or goes to a GPU, and with ``copy=True``. `x`
     may be a DLPack capsule. Raises `BufferError` for data that is not in the CPU's memory, of a
     dtype gemel lacks, or that ``copy=False`` keeps from being copied.
 
@@ -154,7 +155,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     place = own if device is None else as_device(device)
     moved = place.linked or ours
     if copy is False and place != own and moved:
-        raise BufferError(f"from_dlpack: what goes to {place} is copied; leave out copy=False")
+        raise BufferError(f"from_dlpack: moving data to {place} copies it; leave out copy=False")
     if ours:
         return x.copy() if copy and place == own else x.to_device(place)
     found = _core.from_dlpack(_capsule(x), 0 if moved else place.code, copy)
@@ -166,7 +167,10 @@ def _capsule(x: Any) -> Any:
     if type(x).__name__ == "PyCapsule":
         return x
     if not hasattr(x, "__dlpack__"):
-        raise TypeError(f"from_dlpack: {type(x).__name__} is no array other libraries can share")
+        raise TypeError(
+            f"from_dlpack: {type(x).__name__} is not an array that libraries can share (it lacks "
+            "__dlpack__)"
+        )
     kind = x.__dlpack_device__()[0]
     if kind != DLPACK_CPU[0]:
         raise BufferError(f"from_dlpack: the data is on a device of type {kind}, not on the CPU")

@@ -11,7 +11,7 @@ from gemel.ir.layout import dense_strides
 
 
 class Flags:
-    """How an array lies in memory, by NumPy's names: `x.flags.c_contiguous`, `x.flags["C"]`."""
+    """The memory layout of an array, by NumPy's names: `x.flags.c_contiguous`, `x.flags["C"]`."""
 
     __slots__ = ("c_contiguous", "f_contiguous", "writeable")
 
@@ -42,12 +42,13 @@ class Inspection:
     __slots__ = ()
 
     def item(self: Any, *index: Any) -> Any:
-        """One element as a Python number: the only one, or that at a position. Waits for it."""
+        """One element as a Python number: the only element, or the one at a position. Waits for
+        it."""
         return _core.Array.item(self._one(index) if index else self)
 
     @property
     def flags(self) -> Flags:
-        """How the array lies in memory."""
+        """The memory layout of the array."""
         return Flags(self)
 
     def tobytes(self: Any, order: str = "C") -> bytes:
@@ -61,7 +62,7 @@ class Inspection:
         self.asnumpy().tofile(file, sep)
 
     def drop_grad(self: Any) -> None:
-        """No gradient is wanted any more: what `attach_grad` made is forgotten."""
+        """Undo `attach_grad`: the array is no longer a variable."""
         self.attach_grad("null")
 
 

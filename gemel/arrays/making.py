@@ -74,11 +74,11 @@ def from_numpy(
     value = numpy.asarray(value)
     if value.dtype.kind == "O":
         if dtype is None:
-            raise DTypeError("array: of objects; name their dtype, as in array(x, 'float32')")
+            raise DTypeError("array: of objects; give the dtype, for example array(x, 'float32')")
         try:
             value = value.astype(as_dtype(dtype).twin.name)
         except (TypeError, ValueError) as error:
-            raise DTypeError(f"array: of objects; not all become {as_dtype(dtype)}") from error
+            raise DTypeError(f"array: not all objects can become {as_dtype(dtype)}") from error
     long = value.dtype.kind == "f" and value.dtype.itemsize > float64.itemsize
     found = float64 if long else as_dtype(value.dtype)
     if long or not value.dtype.isnative or not value.flags.c_contiguous:
@@ -175,7 +175,7 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
         return array_like(value, wide, device)
     if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         return array_like(value, None, device)
-    raise TypeError(f"{type(value).__name__} {value!r} is no array, number or list of numbers")
+    raise TypeError(f"{type(value).__name__} {value!r} is not an array, number or list of numbers")
 
 
 def _large_number(value: int, beside: Iterable[Any]) -> Any:

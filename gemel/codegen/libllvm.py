@@ -161,8 +161,8 @@ def _found() -> Library | None:
     if not llvmlite.__version__.startswith(KNOWN):
         known = " or ".join(f"{version}*" for version in KNOWN)
         warnings.warn(
-            f"llvmlite {llvmlite.__version__} is not one whose library gemel knows ({known}): "
-            "kernels are compiled by one thread at a time, which takes longer",
+            f"llvmlite {llvmlite.__version__} is not a version whose library gemel knows "
+            f"({known}); kernels are compiled by one thread at a time, which is slower",
             RuntimeWarning,
             stacklevel=2,
         )

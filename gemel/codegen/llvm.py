@@ -40,7 +40,8 @@ def emit_object(assembly: str, target: Target, origin: str = "") -> bytes:
     if missing:
         names = ", ".join(sorted(missing))
         raise CompileError(
-            f"the code for {target.name} calls {names}, which no kernel may\n{origin}"
+            f"the code for {target.name} calls {names}, but a kernel must not call "
+            f"anything\n{origin}"
         )
     return code
 

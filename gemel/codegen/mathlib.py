@@ -458,7 +458,7 @@ def written(name: str, source: DType) -> Callable[..., Recorded]:
     """What writes the function `name` of arguments of `source` as instructions."""
     found = (FUNCTIONS if source.kind == "f" else whole.FUNCTIONS).get(name)
     if found is None:
-        raise NotImplementedError(f"no instruction of {source} is called {name!r}")
+        raise NotImplementedError(f"{source} has no instruction {name!r}")
     return found
 
 

@@ -134,7 +134,7 @@ class Schedule(NamedTuple):
         except ValueError:  # too few words, or no numbers
             found = None
         if found is None or found.text != text:
-            raise CompileError(f"no schedule is written like {text!r}")
+            raise CompileError(f"unknown schedule {text!r}")
         return found
 
 

@@ -52,9 +52,7 @@ class Accumulator:
             "argmax": low, "argmin": high,
         }  # fmt: skip
         if kind not in identities:
-            raise CompileError(
-                f"no reduction is called {kind!r}; there are {', '.join(identities)}"
-            )
+            raise CompileError(f"unknown reduction {kind!r}; there are {', '.join(identities)}")
         self.neutral = identities[kind]
 
     def identity(self, lanes: int) -> State:

@@ -49,12 +49,13 @@ def checked(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
     """
     alone = isinstance(recipes, Recipe) or not isinstance(recipes, (list, tuple))
     if alone or not all(isinstance(each, Recipe) for each in recipes):
-        raise TypeError("compile: recipes= is a list of codegen.schedules.Recipe")
+        raise TypeError("compile: recipes= must be a list of codegen.schedules.Recipe")
     names = [recipe.name for recipe in recipes]
     for name in names:
         if not name.isidentifier() or names.count(name) > 1:
             raise ValueError(
-                f"compile: a recipe is called {name!r}; its name is one word, which no other has"
+                f"compile: a recipe is named {name!r}; its name must be one word that no other "
+                "recipe has"
             )
     return tuple(recipes)
 

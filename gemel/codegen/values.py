@@ -85,7 +85,7 @@ def common(recorder: Recorder, a: Term, b: Term) -> tuple[Recorded, Recorded]:
     """Both as values of one dtype; Python scalars give way."""
     if not isinstance(a, Recorded):
         if not isinstance(b, Recorded):
-            raise TypeError(f"{a!r} and {b!r}: one of the two must be a lane's value")
+            raise TypeError(f"{a!r} and {b!r}: one of the two must be the value of a lane")
         second, first = common(recorder, b, a)
         return first, second
     if isinstance(b, Recorded):
@@ -122,7 +122,9 @@ class Recorded:
         return f"%{self.position}.{self.dtype}"
 
     def __bool__(self) -> bool:
-        raise TypeError("a lane's value is unknown while recording: use xp.where, not if/and/or")
+        raise TypeError(
+            "the value of a lane is unknown while recording: use xp.where instead of if/and/or"
+        )
 
     def cast(self, dtype: DType) -> Recorded:
         """This value as `dtype`."""

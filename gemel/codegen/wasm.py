@@ -32,9 +32,9 @@ def module_of(code: bytes) -> bytes:
     """
     wanted = functions_imported(code)
     if wanted:
-        raise CompileError(f"the code for wasm calls {', '.join(wanted)}, which no kernel may")
+        raise CompileError(f"the code for wasm calls {', '.join(wanted)}, which a kernel must not")
     if any(number == DATA for number, _ in _sections(code)):
-        raise CompileError("the code for wasm has data of its own, which no kernel may")
+        raise CompileError("the code for wasm has data of its own, which a kernel must not")
     moved = {kind for kind in _relocations(code) if kind not in IN_PLACE}
     if moved:
         raise CompileError(f"the code for wasm needs a linker (relocations {sorted(moved)})")

@@ -29,9 +29,9 @@ def launch(
     `MissingFileError`.
     """
     if workers < 1:
-        raise WorkersError(f"launch: {workers} workers cannot train; give -n 1 or more")
+        raise WorkersError(f"launch: {workers} workers; give -n 1 or more")
     if timeout is not None and not timeout > 0:
-        raise WorkersError(f"launch: workers wait for each other for {timeout} s, not more than 0")
+        raise WorkersError(f"launch: --timeout is {timeout} s; it must be more than 0")
     if not Path(script).is_file():
         raise MissingFileError(f"launch: there is no file {script}")
     starter = _starter()
@@ -61,8 +61,8 @@ def _starter() -> str:
     starter = next((path for path in found if path), None)
     if starter is None:
         raise WorkersError(
-            f"launch: there is no {' or '.join(STARTERS)} beside {sys.executable} or on the path; "
-            "install an MPI: pip install 'gemel[mpi]', or your machine's own"
+            f"launch: found no {' or '.join(STARTERS)} next to {sys.executable} or on the PATH; "
+            "install an MPI: pip install 'gemel[mpi]', or your system's package"
         )
     return starter
 

@@ -41,11 +41,11 @@ HEAD = len(MAGIC) + 2 + 8 + 4
 def save(obj: Any, path: Any) -> None:
     """Write a network or a compiled function, with its weights, into one file.
 
-    `obj` is a `HybridBlock` or what `gemel.compile` gave, called once before: what it is called on
-    says the number and the kinds of its arguments. Where it has asked for their sizes, as in
-    ``if x.shape[0] > 1``, the file is for sizes with these answers; for others too if it has been
-    called on such. `gemel.load` needs neither class nor source. The file appears whole or not at
-    all. Raises `ExportError` for what is no program.
+    `obj` is a `HybridBlock` or a result of `gemel.compile` that has been called at least once: the
+    call determines the number and kinds of its arguments. If it depends on sizes, as in ``if
+    x.shape[0] > 1``, the file is valid for sizes with the same answers, and for others if it has
+    been called on such. `gemel.load` needs neither class nor source. The file appears complete or
+    not at all. Raises `ExportError` for anything that is not a program.
     """
     if isinstance(obj, HybridBlock):
         kinds = _kinds_of_block(obj)
@@ -57,7 +57,9 @@ def save(obj: Any, path: Any) -> None:
             f"save: {type(obj).__name__} is neither a HybridBlock nor a compiled function; {hint}"
         )
     if not kinds:
-        raise ExportError(f"save: call {obj.name} once before: its arguments say what it is for")
+        raise ExportError(
+            f"save: call {obj.name} once first; the arguments determine what is saved"
+        )
     programs: list[Any] = []
     arrays: dict[str, Any] = {}
     settings: dict[str, Any] = {}
@@ -83,7 +85,7 @@ def _kinds_of_block(block: HybridBlock) -> list[Any]:
     if not kinds:
         raise ExportError(
             f"save: {block.name} has not been called since hybridize(): call net.hybridize() and "
-            "then net(x) once, which says the number, shapes and dtypes of its inputs"
+            "then net(x) once, which determines the number, shapes and dtypes of its inputs"
         )
     return [(block._run, given) for given in kinds]
 
@@ -133,10 +135,11 @@ def _structure(structure: Any) -> Any:
 
 
 def load(path: Any, device: Any = None, ctx: Any = None) -> Loaded:
-    """The network or function in a file of `save`: a block, to be called, trained or saved again.
+    """Load the network or function of a file written by `save`, as a block that can be called,
+    trained or saved again.
 
-    Raises `SymbolFileError`, naming the field and the place, for a file that is damaged, truncated
-    or not one.
+    Raises `SymbolFileError`, naming the field and the position, for a file that is damaged,
+    truncated or not a program file.
     """
     source = os.fspath(path)
     with open(source, "rb") as file:
@@ -146,7 +149,7 @@ def load(path: Any, device: Any = None, ctx: Any = None) -> Loaded:
         return SymbolFileError(f"program file {source}: {problem}")
 
     if len(content) < HEAD or not content.startswith(MAGIC):
-        raise damaged(f"is none: its first bytes are {content[:8]!r}")
+        raise damaged(f"is not a program file: its first bytes are {content[:8]!r}")
     version, length, check = unpack_from("<HQI", content, len(MAGIC))
     if version != VERSION:
         raise damaged(f"has version {version}; this gemel reads {VERSION}")
@@ -209,8 +212,8 @@ class Loaded(HybridBlock):
             self._register_parameter(name, parameter)
 
     def forward(self, *arguments: Any) -> Any:
-        """What the program computes. Raises `ShapeError` for arguments of another kind, or sizes
-        for which the program would be another."""
+        """Run the program. Raises `ShapeError` for arguments of another kind, or of sizes for which
+        the file is not valid."""
         given = Arguments.of(arguments)
         for exactly in (True, False):
             for saved in self._saved:
@@ -228,7 +231,7 @@ class Loaded(HybridBlock):
         had = ", ".join(f"{x.dtype}{list(x.shape)}" for x in given.arrays)
         hint = "; call it on such arguments before gemel.save, the file is then for both"
         return ShapeError(
-            f"{self._title}: was saved for {' or '.join(kinds)}, and not for {had or 'no arrays'}"
+            f"{self._title}: was saved for {' or '.join(kinds)}, not for {had or 'no arrays'}"
             + (hint if of_kind else "")
         )
 

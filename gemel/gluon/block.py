@@ -36,11 +36,11 @@ class BlockError(GemelError, ValueError):
 
 
 class Block(Files):
-    """A part of a network: children, parameters, and `forward`.
+    """Base class of the parts of a network: it has children, parameters, and `forward`.
 
-    Assigning a block or a parameter to an attribute makes it part of this block. `prefix` begins
-    the names of its parameters (by default the class's name and a number); `params` are parameters
-    of another block to share, by blocks made in this one's `name_scope`, too.
+    Assigning a block or a parameter to an attribute makes it part of this block. The names of its
+    parameters begin with `prefix` (by default the class's name and a number). `params` are
+    parameters of another block to share, also with blocks made in this one's `name_scope`.
     """
 
     #: Containers run their children and nothing else: there is no code of theirs to compile.
@@ -69,7 +69,7 @@ class Block(Files):
 
     @property
     def prefix(self) -> str:
-        """What the names of its parameters begin with, e.g. ``dense0_``."""
+        """The prefix of its parameters' names, e.g. ``dense0_``."""
         return self._prefix
 
     @property
@@ -116,12 +116,12 @@ class Block(Files):
     def register_child(self, block: Block, name: str | None = None) -> None:
         """Make `block` a part of this block, as assigning it to an attribute does.
 
-        Raises `BlockError` for what is no `Block`.
+        Raises `BlockError` for anything but a `Block`.
         """
         if not isinstance(block, Block):
             raise BlockError(
-                f"{type(self).__name__}: {block!r} is no Block, as its parts must be; nn.Lambda "
-                "and nn.HybridLambda make one of a function"
+                f"{type(self).__name__}: {block!r} is not a Block, but the children of a block "
+                "must be; wrap a function in nn.Lambda or nn.HybridLambda"
             )
         self._children[str(len(self._children)) if name is None else name] = block
 
@@ -191,15 +191,15 @@ class Block(Files):
 
     @property
     def params(self) -> BlockParameters:
-        """Its own parameters, without its children's; ``params.get(name, ...)`` makes one."""
+        """Its own parameters, without its children's; ``params.get(name, ...)`` creates one."""
         return self._reg_params
 
     _params = params
 
     def collect_params(self, select: str | None = None) -> ParameterDict:
-        """All parameters, its own and its children's, by their place: ``0.weight``.
+        """All parameters, its own and its children's, by their path: ``0.weight``.
 
-        `select` is a regular expression; only parameters whose place or name it matches are given.
+        `select` is a regular expression that filters parameters by path or name.
         """
         found = ParameterDict(self._walk(""))
         if select is not None:
@@ -225,11 +225,10 @@ class Block(Files):
         force_reinit: bool = False,
         ctx: Any = None,
     ) -> None:
-        """Give every parameter its first values, now or when its shape is known.
+        """Initialize every parameter, now or when its shape is known.
 
-        `init` is an initializer or its name (default Uniform(0.07)); a parameter with an
-        initializer of its own uses that. Parameters that hold values keep them unless
-        `force_reinit`.
+        `init` is an initializer or its name (default Uniform(0.07)); a parameter with its own
+        initializer uses that one. Parameters that hold values keep them unless `force_reinit`.
         """
         self.apply(_warn_of_strays)
         default = init_module.Uniform() if init is None else init_module.create(init)
@@ -319,7 +318,7 @@ class Block(Files):
         return ""
 
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
-        """What the block computes; subclasses say it."""
+        """Compute the block's result; subclasses define it."""
         raise NotImplementedError(f"{type(self).__name__} has no forward(self, x)")
 
     def _find_shapes(self, arguments: tuple[Any, ...]) -> None:
@@ -340,8 +339,8 @@ class Block(Files):
     def infer_shape(self, *arguments: Any) -> None:
         """Set the shapes of parameters, its own and its children's, from the inputs' (``x.shape``).
 
-        Nothing is computed. Layers with parameters of unknown shape may say theirs here; for those
-        that do not, the one is taken that their `forward` accepts.
+        Nothing is computed. Layers with parameters of unknown shape may set them here; otherwise
+        the shapes that their `forward` accepts are used.
         """
         from gemel.gluon.shapes import fitting_shapes, run_with_symbols
 
@@ -352,9 +351,9 @@ class Block(Files):
         shapes = fitting_shapes(self, unknown, arguments)
         if shapes is None:
             raise BlockError(
-                f"{type(self).__name__}: the shape of {', '.join(p.name for p in unknown)} does "
-                "not follow from the input; give it, or define infer_shape(self, x) to set it from "
-                "the input's shape"
+                f"{type(self).__name__}: the shape of {', '.join(p.name for p in unknown)} "
+                "cannot be inferred from the input; give it, or define infer_shape(self, x), "
+                "which sets it from the input's shape"
             )
         for parameter, shape in zip(unknown, shapes, strict=True):
             parameter.shape = shape
@@ -367,17 +366,17 @@ class Block(Files):
     def summary(self, *inputs: Any) -> None:
         """Print a table of the layers that run on these inputs.
 
-        For each: the shape of its result, how many numbers its parameters are, how many operations
-        on floats it takes (an addition or a multiplication each), and the bytes of its parameters
-        and results. Parameters that layers share are counted once, where they come first. Nothing
-        is computed, unless a layer looks at values; the operations are not known then.
+        For each layer: the shape of its result, the number of its parameters, its floating-point
+        operations (additions and multiplications), and the bytes of its parameters and results.
+        Shared parameters are counted once, at their first use. Nothing is computed, unless a layer
+        depends on values; then the operations are unknown.
         """
         from gemel.gluon.summary import summary
 
         print(summary(self, inputs))
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Have ``hook(block, inputs, output)`` called after each forward.
+        """Register ``hook(block, inputs, output)`` to be called after each forward.
 
         A hybridized block with hooks inside runs its children one by one, so that the hooks get
         arrays in each call. In `gemel.compile` and `Trainer.compile` hooks are called while these
@@ -386,11 +385,13 @@ class Block(Files):
         return HookHandle(self._forward_hooks, hook, self._hooked)
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Have ``hook(block, inputs)`` called before each forward, see `register_forward_hook`."""
+        """Register ``hook(block, inputs)`` to be called before each forward; see
+        `register_forward_hook`."""
         return HookHandle(self._forward_pre_hooks, hook, self._hooked)
 
     def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
-        """Have ``callback(name, operation, array)`` called for the result of every operation.
+        """Register ``callback(name, operation, array)`` to be called for the result of every
+        operation.
 
         For a hybridized block this happens after its call; with `monitor_all` also for its inputs
         and parameters.
@@ -399,7 +400,8 @@ class Block(Files):
             child.register_op_hook(callback, monitor_all)
 
     def share_parameters(self, shared: dict[str, Parameter]) -> Block:
-        """Use parameters of another block of this structure, given by place (`collect_params`)."""
+        """Share the parameters of another block of the same structure, given by path
+        (`collect_params`)."""
         for place, parameter in shared.items():
             *path, name = place.split(".")
             block: Any = self
@@ -411,7 +413,7 @@ class Block(Files):
         return self
 
     def hybridize(self, active: bool = True, **flags: Any) -> None:
-        """Compile the hybrid blocks inside; warns, naming the blocks that cannot be compiled.
+        """Compile the hybrid blocks inside. Warns about the blocks that cannot be compiled.
 
         `flags` (``static_alloc`` and others) are accepted for old code: programs always plan their
         memory.
@@ -422,8 +424,8 @@ class Block(Files):
             import warnings
 
             warnings.warn(
-                f"hybridize: {', '.join(plain)} cannot be compiled: a layer that inherits from "
-                "Block is not optimised; derive it from HybridBlock",
+                f"hybridize: {', '.join(plain)} cannot be compiled, because they inherit from "
+                "Block; derive them from HybridBlock",
                 stacklevel=2,
             )
 
@@ -458,7 +460,7 @@ def _warn_of_strays(block: Block) -> None:
             import warnings
 
             warnings.warn(
-                f"{type(block).__name__}.{name} holds {strays[0].name}, which is no part of "
+                f"{type(block).__name__}.{name} holds {strays[0].name}, which is not a child of "
                 f"{block.name}: blocks in a {type(value).__name__} are not registered; use "
                 "register_child, or Sequential",
                 stacklevel=4,

@@ -16,13 +16,14 @@ class Files:
     __slots__ = ()
 
     def collect_params(self, select: str | None = None) -> ParameterDict:
-        """All parameters, by their place."""
+        """All parameters, by their path."""
         raise NotImplementedError
 
     def save_parameters(self, filename: Any, deduplicate: bool = False) -> None:
-        """Write all parameters to `filename`, in MXNet's format, whole or not at all.
+        """Write all parameters to `filename`, in MXNet's format; the file appears complete or not
+        at all.
 
-        With `deduplicate` those that layers share are written once.
+        With `deduplicate`, shared parameters are written once.
         """
         found = self.collect_params()
         if deduplicate:
@@ -42,11 +43,11 @@ class Files:
     ) -> None:
         """Read all parameters from `filename` (gemel's or MXNet's), onto all their devices.
 
-        With `cast_dtype` values of another dtype are converted to the parameter's, or with
-        ``dtype_source="saved"`` the parameter takes theirs. Raises `ParameterFileError`, and
-        changes nothing, when the file is damaged, lacks a parameter (unless `allow_missing`), has
-        one too many (unless `ignore_extra`), has one of another shape or dtype, or when a
-        parameter lives elsewhere than on `device`.
+        With `cast_dtype`, values of another dtype are converted to the parameter's dtype; with
+        ``dtype_source="saved"`` the parameter takes the file's dtype. Raises `ParameterFileError`,
+        and changes nothing, when the file is damaged, lacks a parameter (unless `allow_missing`),
+        has an extra one (unless `ignore_extra`), has one of another shape or dtype, or if a
+        parameter is not on `device`.
         """
         device = device if device is not None else ctx
         values, source = serialize.load_named(filename), f"parameter file {filename}"
@@ -73,7 +74,7 @@ class Files:
     load_params = load_parameters
 
     def save(self, prefix: str) -> None:
-        """Write `prefix`-model.params, and `prefix`-model.json, which says what the blocks are."""
+        """Write `prefix`-model.params, and `prefix`-model.json, which describes the blocks."""
         import json
 
         self.save_parameters(f"{prefix}-model.params")
@@ -81,9 +82,9 @@ class Files:
         archives.appear(f"{prefix}-model.json", [text.encode()])
 
     def load(self, prefix: str) -> None:
-        """Read what `save` wrote into a network made in the same way.
+        """Read the files of `save` into a network of the same structure.
 
-        Raises `ParameterFileError`, and changes nothing, for one whose blocks are others.
+        Raises `ParameterFileError`, and changes nothing, if the blocks differ.
         """
         import json
 
@@ -91,7 +92,7 @@ class Files:
             written = json.load(opened)
         if written != _structure(self):
             raise ParameterFileError(
-                f"{prefix}-model.json is of a network of other blocks than this "
+                f"{prefix}-model.json describes a network with other blocks than this "
                 f"{type(self).__name__}; no parameter was changed"
             )
         self.load_parameters(f"{prefix}-model.params")

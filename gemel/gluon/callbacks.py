@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 class Callback:
     """Base class: does nothing. Any object with some of these methods will do.
 
-    Attributes that are numbers, texts, arrays, or lists and dictionaries of such, are part of a
-    checkpoint: a resumed run finds them as they were.
+    Attributes that are numbers, strings, arrays, or lists and dictionaries of these, are part of a
+    checkpoint and are restored when a run is resumed.
     """
 
     def train_begin(self, run: Run) -> None:
-        """Before the first batch; a resumed run is where it was."""
+        """Called before the first batch; a resumed run has its restored state."""
 
     def epoch_begin(self, run: Run) -> None:
-        """Before an epoch; not before one that is resumed in its middle."""
+        """Called before an epoch, except one that is resumed in the middle."""
 
     def gradients_ready(self, run: Run) -> None:
-        """Gradients are there, summed over devices; the parameters are about to be updated."""
+        """Called when gradients are summed over devices, before the parameters are updated."""
 
     def batch_end(self, run: Run) -> None:
-        """After each batch. Reading `run.losses` here waits for the engine."""
+        """Called after each batch. Reading `run.losses` here waits for the engine."""
 
     def epoch_end(self, run: Run) -> None:
-        """After each epoch; what it gave is ``run.history[-1]``."""
+        """Called after each epoch; its results are ``run.history[-1]``."""
 
     def train_end(self, run: Run) -> None:
-        """After the last batch, or when the training is stopped."""
+        """Called after the last batch, or when the training is stopped."""
 
 
 #: The ends of names of which less is better.
@@ -46,9 +46,9 @@ _LESS = ("loss", "error", "mse", "mae", "perplexity", "entropy", "likelihood")
 class EarlyStopping(Callback):
     """Stops when `monitor`, an entry of the history, has not improved for `patience` epochs.
 
-    `mode` "min" or "max" says what is better; "auto" takes less for losses, errors, perplexity,
-    more for anything else. Changes up to `min_delta` are none. With `restore_best`, the parameters
-    of the best epoch are put back at the end.
+    `mode` is "min" or "max", the direction of improvement; "auto" is "min" for losses, errors and
+    perplexity, and "max" for anything else. Improvements up to `min_delta` do not count. With
+    `restore_best`, the parameters of the best epoch are restored at the end.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class EarlyStopping(Callback):
 
 
 class ClipGradients(Callback):
-    """Scales the gradients of the mean loss down to a norm of `max_norm`, all together.
+    """Scales the gradients of the mean loss down to a total norm of at most `max_norm`.
 
     Pascanu et al., On the difficulty of training recurrent neural networks, ICML 2013.
     """

@@ -39,12 +39,12 @@ class Checkpoint(Callback):
     """Writes `path` after every `epochs` epochs, and after every `batches` batches if given.
 
     The file holds parameters, the optimizer's states and counts, its rates and scheduler, the
-    random streams (gemel's, Python's and NumPy's), the place in the data, metrics, history, and
-    the callbacks' plain attributes. `fit` goes on from it if it is there when it begins.
+    random streams (gemel's, Python's and NumPy's), the position in the data, metrics, history, and
+    the callbacks' plain attributes. `fit` resumes from it if it exists at the start.
 
-    In a job of several workers worker 0 writes the file, with the random streams of all, and all
-    read it; a job with another number of workers may go on from it (`gemel.gluon.job` has the
-    rules). Where servers keep the parameters, their folder is the checkpoint: that raises
+    In a job of several workers, worker 0 writes the file, with the random streams of all, and all
+    workers read it. A job with another number of workers can resume from it (`gemel.gluon.job` has
+    the rules). If servers keep the parameters, their folder is the checkpoint, and this one raises
     `GemelError`.
     """
 
@@ -54,17 +54,18 @@ class Checkpoint(Callback):
         self.epochs = epochs
 
     def batch_end(self, run: Run) -> None:
-        """Write, if so many batches have passed."""
+        """Write the file if `batches` batches have passed."""
         if self.batches and run.batch % self.batches == 0:
             self.save(run)
 
     def epoch_end(self, run: Run) -> None:
-        """Write, if so many epochs have passed, or this was the last."""
+        """Write the file if `epochs` epochs have passed, or after the last epoch."""
         if run.epoch % self.epochs == 0 or run.is_over:
             self.save(run)
 
     def save(self, run: Run) -> None:
-        """Write the file. Waits for the engine; an array that holds an error raises it here."""
+        """Write the file. Waits for the engine; if an array has failed, its error is raised
+        here."""
         job = Job(run.trainer)
         job.check_keeps()
         workers = job.said(packed(run.own_state(), {}))
@@ -90,11 +91,11 @@ class Checkpoint(Callback):
         serialize.save(self.path, {**values, **arrays})
 
     def restore(self, run: Run) -> bool:
-        """Put a run where the file says; False if there is none.
+        """Restore a run from the file; returns False if there is none.
 
         Raises `ParameterFileError`, changing nothing, for a file that is damaged or belongs to
-        another network or trainer, or whose place in the data another number of workers cannot
-        find; `WorkersError` where the workers have different files.
+        another network or trainer, or whose position in the data another number of workers cannot
+        find; `WorkersError` if the workers have different files.
         """
         job = Job(run.trainer)
         job.check_keeps()
@@ -107,7 +108,7 @@ class Checkpoint(Callback):
             content = json.loads(values.pop("state").asnumpy().tobytes())
             states = values.pop("trainer").asnumpy().tobytes()
         except (KeyError, ValueError):
-            raise ParameterFileError(f"{self.path} is no checkpoint of gluon.fit") from None
+            raise ParameterFileError(f"{self.path} is not a checkpoint of gluon.fit") from None
         if content["version"] != VERSION:
             raise ParameterFileError(f"{self.path}: version {content['version']} is not known")
         state = content["run"]
@@ -118,8 +119,8 @@ class Checkpoint(Callback):
         problems = serialize._differences(parameters, weights, False, False, False)
         if problems:
             raise ParameterFileError(
-                f"checkpoint {self.path} does not fit this network: {'; '.join(problems)}; nothing "
-                "was changed. Another network needs another file"
+                f"checkpoint {self.path} does not fit this network: {'; '.join(problems)}; "
+                "nothing was changed. Use another file for another network"
             )
         _set_trainer_states(run.trainer, states)
         serialize.assign(parameters, weights, self.path)
@@ -264,7 +265,7 @@ def packed(
     if isinstance(value, _LEFT_OUT) or not objects or not hasattr(value, "__dict__"):
         raise TypeError(f"{type(value).__name__} cannot be packed")
     if any(value is outer for outer in inside):
-        raise TypeError(f"{type(value).__name__} holds itself")
+        raise TypeError(f"{type(value).__name__} contains itself")
     return {"kind": "object", "value": attributes(value, arrays, True, (*inside, value))}
 
 

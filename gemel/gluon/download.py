@@ -48,11 +48,12 @@ def download(
     retries: int = 5,
     verify_ssl: bool = True,
 ) -> str:
-    """Download a file to `path` (a file or folder, by default the working directory); its path.
+    """Download a file to `path` (a file or folder, by default the working directory) and return its
+    path.
 
-    A file that is there, and has the SHA-1 if one is given, stays unless `overwrite`. The file
-    appears when all of it is there. What broke off is continued by the next call if `sha1_hash`
-    can tell that it fits; processes that want the same file wait for one another. Raises
+    An existing file (with the right SHA-1, if one is given) is kept unless `overwrite`. The file
+    appears only when it is complete. The next call continues an interrupted download if `sha1_hash`
+    can verify the result. Processes that need the same file wait for each other. Raises
     `MissingFileError`.
     """
     name = url.split("?")[0].rsplit("/", 1)[-1]
@@ -61,7 +62,7 @@ def download(
     if not overwrite and _is_there(target, sha1_hash):
         return str(target)
     if retries < 0:
-        raise ValueError(f"download: retries is {retries}; give a number from 0 up")
+        raise ValueError(f"download: retries is {retries}; it must be 0 or more")
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     with open(part, "ab") as file:
@@ -91,8 +92,8 @@ def download(
         if sha1_hash is None or not os.fstat(file.fileno()).st_size:
             part.unlink()
     raise MissingFileError(
-        f"{target} is wanted, and could not be downloaded from {url}: {trouble}. Put the file "
-        f"there by hand, or name another server in {config.REPOSITORY.name}"
+        f"{target} is missing, and could not be downloaded from {url}: {trouble}. Put the file "
+        f"there yourself, or set another server in {config.REPOSITORY.name}"
     )
 
 
@@ -132,9 +133,9 @@ def _fetch(url: str, file: Any, resume: bool, verify_ssl: bool) -> None:
                 file.write(piece)
                 got += len(piece)
         except http.client.HTTPException as error:
-            raise OSError(f"the connection broke off: {error}") from None
+            raise OSError(f"the connection was lost: {error}") from None
         if length is not None and got != int(length):
-            raise OSError(f"the connection broke off after {got} of {length} bytes")
+            raise OSError(f"the connection was lost after {got} of {length} bytes")
 
 
 __all__ = ["check_sha1", "data_dir", "download", "repository_url"]

@@ -18,7 +18,7 @@ from gemel.tracing import compiled
 
 
 class FitError(GemelError, ValueError):
-    """Something `fit` cannot train with."""
+    """Raised for arguments that `fit` cannot train with."""
 
 
 def fit(
@@ -35,25 +35,26 @@ def fit(
     batch_axis: int = 0,
     progress: bool = True,
 ) -> Run:
-    """Train `net` for `epochs` rounds over `data`; the run, whose `history` has an entry an epoch.
+    """Train `net` for `epochs` epochs over `data`; returns the run, whose `history` has one entry
+    per epoch.
 
-    `data` gives, each time it is iterated over, batches (inputs..., label), such as a `DataLoader`
-    does; `loss(net(*inputs), label)` is one number for each example (or one for all), whose mean
-    the `trainer` lowers. A batch is split over the devices the parameters live on. `metrics` (and
-    the loss) are also taken over `validation` data after each epoch. `callbacks` are objects with
-    any of the methods of `Callback`; `EarlyStopping` and `ClipGradients` are some.
+    Each iteration over `data` gives batches (inputs..., label), as from a `DataLoader`.
+    `loss(net(*inputs), label)` is one number per example (or one for all); the `trainer` minimizes
+    the mean. A batch is split over the devices of the parameters. After each epoch `metrics` and
+    the loss are also computed on `validation` data. `callbacks` are objects with any of the methods
+    of `Callback`, such as `EarlyStopping` and `ClipGradients`.
 
-    `checkpoint` is a path, written after each epoch, or a `Checkpoint`. If the file is there when
-    `fit` begins, training goes on from it, to the same bits as if it had never been interrupted:
-    so a script that was killed is just started again. The data must come in an order that follows
-    the random streams (`np.random`, Python's and NumPy's), as a `DataLoader`'s does; data with
-    state besides have ``state_dict()`` and ``load_state_dict(state)``. Raises `ParameterFileError`
-    when the file belongs to another network or trainer.
+    `checkpoint` is a path, written after each epoch, or a `Checkpoint`. If the file exists when
+    `fit` starts, training resumes from it, with the same bits as without the interruption: to
+    continue a killed script, just run it again. The order of the data must follow the random
+    streams (`np.random`, Python's and NumPy's), as a `DataLoader`'s does; data with further state
+    must have ``state_dict()`` and ``load_state_dict(state)``. Raises `ParameterFileError` if the
+    file belongs to another network or trainer.
 
-    Several workers (`trainer` has a store such as ``"dist_sync"``) each call it with their part of
-    the data, best by a `gluon.data.WorkerBatchSampler`. The mean is then that over the whole batch,
-    and the history has the mean over the workers, the same on all; worker 0 shows progress and
-    writes the checkpoint, from which a job with another number of workers may go on.
+    With several workers (`trainer` has a store such as ``"dist_sync"``), each calls `fit` with its
+    part of the data, best by a `gluon.data.WorkerBatchSampler`. The mean is then over the whole
+    batch, and the history has the mean over the workers, the same on all. Worker 0 shows progress
+    and writes the checkpoint; a job with another number of workers can resume from it.
 
     >>> net = gluon.nn.Dense(1)
     >>> net.initialize()
@@ -65,7 +66,8 @@ def fit(
     """
     if not isinstance(trainer, Trainer):
         raise FitError(
-            f"fit: trainer is a {type(trainer).__name__}, no Trainer; make one, as in "
+            f"fit: trainer is a {type(trainer).__name__}, not a Trainer; create one, for "
+            "example "
             'gluon.Trainer(net.collect_params(), "sgd")'
         )
     watchers = [Progress()] * (progress and Job(trainer).rank == 0) + [*callbacks]
@@ -83,7 +85,8 @@ def fit(
 def evaluate(
     net: Block, data: Any, loss: Any = None, metrics: Any = (), batch_axis: int = 0
 ) -> dict[str, float]:
-    """The mean `loss` and the `metrics` of `net` over `data`, by name; nothing is learned."""
+    """Compute the mean `loss` and the `metrics` of `net` over `data`, by name; nothing is
+    trained."""
     several = _metrics(metrics)
     for metric in several:
         metric.reset()
@@ -103,10 +106,11 @@ def evaluate(
 
 
 class Run:
-    """A training: what is trained, with what, and how far it has come.
+    """A training run: what is trained, with what, and its progress.
 
-    `epoch` counts the epochs that are done, `batch` the batches of the one in work, `step` all of
-    them. `losses`, `outputs` and `labels` are those of the last batch, an array for each device.
+    `epoch` counts the finished epochs, `batch` the finished batches of the current epoch, `step`
+    all finished batches. `losses`, `outputs` and `labels` are those of the last batch, one array
+    per device.
     """
 
     def __init__(
@@ -124,8 +128,8 @@ class Run:
         for name, source in (("data", data), ("validation", validation)):
             if source is not None and iter(source) is source:
                 raise FitError(
-                    f"fit: {name} can be iterated over once only; give a DataLoader, a list, or "
-                    "another object whose every iteration begins anew"
+                    f"fit: {name} can be iterated over only once; give a DataLoader, a list, or "
+                    "another object that can be iterated over again"
                 )
         self.net = net
         self.data = data
@@ -209,7 +213,7 @@ class Run:
 
     def _finish_epoch(self) -> None:
         if not self.batch:
-            raise FitError("fit: the data have no batches")
+            raise FitError("fit: the data contains no batches")
         mean = float(self._total) / self._count if self._count else 0.0
         entry = {"loss": mean, **values_of(self.metrics)}
         if self.validation is not None:
@@ -357,7 +361,7 @@ def split_batch(batch: Any, devices: list[Any], axis: int) -> tuple[list[Any], l
     if not isinstance(batch, (list, tuple)) or len(batch) < 2:
         raise FitError(
             f"fit: a batch is {type(batch).__name__}; it must be a list of inputs and a label, "
-            "such as a DataLoader over ArrayDataset(inputs, labels) gives"
+            "as from a DataLoader over ArrayDataset(inputs, labels)"
         )
     count = min(len(devices), len(batch[0]) if axis == 0 else batch[0].shape[axis])
     parts = [split_and_load(each, devices[:count], axis, even_split=False) for each in batch]

@@ -23,8 +23,8 @@ def distinct(params: Any) -> list[Parameter]:
     for value in values:
         if not isinstance(value, Parameter):
             raise GemelError(
-                f"Trainer: {type(value).__name__} is no Parameter; pass net.collect_params() or a "
-                "list of parameters"
+                f"Trainer: {type(value).__name__} is not a Parameter; pass net.collect_params() "
+                "or a list of parameters"
             )
         found[id(value)] = value
     return list(found.values())
@@ -34,13 +34,13 @@ def optimizer_of(given: str | Optimizer, settings: dict[str, Any] | None) -> Opt
     """The optimizer itself, or the one of this name with these settings."""
     if isinstance(given, type) and issubclass(given, optimizers.Optimizer):
         raise GemelError(
-            f"Trainer: the optimizer is the class {given.__name__}; give its name or make one, as "
-            f"in {given.__name__}(learning_rate=0.1)"
+            f"Trainer: the optimizer is the class {given.__name__}; give its name or an "
+            f"instance, for example {given.__name__}(learning_rate=0.1)"
         )
     if settings and not isinstance(given, str):
         raise GemelError(
-            "Trainer: optimizer_params go with an optimizer's name; the optimizer given already "
-            "has its settings"
+            "Trainer: optimizer_params are only for an optimizer given by name; this optimizer "
+            "already has its settings"
         )
     return optimizers.create(given, **(settings or {}))
 

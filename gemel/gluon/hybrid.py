@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class HybridBlock(Block):
-    """A block that can be compiled: `hybridize()` makes a program of it at the next call.
+    """A block that can be compiled: after `hybridize()` the next call compiles it.
 
     Subclasses define ``forward(self, x)``, or ``hybrid_forward(self, F, x, **parameters)``, which
     gets the operations (`F.np`, `F.npx`, and their names directly) and its own parameters.
@@ -44,14 +44,14 @@ class HybridBlock(Block):
         """Make `block`, which must be a `HybridBlock` too, a part of this block."""
         if isinstance(block, Block) and not isinstance(block, HybridBlock):
             raise BlockError(
-                f"{type(self).__name__} can only hold HybridBlocks, and {block.name} is a "
+                f"{type(self).__name__} can only contain HybridBlocks, but {block.name} is a "
                 f"{type(block).__name__}, which is a plain Block: derive it from HybridBlock, or "
                 "use Block or Sequential here"
             )
         super().register_child(block, name)
 
     def hybridize(self, active: bool = True, **flags: Any) -> None:
-        """Compile this block at its next call (or, with ``active=False``, run it as Python again).
+        """Compile this block at its next call; with ``active=False`` run it as Python again.
 
         The outermost hybridized block that is called becomes one program. `flags` are accepted for
         old code.
@@ -212,7 +212,7 @@ class HybridBlock(Block):
         self._changed()
 
     def optimize_for(self, x: Any, *arguments: Any, backend: Any = None, **flags: Any) -> None:
-        """Hybridize, and compile for these inputs now. There is one backend: ours."""
+        """Hybridize, and compile for these inputs now. There is one backend, gemel's."""
         self.hybridize(True, backend=backend, **flags)
         self(x, *arguments)
 
@@ -253,7 +253,7 @@ class HybridBlock(Block):
         return {n: p for n, p in self._reg_params.items() if self.__dict__.get(n) is p}
 
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
-        """What the block computes; by default what `hybrid_forward` says."""
+        """Compute the block's result; by default calls `hybrid_forward`."""
         own = {name: parameter.data() for name, parameter in self._own_parameters().items()}
         if own and are_nd((*arguments, *keywords.values())):
             own = {name: array.as_nd_ndarray() for name, array in own.items()}
@@ -261,13 +261,13 @@ class HybridBlock(Block):
         return self.hybrid_forward(operations, *arguments, **keywords, **own)
 
     def hybrid_forward(self, F: Any, *arguments: Any, **parameters: Any) -> Any:  # noqa: N803
-        """What the block computes, in the form of MXNet 1."""
+        """Compute the block's result; MXNet 1's form of `forward`."""
         raise NotImplementedError(
             f"{type(self).__name__} has neither forward(self, x) nor hybrid_forward(self, F, x)"
         )
 
     def source(self, *arguments: Any) -> str:
-        """The kernels that compute this block, hybridized, as C text to be read.
+        """The kernels of this hybridized block as C source, for reading.
 
         For arguments like these, or like those of the last call; see `compiled.Compiled.source`.
 
@@ -282,18 +282,19 @@ class HybridBlock(Block):
     # ---- MXNet's files
 
     def export(self, path: Any, epoch: int = 0, remove_amp_cast: bool = True) -> tuple[str, str]:
-        """Write MXNet's ``PATH-symbol.json`` and ``PATH-EPOCH.params``; gives both names.
+        """Write MXNet's ``PATH-symbol.json`` and ``PATH-EPOCH.params``, and return both names.
 
-        Call the block once before, after `hybridize()`: what it is called on says the number and
-        the kinds of its inputs. Raises `ExportError` for what MXNet has no operation for, and warns
-        by `ExportWarning` where the files are the network for some sizes of the batch only, as
-        with ``if x.shape[0] > 1``. Of a converted network (`amp.convert_hybrid_block`) they hold
-        what it was converted from; `remove_amp_cast=False` is an `ExportError`.
+        First call the block once after `hybridize()`: that call determines the number and kinds of
+        its inputs. Raises `ExportError` if MXNet lacks an operation. Warns by `ExportWarning` if
+        the files are right only for some batch sizes, as with ``if x.shape[0] > 1``. For a
+        converted network (`amp.convert_hybrid_block`) the original network is written;
+        `remove_amp_cast=False` is an `ExportError`.
         """
         if not remove_amp_cast and self._precision(precision.current()) is not None:
             raise ExportError(
-                f"export: {self.name}: MXNet's files of it have no casts of mixed precision; leave "
-                "out remove_amp_cast=False, and convert what is read from them"
+                f"export: {self.name}: MXNet's files cannot contain the casts of mixed "
+                "precision; leave out remove_amp_cast=False, and convert the network after "
+                "loading"
             )
         names: tuple[str, str] = symbol_block().export(self, path, epoch)
         return names

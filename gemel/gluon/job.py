@@ -65,9 +65,9 @@ class Job:
         trainer = self._trainer
         if getattr(trainer._store, "keeps_parameters", False) and trainer._wants_store:
             raise GemelError(
-                "Checkpoint: the parameters and the optimizer's states are on the servers, whose "
-                "--folder a job of any number of workers goes on from; or have the workers update "
-                "the parameters: Trainer(..., update_on_kvstore=False)"
+                "Checkpoint: the parameters and the optimizer's states are on the servers; "
+                "resume from the servers' --folder, with any number of workers, or let the "
+                "workers update the parameters: Trainer(..., update_on_kvstore=False)"
             )
 
     def has_file(self, path: str) -> bool:
@@ -82,8 +82,8 @@ class Job:
             if other != found[first]:
                 raise WorkersError(
                     f"checkpoint {path}: worker {rank} has {_words(other)}, worker {first} "
-                    f"{_words(found[first])}; all workers go on from one file, so keep it where "
-                    "all of them find it"
+                    f"{_words(found[first])}; all workers must resume from the same file, so "
+                    "keep it where all of them can read it"
                 )
         return mine != NO_FILE
 
@@ -99,9 +99,8 @@ def check_place(path: str, before: int, now: int, batch: int, data: Any) -> None
         return
     raise ParameterFileError(
         f"checkpoint {path}: {before} workers wrote it in the middle of an epoch, after batch "
-        f"{batch}, and {now} cannot know which examples are left: use a DataLoader with a "
-        "gluon.data.WorkerBatchSampler, whose batches are parts of whole ones, or go on from the "
-        "end of an epoch; nothing was changed"
+        f"{batch}, so {now} workers cannot know which examples are left; use a DataLoader with a "
+        "gluon.data.WorkerBatchSampler, or resume from the end of an epoch; nothing was changed"
     )
 
 

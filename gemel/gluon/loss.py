@@ -33,12 +33,12 @@ __all__ = [
 
 
 class Loss(HybridBlock):
-    """Base class: `weight` multiplies the loss, `batch_axis` numbers the examples.
+    """Base class of losses: `weight` multiplies the loss, `batch_axis` is the axis of the examples.
 
     A subclass defines `forward(pred, label, ...)` or `hybrid_forward(F, pred, label, ...)`. A
-    `sample_weight` given to a loss multiplies it, too: an array that broadcasts to the loss before
-    it is averaged over each example, (batch, 1) for a weight for each example. With as many
-    elements as the loss it is one for each, in whichever shape.
+    `sample_weight` given to a loss also multiplies it: an array that broadcasts to the loss before
+    the average over each example; shape (batch, 1) weights each example. If it has as many elements
+    as the loss, each weights one element, in any shape.
     """
 
     def __init__(self, weight: float | None = None, batch_axis: int = 0, **settings: Any) -> None:
@@ -81,7 +81,7 @@ class Loss(HybridBlock):
         if tuple(found.shape) != shape:
             raise ShapeError(
                 f"{type(self).__name__}: sample_weight of shape {tuple(weight.shape)} must "
-                f"broadcast to the loss of shape {shape}; (batch, 1) is a weight for each example"
+                f"broadcast to the loss of shape {shape}; (batch, 1) gives each example a weight"
             )
         return found
 
@@ -237,7 +237,7 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
         if tuple(loss.shape) != tuple(pred.shape):
             raise ShapeError(
                 f"{type(self).__name__}: pos_weight must broadcast to the prediction's shape "
-                f"{tuple(pred.shape)}; it makes a loss of shape {tuple(loss.shape)}"
+                f"{tuple(pred.shape)}; the loss would have shape {tuple(loss.shape)}"
             )
         return self._per_example(loss, sample_weight)
 
@@ -300,7 +300,7 @@ class SoftmaxCrossEntropyLoss(Loss):
 
 
 class KLDivLoss(Loss):
-    """How far predicted probabilities are from the label's: sum(label * (log(label) - pred)).
+    """The Kullback-Leibler divergence sum(label * (log(label) - pred)) of predictions from labels.
 
     The prediction holds log-probabilities, unless `from_logits` is False: then log_softmax along
     `axis` makes them. The sum is over each example. Kullback and Leibler, 1951.
@@ -329,11 +329,11 @@ class KLDivLoss(Loss):
 
 
 class CTCLoss(Loss):
-    """Connectionist temporal classification: how unlikely a label is, however it is aligned.
+    """Connectionist temporal classification: -log of the label's probability over all alignments.
 
-    `layout` says how predictions lie, "NTC" or "TNC" (batch, time, classes; the last class is the
-    blank), `label_layout` how labels do, "NT" or "TN". A label ends at the first -1, unless its
-    length is given. Graves et al., Connectionist temporal classification, ICML 2006.
+    `layout` is the layout of the predictions, "NTC" or "TNC" (batch, time, classes; the last class
+    is the blank), `label_layout` that of the labels, "NT" or "TN". A label ends at the first -1,
+    unless its length is given. Graves et al., Connectionist temporal classification, ICML 2006.
     """
 
     def __init__(
@@ -399,7 +399,7 @@ class TripletLoss(Loss):
 
 
 class PoissonNLLLoss(Loss):
-    """-log of how likely counts are, if they have the Poisson distribution of the predicted mean.
+    """The negative log-likelihood of counts under Poisson distributions with the predicted mean.
 
     The prediction is the mean's logarithm, or with ``from_logits=False`` the mean. Leaves out
     log(target!), unless `compute_full`: then Stirling's approximation, where the target is above 1.
@@ -438,7 +438,7 @@ class PoissonNLLLoss(Loss):
 
 
 class CosineEmbeddingLoss(Loss):
-    """1 - cos of the angle between two vectors for the label 1, max(0, cos - margin) for -1."""
+    """1 - cos(angle between two vectors) for the label 1, max(0, cos - margin) for -1."""
 
     def __init__(
         self, weight: float | None = None, batch_axis: int = 0, margin: float = 0, **settings: Any

@@ -24,7 +24,7 @@ __all__ = ["Constant", "DeferredInitializationError", "Parameter", "ParameterDic
 
 
 class Constant(Parameter):
-    """A parameter that training does not change: part of the model, saved with it."""
+    """A parameter that training does not change; it is saved with the model."""
 
     def __init__(self, value: Any, name: str = "") -> None:
         # MXNet 1 has the name first.
@@ -44,10 +44,10 @@ class Constant(Parameter):
 
 
 class ParameterDict(dict[str, Parameter]):
-    """Parameters by their place in the network (``0.weight``), or full name (``dense0_weight``).
+    """Parameters by their path in the network (``0.weight``), or by full name (``dense0_weight``).
 
-    `get` makes parameters with `prefix` before their names, unless `shared`, another dictionary,
-    has one of that name.
+    `get` creates parameters with `prefix` before their names, unless `shared`, another dictionary,
+    has a parameter of that name.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class ParameterDict(dict[str, Parameter]):
     # ---- making parameters
 
     def get(self, name: str, default: Any = None, **settings: Any) -> Any:
-        """The parameter `name`; if there is none it is taken from `shared`, or made.
+        """The parameter `name`; if there is none, it is taken from `shared`, or created.
 
-        It is made as ``Parameter(name, **settings)``; but a dictionary of others' parameters, such
-        as `collect_params()` gives, makes none, and gives `default`. Raises `ShapeError` when the
-        parameter there is has another shape.
+        It is created as ``Parameter(name, **settings)``. A dictionary of other blocks' parameters,
+        as from `collect_params()`, creates none and returns `default`. Raises `ShapeError` if the
+        existing parameter has another shape.
         """
         parameter = self._found(name)
         if parameter is not None:
@@ -102,7 +102,7 @@ class ParameterDict(dict[str, Parameter]):
         return default if parameter is None else parameter
 
     def get_constant(self, name: str, value: Any = None) -> Parameter:
-        """The constant `name`, made from `value` where there is none yet."""
+        """The constant `name`, created from `value` if it does not exist."""
         constant = self._found(name)
         if constant is None:
             if value is None:
@@ -126,18 +126,19 @@ class ParameterDict(dict[str, Parameter]):
         return parameter
 
     def update(self, other: Any = (), /, **more: Parameter) -> None:
-        """Take over the parameters of another one. Raises `GemelError` where a name means two."""
+        """Add the parameters of another dictionary. Raises `GemelError` if a name would mean two
+        parameters."""
         others = dict(other, **more)
         own = dict(self)
         twice = [key for key, p in others.items() if own.get(key, p) is not p]
         if twice:
-            raise GemelError(f"update: {', '.join(twice)} would name two parameters each")
+            raise GemelError(f"update: {', '.join(twice)} would each name two parameters")
         super().update(others)
 
     # ---- all of them
 
     def distinct(self) -> list[tuple[str, Parameter]]:
-        """Each parameter once, with its first name: layers may share one."""
+        """Each parameter once, with its first name (layers may share parameters)."""
         first: dict[int, tuple[str, Parameter]] = {}
         for key, parameter in self.items():
             first.setdefault(id(parameter), (key, parameter))
@@ -186,7 +187,7 @@ class ParameterDict(dict[str, Parameter]):
     reset_ctx = reset_device
 
     def list_ctx(self) -> list[Device]:
-        """The devices the parameters live on, each once."""
+        """The devices of the parameters, each once."""
         lists = [parameter.list_ctx() for _, parameter in self.distinct()]
         return list(dict.fromkeys(device for devices in lists for device in devices))
 
@@ -219,10 +220,11 @@ class ParameterDict(dict[str, Parameter]):
         dtype_source: str = "current",
         device: Any = None,
     ) -> None:
-        """Read what `save` wrote, with `restore_prefix` before the names.
+        """Read a file of `save`, with `restore_prefix` added before the names.
 
-        Raises `ParameterFileError`, changing nothing, as `Block.load_parameters` does. With
-        `dtype_source` "saved" (and `cast_dtype`), parameters get the dtypes of the file.
+        Raises `ParameterFileError` and changes nothing in the same cases as
+        `Block.load_parameters`. With `cast_dtype` and ``dtype_source="saved"``, parameters get the
+        dtypes of the file.
         """
         self.load_dict(
             serialize.load_named(filename), ctx, allow_missing, ignore_extra, restore_prefix,
@@ -241,7 +243,7 @@ class ParameterDict(dict[str, Parameter]):
         dtype_source: str = "current",
         device: Any = None,
     ) -> None:
-        """Take over arrays by the parameters' names, as `load` does from a file."""
+        """Set parameters from arrays by name, as `load` does from a file."""
         serialize.assign(
             self,
             {restore_prefix + name: value for name, value in param_dict.items()},

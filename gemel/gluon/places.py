@@ -23,8 +23,9 @@ def places(device: Any, ctx: Any = None) -> list[Device]:
     devices = list(dict.fromkeys(map(as_device, given or [None])))
     if len(devices) < len(given):
         warn(
-            f"{list(map(str, given))} names a device twice; parameters live there once, and with "
-            "grad_req='write' each part's backward overwrites the gradient of the one before"
+            f"{list(map(str, given))} names a device twice; its parameters exist there only "
+            "once, and with grad_req='write' the backward of each part overwrites the gradient "
+            "of the previous part"
         )
     return devices
 

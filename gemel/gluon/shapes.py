@@ -31,7 +31,8 @@ class ShapeState(State):
     def _spec(self, parameter: Any) -> Spec:
         if not parameter.is_shape_known:
             raise DeferredInitializationError(
-                f"parameter {parameter.name} has shape {parameter.shape}, which no layer says"
+                f"parameter {parameter.name} has shape {parameter.shape}, which no layer can "
+                "infer; give it"
             )
         return Spec(parameter.shape, parameter.dtype)
 

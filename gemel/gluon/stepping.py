@@ -40,7 +40,7 @@ class CompiledStep:
     """A callable training step, see `Trainer.compile`.
 
     Gradients are divided by `batch_size`, by default the length of the first argument. Other
-    arguments given by name go to the function.
+    keyword arguments go to the function.
     """
 
     def __init__(self, trainer: Trainer, function: Callable[..., Any]) -> None:
@@ -58,9 +58,11 @@ class CompiledStep:
         live on several devices or are trained together with other workers.
         """
         if self._trainer._amp_loss_scaler is not None and self._trainer._amp_loss_scaler.dynamic:
-            raise _refused("its losses are scaled (amp.init_trainer), and steps may be left out")
+            raise _refused("its losses are scaled (amp.init_trainer), so steps may be skipped")
         if current_trace() is not None:
-            raise GemelError("step: it is a program of its own; call it outside of compiled ones")
+            raise GemelError(
+                "step: a step is a program; call it outside of other compiled programs"
+            )
         if named:
             from inspect import signature  # seldom needed
 
@@ -101,23 +103,26 @@ class CompiledStep:
         trainer = self._trainer
         trainer._look()
         if trainer._together or trainer._on_store:
-            raise _refused("its gradients meet those of other workers, or in a store")
+            raise _refused("its gradients are summed with other workers', or in a store")
         if all(parameter.grad_req == "null" for parameter in trainer._params):
-            raise GemelError("step: no parameter of the trainer is trained (grad_req 'null')")
+            raise GemelError(
+                "step: every parameter of the trainer has grad_req 'null', so nothing can be "
+                "trained"
+            )
         numbered = enumerate(trainer._params)
         indices = [i for i, p in numbered if p._arrays and p.grad_req != "null"]
         parameters = [trainer._params[i] for i in indices]
         homes = {home for parameter in parameters for home in parameter.homes}
         if len(homes) != 1:
-            raise _refused("its parameters do not live on one device")
+            raise _refused("its parameters are not all on one device")
         (device,) = homes
         updater = trainer._updaters[device]
         if by_hand(type(updater.optimizer)):
             kind = type(updater.optimizer).__name__
-            raise _refused(f"{kind} updates arrays by Python, which is no part of a program")
+            raise _refused(f"{kind} updates arrays in Python, which cannot be part of a program")
         for parameter in parameters:
             if parameter.grad_req == "add":
-                raise _refused(f"parameter {parameter.name} adds gradients up (grad_req 'add')")
+                raise _refused(f"parameter {parameter.name} accumulates gradients (grad_req 'add')")
         weights = [parameter._arrays[0] for parameter in parameters]
         states = [updater.state(i, w) for i, w in zip(indices, weights, strict=True)]
         kept = Kept.of(*updater.optimizer._apart(weights, states))
@@ -198,9 +203,9 @@ class _Program:
             for array in arrays:
                 if isinstance(array, Array) and array._storage in self.storages:
                     raise ArgumentError(
-                        f"step: argument {position} shows a parameter or a state of the optimizer, "
-                        "which the step overwrites; let the function read the parameter itself "
-                        "(data()), or give a copy"
+                        f"step: argument {position} shares memory with a parameter or an "
+                        "optimizer state, which the step overwrites; read the parameter inside "
+                        "the function (data()), or pass a copy"
                     )
 
     def _step(self, *values: Any) -> Any:
@@ -222,8 +227,8 @@ class _Program:
         loss = found[0] if isinstance(found, (tuple, list)) and found else found
         if not isinstance(loss, (Entry, Array)):
             raise ArgumentError(
-                "step: the function gives the loss, an array, or a tuple that begins with it; it "
-                f"gave {type(found).__name__}"
+                "step: the function must return the loss (an array), or a tuple that begins "
+                f"with the loss; it returned {type(found).__name__}"
             )
         weights = [parameter.data() for parameter in self.parameters]
         self._check(loss, trace)
@@ -240,21 +245,21 @@ class _Program:
 
     def _check(self, loss: Any, trace: Trace) -> None:
         if any(own.op_hook for own in trace.scopes.blocks.values()):
-            raise _refused("a network of the step has an operations' hook (register_op_hook)")
+            raise _refused("a network of the step has a hook on operations (register_op_hook)")
         outside = trace.inputs.closed
         for closed in outside.inputs.values() if outside is not None else ():
             if closed.array._storage in self.storages:
                 raise ArgumentError(
-                    "step: the function reads a view of a parameter, or a state of the optimizer, "
-                    "that was made outside of it; take views of data() inside"
+                    "step: the function reads a view of a parameter or of an optimizer state "
+                    "that was made outside of the function; take views of data() inside"
                 )
         read = set(walk([loss]))
         for parameter in self.parameters:
             _, entry = trace.state.parameters.get(id(parameter), (None, None))
             if entry is None or entry.node not in read:
                 raise GradientError(
-                    f"step: parameter {parameter.name} has no part in the loss; if that is meant, "
-                    "set its grad_req to 'null'"
+                    f"step: parameter {parameter.name} does not contribute to the loss; if that "
+                    "is intended, set its grad_req to 'null'"
                 )
 
 
@@ -263,8 +268,8 @@ def _length(arguments: Sequence[Any]) -> int:
     shape = getattr(first, "shape", ())
     if not shape:
         raise ArgumentError(
-            "step: the first argument has no axis of examples; say batch_size=, which gradients "
-            "are divided by"
+            "step: the first argument has no axis of examples; give batch_size=, the number by "
+            "which gradients are divided"
         )
     return int(shape[0])
 

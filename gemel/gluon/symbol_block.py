@@ -31,8 +31,8 @@ def traced(block: HybridBlock) -> Exported:
     arguments = (program and program.last()) or block._own.last
     if arguments is None:
         raise ExportError(
-            f"export: {block.name} has not been called since hybridize(): call net.hybridize() and "
-            "then net(x) once, which says the number, shapes and dtypes of its inputs"
+            f"export: {block.name} has not been called since hybridize(): call net.hybridize() "
+            "and then net(x) once, which determines the number, shapes and dtypes of its inputs"
         )
     names = block._inputs if isinstance(block, SymbolBlock) else ()
     return exported(block._run, arguments, names=names)
@@ -43,9 +43,9 @@ def tell_limits(block: Any, program: Exported, depth: int) -> None:
     if program.limits:
         rules = " and ".join(dict.fromkeys(program.limits))
         warnings.warn(
-            f"export: {block.name} has asked for the size of the batch: the symbol is the network "
-            f"where {rules}, and MXNet's files cannot say that; make forward the same for all "
-            "batches, or use gemel.save, which does",
+            f"export: {block.name} depends on the batch size: the exported symbol would be right "
+            f"only where {rules}, and MXNet's files cannot express that; make forward "
+            "independent of the batch size, or use gemel.save",
             ExportWarning,
             stacklevel=depth + 1,
         )
@@ -80,8 +80,8 @@ def composed(block: Any, arguments: tuple[Any, ...], function: Any = None) -> An
     for each in symbols:
         if len(each) != 1:
             raise ExportError(
-                f"{block.name}: an input is a symbol with {len(each)} outputs; take one of them, "
-                "as in symbol[0]"
+                f"{block.name}: an input is a symbol with {len(each)} outputs; select one, for "
+                "example symbol[0]"
             )
     heads = [symbol._heads[0] for symbol in symbols]
     kind = _kind_of(block, structure, heads, called=function is None)
@@ -105,12 +105,12 @@ def _kind_of(block: Any, structure: Any, heads: list[Any], called: bool) -> Argu
         names = [node.name for (node, _), spec in zip(heads, specs, strict=True) if spec is None]
         remedy = ", or call net.hybridize() and then the block once on arrays" if called else ""
         raise ExportError(
-            f"{block.name}: the shapes of {', '.join(names)} are not known: give them, as in "
-            f"sym.var(name, shape=...){remedy}"
+            f"{block.name}: the shapes of {', '.join(names)} are not known; give them, for "
+            f"example sym.var(name, shape=...){remedy}"
         )
     if len(last.arrays) != len(heads):
         raise ExportError(
-            f"{block.name}: takes {len(last.arrays)} inputs, as it was called, not {len(heads)}"
+            f"{block.name}: was called with {len(last.arrays)} inputs, not {len(heads)}"
         )
     return last
 
@@ -131,7 +131,7 @@ def _opened(value: Any, symbols: list[Symbol]) -> Any:
 
 
 class SymbolBlock(HybridBlock):
-    """A block that runs a symbol: what is not among its `inputs` are its parameters.
+    """A block that runs a symbol; the variables that are not among `inputs` are its parameters.
 
     `outputs` is a symbol, or a list of them; `inputs` the variables that `forward` is called with,
     in their order. `params` are parameters to share, by name. Made from files by `imports`.
@@ -170,11 +170,11 @@ class SymbolBlock(HybridBlock):
         allow_missing: bool = False,
         ignore_extra: bool = False,
     ) -> SymbolBlock:
-        """The network in files of MXNet's, with its parameters on a device.
+        """Load a network from MXNet's files, with its parameters on a device.
 
-        Raises `SymbolFileError` and `ParameterFileError`, naming the field and the place, for
-        damaged files, and where the two do not belong together: a parameter that is missing
-        (unless `allow_missing`) or not the network's (unless `ignore_extra`).
+        Raises `SymbolFileError` and `ParameterFileError`, naming the field and the position, for
+        damaged files, and if the two files do not belong together: a parameter is missing (unless
+        `allow_missing`) or is not the network's (unless `ignore_extra`).
         """
         symbol, inputs = load(symbol_file), [_name(each) for each in _listed(input_names)]
         values: dict[str, Any] = {}

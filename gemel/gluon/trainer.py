@@ -41,16 +41,15 @@ class Trainer:
     """Updates `params` with an optimizer.
 
     `params` are a network's `collect_params()` or a list; `optimizer` is a name or an `Optimizer`,
-    `optimizer_params` its settings. Where the parameters live on several devices, each computes
-    the gradients of its part of the batch; `kvstore` says where these are added up: ``"device"``,
-    ``"local"`` (on the CPU) or a `KVStore`; None leaves every device to itself.
-    With ``"dist_sync"`` several processes train together, each with its part of the batch: all
-    begin with the values of worker 0, and gradients are added up over all devices of all workers.
-    `compression_params` are those of `KVStore.set_gradient_compression`. Each device then updates
-    its own replica, by the same sum to the same bits; with `update_on_kvstore` the store updates a
-    value of its own, and every device gets that; parameter servers do so unless it is False.
-    Parameters may live on different devices, as those of stages do (`gluon.parallel`): each device
-    updates what it has.
+    `optimizer_params` its settings. If the parameters are on several devices, each computes the
+    gradients of its part of the batch, and `kvstore` decides where these are summed: ``"device"``,
+    ``"local"`` (on the CPU) or a `KVStore`; None does not sum. With ``"dist_sync"`` several
+    processes train together, each on its part of the batch: all start with the values of worker 0,
+    and gradients are summed over all devices of all workers. `compression_params` are those of
+    `KVStore.set_gradient_compression`. Each device then updates its own replica by the same sum, to
+    the same bits. With `update_on_kvstore` the store updates its own copy, and every device gets
+    that; parameter servers do so unless it is False. Different parameters may be on different
+    devices, as with stages (`gluon.parallel`): each device updates the parameters it has.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class Trainer:
         self._store = stores.create(kvstore) if isinstance(kvstore, str) else kvstore
         if self._store is not None and not hasattr(self._store, "pushpull"):
             raise GemelError(
-                f"Trainer: kvstore is a {type(kvstore).__name__}, no name and no store"
+                f"Trainer: kvstore is a {type(kvstore).__name__}; it must be a name or a store"
             )
         if compression_params is not None and self._store is not None:
             self._store.set_gradient_compression(compression_params)
@@ -106,8 +105,8 @@ class Trainer:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a Trainer belongs to its parameters and is not copied: make one of the copied "
-            "network's, and take its states along by save_states and load_states"
+            "a Trainer belongs to its parameters and cannot be copied; create a Trainer for the "
+            "copied network, and transfer its states with save_states and load_states"
         )
 
     @property
@@ -127,14 +126,13 @@ class Trainer:
     # ---- a step
 
     def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
-        """Add up the gradients of all devices, divide by `batch_size`, update every parameter.
+        """Sum the gradients of all devices, divide by `batch_size`, and update every parameter.
 
-        That is what the sum of all gradients is divided by, so the size of the whole batch: the
-        parts of all devices and, as in MXNet, of all workers are to be counted by the caller.
-        Everything is issued, nothing waits. The gradients of the devices stay as they are; see
+        `batch_size` is the size of the whole batch: as in MXNet, it must include the parts of all
+        devices and all workers. Nothing waits. The gradients on the devices do not change; see
         `allreduce_grads`. Raises `GradientError` for a parameter whose gradient backward has not
-        written since the last step, on all its devices; `ignore_stale_grad` leaves such gradients
-        out, and parameters that have no other as they are.
+        written since the last step, on all its devices; `ignore_stale_grad` leaves out such
+        gradients; parameters with no other gradient keep their values.
         """
         self._divide("step", batch_size)
         self._look()
@@ -150,15 +148,16 @@ class Trainer:
         )
 
     def compile(self, forward: Callable[..., Any]) -> CompiledStep:
-        """A function that computes `forward`, its gradients and the update as one program.
+        """Compile a training step: `forward`, its gradients and the update as one program.
 
-        `forward` takes arrays and gives the loss, or a tuple that begins with it. Each call is one
-        step, as `record`, `backward` on the loss and `step(batch_size)` are: `batch_size` is the
-        length of the first argument unless it is given by name. Gradients are not left anywhere.
-        Where a batch fails (an index out of range) parameters stay as they were. It is for
-        parameters on one device, in one process; the call raises `GemelError` otherwise. `forward`
-        runs once for each kind of arguments, and again when blocks or parameters are added or
-        replaced; what it reads besides arrays (a number, a layer's rate) stays what it was then.
+        `forward` takes arrays and returns the loss, or a tuple that begins with the loss. Each call
+        of the result is one training step, equivalent to `record`, `backward` on the loss and
+        `step(batch_size)`; `batch_size` is the length of the first argument unless given by name.
+        Gradients are not stored. If a batch fails (an index out of range), parameters keep their
+        values. All parameters must be on one device, in one process; otherwise the call raises
+        `GemelError`. `forward` runs once for each kind of arguments, and again when blocks or
+        parameters are added or replaced; values other than arrays (a number, a layer's rate) are
+        fixed at that time.
 
         >>> net, loss = gluon.nn.Dense(1), gluon.loss.L2Loss()
         >>> net.initialize()
@@ -171,10 +170,11 @@ class Trainer:
         return CompiledStep(self, forward)
 
     def allreduce_grads(self) -> None:
-        """Replace the gradients on each device by the sum over all; `update` comes after this.
+        """Replace the gradients on each device by the sum over all devices; call `update`
+        afterwards.
 
-        In between gradients can be changed, clipped for example. On one device there is nothing to
-        do. Raises `GemelError` where the store updates the parameters.
+        In between you can change the gradients, for example clip them. On one device this does
+        nothing. Raises `GemelError` if the store updates the parameters.
         """
         self._look()
         self._refuse_on_store("allreduce_grads")
@@ -207,8 +207,8 @@ class Trainer:
         known = isinstance(batch_size, Real)
         if not (batch_size > 0 if known else hasattr(batch_size, "__array__")):
             raise ArgumentError(
-                f"{name}: batch_size must be a number above 0, not {batch_size!r}: gradients are "
-                "divided by it"
+                f"{name}: batch_size must be a number above 0, not {batch_size!r}, because "
+                "gradients are divided by it"
             )
         self._optimizer.rescale_grad = self._scale / batch_size
 
@@ -226,7 +226,7 @@ class Trainer:
     def _refuse_on_store(self, name: str) -> None:
         if self._on_store:
             raise GemelError(
-                f"{name}: with update_on_kvstore=True gradients meet in the store, which updates "
+                f"{name}: with update_on_kvstore=True the store sums the gradients and updates "
                 "the parameters; create the Trainer with update_on_kvstore=False"
             )
 
@@ -242,10 +242,10 @@ class Trainer:
                 parameter.arrays()  # raises, saying what to do, if there are none
                 place = f" on {parameter.homes[fresh.index(False)]}" if len(fresh) > 1 else ""
                 raise GradientError(
-                    f"{asked}: backward has not written the gradient of parameter {parameter.name}"
-                    f"{place} since the last step, so it had no part in the loss; if that is "
-                    f"meant, call {asked}(batch_size, ignore_stale_grad=True) or set its grad_req "
-                    "to 'null'"
+                    f"{asked}: backward has not written the gradient of parameter "
+                    f"{parameter.name}{place} since the last step, so it did not contribute to "
+                    f"the loss; if that is intended, call {asked}(batch_size, "
+                    "ignore_stale_grad=True) or set its grad_req to 'null'"
                 )
         return chosen
 
@@ -351,9 +351,9 @@ class Trainer:
             else:
                 here, there = (", ".join(map(str, each)) for each in (group.devices, homes))
                 raise DeviceError(
-                    f"Trainer: parameter {self._params[group.positions[0]].name} lives on {here}, "
-                    f"but {parameter.name} on {there}; initialize all on the same devices, or "
-                    "move them with reset_ctx"
+                    f"Trainer: parameter {self._params[group.positions[0]].name} is on {here}, "
+                    f"but {parameter.name} is on {there}; initialize all parameters on the same "
+                    "devices, or move them with reset_ctx"
                 )
         if groups and groups != self._groups:
             self._settle(groups)
@@ -397,9 +397,7 @@ class Trainer:
         elif self._together:
             reason = "several workers have whole parameters only; take one process, or cut nothing"
         if reason:
-            raise GemelError(
-                f"Trainer: parameter {name} lies in parts on several devices: {reason}"
-            )
+            raise GemelError(f"Trainer: parameter {name} is split over several devices: {reason}")
 
     # ---- states
 
@@ -454,8 +452,8 @@ class Trainer:
     def save_states(self, fname: Any) -> None:
         """Write the optimizer's states, step counts and learning rate to a file.
 
-        The states of all devices are the same; they are written once. Those of a parameter that
-        lies in parts are put together: the file is that of one device.
+        The states of all devices are equal and written once. Those of a split parameter are joined:
+        the file is the same as for one device.
         """
         if not self._updaters:
             self._store.save_optimizer_states(fname)
@@ -466,10 +464,10 @@ class Trainer:
         stores.save_states(fname, whole, range(len(self._params)))
 
     def load_states(self, fname: Any) -> None:
-        """Read what `save_states` wrote, for as many devices as there are now.
+        """Read a file of `save_states`, for any number of devices.
 
-        Raises `ParameterFileError`, changing nothing, if it belongs to another optimizer or other
-        parameters.
+        Raises `ParameterFileError` and changes nothing if the file belongs to another optimizer or
+        other parameters.
         """
         if not self._updaters:
             self._store.load_optimizer_states(fname)

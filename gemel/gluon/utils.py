@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def split_data(
     data: ndarray, num_slice: int, batch_axis: int = 0, even_split: bool = True
 ) -> list[ndarray]:
-    """`data` in `num_slice` parts along `batch_axis`; views of it.
+    """Split `data` into `num_slice` parts along `batch_axis`; the parts are views.
 
-    Raises `ShapeError` when the parts would differ in length. Without `even_split` the first ones
-    may have one more, and of fewer examples than `num_slice` each is a part.
+    Raises `ShapeError` if the parts would differ in length. Without `even_split` the first parts
+    may have one example more; with fewer examples than `num_slice`, each example is a part.
     """
     size = data.shape[batch_axis]
     if size == 0 or (even_split and size % num_slice):
@@ -44,14 +44,14 @@ def split_and_load(
     even_split: bool = True,
     devices: list[Any] | None = None,
 ) -> list[ndarray]:
-    """`data` in as many parts as there are devices, each on its device; see `split_data`.
+    """Split `data` into one part per device, and copy each part to its device; see `split_data`.
 
-    The last devices get nothing of fewer examples than devices; let `Trainer.step` ignore their
-    stale gradients then. Of an empty list of devices all of it goes to the current one.
+    With fewer examples than devices the last devices get nothing; let `Trainer.step` ignore their
+    stale gradients then. With an empty list of devices everything goes to the current device.
     """
     places = devices if devices is not None else ctx_list
     if places is None:
-        raise ValueError("split_and_load: give the devices, as a list")
+        raise ValueError("split_and_load: give a list of devices")
     places = places or [current_device()]
     if not hasattr(data, "as_in_ctx"):
         data = np.array(data)
@@ -68,11 +68,11 @@ def _wide(array: ndarray) -> ndarray:
 
 
 def clip_global_norm(arrays: list[ndarray], max_norm: float, check_isfinite: bool = True) -> Any:
-    """Scale `arrays` in place so that the norm of them all together is at most `max_norm`.
+    """Scale `arrays` in place so that their total norm is at most `max_norm`.
 
-    Gives the norm they had: a number, or an array nobody waits for when `check_isfinite` is off.
-    Raises `ArgumentError` where there are no arrays.
-    Pascanu et al., On the difficulty of training recurrent neural networks, ICML 2013.
+    Returns their norm before: a number or, without `check_isfinite`, an array that is not waited
+    for. Raises `ArgumentError` if there are no arrays. Pascanu et al., On the difficulty of
+    training recurrent neural networks, ICML 2013.
     """
     if not arrays:
         raise ArgumentError("clip_global_norm: there must be at least one array")
@@ -89,7 +89,7 @@ def clip_global_norm(arrays: list[ndarray], max_norm: float, check_isfinite: boo
         import warnings
 
         warnings.warn(
-            "clip_global_norm: the norm is not finite; the result holds NaN", stacklevel=2
+            "clip_global_norm: the norm is not finite; the result contains NaN", stacklevel=2
         )
     return value
 

@@ -46,16 +46,16 @@ os.register_at_fork(after_in_child=_making._at_fork_reinit)  # type: ignore[attr
 
 
 class Parameter:
-    """A named array that training changes, and its gradient.
+    """A named array that is trained, with its gradient.
 
-    `shape` may have unknown sizes (0, -1 or None; None alone: nothing is known); the array is then
-    made at the first forward. `init` is an initializer or its name, by default that given to
-    `initialize`. `grad_req` is ``"write"`` (each backward overwrites the gradient), ``"add"``, or
-    ``"null"``, to which it is fixed for a parameter that is not differentiable. `lr_mult` and
-    `wd_mult` multiply the trainer's learning rate and weight decay for this parameter. Two
-    arguments are accepted for old code and ignored: `allow_deferred_init` (an unknown shape may
-    always wait) and `grad_stype` (gradients are dense, as is the array: another `stype` raises
-    `GemelError`).
+    `shape` may have unknown sizes (0, -1 or None; None as the shape: nothing is known); the array
+    is then created at the first forward. `init` is an initializer or its name, by default the one
+    given to `initialize`. `grad_req` is ``"write"`` (each backward overwrites the gradient),
+    ``"add"``, or ``"null"``, which is fixed for a parameter that is not differentiable. `lr_mult`
+    and `wd_mult` multiply the trainer's learning rate and weight decay for this parameter. Two
+    arguments are accepted for old code and ignored: `allow_deferred_init` (initialization may
+    always be deferred) and `grad_stype` (gradients are dense). The array is dense too: another
+    `stype` raises `GemelError`.
     """
 
     #: The axis along which it is split over its devices (`gluon.parallel`); None: replicated.
@@ -105,7 +105,7 @@ class Parameter:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Its shape; unknown sizes are -1. None: not even the number of dimensions is known."""
+        """The shape; unknown sizes are -1. None if not even the number of dimensions is known."""
         return self._shape
 
     @shape.setter
@@ -114,7 +114,7 @@ class Parameter:
         old = self._shape
         if old is not None and (new is None or not _fits(old, new)):
             raise ShapeError(
-                f"parameter {self.name}: shape {new} does not fit the shape {old} it already has"
+                f"parameter {self.name}: shape {new} does not match its known shape {old}"
             )
         if old is not None and new is not None:
             new = tuple(a if b == -1 else b for a, b in zip(old, new, strict=True))
@@ -122,7 +122,7 @@ class Parameter:
 
     @property
     def is_shape_known(self) -> bool:
-        """Whether every size is known, so that the array can be made."""
+        """Whether every size is known, so that the array can be created."""
         return self._shape is not None and -1 not in self._shape
 
     @property
@@ -157,11 +157,11 @@ class Parameter:
         force_reinit: bool = False,
         ctx: Any = None,
     ) -> None:
-        """Fill the array, or have it made and filled as soon as the shape is known.
+        """Create and fill the array, now or as soon as the shape is known.
 
-        `device` is a device, or several of them: on each it lives with the same values. The
-        parameter's own initializer comes first, then `init`, then `default_init` (Uniform(0.07) by
-        default). A parameter that has an array keeps it unless `force_reinit`.
+        `device` is one or several devices; all get the same values. The initializer is the
+        parameter's own, else `init`, else `default_init` (by default Uniform(0.07)). A parameter
+        that has an array keeps it unless `force_reinit`.
         """
         if self._arrays and not force_reinit:
             return
@@ -220,7 +220,7 @@ class Parameter:
             self._make()
 
     def arrays(self) -> tuple[ndarray, ...]:
-        """Its array on each device, also during a trace; made now if that can be done.
+        """The array on each device, also during a trace; created now if possible.
 
         Raises `UninitializedError` before `initialize`, `DeferredInitializationError` before the
         shape is known.
@@ -235,16 +235,16 @@ class Parameter:
             )
         if not self.is_shape_known:
             raise DeferredInitializationError(
-                f"parameter {self.name} has shape {self._shape}, which is not known before the "
-                "first forward: pass a batch through the network, or give the layer's input size "
-                "(in_units=...)"
+                f"parameter {self.name} has shape {self._shape}, which is unknown before the "
+                "first forward; pass a batch through the network, or give the layer's input "
+                "size (in_units=...)"
             )
         return self._make()
 
     def array(self, device: Device | None = None) -> ndarray:
-        """The first of its arrays, or the one on `device`, also during a trace.
+        """The array on `device`, or the first one, also during a trace.
 
-        Raises what `arrays` does, and `DeviceError` when it does not live on `device`.
+        Raises the errors of `arrays`, and `DeviceError` if it is not on `device`.
         """
         arrays = self._arrays or self.arrays()
         if device is None or arrays[0].device is device:
@@ -257,7 +257,7 @@ class Parameter:
                 return position
         homes = [str(array.device) for array in self._arrays]
         raise DeviceError(
-            f"parameter {self.name} lives on {', '.join(homes)}, not on {device}; initialize it "
+            f"parameter {self.name} is on {', '.join(homes)}, not on {device}; initialize it "
             f"there or call reset_device([{', '.join([*homes, str(device)])}])"
         )
 
@@ -269,10 +269,11 @@ class Parameter:
         return self._place(current_device() if given is None else as_device(given))
 
     def gathered(self) -> ndarray:
-        """Its value for a file or another device: what the replicas agree on, else their mean.
+        """The value for a file or another device: that of the replicas, or their mean if they
+        differ.
 
-        Those that a `Trainer` updates agree; running statistics are the mean of the devices', as
-        MXNet saves them.
+        Replicas that a `Trainer` updates are equal; running statistics are averaged over the
+        devices, as in MXNet's files.
         """
         first, *others = self.arrays()
         if not others or self._grad_req != "null":
@@ -286,10 +287,11 @@ class Parameter:
     # ---- using it
 
     def data(self, device: Any = None, ctx: Any = None) -> Any:
-        """Its array on `device`; in a trace, the symbol that stands for it.
+        """The array on `device`; in a trace, the symbol that stands for it.
 
-        Without `device` the only array, or of several that on the current device: within a block's
-        forward that is the device of the input. Raises `DeviceError` when it does not live there.
+        Without `device` it is the only array or, of several, the one on the current device; inside
+        a block's forward that is the device of the input. Raises `DeviceError` if the parameter is
+        not there.
         """
         tracing = current_trace()
         if tracing is not None:
@@ -300,14 +302,14 @@ class Parameter:
         return self.arrays()[self._chosen(device, ctx)]
 
     def grad(self, device: Any = None, ctx: Any = None) -> ndarray:
-        """Its gradient on a device (as `data`), zeros before the first backward.
+        """The gradient on a device (like `data`); zeros before the first backward.
 
         Raises `GradientError` if it has none.
         """
         return self.list_grad()[self._chosen(device, ctx)]
 
     def row_sparse_data(self, row_id: Any) -> ndarray:
-        """Refused: parameters are dense, `data()` has all rows."""
+        """Not supported: parameters are dense; `data()` has all rows."""
         raise GemelError(
             f"parameter {self.name} is dense: call data() instead of row_sparse_data()"
         )
@@ -324,9 +326,9 @@ class Parameter:
         return placeholder(Spec(self._shape or (), self._dtype), self.name)
 
     def set_data(self, data: Any) -> None:
-        """Write `data` (an array of its shape, or a nested list) into its arrays, in place.
+        """Write `data` (an array of its shape, or a nested list) into the arrays, in place.
 
-        In a trace, this is what the compiled program does each time it runs.
+        In a trace, the compiled program does so each time it runs.
         """
         tracing = current_trace()
         if tracing is not None:
@@ -375,7 +377,7 @@ class Parameter:
             autograd.deposit_of(array).fresh = False
 
     def cast(self, dtype: Any) -> None:
-        """Change the dtype; the gradients start again from zero."""
+        """Change the dtype; gradients are reset to zero."""
         new = as_dtype(dtype)
         if new is self._dtype:
             return
@@ -386,7 +388,7 @@ class Parameter:
             self._adopt(arrays)
 
     def reset_device(self, device: Any = None, ctx: Any = None) -> None:
-        """Move it to another device, or to several; the gradients start again from zero."""
+        """Move the parameter to one or several devices; gradients are reset to zero."""
         devices = places(device, ctx)
         if self._waiting is not None:
             self._waiting = (self._waiting[0], devices)
@@ -399,11 +401,11 @@ class Parameter:
     reset_ctx = reset_device
 
     def list_data(self) -> list[ndarray]:
-        """Its array on each device it lives on."""
+        """The array on each of its devices."""
         return list(self.arrays())
 
     def list_grad(self) -> list[ndarray]:
-        """Its gradient on each device it lives on. Raises `GradientError` if it has none."""
+        """The gradient on each of its devices. Raises `GradientError` if it has none."""
         arrays = self.arrays()
         if self._grad_req == "null":
             raise GradientError(
@@ -419,7 +421,7 @@ class Parameter:
         return [array.device for array in self._arrays]
 
     def list_ctx(self) -> list[Device]:
-        """The devices it lives on. Raises `UninitializedError` before `initialize`."""
+        """Its devices. Raises `UninitializedError` before `initialize`."""
         return self.homes or [array.device for array in self.arrays()]
 
     list_device = list_ctx

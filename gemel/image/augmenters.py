@@ -27,7 +27,7 @@ EIGENVECTORS = (
 
 
 class Augmenter:
-    """Called with a picture (H, W, C), gives another one."""
+    """Base class of augmenters: called with a picture (H, W, C), returns a changed one."""
 
     def __init__(self, **kwargs: Any) -> None:
         self._kwargs = {name: _plain(value) for name, value in kwargs.items()}
@@ -54,7 +54,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass
 class SequentialAug(Augmenter):
-    """Several, one after the other."""
+    """Applies several augmenters one after the other."""
 
     ts: list[Any]
 
@@ -69,7 +69,7 @@ class SequentialAug(Augmenter):
 
 
 class RandomOrderAug(SequentialAug):
-    """Several, in an order that is drawn each time."""
+    """Applies several augmenters in a random order."""
 
     def _made(self, src: Any) -> Any:
         left = list(self.ts)
@@ -80,7 +80,7 @@ class RandomOrderAug(SequentialAug):
 
 @dataclass
 class ResizeAug(Augmenter):
-    """The shorter side gets a size."""
+    """Resizes the shorter side to a size."""
 
     size: int
     interp: int = 2
@@ -91,7 +91,7 @@ class ResizeAug(Augmenter):
 
 @dataclass
 class ForceResizeAug(Augmenter):
-    """Another size (width, height)."""
+    """Resizes to (width, height)."""
 
     size: tuple[int, int]
     interp: int = 2
@@ -145,7 +145,7 @@ def _grey(src: Any) -> Any:
 
 @dataclass
 class BrightnessJitterAug(Augmenter):
-    """Times a factor between 1 - brightness and 1 + brightness."""
+    """Multiplies by a random factor between 1 - brightness and 1 + brightness."""
 
     brightness: float
 
@@ -155,7 +155,7 @@ class BrightnessJitterAug(Augmenter):
 
 @dataclass
 class ContrastJitterAug(Augmenter):
-    """Mixed with the grey it is on average."""
+    """Blends with the mean grey, by a random factor."""
 
     contrast: float
 
@@ -166,7 +166,7 @@ class ContrastJitterAug(Augmenter):
 
 @dataclass
 class SaturationJitterAug(Augmenter):
-    """Mixed with its grey picture."""
+    """Blends with the grey picture, by a random factor."""
 
     saturation: float
 
@@ -177,7 +177,7 @@ class SaturationJitterAug(Augmenter):
 
 @dataclass
 class HueJitterAug(Augmenter):
-    """Colours turned by an angle between -hue and hue half turns, in YIQ."""
+    """Rotates hues in YIQ by a random angle between -hue and hue half turns."""
 
     hue: float
 
@@ -193,7 +193,7 @@ class HueJitterAug(Augmenter):
 
 
 class ColorJitterAug(RandomOrderAug):
-    """Brightness, contrast and saturation, those that are not 0, in a drawn order."""
+    """Changes brightness, contrast and saturation (those that are not 0) in a random order."""
 
     def __init__(self, brightness: float, contrast: float, saturation: float) -> None:
         kinds = (BrightnessJitterAug, ContrastJitterAug, SaturationJitterAug)
@@ -203,7 +203,7 @@ class ColorJitterAug(RandomOrderAug):
 
 @dataclass
 class LightingAug(Augmenter):
-    """Noise along the directions in which colours vary."""
+    """Adds noise along the principal directions of colour."""
 
     alphastd: float
     eigval: Any
@@ -231,7 +231,7 @@ def _channels(values: Any) -> Any:
 
 @dataclass
 class RandomGrayAug(Augmenter):
-    """Grey, with three channels still, with probability p."""
+    """Converts to grey, still with three channels, with probability p."""
 
     p: float
 
@@ -244,7 +244,7 @@ class RandomGrayAug(Augmenter):
 
 @dataclass
 class HorizontalFlipAug(Augmenter):
-    """Turned round left to right, with probability p."""
+    """Flips left to right with probability p."""
 
     p: float
 
@@ -254,7 +254,7 @@ class HorizontalFlipAug(Augmenter):
 
 @dataclass
 class CastAug(Augmenter):
-    """Another dtype."""
+    """Converts to another dtype."""
 
     typ: Any = "float32"
 
@@ -278,7 +278,7 @@ def CreateAugmenter(  # noqa: N802 -- MXNet's name
     rand_gray: float = 0,
     inter_method: int = 2,
 ) -> list[Augmenter]:
-    """The augmenters usual for pictures of `data_shape` (C, H, W), in their order.
+    """The usual augmenters for pictures of `data_shape` (C, H, W), in order.
 
     `mean` and `std` True are ImageNet's. Raises `ValueError` for `rand_resize` without `rand_crop`.
     """
@@ -286,7 +286,9 @@ def CreateAugmenter(  # noqa: N802 -- MXNet's name
     found: list[Augmenter] = [ResizeAug(resize, inter_method)] if resize > 0 else []
     if rand_resize:
         if not rand_crop:
-            raise ValueError("CreateAugmenter: rand_resize cuts at random; it wants rand_crop, too")
+            raise ValueError(
+                "CreateAugmenter: rand_resize crops at random, so it also needs rand_crop"
+            )
         found.append(RandomSizedCropAug(size, 0.08, (3 / 4, 4 / 3), inter_method))
     else:
         found.append((RandomCropAug if rand_crop else CenterCropAug)(size, inter_method))

@@ -24,7 +24,8 @@ Range = tuple[float, float]
 
 
 class DetAugmenter(plain.Augmenter):
-    """Called with a picture (H, W, C) and its boxes, gives both changed."""
+    """Base class of augmenters for detection: called with a picture (H, W, C) and its boxes,
+    returns both changed."""
 
     def __call__(self, src: Any, label: Any) -> Any:  # type: ignore[override]
         """The changed picture, and its boxes."""
@@ -36,7 +37,7 @@ class DetAugmenter(plain.Augmenter):
 
 @dataclass
 class DetBorrowAug(DetAugmenter):
-    """An augmenter that moves nothing, of the picture alone."""
+    """Applies an augmenter that moves nothing to the picture."""
 
     augmenter: Any
 
@@ -50,7 +51,7 @@ class DetBorrowAug(DetAugmenter):
 
 @dataclass
 class DetRandomSelectAug(DetAugmenter):
-    """One of several, or with `skip_prob` none."""
+    """Applies one of several augmenters at random, or none with probability `skip_prob`."""
 
     aug_list: Any
     skip_prob: float = 0
@@ -73,7 +74,7 @@ def _range(value: Any) -> Range:
 
 @dataclass
 class DetHorizontalFlipAug(DetAugmenter):
-    """Turned round left to right, with probability p."""
+    """Flips left to right with probability p."""
 
     p: float
 
@@ -93,10 +94,10 @@ def _areas(boxes: Any) -> Any:
 
 @dataclass
 class DetRandomCropAug(DetAugmenter):
-    """A part of the picture: some box must lie in it by more than `min_object_covered`.
+    """Crops the picture at random so that some box is covered by more than `min_object_covered`.
 
-    Boxes of which less than `min_eject_coverage` is left are dropped. After `max_attempts` drawn
-    parts that do not fit, or leave no box, the picture stays (Liu et al., SSD, ECCV 2016).
+    Boxes with less than `min_eject_coverage` left are dropped. After `max_attempts` crops that do
+    not fit or leave no box, the picture is unchanged (Liu et al., SSD, ECCV 2016).
     """
 
     min_object_covered: float = 0.1
@@ -137,7 +138,7 @@ class DetRandomCropAug(DetAugmenter):
 
 @dataclass
 class DetRandomPadAug(DetAugmenter):
-    """The picture somewhere in a larger one of the colour `pad_val`."""
+    """Places the picture at random in a larger one of the colour `pad_val`."""
 
     aspect_ratio_range: Any = (0.75, 1.33)
     area_range: Any = (1.0, 3.0)
@@ -178,8 +179,8 @@ def CreateMultiRandCropAugmenter(  # noqa: N802 -- MXNet's name
     most = max(map(len, listed))
     if any(len(each) not in (1, most) for each in listed):
         raise ValueError(
-            "CreateMultiRandCropAugmenter: all lists must have as many values, or one; they have "
-            f"{[len(each) for each in listed]}"
+            "CreateMultiRandCropAugmenter: all lists must have the same number of values, or "
+            f"one value; they have {[len(each) for each in listed]}"
         )
     full = [each * (most // len(each)) for each in listed]
     crops = [DetRandomCropAug(*each) for each in zip(*full, strict=True)]
@@ -208,7 +209,7 @@ def CreateDetAugmenter(  # noqa: N802 -- MXNet's name
     max_attempts: Any = 50,
     pad_val: Any = (127, 127, 127),
 ) -> list[DetAugmenter]:
-    """The augmenters usual for pictures of `data_shape` (C, H, W) with boxes, in their order."""
+    """The usual augmenters for pictures of `data_shape` (C, H, W) with boxes, in order."""
     found: list[DetAugmenter] = []
     if resize > 0:
         found.append(DetBorrowAug(plain.ResizeAug(resize, inter_method)))
@@ -228,7 +229,7 @@ def CreateDetAugmenter(  # noqa: N802 -- MXNet's name
 
 
 class ImageDetIter(ImageIter):
-    """Batches (N, C, H, W) of pictures, and (N, most boxes, width) of boxes, filled up with -1.
+    """Batches (N, C, H, W) of pictures, and (N, most boxes, width) of boxes, padded with -1.
 
     Labels in files begin with the length of their own head and the width of a box.
     """
@@ -258,7 +259,8 @@ class ImageDetIter(ImageIter):
         if label_shape is not None:
             if any(a < b for a, b in zip(label_shape, self.label_shape, strict=True)):
                 raise ShapeError(
-                    f"ImageDetIter: label_shape {tuple(label_shape)} must hold {self.label_shape}"
+                    f"ImageDetIter: label_shape {tuple(label_shape)} must be at least "
+                    f"{self.label_shape}"
                 )
             self.label_shape = tuple(label_shape)
         if data_shape is not None:
@@ -292,13 +294,14 @@ def _boxes(label: Any, name: str) -> Any:
     head, width = (int(flat[0]), int(flat[1])) if len(flat) > 1 else (0, 0)
     if width < 5 or head < 2 or (len(flat) - head) % width or len(flat) < head + width:
         raise DataFileError(
-            f"{name}: a label of {len(flat)} numbers that begins with {flat[:2].tolist()}: it must "
-            "be the length of the head, the width of a box (5 or more), and whole boxes"
+            f"{name}: a label of {len(flat)} numbers that begins with {flat[:2].tolist()}: it "
+            "must consist of the header length, the width of a box (5 or more), and complete "
+            "boxes"
         )
     boxes = flat[head:].reshape(-1, width)
     boxes = boxes[(boxes[:, 3] > boxes[:, 1]) & (boxes[:, 4] > boxes[:, 2])]
     if not len(boxes):
-        raise DataFileError(f"{name}: no box has an area")
+        raise DataFileError(f"{name}: no box has a positive area")
     return boxes
 
 

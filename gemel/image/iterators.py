@@ -16,12 +16,12 @@ from gemel.tracing.manners import as_nd
 
 
 class ImageIter(Batches):
-    """Batches (N, C, H, W) of pictures that augmenters have changed.
+    """Batches (N, C, H, W) of augmented pictures.
 
-    They come from a record file (`path_imgrec`, with the index `path_imgidx` beside it), or from
-    files below `path_root` that a list names: `path_imglist`, lines of number, labels and path, or
-    `imglist`, rows of labels and path. `aug_list` are augmenters, by default those of
-    `CreateAugmenter(data_shape, **settings)`. Part `part_index` of `num_parts` is used.
+    They come from a record file (`path_imgrec`, with the index `path_imgidx`), or from files below
+    `path_root` in a list: `path_imglist`, lines of number, labels and path, or `imglist`, rows of
+    labels and path. `aug_list` are augmenters, by default those of `CreateAugmenter(data_shape,
+    **settings)`. Part `part_index` of `num_parts` is used.
     """
 
     def __init__(
@@ -47,7 +47,9 @@ class ImageIter(Batches):
         if len(data_shape) != 3 or data_shape[0] not in (1, 3):
             raise ShapeError(f"{type(self).__name__}: data_shape {data_shape} must be (3, H, W)")
         if not 0 <= part_index < num_parts:
-            raise ValueError(f"{type(self).__name__}: {part_index} is not one of {num_parts} parts")
+            raise ValueError(
+                f"{type(self).__name__}: {part_index} is not below num_parts={num_parts}"
+            )
         self.data_shape, self.label_width, self._dtype = tuple(data_shape), label_width, dtype
         self.auglist = self._augmenters(settings) if aug_list is None else list(aug_list)
         self._source = _source(path_imgrec, path_imgidx, path_imglist, path_root, imglist)
@@ -98,7 +100,9 @@ class ImageIter(Batches):
 def _label(label: Any, width: int) -> Any:
     values = [float(value) for value in label] if getattr(label, "ndim", 0) else [float(label)]
     if len(values) != width:
-        raise ShapeError(f"ImageIter: a label has {len(values)} numbers; label_width is {width}")
+        raise ShapeError(
+            f"ImageIter: a label has {len(values)} numbers; but label_width is {width}"
+        )
     return values[0] if width == 1 else values
 
 
@@ -146,7 +150,7 @@ class _Files:
         try:
             return label, Path(path).read_bytes(), path
         except FileNotFoundError:
-            raise MissingFileError(f"{path} is wanted, and is not there") from None
+            raise MissingFileError(f"{path} does not exist") from None
 
 
 def ImageRecordIter(  # noqa: N802 -- MXNet's name

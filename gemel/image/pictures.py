@@ -25,7 +25,7 @@ def _pillow() -> Any:
         from PIL import Image
     except ImportError:
         raise ImportError(
-            "reading and writing pictures needs Pillow: pip install gemel[image]"
+            "reading and writing images needs Pillow: pip install gemel[image]"
         ) from None
     return Image
 
@@ -56,11 +56,11 @@ def _picture(data: Any, form: str | None, name: str) -> Any:
         return found.convert(form or ("L" if found.mode in ("1", "L") else "RGB"))
     except pillow.UnidentifiedImageError:
         raise DataFileError(
-            f"{name}: no picture: nothing reads {len(data)} bytes that begin with "
+            f"{name}: not an image: no reader accepts {len(data)} bytes that begin with "
             f"{data[:8].hex() or 'none'} (byte 0)"
         ) from None
     except (OSError, SyntaxError, ValueError) as error:
-        raise DataFileError(f"{name}: damaged or cut off at byte {len(data)}: {error}") from None
+        raise DataFileError(f"{name}: damaged or truncated at byte {len(data)}: {error}") from None
 
 
 def imdecode(
@@ -89,7 +89,7 @@ def imread(filename: Any, flag: int = 1, to_rgb: bool = True, out: Any = None) -
     try:
         data = Path(filename).expanduser().read_bytes()
     except FileNotFoundError:
-        raise MissingFileError(f"{os.fspath(filename)} is wanted, and is not there") from None
+        raise MissingFileError(f"{os.fspath(filename)} does not exist") from None
     return imdecode(data, flag, to_rgb, out, os.fspath(filename))
 
 

@@ -75,7 +75,7 @@ class Unloaded:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # Python's own question, such as inspect's for __wrapped__
             raise AttributeError(name)
-        raise RuntimeError(f"{name} belongs to layers above gemel.ir, which are not loaded")
+        raise RuntimeError(f"{name} belongs to a layer above gemel.ir that is not loaded")
 
 
 above = cast(Above, Unloaded())

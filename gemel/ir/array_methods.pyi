@@ -23,7 +23,7 @@ class ArrayMethods(WrittenMethods):
         """Bits set in both."""
 
     def __copy__(self, /) -> Self:
-        """The same elements in memory of their own."""
+        """A copy of the elements in new memory."""
 
     def __divmod__(self, b: Any, /) -> tuple[Self, ...]:
         """Quotient rounded down, and remainder."""
@@ -98,7 +98,7 @@ class ArrayMethods(WrittenMethods):
         """Product."""
 
     def __neg__(self, /) -> Self:
-        """Sign reversed."""
+        """The negative of each element."""
 
     def __or__(self, b: Any, /) -> Self:
         """Bits set in either."""
@@ -235,7 +235,7 @@ class ArrayMethods(WrittenMethods):
         """Smallest whole number not below x."""
 
     def choose(self, choices: Any, out: Any = None, mode: str = "raise") -> Self:
-        """At each place the element of the choice that `a` numbers there; all broadcast."""
+        """At each position, the element of the choice with the number in `a`; all arrays broadcast."""
 
     def clip(
         self,
@@ -246,7 +246,7 @@ class ArrayMethods(WrittenMethods):
         a_min: Any = None,
         a_max: Any = None,
     ) -> Self:
-        """a limited to [min, max], also called a_min and a_max; None leaves that side open."""
+        """Limit a to [min, max], also called a_min and a_max; None leaves that side open."""
 
     def conj(
         self,
@@ -259,7 +259,7 @@ class ArrayMethods(WrittenMethods):
         dtype: Any = None,
         subok: Any = True,
     ) -> Self:
-        """Each element with its imaginary part turned round."""
+        """The complex conjugate of each element."""
 
     def conjugate(
         self,
@@ -272,7 +272,7 @@ class ArrayMethods(WrittenMethods):
         dtype: Any = None,
         subok: Any = True,
     ) -> Self:
-        """Each element with its imaginary part turned round."""
+        """The complex conjugate of each element."""
 
     def copy(
         self,
@@ -285,7 +285,7 @@ class ArrayMethods(WrittenMethods):
         dtype: Any = None,
         subok: Any = True,
     ) -> Self:
-        """The same elements in memory of their own."""
+        """A copy of the elements in new memory."""
 
     def cos(
         self,
@@ -326,7 +326,7 @@ class ArrayMethods(WrittenMethods):
         """Exponential."""
 
     def expand_dims(self, axis: Any = 0) -> Self:
-        """A new axis (or several) of length 1."""
+        """Add an axis (or several) of length 1."""
 
     def expm1(
         self,
@@ -462,7 +462,8 @@ class ArrayMethods(WrittenMethods):
         """Nearest whole number, ties to even."""
 
     def round(self, decimals: int = 0, out: Any = None) -> Self:
-        """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
+        """Round to `decimals` decimals, ties to even; negative `decimals` round to tens, hundreds,
+        ..."""
 
     def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Self:
         """Where elements would be put into a sorted row: before ("left") or behind equal ones."""
@@ -517,10 +518,11 @@ class ArrayMethods(WrittenMethods):
         dtype: Any = None,
         subok: Any = True,
     ) -> Self:
-        """Product with itself."""
+        """The square of each element."""
 
     def squeeze(self, axis: Any = None) -> Self:
-        """Without the given axes of length 1, or without all of them. Raises `ShapeError`."""
+        """Remove the given axes of length 1, or all of them. Raises `ShapeError` for an axis of another
+        length."""
 
     def std(
         self,
@@ -554,7 +556,7 @@ class ArrayMethods(WrittenMethods):
         """Exchange two axes."""
 
     def take(self, indices: Any, axis: Any = None, mode: str = "raise", out: Any = None) -> Self:
-        """The elements at these positions along an axis, or of the flattened array."""
+        """Select the elements at these positions along an axis, or of the flattened array."""
 
     def tanh(
         self,

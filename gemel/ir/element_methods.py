@@ -83,7 +83,9 @@ class ElementMethods(NumpyProtocols):
                 found.append(rest)
             index = tuple(reversed(found))
         if len(index) != self.ndim and (index or self.size != 1):
-            raise ShapeError(f"item: {list(index)} names no element of shape {list(self.shape)}")
+            raise ShapeError(
+                f"item: {list(index)} is not a valid index into shape {list(self.shape)}"
+            )
         return self[index] if index else self.reshape(())
 
     def fill(self: Any, value: Any) -> None:

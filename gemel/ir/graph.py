@@ -202,8 +202,8 @@ class Entry(InMemory, ArrayMethods):
         if as_device(device) == self.device:
             return self
         raise TraceError(
-            f"to_device: a hybridized function runs on one device, here {self.device}, and cannot "
-            f"move {self.spec} to {device}; move it outside"
+            f"to_device: a hybridized function runs on one device, here {self.device}, so it "
+            f"cannot move {self.spec} to {device}; move it outside"
         )
 
     as_in_ctx = as_in_context = to_device
@@ -213,7 +213,7 @@ class Entry(InMemory, ArrayMethods):
         if isinstance(other, Device):
             return self.to_device(other).copy()
         if other.shape != self.shape:
-            raise ShapeError(f"copyto: {self.spec} does not fit {list(other.shape)}")
+            raise ShapeError(f"copyto: {self.spec} cannot be copied into shape {list(other.shape)}")
         other[...] = self
         return other
 
@@ -242,9 +242,9 @@ class Entry(InMemory, ArrayMethods):
         line = _core.program_line()
         place = f" at {line}" if line else ""
         return TraceError(
-            f"{what}{place} needs the value of {self!r} ({self.spec}), which is only known when "
-            "the program runs; use npx.cond for a branch, np.where for a choice per element, "
-            "or take this code out of the hybridized function"
+            f"{what}{place} needs the value of {self!r} ({self.spec}), which is known only when "
+            "the program runs; use npx.cond for a branch or np.where for a choice per element, "
+            "or move this code out of the hybridized function"
         )
 
     def left_over(self, what: str) -> TraceError:
@@ -253,8 +253,8 @@ class Entry(InMemory, ArrayMethods):
         place = f", made at {origin}," if origin else ""
         return TraceError(
             f"{what}: {self!r} ({self.spec}){place} stands for a value in one trace of a "
-            "hybridized function and has no value outside of it; return it from the function, "
-            "or give it to this one as an argument"
+            "hybridized function and has no value outside of that trace; return it from that "
+            "function, or pass it to this one as an argument"
         )
 
     def _value(self, what: str) -> Any:

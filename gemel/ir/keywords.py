@@ -59,8 +59,9 @@ def into(name: str, out: Any, found: Any, casting: str = "same_kind") -> Any:
         outside = isinstance(value, Entry) and isinstance(target, _core.Array)
         if outside and not _core.capturing():
             raise TraceError(
-                f"{name}: out is an array from outside of the hybridized function, which would "
-                "change when it is traced only; pass it as an argument, or return the result"
+                f"{name}: out is an array from outside of the hybridized function, so it would "
+                "change only while the function is traced; pass it as an argument, or return "
+                "the result"
             )
     written = tuple(map(_written, targets, values))
     return written if isinstance(found, (tuple, list)) else written[0]
@@ -79,18 +80,20 @@ def fits(name: str, target: Any, shape: Any, dtype: Any, casting: str) -> None:
     if not is_array:
         kind = type(target).__name__
         raise TypeError(
-            f"{name}: out is {kind}; it must be an array of gemel's, or a tuple of them"
+            f"{name}: out is {kind}; it must be a gemel array or a tuple of gemel arrays"
         )
     if not castable(dtype, target.dtype, casting):
         raise DTypeError(
-            f"{name}: unsafe cast: a result of {dtype} does not go into out of {target.dtype} "
-            f"(casting={casting!r}); use an out of {dtype}, or casting='unsafe'"
+            f"{name}: unsafe cast: a result of dtype {dtype} cannot be stored in out of dtype "
+            f"{target.dtype} (casting={casting!r}); use an out of dtype {dtype}, or "
+            "casting='unsafe'"
         )
     lead = target.ndim - len(shape)
     pairs = zip(shape, target.shape[max(lead, 0) :], strict=False)
     if lead < 0 or not all(m == n or m == 1 for m, n in pairs):
         raise ShapeError(
-            f"{name}: a result of shape {list(shape)} does not fit out of {list(target.shape)}"
+            f"{name}: a result of shape {list(shape)} cannot be stored in out of shape "
+            f"{list(target.shape)}"
         )
 
 
@@ -114,7 +117,9 @@ def static(value: Any) -> Any:
     if type(value).__hash__ is None and hasattr(value, "tolist"):
         return static(value.tolist())
     if type(value).__hash__ is None:
-        raise TypeError(f"{value!r} is no parameter of an operation; they are numbers and names")
+        raise TypeError(
+            f"{value!r} is not a parameter of an operation; parameters are numbers and names"
+        )
     number = getattr(value, "shape", None) == () and hasattr(value, "item")
     return value.item() if number else value
 

@@ -26,8 +26,8 @@ def of_known(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tup
     arrays = [] if trace is None or closed is None else _arrays(trace, inputs)
     if closed is None or any(array is None for array in arrays):
         raise ValuesNeededError(
-            f"{op.name}: the shape of its result depends on values, which are only known "
-            "when the program runs; call it outside the hybridized function, or use np.where"
+            f"{op.name}: the shape of its result depends on values, which are known only when "
+            "the program runs; call it outside of the hybridized function, or use np.where"
         )
     with suspended():
         found: tuple[Any, ...] = above.run(op, tuple(arrays), parameters)

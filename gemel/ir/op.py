@@ -173,7 +173,7 @@ class Op(_core.OpBase, RuleDecorators):
         if known is not None and (self.public or not _is_tried_out(known, self.function)):
             raise ValueError(
                 f"operation {self.name!r} is declared twice, in {known.function.__module__} and "
-                f"{self.function.__module__}; give one of them another name"
+                f"{self.function.__module__}; rename one of them"
             )
         REGISTRY[self.name] = self
         if self.public:
@@ -223,7 +223,10 @@ class Op(_core.OpBase, RuleDecorators):
         results = (found,) if isinstance(found, Spec) else tuple(found)
         if not results:  # the core has nothing to make, and nothing to wait for
             given = " and ".join(map(str, specs)) or "no arrays"
-            raise ShapeError(f"{self.name}: {given}: its spec gives no results; give one at least")
+            raise ShapeError(
+                f"{self.name}: {given}: its spec rule returned no results; it must return at "
+                "least one"
+            )
         return results
 
     def check_complex(self, specs: Sequence[Spec]) -> None:
@@ -233,7 +236,7 @@ class Op(_core.OpBase, RuleDecorators):
         for spec in specs:
             if spec.dtype.kind == "c":
                 rule = f"{self.name}: {' and '.join(map(str, specs))}: there is no {self.name} of"
-                raise DTypeError(f"{rule} complex numbers; take real(x), imag(x) or absolute(x)")
+                raise DTypeError(f"{rule} complex numbers; use real(x), imag(x) or absolute(x)")
 
     def kernel_for(self, inputs: Sequence[Spec], results: Sequence[Spec]) -> bool:
         """Whether a call with these inputs and results becomes machine code."""
@@ -397,14 +400,14 @@ class Op(_core.OpBase, RuleDecorators):
         rest = dict(keywords)
         for name in self.input_names[: len(inputs)]:
             if name in rest:
-                raise TypeError(f"{self.name}: {name} is given twice, by its place and its name")
+                raise TypeError(f"{self.name}: {name} is given twice, by position and by name")
         found = (*inputs, *(rest.pop(name, None) for name in self.input_names[len(inputs) :]))
         while len(found) > self.required and found[-1] is None:
             found = found[:-1]
         missing = [i for i, value in enumerate(found) if value is None]
         if missing and len(found) > self.required:
             name = self.input_names[missing[0]]
-            raise TypeError(f"{self.name}: {name} is missing, though an input after it is given")
+            raise TypeError(f"{self.name}: {name} is missing, but a later input is given")
         return found[: missing[0]] if missing else found, rest
 
     def _positional(

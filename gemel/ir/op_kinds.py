@@ -216,7 +216,7 @@ def _integral(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...
     if dtype.is_floating:
         given = " and ".join(map(str, specs))
         raise DTypeError(
-            f"{op.name}: {given}: only integers and bools have bits; use astype('int32')"
+            f"{op.name}: {given}: bitwise operations need integers or bools; use astype('int32')"
         )
     return (dtype,) * len(specs), dtype
 
@@ -255,7 +255,8 @@ class Reduction(Op):
         (x,) = specs
         if self.combine.startswith("arg") and isinstance(parameters["axis"], tuple):
             raise ShapeError(
-                f"{self.name}: {x}: axis {parameters['axis']} must be one axis, or None for all"
+                f"{self.name}: {x}: axis {parameters['axis']} must be one axis, or None for all "
+                "axes"
             )
         axes = normalize_axes(self.name, parameters["axis"], x.ndim)
         keep = parameters["keepdims"]
@@ -264,7 +265,7 @@ class Reduction(Op):
             empty = [a for a in axes if x.shape[a] == 0]
             if empty:
                 raise ShapeError(
-                    f"{self.name}: {x}: axis {empty[0]} is empty, so there is no {self.name}"
+                    f"{self.name}: {x}: axis {empty[0]} is empty, so {self.name} is undefined"
                 )
         return (Spec(shape, self.result_dtype(x.dtype)),)
 

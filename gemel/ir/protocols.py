@@ -50,7 +50,9 @@ class NumpyProtocols:
         namespace: Any = sys.modules["gemel.np"]
         if api_version not in (None, *VERSIONS):
             newest = namespace.__array_api_version__
-            raise ValueError(f"gemel.np keeps version {newest} of the standard, not {api_version}")
+            raise ValueError(
+                f"gemel.np implements version {newest} of the standard, not {api_version}"
+            )
         return namespace
 
     def __array_ufunc__(
@@ -152,7 +154,7 @@ def by_numpy(
     given = (*inputs, *keywords.values())
     if _core.recording() and any(getattr(value, "_is_tracked", False) for value in _leaves(given)):
         raise GradientError(
-            f"numpy.{function.__name__} is done by NumPy here, which has no gradient; use a "
+            f"numpy.{function.__name__} is computed by NumPy here and has no gradient; use a "
             "function of gemel.np, or detach() its arguments"
         )
     copies = as_numpy(inputs)
@@ -203,8 +205,8 @@ def _written(name: str, out: tuple[Any, ...], found: Any, casting: Any) -> Any:
         given = getattr(value, "dtype", type(value))
         if not numpy.can_cast(given, target.dtype, casting):
             raise DTypeError(
-                f"numpy.{name}: {given} does not go into an out of {target.dtype} under the rule "
-                f"{casting!r}; convert the result with astype"
+                f"numpy.{name}: {given} cannot be stored in out of dtype {target.dtype} with "
+                f"casting={casting!r}; convert the result with astype"
             )
     for target, value in pairs:
         target[...] = value

@@ -142,7 +142,8 @@ class State:
             put = view.node.op.rules.put
             if put is None:
                 raise TraceError(
-                    f"{view.node.op.name}: {target.spec} repeats elements, it cannot be written to"
+                    f"{view.node.op.name}: {target.spec} repeats elements, so it cannot be "
+                    "written to"
                 )
             value = put(whole, value, view.index, **view.node.params)
         for parameter, entry in self.parameters.values():

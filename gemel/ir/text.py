@@ -114,7 +114,7 @@ def print_graph(graph: Graph) -> str:
 def _node_text(node: Node, names: dict[Entry, str]) -> str:
     if node.op is None:
         if not node.is_number:
-            raise GemelError(f"print_graph: {node!r} is an array; only numbers can be written down")
+            raise GemelError(f"print_graph: {node!r} is an array; only numbers can be printed")
         return f"constant {_value_text(node.value)}"
     inputs = [names[entry] for entry in node.inputs]
     parameters = [f"{name}={_value_text(value)}" for name, value in node.params.items()]
@@ -179,7 +179,7 @@ def _key_words(graph: Graph) -> list[Any]:
         elif node.is_number:
             found.append(node.value)
         else:
-            raise GemelError(f"{node!r} is an array; only numbers can be written down")
+            raise GemelError(f"{node!r} is an array; only numbers can be printed")
         for entry in node.entries:
             numbers[entry] = len(numbers)
     found += ("outputs", [numbers[entry] for entry in graph.outputs])
@@ -198,7 +198,9 @@ def call_text(op: Op, call: tuple[Any, ...], parameters: dict[str, Any]) -> str 
 
 
 def _not_own(op: Op) -> GemelError:
-    return GemelError(f"{op.name} is declared outside gemel: its text does not tell what it does")
+    return GemelError(
+        f"{op.name} is declared outside of gemel, so its text does not define what it does"
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -209,7 +211,7 @@ def _plain(value: Any) -> Any:
         return tuple([_plain(item) for item in value])
     if isinstance(value, Graph):
         return _key_words(value)
-    raise GemelError(f"{value!r} has no text")
+    raise GemelError(f"{value!r} cannot be printed")
 
 
 def parse_graph(text: str) -> Graph:

@@ -38,7 +38,7 @@ def _check(graph: Graph, where: str) -> None:
 def _check_node(node: Node, known: set[Node], seen: set[Node], where: str) -> None:
     if node.op is None:
         if node.is_input and node not in known:
-            raise InvalidGraph(f"{where}: {node!r} {node.name!r} is used but is no input")
+            raise InvalidGraph(f"{where}: {node!r} {node.name!r} is used but is not an input")
         return
     for entry in node.inputs:
         if entry.node not in seen:

@@ -57,11 +57,11 @@ KINDS: dict[str, Callable[[str], KVStore]] = {
 
 
 def create(name: str = "local") -> KVStore:
-    """A store: ``"device"`` adds values up on their devices, ``"local"`` on the CPU.
+    """Create a store: ``"device"`` sums values on their devices, ``"local"`` on the CPU.
 
-    ``"dist_sync"`` adds up over all workers, too: of an MPI job, or where GEMEL_SERVERS names them
-    on parameter servers, which ``"dist_async"`` and ``"dist_sync_server"`` need. Raises
-    `UnknownNameError`, and `WorkersError` where workers or servers cannot be joined.
+    ``"dist_sync"`` also sums over all workers of an MPI job or, if GEMEL_SERVERS is set, over
+    parameter servers, which ``"dist_async"`` and ``"dist_sync_server"`` need. Raises
+    `UnknownNameError`, and `WorkersError` if workers or servers cannot be joined.
     """
     if not isinstance(name, str) or name not in KINDS:
         raise unknown_name("kvstore", name, KINDS)

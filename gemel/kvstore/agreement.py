@@ -102,7 +102,7 @@ class Agreement:
                 if pending.request.kind != "end" and rank not in pending.came:
                     waiting = min(pending.came)
                     return (
-                        f"{self.left([rank])}, and worker {waiting} waits for it with "
+                        f"{self.left([rank])} while worker {waiting} waits for it at "
                         f"{pending.request.name}"
                     )
         return None
@@ -160,12 +160,12 @@ class Agreement:
         pending = min(late, key=lambda pending: pending.number)
         missing = [rank for rank in range(self._size) if rank not in pending.came]
         text = (
-            f"{workers_have(missing)} not come with {pending.request.name} for {self._limit:g} s; "
-            f"{workers_have(sorted(pending.came))} come"
+            f"{workers_have(missing)} not arrived at {pending.request.name} for {self._limit:g} "
+            f"s; {workers_have(sorted(pending.came))} arrived"
         )
         for rank in missing:
             if names := self._names_of(rank):
-                text += f"; worker {rank} has come with {names} instead"
+                text += f"; worker {rank} has arrived at {names} instead"
         return text
 
     def _names_of(self, rank: int) -> str:

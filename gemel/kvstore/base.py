@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 
 class KVStore(ABC):
-    """A value for each key, and the sums of what devices push. Keys are whole numbers or strings.
+    """A store with one value per key, which sums the arrays that devices push. Keys are whole
+    numbers or strings.
 
-    Every method takes one key, or a list of keys with a list of what belongs to each. What belongs
-    to a key is an array, or a list of arrays on several devices.
+    Every method takes one key with its values, or a list of keys with a list of their values. The
+    values of a key are an array, or a list of arrays on several devices.
     """
 
     def __init__(self, name: str) -> None:
@@ -34,12 +35,12 @@ class KVStore(ABC):
 
     @property
     def rank(self) -> int:
-        """Which of the workers this process is: 0, as long as there is one."""
+        """The rank of this worker; 0 if there is only one."""
         return 0
 
     @property
     def num_workers(self) -> int:
-        """How many processes train together: 1, unless the store is one of several machines."""
+        """The number of workers; 1 unless the store is distributed."""
         return 1
 
     @staticmethod
@@ -49,7 +50,7 @@ class KVStore(ABC):
 
     @property
     def keeps_parameters(self) -> bool:
-        """Whether it holds a `Trainer`'s parameters, so that they outlive this process."""
+        """Whether the store holds a `Trainer`'s parameters outside of this process."""
         return False
 
     @property
@@ -58,24 +59,26 @@ class KVStore(ABC):
         return None
 
     def barrier(self) -> None:
-        """Wait until all workers are here; with one there is nothing to wait for."""
+        """Wait until all workers have called this; with one worker return at once."""
         return
 
     def gathered(self, text: str) -> list[str]:
-        """Exchange a value: those of all workers, by rank. All workers must call it."""
+        """Exchange a value: returns the values of all workers, by rank. All workers must call
+        it."""
         return [text]
 
     # ---- values
 
     @abstractmethod
     def init(self, key: Any, value: Any) -> None:
-        """Give each key its first value, a copy of the (first) array given."""
+        """Initialize each key with a copy of the (first) array given."""
 
     @abstractmethod
     def push(self, key: Any, value: Any, priority: int = 0) -> None:
-        """Add up the arrays of each key: the sum becomes its value, or updates it by the optimizer.
+        """Sum the arrays of each key. The sum becomes the key's value, or updates it by the
+        optimizer.
 
-        Keys with a higher `priority` go first where several could.
+        Of several ready keys, those with a higher `priority` go first.
         """
 
     @abstractmethod
@@ -83,7 +86,7 @@ class KVStore(ABC):
         """Write each key's value into the arrays in `out`."""
 
     def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
-        """`push`, then `pull` into `out`, or where there is none into the arrays pushed."""
+        """`push`, then `pull` into `out`; without `out` into the pushed arrays."""
         self.push(key, value, priority)
         self.pull(key, value if out is None else out, priority)
 
@@ -93,7 +96,7 @@ class KVStore(ABC):
         self.pull(key, out, priority)
 
     def row_sparse_pull(self, *arguments: Any, **settings: Any) -> None:
-        """Refused: values are dense, `pull` gives all rows."""
+        """Not supported: values are dense; `pull` returns all rows."""
         raise GemelError("row_sparse_pull: values are dense; use pull")
 
     @abstractmethod
@@ -104,10 +107,10 @@ class KVStore(ABC):
         devices: Sequence[Device],
         blocks: Sequence[Sequence[Sequence[Any]]] = (),
     ) -> list[list[Any]]:
-        """For each device the sums of the arrays of each key: all-reduce a `Trainer`'s gradients.
+        """All-reduce a `Trainer`'s gradients: for each device, the sums of the arrays of each key.
 
-        `blocks` may have, for each array of each key, the same elements in blocks of rows of which
-        the first are there earlier; an empty list where there are none.
+        `blocks` may have, for each array of each key, the same elements in blocks of rows, of which
+        the first are ready earlier; an empty list if there are none.
         """
 
     def blocks(self, value: Any) -> int:
@@ -115,7 +118,7 @@ class KVStore(ABC):
         return 1
 
     def explain(self, topology: Topology | str | None = None, sizes: Sequence[int] = ()) -> str:
-        """Describe how gradients of `sizes` bytes (by default those of the keys) are added up.
+        """Describe how gradients of `sizes` bytes (by default those of the keys) are summed.
 
         A table of the schedule that is predicted to be the fastest for each size and why, drawings
         of the rings and trees among them, and which of the keys should travel together. `topology`
@@ -149,7 +152,7 @@ class KVStore(ABC):
 
     @abstractmethod
     def set_optimizer(self, optimizer: Any) -> None:
-        """Update the value of a key by an optimizer, the sum that is pushed being its gradient."""
+        """Update the value of a key by an optimizer; the pushed sum is the gradient."""
 
     @abstractmethod
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
@@ -172,12 +175,12 @@ def pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[Any]]]:
     several = isinstance(key, (list, tuple))
     if several and not isinstance(value, (list, tuple)):
         raise ArgumentError(
-            f"kvstore: with a list of {len(key)} keys goes a list of what belongs to each, not "
-            f"{_described(value)}"
+            f"kvstore: with a list of {len(key)} keys, give a list with the values of each key, "
+            f"not {_described(value)}"
         )
     keys, values = (list(key), list(value)) if several else ([key], [value])
     if len(keys) != len(values):
-        raise ShapeError(f"kvstore: {len(keys)} keys were given with the values of {len(values)}")
+        raise ShapeError(f"kvstore: {len(keys)} keys were given, but values for {len(values)}")
     for one, found in zip(map(_plain, keys), values, strict=True):
         arrays = as_list(found)
         if not arrays:
@@ -185,8 +188,8 @@ def pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[Any]]]:
         for array in arrays:
             if not isinstance(array, _core.Array):
                 raise ArgumentError(
-                    f"kvstore: {_described(array)}, given for key {one!r}, is no array of gemel's; "
-                    "np.array makes one"
+                    f"kvstore: {_described(array)}, given for key {one!r}, is not a gemel array; "
+                    "np.array creates one"
                 )
         yield one, arrays
 
@@ -198,7 +201,9 @@ def _plain(key: Any) -> int | str:
     if not isinstance(key, (bool, _core.Array)):
         with suppress(TypeError):
             return index(key)
-    raise ArgumentError(f"kvstore: {_described(key)} is no key; keys are whole numbers or strings")
+    raise ArgumentError(
+        f"kvstore: {_described(key)} is not a key; keys are whole numbers or strings"
+    )
 
 
 def _described(value: Any) -> str:

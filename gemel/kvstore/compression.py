@@ -129,7 +129,7 @@ def create(settings: dict[str, Any]) -> Compression | None:
     """
     if not isinstance(settings, Mapping):
         raise ArgumentError(
-            f"gradient compression: {settings!r} is no dictionary of settings, such as "
+            f"gradient compression: {settings!r} is not a dictionary of settings, such as "
             '{"type": "2bit", "threshold": 0.5}'
         )
     settings = {"type": "none", "threshold": 0.5, **settings}
@@ -145,7 +145,8 @@ def create(settings: dict[str, Any]) -> Compression | None:
         threshold = 0.0
     if not 0 < threshold < inf:
         raise ArgumentError(
-            f"gradient compression: threshold {settings['threshold']!r} is no finite number above 0"
+            f"gradient compression: threshold {settings['threshold']!r} is not a finite number "
+            "above 0"
         )
     return KINDS[kind](threshold)
 

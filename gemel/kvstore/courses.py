@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: How many different steps of a store get a course; others are agreed on each time.
 MOST_COURSES = 32
 #: The name of the request by which workers compare their digests.
-STEP = "what a step brings"
+STEP = "the contents of a step"
 #: A bucket smaller than this part of the size wanted is not worth its overhead.
 SMALL = 8
 #: What a courier adds up, and the bytes of an item.

@@ -121,11 +121,11 @@ class Leaving:
         if not state.name:
             return ""
         if ended := left(state.missing, self.brought):
-            return f"{ended}, and worker {self._rank} waits for it with {state.name}"
+            return f"{ended} while worker {self._rank} waits for it at {state.name}"
         if state.waiting <= self._limit:
             return ""
         late = workers_have(state.missing or [self._rank])
-        return f"{late} not come with {state.name} for {self._limit:g} s"
+        return f"{late} not arrived at {state.name} for {self._limit:g} s"
 
     def close(self, reason: str) -> None:
         """Make all sums fail that have not arrived or are still to come."""

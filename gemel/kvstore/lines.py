@@ -226,7 +226,9 @@ def _whole(coming: bytearray) -> list[bytes]:
     while len(coming) >= LENGTH.size:
         (length,) = LENGTH.unpack_from(coming)
         if length > MOST_MESSAGE:
-            raise WorkersError(f"kvstore: a message of {length} bytes, at most {MOST_MESSAGE} go")
+            raise WorkersError(
+                f"kvstore: a message of {length} bytes; at most {MOST_MESSAGE} are allowed"
+            )
         end = LENGTH.size + length
         if len(coming) < end:
             break
@@ -320,8 +322,8 @@ def _addresses(interface: str) -> list[str]:
             found = [str(entry[4][0]) for entry in known]
     if not found and interface not in (ALL, NONE):
         raise WorkersError(
-            f"GEMEL_SOCKETS={interface}: there is no interface of this name with an IPv4 address "
-            f"here; take one of {', '.join(names)}, or {ALL}, or {NONE}"
+            f"GEMEL_SOCKETS={interface}: this machine has no interface of this name with an IPv4 "
+            f"address; use one of {', '.join(names)}, or {ALL}, or {NONE}"
         )
     return sorted(set(found), key=lambda address: address.startswith("127."))
 
@@ -336,7 +338,7 @@ class _Door:
     def _left(self) -> float:
         left = min(TRY, self._until - time.monotonic())
         if left <= 0:
-            raise TimeoutError("the time to connect is up")
+            raise TimeoutError("timed out while connecting")
         return left
 
     def connect(self, rows: Sequence[bytes], met: dict[str, Sockets]) -> None:
@@ -370,7 +372,7 @@ class _Door:
         shown = proof(self._secret, "asks", challenge, greeting)
         _say(channel, {**greeting, "proof": shown})
         if not proves(_heard(channel)["proof"], proof(self._secret, "answers", shown, greeting)):
-            raise ConnectionError("somebody else has answered")
+            raise ConnectionError("another program answered")
         tune(channel)
 
     def accept(self, listener: socket.socket, met: dict[str, Sockets]) -> None:

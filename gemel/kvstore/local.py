@@ -28,7 +28,7 @@ optimizer_module = optimizer
 
 
 class LocalStore(KVStore):
-    """Values in this process; sums are made on the arrays' devices, or on the CPU."""
+    """A store in this process; it sums on the arrays' devices, or on the CPU."""
 
     def __init__(self, name: str, on_devices: bool) -> None:
         super().__init__(name)
@@ -44,15 +44,16 @@ class LocalStore(KVStore):
     # ---- values
 
     def init(self, key: Any, value: Any) -> None:
-        """Give each key its first value, a copy of the (first) array given."""
+        """Initialize each key with a copy of the (first) array given."""
         for one, values in pairs(key, value):
             with autograd.pause():
                 self._values[one] = values[0].copyto(self._place(values, 0))
 
     def push(self, key: Any, value: Any, priority: int = 0) -> None:
-        """Add up the arrays of each key: the sum becomes its value, or updates it by the optimizer.
+        """Sum the arrays of each key. The sum becomes the key's value, or updates it by the
+        optimizer.
 
-        Keys with a higher `priority` go first where several could.
+        Of several ready keys, those with a higher `priority` go first.
         """
         for one, values in pairs(key, value):
             stored = self._stored(one)
@@ -84,14 +85,14 @@ class LocalStore(KVStore):
         devices: Sequence[Device],
         blocks: Sequence[Sequence[Sequence[Any]]] = (),
     ) -> list[list[Any]]:
-        """For each device the sums of the arrays of each key: all-reduce a `Trainer`'s gradients.
+        """All-reduce a `Trainer`'s gradients: for each device, the sums of the arrays of each key.
 
-        CPU devices share their memory, so each adds up everything for itself, as one program.
-        Otherwise each key's sum is made in one place, last keys first, as their gradients are there
-        first, and travels on; where several could, first keys go first: the next forward begins
-        with them. All add up in the same order, so they get the same bits. The GPUs of a topology
-        that is simulated add up by the schedule its planner chooses, over its links; all get the
-        same bits, which are those of that schedule's order of additions.
+        CPU devices share their memory, so each sums everything for itself, as one program.
+        Otherwise each key is summed in one place and copied on: last keys first, because their
+        gradients are ready first. Of several ready keys the first go first, because the next
+        forward starts with them. All devices sum in the same order, so they get the same bits. The
+        GPUs of a simulated topology sum over its links, by the schedule that its planner chooses.
+        All get the same bits, which are those of that schedule's order of additions.
         """
         linked = any(device.linked for device in devices)
         apart = linked or any(_apart(arrays[0]) for arrays in values)
@@ -139,10 +140,10 @@ class LocalStore(KVStore):
         return known
 
     def carried(self) -> dict[tuple[str, str], float]:
-        """Bytes that gradients have brought over each link of the topology that is simulated.
+        """The bytes of gradients that each link of the simulated topology has carried.
 
-        A link is named by its two ends, one way: ``("gpu0", "pcie0")``. Empty where the GPUs have
-        a link each, or none have been added up yet.
+        A link is named by its two ends, in one direction: ``("gpu0", "pcie0")``. Empty if each GPU
+        has only its own link, or nothing has been summed yet.
         """
         return {} if self._traffic is None else self._traffic.carried()
 
@@ -190,25 +191,25 @@ class LocalStore(KVStore):
         """Update the value of a key by `updater(key, sum, value)`, which changes the value."""
         if not callable(updater):
             raise ArgumentError(
-                f"set_updater: {updater!r} cannot be called; give a function of a key, the sum "
-                "pushed and the value"
+                f"set_updater: {updater!r} is not callable; give a function of a key, the pushed "
+                "sum and the value"
             )
         self._updater = updater
 
     def set_optimizer(self, optimizer: Any) -> None:
-        """Update the value of a key by an optimizer, the sum that is pushed being its gradient."""
+        """Update the value of a key by an optimizer; the pushed sum is the gradient."""
         if not isinstance(optimizer, optimizer_module.Optimizer):
             raise ArgumentError(
-                f"set_optimizer: {optimizer!r} is no optimizer; gemel.optimizer.create makes one "
-                "of a name"
+                f"set_optimizer: {optimizer!r} is not an optimizer; gemel.optimizer.create makes "
+                "one from a name"
             )
         self.set_updater(optimizer_module.get_updater(optimizer))
 
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
         """Send gradients in fewer bits: ``{"type": "2bit", "threshold": 0.5}``.
 
-        What an element loses is added to what it sends next. Only for values that meet on their
-        devices. `gemel.kvstore.compression` says what is sent.
+        What compression loses is added to what is sent next. Only for the store ``"device"``.
+        `gemel.kvstore.compression` describes what is sent.
         """
         made = compression.create(compression_params)
         if not self._on_devices:
@@ -247,8 +248,8 @@ def fits(key: Any, given: Any, stored: Any) -> None:
     """Raise `ShapeError` unless an array has the shape of a key's value."""
     if given.shape != stored.shape:
         raise ShapeError(
-            f"kvstore: key {key!r} has a value of {stored.dtype.name}{list(stored.shape)}, and "
-            f"{given.dtype.name}{list(given.shape)} does not fit it"
+            f"kvstore: key {key!r} has a value of {stored.dtype.name}{list(stored.shape)}, but "
+            f"{given.dtype.name}{list(given.shape)} was given"
         )
 
 

@@ -35,13 +35,12 @@ NARROW = ("float16", "bfloat16")
 
 
 class MpiStore(LocalStore):
-    """Sums over all workers of an MPI job, of which each may have several devices.
+    """A store that sums over all workers of an MPI job; each worker may have several devices.
 
-    Everything that is pushed is a request all workers have to come with: the same keys, shapes,
-    dtypes and compression, in any order. Whoever is waited for longer than `timeout` seconds
-    (``GEMEL_WORKERS_TIMEOUT``) makes all requests fail with a `WorkersError` that names the worker
-    and the key, and no other request succeeds after that. Raises `WorkersError` where there is no
-    MPI.
+    All workers must push the same keys with the same shapes, dtypes and compression, in any order.
+    If one is late by more than `timeout` seconds (``GEMEL_WORKERS_TIMEOUT``), all requests fail
+    with a `WorkersError` that names the worker and the key, and no later request succeeds. Raises
+    `WorkersError` if there is no MPI.
     """
 
     def __init__(self, name: str, on_devices: bool = True) -> None:
@@ -54,32 +53,32 @@ class MpiStore(LocalStore):
 
     @property
     def rank(self) -> int:
-        """Which of the workers this process is, from 0."""
+        """The rank of this worker, from 0."""
         return self._world.rank
 
     @property
     def num_workers(self) -> int:
-        """How many processes train together."""
+        """The number of workers."""
         return self._world.size
 
     def statistics(self) -> dict[str, float]:
-        """What this worker has sent, for all its stores, since it began.
+        """What this worker has sent for all its stores since it started.
 
-        ``requests``, the ``groups`` in which they went, their ``bytes`` before and ``seconds`` of
-        communication; for each way of adding up that was taken, as ``by ring``, how many groups
-        went so. ``processor seconds``, where there are sockets between the workers: what sums that
-        nobody had to agree on took of a core.
+        ``requests``; the ``groups`` in which they were sent; their ``bytes`` before, and the
+        ``seconds`` of, communication; for each way that was used, such as ``by ring``, its number
+        of groups. ``processor seconds``, if the workers are connected by sockets: the processor
+        time of the courier's sums.
         """
         return self._world.statistics()
 
     def set_schedule(self, schedule: str) -> None:
-        """How sums of this store are made from now on; waits until all workers say the same.
+        """Set how this store sums from now on; waits until all workers make the same call.
 
-        ``"ranks"`` (the default, or what ``GEMEL_SCHEDULE`` says): the fastest of the ways that add
-        in the order of ranks, so that bits depend on nothing else. ``"any"``: the fastest of all.
-        A way's name, as `explain` lists them, or several with the bytes up to which they go, as
-        ``"gather:65536,ring"``: the same bits in every run of as many workers. Raises
-        `UnknownNameError`, and `WorkersError` where workers disagree.
+        ``"ranks"`` (the default, unless ``GEMEL_SCHEDULE`` is set): the fastest of the ways that
+        sum in the order of ranks, so that bits depend on nothing else. ``"any"``: the fastest of
+        all. The name of a way, as listed by `explain`, or several with the largest number of bytes
+        each is used for, such as ``"gather:65536,ring"``: the same bits in every run with the same
+        number of workers. Raises `UnknownNameError`, and `WorkersError` if workers disagree.
         """
         rule = self._world.ways.check(schedule)
         note = f"schedule {rule}"
@@ -88,21 +87,21 @@ class MpiStore(LocalStore):
         self._courses.clear()
 
     def explain(self, topology: Topology | str | None = None, sizes: Sequence[int] = ()) -> str:
-        """How sums are made between the workers, what was measured, and why: the same on all.
+        """Explain how the workers sum, what was measured, and why: the same text on all workers.
 
-        `sizes` are the bytes that are shown, by default those that were measured. With a `topology`
-        how gradients of `sizes` best meet over its links, as other stores say it.
+        `sizes` are the sizes in bytes to show, by default those that were measured. With a
+        `topology`, explain how to sum gradients over its links, as other stores do.
         """
         if topology is not None:
             return super().explain(topology, sizes)
         return self._world.ways.explain(self._world.ways.rule(self._number), sizes)
 
     def barrier(self) -> None:
-        """Wait until all workers are here. Raises `WorkersError` when one does not come."""
+        """Wait until all workers have called this. Raises `WorkersError` if one does not."""
         self._world.issue(self._number, "a barrier", "meet").wait_to_read()
 
     def gathered(self, text: str) -> list[str]:
-        """Exchange a value: those of all workers, by rank. Waits for all of them."""
+        """Exchange a value: returns the values of all workers, by rank. Waits for all of them."""
         import numpy
 
         said = numpy.frombuffer(text.encode(), "uint8")
@@ -121,7 +120,7 @@ class MpiStore(LocalStore):
     # ---- values
 
     def init(self, key: Any, value: Any) -> None:
-        """Give each key its first value on all workers: the (first) array of rank 0."""
+        """Initialize each key on all workers with the (first) array of rank 0."""
         for one, values in pairs(key, value):
             with autograd.pause():
                 place = self._place(values, 0)
@@ -138,9 +137,9 @@ class MpiStore(LocalStore):
     ) -> list[list[Any]]:
         """For each device the sums over all workers of the arrays of each key.
 
-        Each key's sum sets out when backward has written it, last keys first; where several could,
-        first keys go first: the next forward begins with them. A large one goes in blocks of its
-        rows, each when it is there, so that it is on its way while its end is computed.
+        Each sum starts when backward has written the gradient, last keys first. Of several ready
+        keys the first go first, because the next forward starts with them. A large gradient is sent
+        in blocks of rows, each as soon as it is ready, while the rest is still computed.
         """
         lists = [len(arrays) for arrays in values]
         kinds = [(arrays[0].shape, arrays[0]._code) for arrays in values]
@@ -212,7 +211,7 @@ class MpiStore(LocalStore):
     def blocks(self, value: Any) -> int:
         """The number of row blocks in which to send a gradient like this array.
 
-        The same on all of them, whatever they have: `explain` says why.
+        The same on all workers; `explain` shows why.
         """
         if not value.ndim or not value.size:
             return 1
@@ -289,9 +288,9 @@ class MpiStore(LocalStore):
         return total
 
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
-        """Send gradients in fewer bits between workers; all must say the same.
+        """Send gradients between workers in fewer bits; all workers must make the same call.
 
-        What an element loses stays with its worker, which adds it to what it sends next.
+        Each worker keeps what compression loses, and adds it to what it sends next.
         """
         self._world_compression = compression.create(compression_params)
         self._courses.clear()
@@ -355,8 +354,8 @@ def _library() -> Any:
         ) from None
     if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
         raise WorkersError(
-            "kvstore 'dist_sync' talks to MPI from a thread of its own, and MPI was started "
-            "without support for threads; create the store before anything else starts MPI"
+            "kvstore 'dist_sync' calls MPI from its own thread, but MPI was started without "
+            "thread support; create the store before anything else starts MPI"
         )
     return MPI
 
@@ -369,7 +368,7 @@ def _check_size(size: int, library: Any) -> None:
         version = library.Get_library_version().splitlines()[0]
         raise WorkersError(
             f"kvstore 'dist_sync': {told[name]} processes were started ({name}), but MPI sees "
-            f"{size}: the mpirun that started them belongs to another MPI than {version}; start "
+            f"{size}: the mpirun that started them belongs to an MPI other than {version}; start "
             "them with python -m gemel launch"
         )
 

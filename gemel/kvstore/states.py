@@ -46,8 +46,8 @@ def load_states(
         fits = place.isdecimal() and number.isdecimal() and int(place) < len(keys)
         if not (fits and shapes[int(place)] in (None, tuple(array.shape))):
             raise ParameterFileError(
-                f"{filename}: state {name} of shape {tuple(array.shape)} belongs to no parameter "
-                "here; no state was changed"
+                f"{filename}: state {name} of shape {tuple(array.shape)} does not belong to any "
+                "parameter here; no state was changed"
             )
         states.setdefault(keys[int(place)], []).append(array)
     for updater in updaters:

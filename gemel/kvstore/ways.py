@@ -70,11 +70,11 @@ def ways_of(machines: Sequence[int], lines: bool = False) -> dict[str, Way]:
     from gemel import topology  # it needs NumPy
 
     size = len(machines)
-    found = [Way("lines", True, "by sockets: rank i adds up piece i and gives it to all")]
+    found = [Way("lines", True, "by sockets: rank i sums piece i and sends it to all")]
     found = found if lines else []
     found += [
-        Way("gather", True, "all get everything, and add it up"),
-        Way("pieces", True, "rank i adds up piece i and gives it to all, by two calls of MPI"),
+        Way("gather", True, "every worker gets all arrays and sums them"),
+        Way("pieces", True, "rank i sums piece i and sends it to all, by two calls of MPI"),
         Way("mpi", size < 3, "MPI's own all-reduce"),
     ]
     if size > 1:
@@ -273,8 +273,8 @@ class Ways:
                 raise unknown_name("schedule", name, (IN_ORDER, ANY, *self.known))
             if (number < len(parts) - 1) != limit.isdecimal():
                 raise WorkersError(
-                    f"kvstore: the schedule {rule!r}: every way but the last has the number of "
-                    "bytes up to which it goes, as in gather:65536,ring"
+                    f"kvstore: the schedule {rule!r}: every way but the last needs the largest "
+                    "number of bytes it is used for, as in gather:65536,ring"
                 )
             found.append((float(limit) if limit else float("inf"), name))
         return found
@@ -306,7 +306,7 @@ class Ways:
             name: ("kept" if one.in_order else "-", one.text) for name, one in self.known.items()
         }
         if COURIER in self.table.measured:
-            texts[COURIER] = "kept", "by sockets, where nothing is to be agreed on any more"
+            texts[COURIER] = "kept", "by sockets, for sums that need no agreement"
         for name, (order, text) in texts.items():
             tried = self.table.reach(name)
             times = [
@@ -318,7 +318,7 @@ class Ways:
         chosen = [self.choose(rule, size) for size in shown]
         rows.append((f"chosen by {rule!r}", "", *chosen, ""))
         blocks = [str(self.blocks(rule, size)) for size in shown]
-        rows.append(("blocks of rows", "", *blocks, "of a gradient, where it is a product's"))
+        rows.append(("blocks of rows", "", *blocks, "in which a gradient of a product is sent"))
         count, places = len(self.machines), len(set(self.machines))
         plural = ["" if number == 1 else "s" for number in (count, places)]
         head = f"{count} worker{plural[0]} on {places} machine{plural[1]}"
@@ -330,14 +330,14 @@ class Ways:
         if rule == IN_ORDER:
             return (
                 "The fastest of the ways that keep the order of ranks: sums have the same bits in "
-                "every run, and those of as many devices of one process."
+                "every run, and those of the same number of devices in one process."
             )
         if rule == ANY:
             return (
-                "The fastest of all ways. Another run may measure other times and have other bits; "
-                f"to repeat this one's: schedule {self.repeatable(rule)}"
+                "The fastest of all ways. Another run may measure other times and get other bits; "
+                f"to repeat this run's bits: schedule {self.repeatable(rule)}"
             )
-        return "As it was told: sums have the same bits in every run of as many workers."
+        return "As set: sums have the same bits in every run of the same number of workers."
 
 
 __all__ = ["ANY", "IN_ORDER", "Table", "Way", "Ways", "links_of", "ways_of"]

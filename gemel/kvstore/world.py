@@ -155,15 +155,15 @@ class World:
         return made
 
     def check(self, name: str) -> None:
-        """Raise `WorkersError` in a process that has been forked off, or when nobody can go on.
+        """Raise `WorkersError` in a forked process, or if the job can no longer continue.
 
         An optimizer leaves parameters as they are where a sum has failed: without that a program
         which looks at its own losses only would train on and on, and nothing would be learned.
         """
         if os.getpid() != self.process:
             raise WorkersError(
-                f"kvstore: {name}: this process was forked off from worker {self.rank} and is no "
-                "worker itself; use the store in the worker"
+                f"kvstore: {name}: this process was forked from worker {self.rank} and is not a "
+                "worker; use the store in the worker"
             )
         if self.broken:
             raise WorkersError(self.broken)

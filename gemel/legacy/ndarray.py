@@ -36,7 +36,7 @@ class Manners:
     def tostype(self, stype: str) -> Any:
         """The array itself, for "default". Raises `ValueError` for sparse kinds."""
         if stype != "default":
-            raise ArgumentError(f"tostype: {stype!r}: arrays are dense here; use 'default'")
+            raise ArgumentError(f"tostype: {stype!r}: gemel arrays are dense; use 'default'")
         return self
 
     def reshape(self, *shape: Any, **options: Any) -> Any:

@@ -66,7 +66,7 @@ def bilinear_resize(
             data, None, None, scale_height, scale_width, align_corners=align_corners
         )
     if mode not in ("size", "like"):
-        raise ShapeError(f"BilinearResize2D: mode {mode!r} is not done here; give height and width")
+        raise ShapeError(f"BilinearResize2D: mode {mode!r} is not supported; give height and width")
     return npx.bilinear_resize_2d(data, height, width, align_corners=align_corners)
 
 

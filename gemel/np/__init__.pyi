@@ -196,15 +196,15 @@ def any(
     """Whether any element is true (not zero)."""
 
 def append(arr: Any, values: Any, axis: int | None = None) -> ndarray:
-    """Two arrays one after the other along an axis, or both flattened."""
+    """Concatenate two arrays along an axis, or flattened."""
 
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
 ) -> ndarray:
-    """What a function gives for each row along an axis, in place of the row."""
+    """Replace each row along an axis by the result of a function."""
 
 def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> ndarray:
-    """A function of (array, axis) applied over several axes in turn, each of which is kept."""
+    """Apply a function of (array, axis) over several axes in turn; each axis is kept."""
 
 def arange(
     start: Any,
@@ -214,7 +214,7 @@ def arange(
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
-    """Numbers from start up to and without stop. MXNet's dtype is float32 after `npx.set_np()`."""
+    """Evenly spaced numbers in [start, stop). The default dtype is float32 after `npx.set_np()`."""
 
 def arccos(
     x: Any,
@@ -338,7 +338,8 @@ def argwhere(a: Any) -> ndarray:
     """The positions of elements that are not zero, one row each. Waits for it."""
 
 def around(a: Any, decimals: int = 0, out: Any = None) -> ndarray:
-    """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
+    """Round to `decimals` decimals, ties to even; negative `decimals` round to tens, hundreds,
+    ..."""
 
 def array(
     object: Any,
@@ -351,11 +352,11 @@ def array(
     subok: builtins.bool = False,
     ndmin: int = 0,
 ) -> ndarray:
-    """An array with a copy of the elements: of an array, a NumPy array, a number or nested lists."""
+    """Create an array with a copy of an array, a NumPy array, a number or nested lists."""
 
 def array2string(a: Any, *values: Any, **options: Any) -> str:
-    """The elements as text; options as of `numpy.array2string`: `precision`, `separator`,
-    `formatter`, `threshold`, ..."""
+    """The elements as text; the options are those of `numpy.array2string`: `precision`,
+    `separator`, `formatter`, `threshold`, ..."""
 
 def array_equal(a1: Any, a2: Any, equal_nan: builtins.bool = False) -> builtins.bool:
     """Whether shapes and all elements are equal. Waits for both."""
@@ -369,10 +370,11 @@ def array_repr(
     precision: int | None = None,
     suppress_small: builtins.bool | None = None,
 ) -> str:
-    """What `repr` gives, with other options."""
+    """The result of `repr`, with other print options."""
 
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """Parts along an axis, as views: as equal as the count allows, or between positions."""
+    """Split along an axis into parts that are as equal as possible, or at positions; the parts are
+    views."""
 
 def array_str(
     a: Any,
@@ -380,7 +382,7 @@ def array_str(
     precision: int | None = None,
     suppress_small: builtins.bool | None = None,
 ) -> str:
-    """What `str` gives, with other options."""
+    """The result of `str`, with other print options."""
 
 def asanyarray(
     a: Any,
@@ -391,7 +393,7 @@ def asanyarray(
     copy: builtins.bool | None = None,
     order: str | None = None,
 ) -> ndarray:
-    """The array itself when it is one of that dtype and on that device, else `array(a)`."""
+    """Convert to an array; one that has this dtype and device already is returned itself."""
 
 def asarray(
     a: Any,
@@ -402,10 +404,10 @@ def asarray(
     copy: builtins.bool | None = None,
     order: str | None = None,
 ) -> ndarray:
-    """The array itself when it is one of that dtype and on that device, else `array(a)`."""
+    """Convert to an array; one that has this dtype and device already is returned itself."""
 
 def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
-    """The array with its elements in C order in memory, itself where they are; never 0-d."""
+    """The array with its elements in C order in memory, copied only if needed; never 0-d."""
 
 def asin(
     x: Any,
@@ -434,7 +436,8 @@ def asinh(
     """The number whose hyperbolic sine is x."""
 
 def astype(x: Any, dtype: Any, *, copy: builtins.bool = True, device: Any = None) -> ndarray:
-    """The elements in another dtype; without `copy`, the array itself where it has it."""
+    """Convert the elements to another dtype; without `copy`, an array of this dtype is returned
+    itself."""
 
 def atan(
     x: Any,
@@ -616,13 +619,14 @@ def blackman(M: Any, dtype: Any = None, device: Any = None, ctx: Any = None) -> 
     """The Blackman window: 0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1))."""
 
 def block(arrays: Any) -> ndarray:
-    """Arrays in nested lists, joined along the last axis inside, the one before that around."""
+    """Join arrays in nested lists: the innermost lists along the last axis, outer ones along
+    earlier axes."""
 
 bool: DType
 bool_: DType
 
 def broadcast_arrays(*args: Any) -> list[Any]:
-    """The arrays, repeated until all have the shape they broadcast to; views."""
+    """Broadcast the arrays to their common shape; the results are views."""
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """The shape arrays of these shapes broadcast to. Raises `ShapeError`."""
@@ -664,7 +668,7 @@ def ceil(
     """Smallest whole number not below x."""
 
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> ndarray:
-    """At each place the element of the choice that `a` numbers there; all broadcast."""
+    """At each position, the element of the choice with the number in `a`; all arrays broadcast."""
 
 def clip(
     a: Any,
@@ -675,13 +679,13 @@ def clip(
     a_min: Any = None,
     a_max: Any = None,
 ) -> ndarray:
-    """a limited to [min, max], also called a_min and a_max; None leaves that side open."""
+    """Limit a to [min, max], also called a_min and a_max; None leaves that side open."""
 
 def column_stack(tup: Any) -> ndarray:
-    """The arrays beside one another, 1-d ones as columns."""
+    """Stack arrays along axis 1; 1-d arrays are columns."""
 
 def common_type(*arrays: Any) -> DType:
-    """The floating or complex dtype that holds the elements of all arrays; integers' is float32."""
+    """The floating or complex dtype that can hold the elements of all arrays; float32 for integers."""
 
 complex128: DType
 complex64: DType
@@ -720,7 +724,7 @@ def conj(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """Each element with its imaginary part turned round."""
+    """The complex conjugate of each element."""
 
 def conjugate(
     x: Any,
@@ -733,10 +737,10 @@ def conjugate(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """Each element with its imaginary part turned round."""
+    """The complex conjugate of each element."""
 
 def convolve(a: Any, v: Any, mode: str = "full") -> ndarray:
-    """The convolution of two rows: sums of products of one with the other, reversed and shifted."""
+    """The discrete convolution of two 1-d arrays."""
 
 def copy(
     x: Any,
@@ -749,7 +753,7 @@ def copy(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """The same elements in memory of their own."""
+    """A copy of the elements in new memory."""
 
 def copysign(
     a: Any,
@@ -763,10 +767,10 @@ def copysign(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """The size of a with the sign of b."""
+    """The absolute value of a with the sign of b."""
 
 def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
-    """Write one array into another, which it broadcasts to; only where `where` holds."""
+    """Write one array into another, with broadcasting; only where `where` holds."""
 
 def corrcoef(
     x: Any,
@@ -780,7 +784,7 @@ def corrcoef(
     """The correlations of variables: rows of x (and y), or columns if not `rowvar`."""
 
 def correlate(a: Any, v: Any, mode: str = "valid") -> ndarray:
-    """The cross-correlation of two rows: `convolve` with the second as it is, not reversed."""
+    """The cross-correlation of two 1-d arrays: `convolve` without reversing the second."""
 
 def cos(
     x: Any,
@@ -809,7 +813,7 @@ def cosh(
     """Hyperbolic cosine."""
 
 def count_nonzero(x: Any, /, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
-    """How many elements are not zero, over the given axes, or all."""
+    """The number of nonzero elements, over the given axes, or all."""
 
 def cov(
     m: Any,
@@ -845,7 +849,8 @@ def cumulative_prod(
     out: Any = None,
     include_initial: builtins.bool = False,
 ) -> ndarray:
-    """`cumprod` along an axis, which only 1-d arrays may leave out; beginning with 1 if asked."""
+    """`cumprod` along an axis, which is optional only for 1-d arrays; starts with 1 if
+    `include_initial`."""
 
 def cumulative_sum(
     x: Any,
@@ -855,7 +860,8 @@ def cumulative_sum(
     out: Any = None,
     include_initial: builtins.bool = False,
 ) -> ndarray:
-    """`cumsum` along an axis, which only 1-d arrays may leave out; beginning with 0 if asked."""
+    """`cumsum` along an axis, which is optional only for 1-d arrays; starts with 0 if
+    `include_initial`."""
 
 def deg2rad(
     x: Any,
@@ -884,7 +890,7 @@ def degrees(
     """Radians as degrees."""
 
 def delete(arr: Any, obj: Any, axis: int | None = None) -> ndarray:
-    """Without the positions (or slice, or mask) `obj` along an axis, or of the flattened array."""
+    """Remove the positions (or slice, or mask) `obj` along an axis, or from the flattened array."""
 
 def diag(v: Any, k: int = 0) -> ndarray:
     """The diagonal of a matrix, or the matrix with this diagonal and zeros elsewhere."""
@@ -893,7 +899,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     """The positions of the main diagonal of an array with `ndim` axes of n."""
 
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:
-    """The positions of the main diagonal of this array, whose axes are all alike."""
+    """The positions of the main diagonal of this array, whose axes have equal length."""
 
 def diagflat(v: Any, k: int = 0) -> ndarray:
     """The matrix with all elements of an array on diagonal k."""
@@ -902,10 +908,10 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> ndarray
     """The diagonal over two axes, as a last axis; `offset` counts to the right of the main one."""
 
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> ndarray:
-    """The differences of neighbours along an axis, n times. Bools differ or do not."""
+    """The differences of neighbours along an axis, n times. For bools, whether they differ."""
 
 def digitize(x: Any, bins: Any, /, right: builtins.bool = False) -> ndarray:
-    """The number of the bin each element lies in, between edges that rise or fall."""
+    """The index of each element's bin, for ascending or descending edges."""
 
 def divide(
     a: Any,
@@ -944,7 +950,7 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along axis 2, as views. Raises `ShapeError` below three dimensions."""
 
 def dstack(tup: Any) -> ndarray:
-    """The arrays behind one another: along axis 2."""
+    """Stack arrays along axis 2."""
 
 e: float
 
@@ -955,12 +961,12 @@ def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fal
     """Sums of products of elements, by labels of axes: ``einsum("ij,jk->ik", a, b)``."""
 
 def einsum_path(subscripts: Any, *operands: Any, optimize: Any = "greedy") -> tuple[Any, str]:
-    """The order in which `einsum` would take its operands, and NumPy's account of what it costs."""
+    """The order in which `einsum` would combine its operands, and NumPy's description of the cost."""
 
 def empty(
     shape: Any, dtype: Any = None, order: str = "C", device: Any = None, ctx: Any = None
 ) -> ndarray:
-    """An array whose elements nobody has set; zeros, so that no garbage is ever read."""
+    """An array without set elements: zeros, so that no uninitialized memory is ever read."""
 
 def empty_like(
     prototype: Any,
@@ -972,7 +978,7 @@ def empty_like(
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
-    """An array nobody has set, as `empty`: of the shape, dtype and device of another one."""
+    """An array like `empty`, with the shape, dtype and device of another array by default."""
 
 def equal(
     a: Any,
@@ -1017,7 +1023,7 @@ def exp2(
     """2 to the power of x."""
 
 def expand_dims(a: Any, axis: Any = 0) -> ndarray:
-    """A new axis (or several) of length 1."""
+    """Add an axis (or several) of length 1."""
 
 def expm1(
     x: Any,
@@ -1033,7 +1039,7 @@ def expm1(
     """exp(x) - 1, accurate near zero."""
 
 def extract(condition: Any, arr: Any) -> ndarray:
-    """The elements where the condition holds, in one row. Waits for the condition."""
+    """The elements where the condition holds, as a 1-d array. Waits for the condition."""
 
 def eye(
     N: int,
@@ -1060,10 +1066,10 @@ def fabs(
     """Absolute value; integers become float32."""
 
 def fill_diagonal(a: Any, val: Any, wrap: builtins.bool = False) -> None:
-    """Write into the main diagonal of a matrix, or where all positions are equal."""
+    """Write into the main diagonal of a matrix, or of an array with more axes."""
 
 def finfo(type: Any) -> FloatInfo:
-    """What a floating dtype, or that of an array, holds; of a complex one what each part holds."""
+    """The limits of a floating dtype, or of an array's dtype; for complex dtypes, of each part."""
 
 def fix(
     x: Any,
@@ -1082,13 +1088,13 @@ def flatnonzero(a: Any) -> ndarray:
     """The positions in the flattened array of elements that are not zero. Waits for it."""
 
 def flip(m: Any, axis: Any = None) -> ndarray:
-    """Backwards along the given axes, or all, as a view."""
+    """Reverse the given axes, or all; a view."""
 
 def fliplr(m: Any) -> ndarray:
-    """Backwards along axis 1, as a view."""
+    """Reverse axis 1; a view."""
 
 def flipud(m: Any) -> ndarray:
-    """Backwards along axis 0, as a view."""
+    """Reverse axis 0; a view."""
 
 float16: DType
 float32: DType
@@ -1147,7 +1153,7 @@ def fmax(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """The larger; a number wins over NaN."""
+    """The larger element; a number wins over NaN."""
 
 def fmin(
     a: Any,
@@ -1161,7 +1167,7 @@ def fmin(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """The smaller; a number wins over NaN."""
+    """The smaller element; a number wins over NaN."""
 
 def fmod(
     a: Any,
@@ -1191,8 +1197,8 @@ def frexp(
     """Mantissas from 0.5 to 1 and exponents (int32) with x = mantissa * 2 ** exponent."""
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: builtins.bool | None = None) -> Any:
-    """Another library's array as one of gemel's, over the same memory: writes of one are the
-    other's, too. Operations on it finish before their call returns."""
+    """A gemel array that shares the memory of another library's array: writes to either are visible
+    in both. Operations on it finish before their call returns."""
 
 def from_numpy(
     value: Any, device: Device | None = None, zero_copy: builtins.bool = False, dtype: Any = None
@@ -1217,20 +1223,21 @@ def fromfile(
     offset: int = 0,
     device: Any = None,
 ) -> ndarray:
-    """The numbers in a file of bytes, or of text with `sep` between them."""
+    """The numbers in a binary file, or in a text file separated by `sep`."""
 
 def fromfunction(
     function: Callable[..., Any], shape: Any, *, dtype: Any = None, **keywords: Any
 ) -> Any:
-    """What a function gives for the positions along each axis, one array per axis."""
+    """Call a function with the positions along each axis, one array per axis, and return its
+    result."""
 
 def fromiter(iter: Iterable[Any], dtype: Any, count: int = -1, device: Any = None) -> ndarray:
-    """An array of what an iterable gives, `count` numbers or all."""
+    """An array of the elements of an iterable: all of them, or the first `count`."""
 
 def fromstring(
     string: str, dtype: Any = None, count: int = -1, *, sep: str, device: Any = None
 ) -> ndarray:
-    """The numbers in a text, with `sep` between them."""
+    """The numbers in a string, separated by `sep`."""
 
 def full(
     shape: Any,
@@ -1240,7 +1247,7 @@ def full(
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
-    """An array filled with one number; its dtype decides where none is given."""
+    """An array filled with one number, whose dtype is the default."""
 
 def full_like(
     a: Any,
@@ -1253,7 +1260,7 @@ def full_like(
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
-    """One number in the shape, dtype and device of another array, where no others are given."""
+    """One number, with the shape, dtype and device of another array by default."""
 
 def gcd(
     a: Any,
@@ -1272,7 +1279,7 @@ def gcd(
 def genfromtxt(
     fname: Any, dtype: Any = None, *args: Any, device: Any = None, **kwargs: Any
 ) -> ndarray:
-    """`loadtxt` that has a number, NaN by default, for what is missing."""
+    """`loadtxt` that fills missing values with a number, by default NaN."""
 
 def geomspace(
     start: Any,
@@ -1284,13 +1291,13 @@ def geomspace(
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
-    """Numbers from start to stop, each the same number of times the one before."""
+    """A geometric sequence of numbers from start to stop."""
 
 def get_printoptions() -> dict[str, Any]:
-    """How arrays are printed, by option."""
+    """The current print options, by name."""
 
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    """The slopes along one or more axes, by central differences, one-sided ones at the ends."""
+    """The gradient along one or more axes, by central differences and one-sided ones at the ends."""
 
 def greater(
     a: Any,
@@ -1345,26 +1352,28 @@ def heaviside(
 def histogram(
     a: Any, bins: Any = 10, range: Any = None, density: builtins.bool = False, weights: Any = None
 ) -> tuple[Any, Any]:
-    """How many elements lie in each bin (or their weights, or a density), and the bins' edges."""
+    """The number of elements in each bin (or their weights, or a density), and the bins' edges."""
 
 def histogram2d(
     x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> tuple[Any, ...]:
-    """How many points (x, y) fall into each cell of a grid, and its edges. Waits for them."""
+    """The number of points (x, y) in each cell of a grid, and the grid's edges. Waits for the
+    points."""
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> ndarray:
-    """The edges of bins: `bins` itself, or so many of one width over a range or all elements."""
+    """The edges of bins: `bins` itself, or that many equal bins over a range or all elements."""
 
 def histogramdd(
     sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> tuple[Any, ...]:
-    """How many points, one a row, fall into each cell of a grid, and its edges. Waits for them."""
+    """The number of points, one per row, in each cell of a grid, and its edges. Waits for the
+    points."""
 
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along axis 1 (of a 1-d array, axis 0), as views."""
 
 def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
-    """The arrays beside one another: along axis 1, 1-d ones along their only axis."""
+    """Stack arrays along axis 1; 1-d arrays along their only axis."""
 
 def hypot(
     a: Any,
@@ -1387,7 +1396,8 @@ def identity(n: int, dtype: Any = None, device: Any = None, ctx: Any = None) -> 
     """Ones on the diagonal of a square matrix, zeros elsewhere."""
 
 def iinfo(type: Any) -> IntegerInfo:
-    """What an integer dtype, or that of an array, holds. Raises `DTypeError` for others."""
+    """The limits of an integer dtype, or of an array's dtype. Raises `DTypeError` for other
+    dtypes."""
 
 def imag(val: Any) -> ndarray:
     """The imaginary part of each element, as a view; zeros for real numbers."""
@@ -1404,7 +1414,7 @@ def indices(
     device: Any = None,
     ctx: Any = None,
 ) -> Any:
-    """Each element's position along each axis, in one array; sparse ones in a tuple."""
+    """The position of each element along each axis, in one array; if `sparse`, in a tuple."""
 
 inf: float
 
@@ -1412,7 +1422,7 @@ def inner(a: Any, b: Any) -> ndarray:
     """The product over the last axes; numbers multiply."""
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> ndarray:
-    """With `values` before the positions (or slice, or mask) `obj` along an axis."""
+    """Insert `values` before the positions (or slice, or mask) `obj` along an axis."""
 
 int16: DType
 int32: DType
@@ -1424,12 +1434,12 @@ intc: DType
 def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None
 ) -> ndarray:
-    """Values between the points (xp, fp), on straight lines; xp must rise."""
+    """Linear interpolation between the points (xp, fp); xp must be ascending."""
 
 def intersect1d(
     ar1: Any, ar2: Any, assume_unique: builtins.bool = False, return_indices: builtins.bool = False
 ) -> Any:
-    """What is in both arrays, in order. Waits for them."""
+    """The elements in both arrays, in order. Waits for them."""
 
 intp: DType
 
@@ -1458,7 +1468,7 @@ def iscomplexobj(x: Any) -> builtins.bool:
     """Whether an array has a complex dtype, or a number is complex."""
 
 def isdtype(dtype: Any, kind: Any) -> builtins.bool:
-    """Whether a dtype is another, or of a kind ("integral", ...), or any of a tuple of those."""
+    """Whether a dtype equals another, or is of a kind ("integral", ...), or of any in a tuple."""
 
 def isfinite(
     x: Any,
@@ -1542,16 +1552,16 @@ def isrealobj(x: Any) -> builtins.bool:
     """Whether an array has no complex dtype."""
 
 def isscalar(element: Any) -> builtins.bool:
-    """Whether something is a number (or a text), and no array."""
+    """Whether something is a number or a string, not an array."""
 
 def issubdtype(arg1: Any, arg2: Any) -> builtins.bool:
-    """Whether a dtype is another, or belongs to a family of NumPy's (``numpy.floating``)."""
+    """Whether a dtype equals another, or belongs to a family of NumPy's (``numpy.floating``)."""
 
 def iterable(y: Any) -> builtins.bool:
     """Whether something can be iterated over; a 0-d array cannot."""
 
 def ix_(*args: Any) -> tuple[Any, ...]:
-    """Rows of positions that select their crossings: `x[np.ix_([0, 1], [2, 3])]`."""
+    """Index arrays that select all combinations of positions: `x[np.ix_([0, 1], [2, 3])]`."""
 
 def kaiser(M: Any, beta: float, dtype: Any = None) -> ndarray:
     """The Kaiser window: i0(beta sqrt(1 - (2 n / (M - 1) - 1)^2)) / i0(beta)."""
@@ -1630,7 +1640,7 @@ def less_equal(
     """a <= b."""
 
 def lexsort(keys: Any, axis: int = -1) -> ndarray:
-    """The positions that sort by the last key, equal ones by the key before it, and so on."""
+    """The positions that sort by the last key, then by the key before it, and so on."""
 
 def linspace(
     start: Any,
@@ -1643,7 +1653,7 @@ def linspace(
     ctx: Any = None,
     axis: int = 0,
 ) -> Any:
-    """Evenly spaced numbers from start to stop, which is the last with `endpoint`."""
+    """`num` evenly spaced numbers from start to stop, including stop if `endpoint`."""
 
 def load(file: Any, device: Any = None) -> Any:
     """The array in a `.npy` file, or a dictionary of those in a `.npz` file; a path or open file."""
@@ -1651,7 +1661,7 @@ def load(file: Any, device: Any = None) -> Any:
 def loadtxt(
     fname: Any, dtype: Any = None, *args: Any, device: Any = None, **kwargs: Any
 ) -> ndarray:
-    """The numbers in a text file, a row a line; the other arguments are those of NumPy's."""
+    """Read the numbers of a text file, one row per line; the other arguments are NumPy's."""
 
 def log(
     x: Any,
@@ -1799,13 +1809,13 @@ def logspace(
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
-    """Numbers from base**start to base**stop, each the same number of times the one before."""
+    """A geometric sequence of numbers from base**start to base**stop."""
 
 long: DType
 longlong: DType
 
 def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Any, ...]:
-    """The positions in a square matrix that a function like `triu` leaves."""
+    """The positions in a square matrix that a function like `triu` keeps."""
 
 def matmul(
     a: Any,
@@ -1821,7 +1831,7 @@ def matmul(
     """Matrix product of the last two axes; the axes before them broadcast."""
 
 def matrix_transpose(x: Any) -> ndarray:
-    """The last two axes exchanged; a view. Raises `ShapeError` for fewer than two."""
+    """Exchange the last two axes; a view. Raises `ShapeError` for fewer than two."""
 
 def matvec(
     x1: Any,
@@ -1860,10 +1870,10 @@ def maximum(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """The larger; NaN wins."""
+    """The larger element; NaN wins."""
 
 def may_share_memory(a: Any, b: Any, max_work: Any = None) -> builtins.bool:
-    """Whether two arrays lie in one stretch of memory; where they do they may share elements."""
+    """Whether the memory ranges of two arrays overlap, so that they may share elements."""
 
 def mean(
     x: Any,
@@ -1884,12 +1894,12 @@ def median(
     overwrite_input: builtins.bool = False,
     keepdims: builtins.bool = False,
 ) -> ndarray:
-    """What half of the elements lie below, over the given axes, or all; NaN of nothing."""
+    """The median over the given axes, or all; NaN of an empty array."""
 
 def meshgrid(
     *xi: Any, indexing: str = "xy", sparse: builtins.bool = False, copy: builtins.bool = True
 ) -> list[Any]:
-    """Coordinates of a grid: one array per axis, which 1-d arrays give."""
+    """The coordinates of a grid given by 1-d arrays: one array per axis."""
 
 def min(
     x: Any,
@@ -1915,7 +1925,7 @@ def minimum(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """The smaller; NaN wins."""
+    """The smaller element; NaN wins."""
 
 def mod(
     a: Any,
@@ -1945,10 +1955,10 @@ def modf(
     """The fraction and the whole part, both with the sign of x."""
 
 def moveaxis(a: Any, source: Any, destination: Any) -> ndarray:
-    """Axes at other places, the others in their order; a view."""
+    """Move axes to other positions; the others keep their order; a view."""
 
 def msort(a: Any) -> ndarray:
-    """Each row along the first axis in order: `sort` with `axis=0`."""
+    """Sort along the first axis: `sort` with `axis=0`."""
 
 def multiply(
     a: Any,
@@ -1969,7 +1979,8 @@ nan: float
 def nan_to_num(
     x: Any, copy: builtins.bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> ndarray:
-    """Numbers for NaN (0) and infinities (the largest there are). The result is always a copy."""
+    """Replace NaN by 0 and infinities by the largest finite numbers. The result is always a
+    copy."""
 
 def nanargmax(
     x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None
@@ -1997,7 +2008,7 @@ def nanmax(
     initial: Any = None,
     where: Any = True,
 ) -> ndarray:
-    """Largest element that is not NaN over the given axes, or all; NaN where nothing is left."""
+    """Largest element that is not NaN, over the given axes, or all; NaN if there are none."""
 
 def nanmean(
     x: Any,
@@ -2018,7 +2029,7 @@ def nanmedian(
     overwrite_input: builtins.bool = False,
     keepdims: builtins.bool = False,
 ) -> ndarray:
-    """What half of the elements that are not NaN lie below; NaN where nothing is left."""
+    """The median of the elements that are not NaN; NaN if there are none."""
 
 def nanmin(
     x: Any,
@@ -2030,7 +2041,7 @@ def nanmin(
     initial: Any = None,
     where: Any = True,
 ) -> ndarray:
-    """Smallest element that is not NaN over the given axes, or all; NaN where nothing is left."""
+    """Smallest element that is not NaN, over the given axes, or all; NaN if there are none."""
 
 def nanpercentile(
     a: Any,
@@ -2044,7 +2055,7 @@ def nanpercentile(
     weights: Any = None,
     interpolation: str | None = None,
 ) -> ndarray:
-    """What q percent of the elements that are not NaN lie below: see `nanquantile`."""
+    """The q-th percentile of the elements that are not NaN; see `nanquantile`."""
 
 def nanprod(
     x: Any,
@@ -2071,7 +2082,7 @@ def nanquantile(
     weights: Any = None,
     interpolation: str | None = None,
 ) -> ndarray:
-    """What a share q of the elements that are not NaN lies below: see `quantile`; NaN of none."""
+    """The q-quantile of the elements that are not NaN, see `quantile`; NaN if there are none."""
 
 def nanstd(
     a: Any,
@@ -2135,7 +2146,7 @@ def negative(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """Sign reversed."""
+    """The negative of each element."""
 
 newaxis: None
 
@@ -2151,7 +2162,7 @@ def nextafter(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """The number next to a on the way to b."""
+    """The next representable number after a in the direction of b."""
 
 def nonzero(a: Any) -> tuple[Any, ...]:
     """The positions of elements that are not zero, one int64 array per axis. Waits for it."""
@@ -2185,13 +2196,13 @@ def ones_like(
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
-    """Ones of the shape, dtype and device of another array, where no others are given."""
+    """Ones with the shape, dtype and device of another array by default."""
 
 def outer(a: Any, b: Any, out: Any = None) -> ndarray:
-    """Each element of one array with each of another, both flattened: a matrix."""
+    """The outer product of two flattened arrays: a matrix."""
 
 def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> ndarray:
-    """Eight bools (or whole numbers that are not 0) as the bits of a byte. Waits for them."""
+    """Pack each eight elements (nonzero is 1) into the bits of a byte. Waits for the elements."""
 
 def pad(
     array: Any,
@@ -2209,7 +2220,7 @@ def pad(
 def partition(
     a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None
 ) -> ndarray:
-    """Each row along an axis with its kth element in place, smaller ones before, others behind."""
+    """Partition rows along an axis: the kth element in place, smaller ones before it."""
 
 def percentile(
     a: Any,
@@ -2223,7 +2234,7 @@ def percentile(
     weights: Any = None,
     interpolation: str | None = None,
 ) -> ndarray:
-    """What q percent of the elements lie below: see `quantile`."""
+    """The q-th percentile (q from 0 to 100): see `quantile`."""
 
 def permute_dims(a: Any, axes: Any = None) -> ndarray:
     """The axes in another order, reversed by default: as a view. A number has none."""
@@ -2231,10 +2242,10 @@ def permute_dims(a: Any, axes: Any = None) -> ndarray:
 pi: float
 
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> ndarray:
-    """At each place what the function of the last condition that holds gives, else 0."""
+    """At each position, the result of the function for the last condition that holds, else 0."""
 
 def place(arr: Any, mask: Any, vals: Any) -> None:
-    """Where the mask holds, write the values one after another, from the first again at the end."""
+    """Where the mask holds, write the values one after another, repeated as needed."""
 
 def poly(seq_of_zeros: Any) -> ndarray:
     """The polynomial with these zeros and 1 before the highest power."""
@@ -2246,7 +2257,7 @@ def polyder(p: Any, m: int = 1) -> ndarray:
     """The derivative of a polynomial, m times."""
 
 def polydiv(u: Any, v: Any) -> tuple[Any, ...]:
-    """The quotient of two polynomials, and what remains. Waits for them."""
+    """The quotient and remainder of two polynomials. Waits for them."""
 
 def polyfit(
     x: Any,
@@ -2282,7 +2293,7 @@ def positive(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """The same numbers in memory of their own."""
+    """The same numbers, in new memory."""
 
 def pow(
     a: Any,
@@ -2313,7 +2324,7 @@ def power(
     """a to the power of b. Integers wrap as their products do."""
 
 def printoptions(*values: Any, **options: Any) -> Any:
-    """Prints arrays in another way inside a ``with`` block; options as of `set_printoptions`."""
+    """Set print options inside a ``with`` block; they are those of `set_printoptions`."""
 
 def prod(
     x: Any,
@@ -2342,21 +2353,21 @@ def product(
     """Product over the given axes, or all. Integers and bools are multiplied in int64."""
 
 def promote_types(type1: Any, type2: Any) -> DType:
-    """The dtype that holds numbers of both; a floating one wins over integers."""
+    """The dtype that can hold numbers of both; a floating dtype wins over an integer one."""
 
 def ptp(
     x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None
 ) -> ndarray:
-    """The distance from the smallest to the largest element, over the given axes, or all."""
+    """The range (maximum - minimum), over the given axes, or all."""
 
 def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
-    """Write values at positions of the flattened array, from the first again when they are used up."""
+    """Write values at positions of the flattened array; the values are repeated as needed."""
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -> None:
     """Write `values` into each row along an axis at that row's positions."""
 
 def putmask(a: Any, mask: Any, values: Any) -> None:
-    """Where the mask holds, write the values that stand there; they are repeated to a's size."""
+    """Where the mask holds, write the value at the same position; values are repeated to a's size."""
 
 def quantile(
     a: Any,
@@ -2370,7 +2381,7 @@ def quantile(
     weights: Any = None,
     interpolation: str | None = None,
 ) -> ndarray:
-    """What a share q (from 0 to 1) of the elements lies below, over the given axes, or all."""
+    """The q-quantile (q from 0 to 1) over the given axes, or all."""
 
 def rad2deg(
     x: Any,
@@ -2410,7 +2421,7 @@ def real(val: Any) -> ndarray:
     """The real part of each element, as a view; of real numbers the array itself."""
 
 def real_if_close(a: Any, tol: float = 100) -> ndarray:
-    """The real parts, where all imaginary ones are next to nothing; else the array. Waits for it."""
+    """The real parts if all imaginary parts are nearly zero, else the array. Waits for it."""
 
 def reciprocal(
     x: Any,
@@ -2456,10 +2467,11 @@ def reshape(
     """The same elements in another shape, of which one extent may be -1; a view where possible."""
 
 def resize(a: Any, new_shape: Any) -> ndarray:
-    """As many elements as another shape has: the flattened array again and again, or its start."""
+    """An array of another shape, filled from the flattened array, which is repeated or
+    truncated."""
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
-    """The dtype arrays, dtypes and Python numbers give together; numbers give way to the others."""
+    """The common dtype of arrays, dtypes and Python numbers; Python numbers adapt to the others."""
 
 def right_shift(
     a: Any,
@@ -2489,34 +2501,36 @@ def rint(
     """Nearest whole number, ties to even."""
 
 def roll(a: Any, shift: Any, axis: Any = None) -> ndarray:
-    """Shifted along axes, or as one row; what leaves at one end comes in at the other."""
+    """Shift elements along axes, or in the flattened array, with wrap-around."""
 
 def rollaxis(a: Any, axis: int, start: int = 0) -> ndarray:
-    """An axis in front of the one at `start`; a view. `moveaxis` is easier to read."""
+    """Move an axis before the one at `start`; a view. `moveaxis` is easier to read."""
 
 def roots(p: Any) -> ndarray:
     """The zeros of a polynomial: eigenvalues of its companion matrix. Waits for it."""
 
 def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> ndarray:
-    """Turned k times by 90 degrees, from the first of two axes towards the second; a view."""
+    """Rotate k times by 90 degrees, from the first of two axes towards the second; a view."""
 
 def round(a: Any, decimals: int = 0, out: Any = None) -> ndarray:
-    """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
+    """Round to `decimals` decimals, ties to even; negative `decimals` round to tens, hundreds,
+    ..."""
 
 def round_(a: Any, decimals: int = 0, out: Any = None) -> ndarray:
-    """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
+    """Round to `decimals` decimals, ties to even; negative `decimals` round to tens, hundreds,
+    ..."""
 
 def row_stack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
-    """The arrays below one another: along axis 0, 1-d ones as rows."""
+    """Stack arrays along axis 0; 1-d arrays are rows."""
 
 def save(file: Any, arr: Any) -> None:
-    """Write an array into a `.npy` file, a path (to which the ending is added) or an open file."""
+    """Write an array into a `.npy` file: a path (the ending is added) or an open file."""
 
 def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:
-    """Write an array of one or two dimensions as text; the other arguments are those of NumPy's."""
+    """Write an array of one or two dimensions as text; the other arguments are NumPy's."""
 
 def savez(file: Any, *args: Any, **kwds: Any) -> None:
-    """Write arrays into a `.npz` file: named by keywords, others arr_0, arr_1, ..."""
+    """Write arrays into a `.npz` file, named by keywords; the others are named arr_0, arr_1, ..."""
 
 def savez_compressed(file: Any, *args: Any, **kwds: Any) -> None:
     """`savez` into a compressed file."""
@@ -2525,7 +2539,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> ndar
     """Where elements would be put into a sorted row: before ("left") or behind equal ones."""
 
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> ndarray:
-    """At each place the element of the first choice whose condition holds, else `default`."""
+    """At each position, the element of the first choice whose condition holds, else `default`."""
 
 def set_printoptions(
     precision: int | None = None,
@@ -2535,21 +2549,22 @@ def set_printoptions(
     suppress: builtins.bool | None = None,
     **options: Any,
 ) -> None:
-    """How arrays are printed from now on, NumPy's and gemel's. More than `threshold` elements are
-    summarised to `edgeitems` at each end of an axis, `suppress` writes small numbers as 0; further
-    options, as `floatmode`, are those of `numpy.set_printoptions`. None leaves one as it is."""
+    """Set how arrays of NumPy and gemel are printed. More than `threshold` elements are summarised
+    to `edgeitems` at each end of an axis, `suppress` writes small numbers as 0; further options,
+    such as `floatmode`, are those of `numpy.set_printoptions`. None leaves an option unchanged."""
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarray:
-    """What is in the first array and not in the second, in order. Waits for them."""
+    """The elements in the first array but not in the second, in order. Waits for them."""
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: builtins.bool = False) -> ndarray:
-    """What is in one of two arrays but not in both, in order. Waits for them."""
+    """The elements in exactly one of two arrays, in order. Waits for them."""
 
 def shape(a: Any) -> tuple[int, ...]:
     """The shape of an array or of anything that can be one."""
 
 def shares_memory(a: Any, b: Any, max_work: Any = None) -> builtins.bool:
-    """Whether two arrays have an element in common: one is a view of the other, or both of one."""
+    """Whether two arrays share an element, as one is a view of the other or both are views of a
+    third."""
 
 short: DType
 
@@ -2685,15 +2700,16 @@ def square(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """Product with itself."""
+    """The square of each element."""
 
 def squeeze(a: Any, axis: Any = None) -> ndarray:
-    """Without the given axes of length 1, or without all of them. Raises `ShapeError`."""
+    """Remove the given axes of length 1, or all of them. Raises `ShapeError` for an axis of another
+    length."""
 
 def stack(
     arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
 ) -> ndarray:
-    """The arrays side by side along a new axis. `dtype` and `casting` as in `concatenate`."""
+    """Stack arrays along a new axis. `dtype` and `casting` as in `concatenate`."""
 
 def std(
     x: Any,
@@ -2741,7 +2757,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> ndarray:
     """Exchange two axes."""
 
 def take(a: Any, indices: Any, axis: Any = None, mode: str = "raise", out: Any = None) -> ndarray:
-    """The elements at these positions along an axis, or of the flattened array."""
+    """Select the elements at these positions along an axis, or of the flattened array."""
 
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> ndarray:
     """From each row along an axis the elements at that row's positions, as `argsort` gives them."""
@@ -2773,10 +2789,10 @@ def tanh(
     """Hyperbolic tangent."""
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> ndarray:
-    """The product over several axes: so many last ones of a and first ones of b, or those named."""
+    """The product over several axes: the last ones of a and the first ones of b, or the named ones."""
 
 def tile(A: Any, reps: Any) -> ndarray:
-    """The whole array several times along each axis."""
+    """Repeat the whole array several times along each axis."""
 
 def trace(
     a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
@@ -2787,10 +2803,10 @@ def transpose(a: Any, axes: Any = None) -> ndarray:
     """The axes in another order, reversed by default: as a view. A number has none."""
 
 def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> ndarray:
-    """The area below the points y at x (or dx apart) along an axis, by trapezoids."""
+    """The integral of y over x (or spacing dx) along an axis, by the trapezoidal rule."""
 
 def trapz(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> ndarray:
-    """The area below the points y at x (or dx apart) along an axis, by trapezoids."""
+    """The integral of y over x (or spacing dx) along an axis, by the trapezoidal rule."""
 
 def tri(
     N: int, M: int | None = None, k: int = 0, dtype: Any = None, device: Any = None, ctx: Any = None
@@ -2798,26 +2814,26 @@ def tri(
     """Ones on and below diagonal k, zeros above."""
 
 def tril(x: Any, /, k: int = 0) -> ndarray:
-    """The matrices without what lies above diagonal k: zeros there."""
+    """The lower triangles: elements above diagonal k become zero."""
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
-    """The rows and columns of what lies on and below diagonal k of a matrix."""
+    """The rows and columns of the elements on and below diagonal k of a matrix."""
 
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
-    """The rows and columns of what lies on and below diagonal k of this matrix."""
+    """The rows and columns of the elements on and below diagonal k of this matrix."""
 
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> ndarray:
-    """An array without what holds zeros only at the front ("f") and the back ("b") of some axes, or
-    of all. Waits for it."""
+    """Remove all-zero slices from the front ("f") and the back ("b") of some axes, or of all. Waits
+    for the array."""
 
 def triu(x: Any, /, k: int = 0) -> ndarray:
-    """The matrices without what lies below diagonal k: zeros there."""
+    """The upper triangles: elements below diagonal k become zero."""
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
-    """The rows and columns of what lies on and above diagonal k of a matrix."""
+    """The rows and columns of the elements on and above diagonal k of a matrix."""
 
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
-    """The rows and columns of what lies on and above diagonal k of this matrix."""
+    """The rows and columns of the elements on and above diagonal k of this matrix."""
 
 def true_divide(
     a: Any,
@@ -2858,7 +2874,7 @@ ulong: DType
 ulonglong: DType
 
 def union1d(ar1: Any, ar2: Any) -> ndarray:
-    """What is in any of two arrays, in order. Waits for them."""
+    """The elements in either of two arrays, in order. Waits for them."""
 
 def unique(
     ar: Any,
@@ -2887,24 +2903,26 @@ def unique_values(x: Any) -> ndarray:
 def unpackbits(
     a: Any, /, axis: int | None = None, count: int | None = None, bitorder: str = "big"
 ) -> ndarray:
-    """The bits of bytes, each a number 0 or 1. Waits for them."""
+    """Unpack the bits of bytes, each into a number 0 or 1. Waits for the bytes."""
 
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
     """Positions along each axis of what stands at positions in the flattened array."""
 
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The slices at each position of an axis, without it, as views: what `stack` puts together."""
+    """The slices at each position of an axis, without that axis, as views; the inverse of
+    `stack`."""
 
 def unwrap(
     p: Any, discont: Any = None, axis: int = -1, *, period: Any = 6.283185307179586
 ) -> ndarray:
-    """Angles along an axis without jumps: multiples of `period` are added where neighbours differ
-    by more than half of it (or than `discont`)."""
+    """Remove jumps of angles along an axis: multiples of `period` are added where neighbours differ
+    by more than half a period (or `discont`)."""
 
 ushort: DType
 
 def vander(x: Any, N: int | None = None, increasing: builtins.bool = False) -> ndarray:
-    """The powers of a row's elements in columns, the highest first or with `increasing` last."""
+    """The Vandermonde matrix: powers of the elements of x in columns, highest first unless
+    `increasing`."""
 
 def var(
     x: Any,
@@ -2922,7 +2940,7 @@ def var(
     """Mean squared distance from the mean, over the given axes, or all."""
 
 def vdot(a: Any, b: Any) -> ndarray:
-    """The product of two arrays as rows of one length: a number. Of complex ones the first is
+    """The dot product of two flattened arrays: a number. Complex elements of the first are
     conjugated."""
 
 def vecdot(
@@ -2958,7 +2976,7 @@ def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along axis 0, as views. Raises `ShapeError` below two dimensions."""
 
 def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
-    """The arrays below one another: along axis 0, 1-d ones as rows."""
+    """Stack arrays along axis 0; 1-d arrays are rows."""
 
 def where(condition: Any, x: Any = None, y: Any = None) -> ndarray:
     """x where the condition holds, else y; with one argument, `nonzero(condition)`."""
@@ -2978,7 +2996,7 @@ def zeros_like(
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
-    """Zeros of the shape, dtype and device of another array, where no others are given."""
+    """Zeros with the shape, dtype and device of another array by default."""
 
 __all__ = [
     "DType",

@@ -48,12 +48,12 @@ def array(
     subok: bool = False,
     ndmin: int = 0,
 ) -> Array:
-    """An array with a copy of the elements: of an array, a NumPy array, a number or nested lists.
+    """Create an array with a copy of an array, a NumPy array, a number or nested lists.
 
     Python floats give float32, integers int64 (float32 after `npx.set_np()`), unless `dtype` says
     otherwise. Raises `ShapeError` for ragged lists and `DTypeError` for unknown dtypes. With `copy`
-    None or False it is `asarray`; `ndmin` axes are in front at least. Elements lie in C order,
-    whatever `order` says.
+    None or False this is `asarray`. The result has at least `ndmin` axes; new ones come first.
+    Elements are in C order, whatever `order` is.
     """
     if type(object) is ndarray and dtype is device is ctx is None and copy and not ndmin:
         return copied(object)
@@ -86,10 +86,10 @@ def asarray(
     copy: bool | None = None,
     order: str | None = None,
 ) -> ndarray:
-    """The array itself when it is one of that dtype and on that device, else `array(a)`.
+    """Convert to an array; one that has this dtype and device already is returned itself.
 
-    With `copy` always a new one; with False never: what would have to be copied, as all that is
-    not gemel's own, is a `ValueError`.
+    With `copy=True` the result is always a new array. With `copy=False` it never is: if a copy is
+    required, as for everything but gemel arrays, the call raises `ValueError`.
     """
     device = device or ctx
     given = isinstance(a, (ndarray, Entry))
@@ -97,14 +97,15 @@ def asarray(
     if not copy and same and (device is None or a.device == device):
         return a  # type: ignore[no-any-return]
     if copy is False:
-        raise ArgumentError("asarray: copy=False, but this array can only be made by a copy")
+        raise ArgumentError("asarray: copy=False, but making this array requires a copy")
     found: ndarray = array(a, dtype, device)
     return found
 
 
 @function(public="np")
 def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Array:
-    """The elements in another dtype; without `copy`, the array itself where it has it.
+    """Convert the elements to another dtype; without `copy`, an array of this dtype is returned
+    itself.
 
     >>> np.astype(np.array([1.5, -1.5]), np.int64)
     """
@@ -114,7 +115,7 @@ def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Arra
 
 @function(public="np")
 def ascontiguousarray(a: Any, dtype: Any = None) -> Array:
-    """The array with its elements in C order in memory, itself where they are; never 0-d."""
+    """The array with its elements in C order in memory, copied only if needed; never 0-d."""
     if type(a) is ndarray and dtype is None:
         if not a._is_contiguous:
             return copied(a)
@@ -148,7 +149,7 @@ def full(
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
-    """An array filled with one number; its dtype decides where none is given."""
+    """An array filled with one number, whose dtype is the default."""
     extents = listed(shape)
     if not isinstance(fill_value, NUMBER):
         fill_value = asarray(fill_value, dtype)
@@ -182,7 +183,7 @@ def ones(
 def empty(
     shape: Any, dtype: Any = None, order: str = "C", device: Any = None, ctx: Any = None
 ) -> Array:
-    """An array whose elements nobody has set; zeros, so that no garbage is ever read."""
+    """An array without set elements: zeros, so that no uninitialized memory is ever read."""
     return zeros(shape, dtype, order, device, ctx)
 
 
@@ -197,7 +198,7 @@ def empty_like(
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
-    """An array nobody has set, as `empty`: of the shape, dtype and device of another one."""
+    """An array like `empty`, with the shape, dtype and device of another array by default."""
     return full_like(prototype, 0, dtype, shape=shape, device=device, ctx=ctx)
 
 
@@ -212,7 +213,7 @@ def zeros_like(
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
-    """Zeros of the shape, dtype and device of another array, where no others are given."""
+    """Zeros with the shape, dtype and device of another array by default."""
     return full_like(a, 0, dtype, shape=shape, device=device, ctx=ctx)
 
 
@@ -227,7 +228,7 @@ def ones_like(
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
-    """Ones of the shape, dtype and device of another array, where no others are given."""
+    """Ones with the shape, dtype and device of another array by default."""
     return full_like(a, 1, dtype, shape=shape, device=device, ctx=ctx)
 
 
@@ -243,7 +244,7 @@ def full_like(
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
-    """One number in the shape, dtype and device of another array, where no others are given."""
+    """One number, with the shape, dtype and device of another array by default."""
     a = operand(a)
     extents = tuple(a.shape) if shape is None else listed(shape)
     chosen = as_dtype(dtype or a.dtype)
@@ -261,9 +262,10 @@ def arange(
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
-    """Numbers from start up to and without stop. MXNet's dtype is float32 after `npx.set_np()`.
+    """Evenly spaced numbers in [start, stop). The default dtype is float32 after `npx.set_np()`.
 
-    An integer `dtype` makes the first two numbers whole, and all others as far apart as those are.
+    With an integer `dtype` the first two numbers are rounded, and all others have the same distance
+    as these two.
     """
     if stop is None:
         start, stop = 0, start
@@ -272,7 +274,7 @@ def arange(
     whole = all(isinstance(n, WHOLE) for n in (start, stop, step))
     steps = -((start - stop) // step) if whole else (stop - start) / step
     if not whole and not math.isfinite(steps):
-        raise ArgumentError(f"arange: from {start} to {stop} by {step} there is no row")
+        raise ArgumentError(f"arange: from {start} to {stop} by {step} there are no numbers")
     count = max(0, steps if whole else math.ceil(steps))
     if count == 0:
         start, step = 0, 1  # the given ones need not fit the dtype
@@ -302,11 +304,11 @@ def linspace(
     ctx: Any = None,
     axis: int = 0,
 ) -> Any:
-    """Evenly spaced numbers from start to stop, which is the last with `endpoint`.
+    """`num` evenly spaced numbers from start to stop, including stop if `endpoint`.
 
-    With `retstep` also how far apart they are, NaN where there are not two. Integers are rounded
-    down. Between arrays there is one such row for each pair of elements, along `axis` of the
-    result.
+    With `retstep` the result is (numbers, step); the step is NaN for fewer than two numbers.
+    Integers are rounded down. If start or stop are arrays, each pair of elements gives one such
+    sequence, along `axis` of the result.
     """
     found, step = _line("linspace", start, stop, num, endpoint, device or ctx)
     chosen = as_dtype(dtype or _plain(found.dtype))
@@ -321,7 +323,7 @@ def _line(
     """Evenly spaced numbers in 64 bits along the first axis, and how far apart they are."""
     start, stop = above.as_array(start), above.as_array(stop)
     if whole(name, "num", num) < 0:
-        raise ShapeError(f"{name}: {num} is no number of elements")
+        raise ShapeError(f"{name}: {num} is not a valid number of elements")
     start, stop = _end(start), _end(stop)
     gaps = num - 1 if endpoint else num
     step = (stop - start) / max(gaps, 1)
@@ -360,9 +362,10 @@ def logspace(
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
-    """Numbers from base**start to base**stop, each the same number of times the one before.
+    """A geometric sequence of numbers from base**start to base**stop.
 
-    Of arrays there is one such row for each element, along `axis` of the result.
+    If start or stop are arrays, each pair of elements gives one such sequence, along `axis` of the
+    result.
 
     >>> np.logspace(0, 2, 3)
     """
@@ -390,16 +393,16 @@ def geomspace(
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
-    """Numbers from start to stop, each the same number of times the one before.
+    """A geometric sequence of numbers from start to stop.
 
-    Between arrays there is one such row for each pair of elements, along `axis` of the result; it
-    is NaN where there is none.
+    If start or stop are arrays, each pair of elements gives one such sequence, along `axis` of the
+    result; NaN where there is none.
 
     >>> np.geomspace(1, 100, 3)
     """
     if isinstance(start, (int, float)) and isinstance(stop, (int, float)):
         if start == 0 or stop == 0 or (start < 0) != (stop < 0):
-            raise ArgumentError(f"geomspace: from {start} to {stop} there is no such row")
+            raise ArgumentError(f"geomspace: from {start} to {stop} there is no geometric sequence")
         start, stop = float(start), float(stop)
     ratio = _end(stop) / _end(start)
     place = beside(device or ctx, (start, stop))
@@ -437,10 +440,11 @@ def identity(n: int, dtype: Any = None, device: Any = None, ctx: Any = None) -> 
 @function(public="np")
 @beside_arrays
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # noqa: N803
-    """The powers of a row's elements in columns, the highest first or with `increasing` last."""
+    """The Vandermonde matrix: powers of the elements of x in columns, highest first unless
+    `increasing`."""
     x = operand(x)
     if x.ndim != 1:
-        raise ShapeError(f"vander: an array of {x.ndim} dimensions; it takes one")
+        raise ShapeError(f"vander: an array of {x.ndim} dimensions; it must have one")
     with beside(None, (x,)):
         powers = iota(shape=(x.shape[0] if N is None else N,), axis=0, dtype=int64)
     powers = powers if increasing else powers[::-1]
@@ -452,7 +456,8 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # 
 def fromfunction(
     function: Callable[..., Any], shape: Any, *, dtype: Any = None, **keywords: Any
 ) -> Any:
-    """What a function gives for the positions along each axis, one array per axis.
+    """Call a function with the positions along each axis, one array per axis, and return its
+    result.
 
     >>> np.fromfunction(lambda i, j: i + j, (2, 3))
     """

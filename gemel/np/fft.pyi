@@ -10,7 +10,7 @@ from gemel.ndarray import ndarray
 def fft(
     a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward", *, out: Any = None
 ) -> ndarray:
-    """The Fourier transform along an axis, of its first n elements or as if zeros followed."""
+    """The Fourier transform along an axis, truncated or padded with zeros to n elements."""
 
 def fft2(
     a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "backward", *, out: Any = None
@@ -34,12 +34,12 @@ def fftn(
     """The discrete Fourier transform along several axes, or all, of the lengths `s`."""
 
 def fftshift(x: Any, axes: Any = None, *, out: Any = None) -> ndarray:
-    """The frequency 0 moved to the middle of the given axes, or all."""
+    """Move the frequency 0 to the middle of the given axes, or of all."""
 
 def hfft(
     a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward", *, out: Any = None
 ) -> ndarray:
-    """The transform, which is real, of what is half given and the other half its conjugate."""
+    """The real Fourier transform of a Hermitian-symmetric signal, of which the first half is given."""
 
 def ifft(
     a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward", *, out: Any = None
@@ -82,12 +82,12 @@ def irfftn(
 def rfft(
     a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward", *, out: Any = None
 ) -> ndarray:
-    """The first half of the transform of real numbers, which tells the other half."""
+    """The Fourier transform of real numbers: its first half, which determines the other half."""
 
 def rfft2(
     a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "backward", *, out: Any = None
 ) -> ndarray:
-    """The transform of matrices of real numbers; along their rows one half of it."""
+    """The Fourier transform of real matrices; half of it along the rows."""
 
 def rfftfreq(
     n: int,
@@ -103,7 +103,8 @@ def rfftfreq(
 def rfftn(
     a: Any, s: Any = None, axes: Any = None, norm: str | None = "backward", *, out: Any = None
 ) -> ndarray:
-    """The transform of real numbers along several axes, or all; along the last one half of it."""
+    """The Fourier transform of real numbers along several axes, or all; half of it along the last
+    axis."""
 
 __all__ = [
     "fft",

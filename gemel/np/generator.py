@@ -27,7 +27,7 @@ SPAWNED = 0x0C41_1D5E_0C41_1D5E
 
 
 class BitGenerator:
-    """Where a generator stands: `state` can be read, kept and set."""
+    """The position of a generator in its stream: `state` can be read, stored and set."""
 
     def __init__(self, seed: int, number: int = 0, children: int = 0) -> None:
         self._seed = StateArray("seed", array_like(seed, int64))
@@ -37,7 +37,7 @@ class BitGenerator:
 
     @property
     def state(self) -> dict[str, Any]:
-        """The seed, the number of the next call, and how many children there are. Waits."""
+        """The seed, the number of the next call, and the number of children. Waits."""
         return {
             "bit_generator": "Philox2x32",
             "seed": int(self._seed.value),
@@ -48,7 +48,7 @@ class BitGenerator:
     @state.setter
     def state(self, value: dict[str, Any]) -> None:
         if value.get("bit_generator") != "Philox2x32":
-            raise ArgumentError(f"{value!r} is no state of a generator of gemel")
+            raise ArgumentError(f"{value!r} is not the state of a gemel generator")
         with self._lock:
             self._seed.value[...] = value["seed"]
             self._number.value[...] = value["number"]
@@ -71,7 +71,7 @@ class BitGenerator:
         return self._seed.value.to_device(device), number.to_device(device)
 
     def spawn(self, count: int) -> list[BitGenerator]:
-        """Generators whose streams have nothing to do with this one, nor with one another."""
+        """Generators whose streams are independent of this one and of each other."""
         with self._lock:
             first, self._children = self._children, self._children + count
         seed = int(self._seed.value) ^ SPAWNED
@@ -98,7 +98,7 @@ def _method(name: str) -> Any:
 
 @function(public="np.random")
 class Generator:
-    """Random numbers from a stream of its own, which `default_rng` makes.
+    """A source of random numbers with its own stream; created by `default_rng`.
 
     The same seed and the same calls give the same numbers: imperatively and in compiled programs,
     on every device, whatever else is drawn. Its methods are the functions of `np.random`; numbers
@@ -155,8 +155,8 @@ class Generator:
         dtype: Any = None,
         endpoint: bool = False,
     ) -> Any:
-        """Whole numbers from low (0 when only one bound is given) up to high, which itself is
-        drawn with `endpoint` only."""
+        """Whole numbers from low (0 if only one bound is given) to high, excluding high unless
+        `endpoint`."""
         if high is None:
             low, high = 0, low
         if endpoint:
@@ -172,7 +172,7 @@ class Generator:
         axis: int = 0,
         shuffle: bool = True,
     ) -> Any:
-        """As `np.random.choice`; the order is always random."""
+        """Like `np.random.choice`; the order is always random."""
         return self._choice(a, size, replace, p, axis=axis)
 
     def permutation(self, x: Any, axis: int = 0) -> Any:
@@ -187,16 +187,17 @@ class Generator:
         x[...] = self.permutation(x, axis)
 
     def permuted(self, x: Any, axis: int | None = None) -> Any:
-        """An array with all elements, or each row along an axis, in a random order of its own."""
+        """An array with all elements in random order; along an axis, each row gets its own
+        order."""
         return self._permuted(x, axis)
 
     def bytes(self, length: int) -> bytes:
-        """So many random bytes. Waits for them."""
+        """`length` random bytes. Waits for them."""
         found: bytes = self._randint(0, 256, length, "uint8").asnumpy().tobytes()
         return found
 
     def spawn(self, n_children: int) -> list[Generator]:
-        """Generators with streams of their own, other ones with each call."""
+        """Generators with their own streams; each call gives new ones."""
         return [Generator(each) for each in self.bit_generator.spawn(n_children)]
 
     def __repr__(self) -> str:
@@ -208,7 +209,7 @@ class Generator:
 
 @function(public="np.random")
 class RandomState(Generator):
-    """A generator with the methods of NumPy's older class, of this seed or one nobody knows.
+    """A generator with the methods of NumPy's older class, with this seed or an unpredictable one.
 
     >>> np.random.RandomState(7).randint(0, 10, size=4)
     """
@@ -223,7 +224,7 @@ class RandomState(Generator):
         super().__init__(default_rng(seed).bit_generator)
 
     def seed(self, seed: Any = None) -> None:
-        """Begin anew, with this seed."""
+        """Restart the stream with this seed."""
         self.bit_generator.state = default_rng(seed).bit_generator.state
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -232,8 +233,8 @@ class RandomState(Generator):
 
 @function(public="np.random")
 def default_rng(seed: Any = None) -> Generator:
-    """A generator with a stream of its own: of this seed, or one nobody knows; or `seed` itself,
-    if it is one.
+    """A generator with its own stream, from this seed or an unpredictable one; a generator given as
+    `seed` is returned itself.
 
     >>> np.random.default_rng(7).integers(0, 10, size=4)
     """

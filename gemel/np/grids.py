@@ -45,7 +45,7 @@ def _open(key: Any) -> Any:
 def _pieces(key: Any) -> list[Any]:
     items = key if isinstance(key, tuple) else (key,)
     if any(isinstance(item, str) for item in items):
-        raise TypeError("r_ and c_ take slices, numbers and arrays; for others use np.concatenate")
+        raise TypeError("r_ and c_ accept slices, numbers and arrays; otherwise use np.concatenate")
     with beside(None, items):
         return operands([_line(item) if isinstance(item, slice) else item for item in items])
 
@@ -78,7 +78,7 @@ class ogrid:  # noqa: N801 -- NumPy's name
 
 @function(public="np")
 class r_:  # noqa: N801 -- NumPy's name
-    """Slices, numbers and arrays in a row: ``np.r_[0:3, 5]``."""
+    """Concatenate slices, numbers and arrays: ``np.r_[0:3, 5]``."""
 
     def __class_getitem__(cls, key: Any) -> Any:
         return _in_a_row(key)
@@ -86,7 +86,7 @@ class r_:  # noqa: N801 -- NumPy's name
 
 @function(public="np")
 class c_:  # noqa: N801 -- NumPy's name
-    """Rows as the columns of a matrix: ``np.c_[np.arange(3), np.arange(3)]``."""
+    """Stack 1-d arrays as the columns of a matrix: ``np.c_[np.arange(3), np.arange(3)]``."""
 
     def __class_getitem__(cls, key: Any) -> Any:
         return _in_columns(key)
@@ -111,9 +111,10 @@ class index_exp:  # noqa: N801 -- NumPy's name
 @function(public="np")
 @beside_arrays
 def ix_(*args: Any) -> tuple[Any, ...]:
-    """Rows of positions that select their crossings: `x[np.ix_([0, 1], [2, 3])]`.
+    """Index arrays that select all combinations of positions: `x[np.ix_([0, 1], [2, 3])]`.
 
-    Of bools, the positions of what is true. Raises `ShapeError` for what is no row.
+    A bool array stands for the positions of its true elements. Raises `ShapeError` unless every
+    argument has one dimension.
 
     >>> np.ix_([0, 1], [2, 3])
     """
@@ -121,7 +122,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
     for place, given in enumerate(args):
         row = operand(given)
         if row.ndim != 1:
-            raise ShapeError(f"ix_: {list(row.shape)}: takes rows, of one dimension")
+            raise ShapeError(f"ix_: {list(row.shape)}: its arguments must have one dimension")
         if row.dtype == "bool":
             (row,) = row.nonzero()
         elif not row.shape[0]:
@@ -132,7 +133,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
 
 @function(public="np")
 def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Any, ...]:
-    """The positions in a square matrix that a function like `triu` leaves.
+    """The positions in a square matrix that a function like `triu` keeps.
 
     >>> np.mask_indices(2, np.triu)
     """
@@ -163,7 +164,7 @@ def ndenumerate(arr: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
 
 @function(public="np")
 class broadcast:  # noqa: N801 -- NumPy's name
-    """Arrays as they broadcast together: their shape, and their elements side by side.
+    """Broadcast arrays together: gives their common shape, and iterates over tuples of elements.
 
     >>> np.broadcast(np.ones((2, 1)), np.ones((3,))).shape
     """
@@ -200,7 +201,7 @@ def array_equiv(a1: Any, a2: Any) -> bool:
 @function(public="np")
 @beside_arrays
 def lexsort(keys: Any, axis: int = -1) -> Array:
-    """The positions that sort by the last key, equal ones by the key before it, and so on.
+    """The positions that sort by the last key, then by the key before it, and so on.
 
     >>> np.lexsort(([3, 1, 2], [0, 0, -1]))
     """
@@ -234,14 +235,14 @@ def iterable(y: Any) -> bool:
 def require(a: Any, dtype: Any = None, requirements: str | Sequence[str] | None = None) -> Array:
     """The array in a dtype and, if "C" is among the requirements, with its elements in C order.
 
-    All arrays can be written to and own what they show. Raises `ValueError` for "F", which arrays
-    are not made in.
+    All gemel arrays are writable and own their elements, so these requirements always hold. Raises
+    `ValueError` for "F": gemel makes no arrays in Fortran order.
 
     >>> np.require(np.arange(3), "float32", "C")
     """
     wanted = {each[0].upper() for each in requirements or ()}
     found = asarray(a, dtype)
     if "F" in wanted and not getattr(found, "flags", {"F": False})["F"]:
-        raise ArgumentError("require: arrays are made in C order, not in 'F'")
+        raise ArgumentError("require: gemel arrays have C order, not 'F'")
     dense = "C" not in wanted or getattr(found, "_is_contiguous", True)  # symbols have no strides
     return found if dense else found.copy()

@@ -58,8 +58,8 @@ def cross(x1: Any, x2: Any, *, axis: int = -1) -> Array:
 @function(public="np.linalg")
 @beside_arrays
 def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Array:
-    """The product of several matrices, in the order that multiplies least; the first and the last
-    may be rows."""
+    """The product of several matrices, in the order with the fewest multiplications; the first and
+    the last may be vectors."""
     found = [operand(x) for x in arrays]
     if len(found) < 2:
         raise ShapeError(f"multi_dot: {len(found)} arrays; it needs two or more")

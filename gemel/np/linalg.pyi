@@ -17,7 +17,7 @@ def cholesky(a: Any, /, *, upper: builtins.bool = False) -> ndarray:
     """The lower triangle whose product with its transpose is a, or the `upper` one."""
 
 def cond(x: Any, p: Any = None) -> ndarray:
-    """How much a matrix magnifies errors: its norm times that of its inverse."""
+    """The condition number of a matrix: its norm times that of its inverse."""
 
 def cross(x1: Any, x2: Any, *, axis: int = -1) -> ndarray:
     """The cross product of vectors of three elements along an axis."""
@@ -72,11 +72,11 @@ def matrix_rank(
     """How many singular values of each matrix exceed `tol`, or `rtol` of the largest one."""
 
 def matrix_transpose(x: Any) -> ndarray:
-    """The last two axes exchanged; a view. Raises `ShapeError` for fewer than two."""
+    """Exchange the last two axes; a view. Raises `ShapeError` for fewer than two."""
 
 def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> ndarray:
-    """The product of several matrices, in the order that multiplies least; the first and the last
-    may be rows."""
+    """The product of several matrices, in the order with the fewest multiplications; the first and
+    the last may be vectors."""
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: builtins.bool = False) -> ndarray:
     """The norm of vectors (one axis), of matrices (two), or by default of all elements."""
@@ -107,10 +107,10 @@ def svd(
     """Orthogonal U and Vh and falling numbers S, for which U * S @ Vh is a; or S only."""
 
 def svdvals(x: Any, /) -> ndarray:
-    """The singular values of each matrix, falling."""
+    """The singular values of each matrix, descending."""
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> ndarray:
-    """The product over several axes: so many last ones of a and first ones of b, or those named."""
+    """The product over several axes: the last ones of a and the first ones of b, or the named ones."""
 
 def tensorinv(a: Any, ind: int = 2) -> ndarray:
     """The inverse under `tensordot` of an array whose first `ind` axes are as many as the rest."""

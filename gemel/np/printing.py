@@ -19,9 +19,9 @@ def set_printoptions(
     suppress: bool | None = None,
     **options: Any,
 ) -> None:
-    """How arrays are printed from now on, NumPy's and gemel's. More than `threshold` elements are
-    summarised to `edgeitems` at each end of an axis, `suppress` writes small numbers as 0; further
-    options, as `floatmode`, are those of `numpy.set_printoptions`. None leaves one as it is.
+    """Set how arrays of NumPy and gemel are printed. More than `threshold` elements are summarised
+    to `edgeitems` at each end of an axis, `suppress` writes small numbers as 0; further options,
+    such as `floatmode`, are those of `numpy.set_printoptions`. None leaves an option unchanged.
 
     >>> np.set_printoptions(precision=8)
     """
@@ -30,7 +30,7 @@ def set_printoptions(
 
 @function(public="np")
 def get_printoptions() -> dict[str, Any]:
-    """How arrays are printed, by option.
+    """The current print options, by name.
 
     >>> np.get_printoptions()["precision"]
     """
@@ -40,7 +40,7 @@ def get_printoptions() -> dict[str, Any]:
 
 @function(public="np")
 def printoptions(*values: Any, **options: Any) -> Any:
-    """Prints arrays in another way inside a ``with`` block; options as of `set_printoptions`.
+    """Set print options inside a ``with`` block; they are those of `set_printoptions`.
 
     >>> with np.printoptions(precision=2): print(np.array([1.23456]))
     >>> np.get_printoptions()["precision"]
@@ -50,8 +50,8 @@ def printoptions(*values: Any, **options: Any) -> Any:
 
 @function(public="np")
 def array2string(a: Any, *values: Any, **options: Any) -> str:
-    """The elements as text; options as of `numpy.array2string`: `precision`, `separator`,
-    `formatter`, `threshold`, ...
+    """The elements as text; the options are those of `numpy.array2string`: `precision`,
+    `separator`, `formatter`, `threshold`, ...
 
     >>> np.array2string(np.array([0.5, 1.25]), separator=",", precision=1)
     """
@@ -66,7 +66,7 @@ def array_repr(
     precision: int | None = None,
     suppress_small: bool | None = None,
 ) -> str:
-    """What `repr` gives, with other options.
+    """The result of `repr`, with other print options.
 
     >>> np.array_repr(np.array([0.123456]), precision=2)
     """
@@ -80,7 +80,7 @@ def array_str(
     precision: int | None = None,
     suppress_small: bool | None = None,
 ) -> str:
-    """What `str` gives, with other options.
+    """The result of `str`, with other print options.
 
     >>> np.array_str(np.array([0.123456]), precision=2)
     """

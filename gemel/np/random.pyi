@@ -64,11 +64,12 @@ def choice(
     out: Any = None,
     axis: int = 0,
 ) -> ndarray:
-    """Some of the numbers 0 to a - 1, or of an array's slices along an axis, with probabilities p."""
+    """Choose from the numbers 0 to a - 1, or from an array's slices along an axis, with
+    probabilities p."""
 
 def default_rng(seed: Any = None) -> Generator:
-    """A generator with a stream of its own: of this seed, or one nobody knows; or `seed` itself,
-    if it is one."""
+    """A generator with its own stream, from this seed or an unpredictable one; a generator given as
+    `seed` is returned itself."""
 
 def dirichlet(alpha: Any, size: Any = None, dtype: Any = None, device: Any = None) -> ndarray:
     """Rows of numbers from 0 to 1 whose sum is 1, with density like prod(x ** (alpha - 1))."""
@@ -116,8 +117,8 @@ def geometric(
     """How many trials it takes until one succeeds, each with probability p."""
 
 def get_state() -> tuple[int, int, int]:
-    """Where the stream is: the seed, the number of the next call, and that of the next initial
-    values; `set_state` goes on from there."""
+    """The position of the stream: the seed, the number of the next call, and that of the next
+    initial values; `set_state` restores it."""
 
 def gumbel(
     loc: Any = 0.0,
@@ -188,7 +189,7 @@ def logseries(
 def multinomial(
     n: Any, pvals: Any, size: Any = None, device: Any = None, ctx: Any = None
 ) -> ndarray:
-    """How often each of several outcomes occurs in n trials: rows of whole numbers, with sum n."""
+    """Draw how often each outcome occurs in n trials: rows of whole numbers with sum n."""
 
 def multivariate_normal(
     mean: Any,
@@ -295,10 +296,10 @@ def rayleigh(
     """Lengths of vectors of two normally distributed numbers of deviation `scale`."""
 
 def seed(seed: int | None = None, device: Any = "all", ctx: Any = "all") -> None:
-    """Start the stream again: the same seed and the same calls give the same numbers."""
+    """Restart the stream: the same seed and the same calls give the same numbers."""
 
 def set_state(state: Any) -> None:
-    """Go on from where the stream was when `get_state` gave this state."""
+    """Restore the stream to a state returned by `get_state`."""
 
 def shuffle(x: Any) -> None:
     """Put an array's rows, or a list, in random order, in place."""

@@ -19,7 +19,7 @@ def _named(dtype: Any) -> Any:
 
 @function(public="np")
 def loadtxt(fname: Any, dtype: Any = None, *args: Any, device: Any = None, **kwargs: Any) -> Array:
-    """The numbers in a text file, a row a line; the other arguments are those of NumPy's.
+    """Read the numbers of a text file, one row per line; the other arguments are NumPy's.
 
     >>> np.loadtxt(["1 2", "3 4"])
     """
@@ -30,7 +30,7 @@ def loadtxt(fname: Any, dtype: Any = None, *args: Any, device: Any = None, **kwa
 def genfromtxt(
     fname: Any, dtype: Any = None, *args: Any, device: Any = None, **kwargs: Any
 ) -> Array:
-    """`loadtxt` that has a number, NaN by default, for what is missing.
+    """`loadtxt` that fills missing values with a number, by default NaN.
 
     >>> np.genfromtxt(["1,,3"], delimiter=",")
     """
@@ -39,7 +39,7 @@ def genfromtxt(
 
 @function(public="np")
 def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N803
-    """Write an array of one or two dimensions as text; the other arguments are those of NumPy's.
+    """Write an array of one or two dimensions as text; the other arguments are NumPy's.
 
     >>> np.savetxt("numbers.txt", np.ones((2, 2)))
     >>> np.loadtxt("numbers.txt")
@@ -49,7 +49,7 @@ def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N80
 
 @function(public="np")
 def fromiter(iter: Iterable[Any], dtype: Any, count: int = -1, device: Any = None) -> Array:
-    """An array of what an iterable gives, `count` numbers or all.
+    """An array of the elements of an iterable: all of them, or the first `count`.
 
     >>> np.fromiter((n * n for n in range(4)), "int32")
     """
@@ -60,7 +60,7 @@ def fromiter(iter: Iterable[Any], dtype: Any, count: int = -1, device: Any = Non
 def fromstring(
     string: str, dtype: Any = None, count: int = -1, *, sep: str, device: Any = None
 ) -> Array:
-    """The numbers in a text, with `sep` between them.
+    """The numbers in a string, separated by `sep`.
 
     >>> np.fromstring("1 2 3", sep=" ")
     """
@@ -76,7 +76,7 @@ def fromfile(
     offset: int = 0,
     device: Any = None,
 ) -> Array:
-    """The numbers in a file of bytes, or of text with `sep` between them.
+    """The numbers in a binary file, or in a text file separated by `sep`.
 
     >>> np.arange(3, dtype="int32").tofile("bytes")
     >>> np.fromfile("bytes", "int32")
@@ -88,7 +88,8 @@ def fromfile(
 def histogram2d(
     x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> tuple[Any, ...]:
-    """How many points (x, y) fall into each cell of a grid, and its edges. Waits for them.
+    """The number of points (x, y) in each cell of a grid, and the grid's edges. Waits for the
+    points.
 
     >>> np.histogram2d(np.array([0.0, 1.0]), np.array([0.0, 1.0]), bins=2)[0]
     """
@@ -101,7 +102,8 @@ def histogram2d(
 def histogramdd(
     sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> tuple[Any, ...]:
-    """How many points, one a row, fall into each cell of a grid, and its edges. Waits for them.
+    """The number of points, one per row, in each cell of a grid, and its edges. Waits for the
+    points.
 
     >>> np.histogramdd(np.array([[0.0, 0.0], [1.0, 1.0]]), bins=2)[0]
     """
@@ -112,7 +114,7 @@ def histogramdd(
 
 @function(public="np")
 def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> Array:
-    """Eight bools (or whole numbers that are not 0) as the bits of a byte. Waits for them.
+    """Pack each eight elements (nonzero is 1) into the bits of a byte. Waits for the elements.
 
     >>> np.packbits(np.array([True, False, True]))
     """
@@ -123,7 +125,7 @@ def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> Array
 def unpackbits(
     a: Any, /, axis: int | None = None, count: int | None = None, bitorder: str = "big"
 ) -> Array:
-    """The bits of bytes, each a number 0 or 1. Waits for them.
+    """Unpack the bits of bytes, each into a number 0 or 1. Waits for the bytes.
 
     >>> np.unpackbits(np.array([5], "uint8"))
     """

@@ -19,7 +19,7 @@ FLOATS = {"float16": (10, 5), "bfloat16": (7, 8), "float32": (23, 8), "float64":
 
 
 class FloatInfo(NamedTuple):
-    """What a floating dtype holds: `max` and `min` are its largest and its most negative number,
+    """The limits of a floating dtype: `max` and `min` are its largest and its most negative number,
     `eps` the distance from 1 to the next larger one."""
 
     dtype: DType
@@ -34,12 +34,12 @@ class FloatInfo(NamedTuple):
 
     @property
     def tiny(self) -> float:
-        """The smallest positive number with all bits of its fraction."""
+        """The smallest positive normal number."""
         return self.smallest_normal
 
 
 class IntegerInfo(NamedTuple):
-    """What an integer dtype holds."""
+    """The limits of an integer dtype."""
 
     dtype: DType
     bits: int
@@ -58,13 +58,13 @@ publish(DType, "dtype", "np")
 
 @function(public="np")
 def finfo(type: Any) -> FloatInfo:
-    """What a floating dtype, or that of an array, holds; of a complex one what each part holds.
+    """The limits of a floating dtype, or of an array's dtype; for complex dtypes, of each part.
 
     Raises `DTypeError` for others.
     """
     dtype = _dtype(type).real
     if dtype.name not in FLOATS:
-        raise DTypeError(f"finfo: {dtype} is not floating; ask iinfo")
+        raise DTypeError(f"finfo: {dtype} is not a floating dtype; use iinfo")
     fraction, exponent = FLOATS[dtype.name]
     bias = 2 ** (exponent - 1)
     eps, normal = 2.0**-fraction, 2.0 ** (2 - bias)
@@ -85,10 +85,11 @@ def finfo(type: Any) -> FloatInfo:
 
 @function(public="np")
 def iinfo(type: Any) -> IntegerInfo:
-    """What an integer dtype, or that of an array, holds. Raises `DTypeError` for others."""
+    """The limits of an integer dtype, or of an array's dtype. Raises `DTypeError` for other
+    dtypes."""
     dtype = _dtype(type)
     if dtype.kind not in "iu":
-        raise DTypeError(f"iinfo: {dtype} is no integer; ask finfo")
+        raise DTypeError(f"iinfo: {dtype} is not an integer dtype; use finfo")
     bits = 8 * dtype.itemsize
     low = -(2 ** (bits - 1)) if dtype.kind == "i" else 0
     return IntegerInfo(dtype, bits, low + 2**bits - 1, low)
@@ -108,7 +109,7 @@ KINDS = {
 
 @function(public="np")
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether a dtype is another, or of a kind ("integral", ...), or any of a tuple of those.
+    """Whether a dtype equals another, or is of a kind ("integral", ...), or of any in a tuple.
 
     >>> np.isdtype("int32", "integral")
     """
@@ -122,7 +123,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 @function(public="np")
 def issubdtype(arg1: Any, arg2: Any) -> bool:
-    """Whether a dtype is another, or belongs to a family of NumPy's (``numpy.floating``).
+    """Whether a dtype equals another, or belongs to a family of NumPy's (``numpy.floating``).
 
     >>> np.issubdtype("int32", "int32")
     """
@@ -132,19 +133,19 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
 
 @function(public="np")
 def common_type(*arrays: Any) -> DType:
-    """The floating or complex dtype that holds the elements of all arrays; integers' is float32.
+    """The floating or complex dtype that can hold the elements of all arrays; float32 for integers.
 
     >>> np.common_type(np.array([1, 2]), np.array([1.5], dtype="float64"))
     """
     found = result_type(*arrays)
     if found is bool_:
-        raise DTypeError("common_type: bools are no numbers; use astype('int32')")
+        raise DTypeError("common_type: bools are not numbers; use astype('int32')")
     return found.floating
 
 
 @function(public="np")
 def promote_types(type1: Any, type2: Any) -> DType:
-    """The dtype that holds numbers of both; a floating one wins over integers.
+    """The dtype that can hold numbers of both; a floating dtype wins over an integer one.
 
     >>> np.promote_types("int32", "float32")
     """
@@ -153,7 +154,7 @@ def promote_types(type1: Any, type2: Any) -> DType:
 
 @function(public="np")
 def result_type(*arrays_and_dtypes: Any) -> DType:
-    """The dtype arrays, dtypes and Python numbers give together; numbers give way to the others."""
+    """The common dtype of arrays, dtypes and Python numbers; Python numbers adapt to the others."""
     if not arrays_and_dtypes:
         raise TypeError("result_type: needs at least one array, dtype or number")
     plain = (bool, int, float, complex)
@@ -171,8 +172,8 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
     """Whether a dtype (or that of an array) may be converted to another.
 
-    "safe" where no number is lost, "same_kind" also to fewer bits, "equiv" and "no" where both
-    are one, "unsafe" always.
+    "safe": if every value is preserved; "same_kind": also to fewer bits of the same kind; "equiv"
+    and "no": only to the same dtype; "unsafe": always.
 
     >>> np.can_cast("int32", "int64")
     """
@@ -181,7 +182,7 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
 
 @function(public="np")
 def isscalar(element: Any) -> bool:
-    """Whether something is a number (or a text), and no array."""
+    """Whether something is a number or a string, not an array."""
     return isinstance(element, (*NUMBER, str, bytes)) or (
         type(element).__module__ == "numpy"
         and not hasattr(element, "__len__")
@@ -221,13 +222,14 @@ def _memories(a: Any, b: Any) -> tuple[Any, Any] | None:
 
 @function(public="np")
 def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
-    """Whether two arrays have an element in common: one is a view of the other, or both of one."""
+    """Whether two arrays share an element, as one is a view of the other or both are views of a
+    third."""
     found = _memories(a, b)
     return found is not None and bool(numpy().shares_memory(*found, max_work=max_work))
 
 
 @function(public="np")
 def may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
-    """Whether two arrays lie in one stretch of memory; where they do they may share elements."""
+    """Whether the memory ranges of two arrays overlap, so that they may share elements."""
     found = _memories(a, b)
     return found is not None and bool(numpy().may_share_memory(*found))

@@ -79,7 +79,7 @@ def batch_norm(
     """x normalised over all axes but one, times gamma plus beta (Ioffe and Szegedy 2015)."""
 
 def batch_take(a: Any, indices: Any, *, out: Any = None) -> ndarray:
-    """From each row of a (n, m) the element at its index, which must be within."""
+    """From each row of a (n, m), the element at that row's index, which must be in range."""
 
 def bilinear_resize_2d(
     data: Any,
@@ -116,7 +116,7 @@ def box_decode(
     *,
     out: Any = None,
 ) -> ndarray:
-    """The boxes (B, N, 4), as corners, that offsets (B, N, 4) make of anchors (1, N, 4)."""
+    """The boxes (B, N, 4), as corners, from offsets (B, N, 4) relative to anchors (1, N, 4)."""
 
 def box_encode(
     samples: Any,
@@ -128,10 +128,10 @@ def box_encode(
     *,
     out: Any = None,
 ) -> ndarray | tuple[Any, ...]:
-    """What a network is to say of anchors (B, N, 4) for them to become boxes refs (B, M, 4)."""
+    """The targets with which a network turns anchors (B, N, 4) into the boxes refs (B, M, 4)."""
 
 def box_iou(lhs: Any, rhs: Any, format: str = "corner", *, out: Any = None) -> ndarray:
-    """How much boxes overlap: the area both have over that any has, 0 to 1."""
+    """Intersection over union of boxes, 0 to 1."""
 
 def box_nms(
     data: Any,
@@ -170,7 +170,7 @@ def cond(
     """then_func(*inputs) if the condition holds, else else_func(*inputs)."""
 
 def constraint_check(data: Any, msg: str = "Constraint violated.", *, out: Any = None) -> ndarray:
-    """True, if all elements of a bool array are; else a `ValueError` with this message, raised
+    """True if all elements of a bool array are true; else a `ValueError` with this message, raised
     when the result is waited for."""
 
 def convolution(
@@ -206,8 +206,8 @@ def ctc_loss(
     *,
     out: Any = None,
 ) -> ndarray:
-    """-log of how likely labels (batch, most labels) are for data (time, batch, classes), of which
-    softmax is taken first: one number for each example, inf where they cannot fit."""
+    """The CTC loss: -log of the probability of labels (batch, labels) given data (time, batch,
+    classes) before softmax; one number per example, inf if a label is too long."""
 
 def deconvolution(
     data: Any,
@@ -290,7 +290,8 @@ def embedding(
     *,
     out: Any = None,
 ) -> ndarray:
-    """The rows of weight (input_dim, output_dim) that data names: (...) to (..., output_dim)."""
+    """Look up rows of weight (input_dim, output_dim) by the indices in data: (...) to (...,
+    output_dim)."""
 
 def erf(
     x: Any,
@@ -319,14 +320,14 @@ def erfinv(
     """The inverse of `erf`: inf at 1, -inf at -1, NaN beyond."""
 
 def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
-    """body(element, states) -> (output, states), for each element of the first axis of data."""
+    """Run body(element, states) -> (output, states) for each element of the first axis of data."""
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: builtins.bool | None = None) -> Any:
-    """Another library's array as one of gemel's, over the same memory: writes of one are the
-    other's, too. Operations on it finish before their call returns."""
+    """A gemel array that shares the memory of another library's array: writes to either are visible
+    in both. Operations on it finish before their call returns."""
 
 def from_numpy(ndarray: Any, zero_copy: builtins.bool = True) -> Any:
-    """A NumPy array's memory as an array; with ``zero_copy=False``, a copy of it."""
+    """An array that shares a NumPy array's memory; with ``zero_copy=False``, a copy of it."""
 
 def fully_connected(
     x: Any,
@@ -399,13 +400,14 @@ def hard_sigmoid(data: Any, alpha: float = 0.2, beta: float = 0.5, *, out: Any =
     """alpha * data + beta, limited to [0, 1]."""
 
 def index_add(data: Any, indices: Any, val: Any, *, out: Any = None) -> ndarray:
-    """data with val added at `indices` (m, n), as `gather_nd` has them; what meets is added up."""
+    """Add val to data at `indices` (m, n), as in `gather_nd`; values at equal positions are summed."""
 
 def index_copy(old_tensor: Any, index_vector: Any, new_tensor: Any, *, out: Any = None) -> ndarray:
-    """old_tensor with the rows of new_tensor in the place of those index_vector names."""
+    """Replace the rows of old_tensor at index_vector by those of new_tensor."""
 
 def index_update(data: Any, indices: Any, val: Any, *, out: Any = None) -> ndarray:
-    """data with val at `indices` (m, n), as `gather_nd` has them; of what meets the last stays."""
+    """Set data to val at `indices` (m, n), as in `gather_nd`; at equal positions the last value
+    wins."""
 
 def instance_norm(
     x: Any, gamma: Any, beta: Any, /, eps: float = 0.001, *, out: Any = None
@@ -433,13 +435,13 @@ def interleaved_matmul_selfatt_valatt(
     """attention (batch * heads, time, time) @ values: (time, batch, heads * size)."""
 
 def is_np_array() -> builtins.bool:
-    """Whether programs are to take arrays for NumPy's, as they are: not after `npx.reset_np()`."""
+    """Whether arrays count as NumPy's in MXNet's sense: True, except after `npx.reset_np()`."""
 
 def is_np_default_dtype() -> builtins.bool:
-    """Whether floats become float64 where no dtype is given: after ``npx.set_np(dtype=True)``."""
+    """Whether the default floating dtype is float64, as after ``npx.set_np(dtype=True)``."""
 
 def is_np_shape() -> builtins.bool:
-    """Whether programs are to take shapes for NumPy's, as they are: not after `npx.reset_np()`."""
+    """Whether shapes count as NumPy's in MXNet's sense: True, except after `npx.reset_np()`."""
 
 def l2_normalization(
     data: Any, eps: float = 1e-10, mode: str = "instance", *, out: Any = None
@@ -457,7 +459,7 @@ def layer_norm(
     *,
     out: Any = None,
 ) -> ndarray | tuple[Any, ...]:
-    """x normalised along one axis, times gamma plus beta."""
+    """Normalise x along one axis, then multiply by gamma and add beta."""
 
 def leaky_relu(
     data: Any,
@@ -475,7 +477,8 @@ def leaky_relu(
     "gelu" are those."""
 
 def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray] | ndarray:
-    """The arrays in `file`: a dictionary if they are named, a list, or the one that was saved."""
+    """Read the arrays in `file`: a dictionary if they are named, else a list, or the single saved
+    array."""
 
 def log_sigmoid(data: Any, *, out: Any = None) -> ndarray:
     """The logarithm of 1 / (1 + exp(-data)), without overflow."""
@@ -584,7 +587,7 @@ def multibox_target(
     of those that count, and classes (B, N), 0 for background."""
 
 def nonzero(a: Any, *, out: Any = None) -> ndarray:
-    """Where the elements are that are not zero: a row of positions for each. Waits for the array."""
+    """The positions of the nonzero elements, one row each. Waits for the array."""
 
 def norm(
     data: Any,
@@ -607,7 +610,7 @@ def one_hot(
     *,
     out: Any = None,
 ) -> ndarray:
-    """A new last axis of `depth` lanes: `on_value` in the lane x names, `off_value` elsewhere."""
+    """Add a last axis of length `depth`: `on_value` at the index in x, `off_value` elsewhere."""
 
 def pick(
     data: Any,
@@ -652,7 +655,7 @@ def relu(
     """max(x, 0); NaN stays NaN."""
 
 def reset_np() -> None:
-    """Back to gemel's own: Python integers become int64 arrays, floats float32."""
+    """Return to gemel's defaults: Python integers become int64 arrays, floats float32."""
 
 def reshape(
     a: Any, newshape: Any, reverse: builtins.bool = False, order: str = "C", *, out: Any = None
@@ -715,15 +718,15 @@ def roi_pooling(
     width): (regions, C, *pooled_size)."""
 
 def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
-    """Write arrays (named, a list, or a single one) to `file`, in MXNet's format: after `set_np`
-    in the one MXNet reads after it, else in the one it reads without."""
+    """Write arrays (named, a list, or a single one) to `file`, in MXNet's format: the one for NumPy
+    mode after `set_np`, otherwise the legacy one."""
 
 def savez(file: Any, *args: Any, **kwargs: Any) -> None:
-    """Write arrays to `file` as an archive of NumPy's (.npz), as MXNet 2 does."""
+    """Write arrays to `file` as a NumPy archive (.npz), as MXNet 2 does."""
 
 def scatter_nd(data: Any, indices: Any, shape: Any, *, out: Any = None) -> ndarray:
-    """Zeros of a shape with data at `indices` (m, ...), as `gather_nd` has them; what meets is
-    added up."""
+    """Zeros with data added at `indices` (m, ...), as in `gather_nd`; values at equal positions are
+    summed."""
 
 def selu(data: Any, *, out: Any = None) -> ndarray:
     """`elu` scaled so that mean 0 and variance 1 stay (Klambauer et al., NeurIPS 2017)."""
@@ -757,12 +760,13 @@ def sequence_reverse(
     *,
     out: Any = None,
 ) -> ndarray:
-    """Each sequence backwards, what is behind its end left where it is; `axis` 0 or 1 is time."""
+    """Reverse each sequence, leaving elements after its end in place; `axis` 0 or 1 is time."""
 
 def set_np(
     shape: builtins.bool = True, array: builtins.bool = True, dtype: builtins.bool = False
 ) -> None:
-    """MXNet's NumPy mode: Python integers become float32 arrays, which are positions, too."""
+    """Switch to MXNet's NumPy mode: Python integers become float32 arrays, and floating arrays can
+    be indices."""
 
 def shape_array(data: Any, *, out: Any = None) -> ndarray:
     """The shape of an array, as one of int64."""
@@ -883,17 +887,17 @@ def stop_gradient(
     dtype: Any = None,
     subok: Any = True,
 ) -> ndarray:
-    """The same elements; gradients do not pass."""
+    """The same elements; no gradient flows back."""
 
 def synchronize(device: Any = None) -> None:
-    """Wait until everything issued to a device has been computed, copies to it included."""
+    """Wait until everything issued to a device has been computed, including copies to it."""
 
 def to_dlpack_for_read(data: ndarray) -> Any:
-    """A DLPack capsule over the elements, for whoever takes it first. Waits until nothing is
+    """A DLPack capsule that shares the elements; it can be consumed once. Waits until nothing is
     pending on them."""
 
 def to_dlpack_for_write(data: ndarray) -> Any:
-    """A DLPack capsule over the elements, for whoever takes it first. Waits until nothing is
+    """A DLPack capsule that shares the elements; it can be consumed once. Waits until nothing is
     pending on them."""
 
 def topk(
@@ -913,16 +917,16 @@ def upsampling(data: Any, scale: int, sample_type: str = "nearest", *, out: Any 
     linearly ("bilinear")."""
 
 def use_np(func: Any) -> Any:
-    """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
+    """Return the function or class unchanged: MXNet's decorator for code that uses NumPy arrays."""
 
 def use_np_array(func: Any) -> Any:
-    """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
+    """Return the function or class unchanged: MXNet's decorator for code that uses NumPy arrays."""
 
 def use_np_shape(func: Any) -> Any:
-    """The function or class itself: MXNet's decorator for what uses NumPy's arrays."""
+    """Return the function or class unchanged: MXNet's decorator for code that uses NumPy arrays."""
 
 def waitall() -> None:
-    """Wait until everything issued has been computed; raises the first error nobody has seen."""
+    """Wait until everything issued has been computed, and raise the first unseen error."""
 
 def while_loop(
     cond: Callable[..., Any],
@@ -930,7 +934,8 @@ def while_loop(
     loop_vars: Any,
     max_iterations: int | None = None,
 ) -> Any:
-    """func(*variables) -> (output, variables) while cond(*variables) holds, at most so often."""
+    """Run func(*variables) -> (output, variables) while cond(*variables) holds, at most
+    `max_iterations` times."""
 
 __all__ = [
     "activation",

@@ -20,13 +20,13 @@ MOST_LEVEL = 2**31 - 1
 
 @function(public="npx")
 def waitall() -> None:
-    """Wait until everything issued has been computed; raises the first error nobody has seen."""
+    """Wait until everything issued has been computed, and raise the first unseen error."""
     _core.wait_all()
 
 
 @function(public="npx")
 def synchronize(device: Any = None) -> None:
-    """Wait until everything issued to a device has been computed, copies to it included.
+    """Wait until everything issued to a device has been computed, including copies to it.
 
     Without a device it is `waitall`. With one, failures stay with the arrays that carry them.
     """
@@ -38,10 +38,10 @@ def synchronize(device: Any = None) -> None:
 
 @function(public="npx")
 class priority:  # noqa: N801 -- used as a function
-    """A block whose operations go before others that are ready: `with npx.priority(1): ...`.
+    """Give operations a priority over others that are ready: `with npx.priority(1): ...`.
 
-    Higher levels first, 0 without a block; what somebody waits for goes before them all. Raises
-    `ArgumentError` for a level that is no whole number of 32 bits.
+    Higher levels run first; the default level is 0. Operations that a thread waits for come before
+    all of them. Raises `ArgumentError` for a level that is not a whole number of 32 bits.
     """
 
     def __init__(self, level: int) -> None:
@@ -51,8 +51,8 @@ class priority:  # noqa: N801 -- used as a function
             self._level = MOST_LEVEL + 1
         if not -MOST_LEVEL <= self._level <= MOST_LEVEL:
             raise ArgumentError(
-                f"priority: {level!r} is no level; levels are whole numbers from {-MOST_LEVEL} "
-                f"to {MOST_LEVEL}"
+                f"priority: {level!r} is not a valid level; levels are whole numbers from "
+                f"{-MOST_LEVEL} to {MOST_LEVEL}"
             )
         self._before: list[int] = []
 
@@ -69,9 +69,9 @@ def callback(function: Any, *arrays: Any, outputs: Any, name: str | None = None)
 
     `function` gets a NumPy array (a copy) for each of `arrays` and returns a NumPy array for each
     of `outputs`, which are (shape, dtype) pairs; one pair instead of a list gives one array. It
-    runs when its inputs are there: at once, or on a thread that waits, or on the Python lane's
-    thread; the call does not wait for it. What it raises is raised where a result is read. It may
-    wait for other arrays. It has no gradient: see `autograd.Function`.
+    runs when its inputs are ready: at once, or on a waiting thread, or on the thread of the Python
+    lane. The call does not wait for it. An exception is raised where a result is read. It may wait
+    for other arrays. It has no gradient: see `autograd.Function`.
 
     >>> npx.callback(lambda x: x * 2, np.array([1.0, 2.0]), outputs=((2,), "float32"))
     """
@@ -92,11 +92,12 @@ NUMPYS = {"shape": True, "array": True}
 
 @function(public="npx")
 def set_np(shape: bool = True, array: bool = True, dtype: bool = False) -> None:
-    """MXNet's NumPy mode: Python integers become float32 arrays, which are positions, too.
+    """Switch to MXNet's NumPy mode: Python integers become float32 arrays, and floating arrays can
+    be indices.
 
-    With `dtype` they become int64 and Python floats float64, as NumPy has it, and so do functions
-    of integers (roots, quotients, means). Arrays are NumPy's in any mode: `shape` and `array` say
-    what `is_np_shape` and `is_np_array` give.
+    With `dtype` Python integers become int64 and floats float64, as in NumPy; functions of integers
+    (roots, quotients, means) then give float64. Arrays behave like NumPy's in any mode; `shape` and
+    `array` only set the results of `is_np_shape` and `is_np_array`.
 
     >>> npx.set_np()
     >>> x = np.array([1, 2, 3])
@@ -111,9 +112,9 @@ def set_np(shape: bool = True, array: bool = True, dtype: bool = False) -> None:
 
 @function(public="npx")
 def reset_np() -> None:
-    """Back to gemel's own: Python integers become int64 arrays, floats float32.
+    """Return to gemel's defaults: Python integers become int64 arrays, floats float32.
 
-    Programs are taken for MXNet 1's from then on: data loaders and iterators give NDArrays.
+    From then on programs count as written for MXNet 1: data loaders and iterators give NDArrays.
     """
     _behave(int64, float32, False)
     NUMPYS.update(shape=False, array=False)
@@ -130,25 +131,25 @@ def _behave(integers: DType, floats: DType, positions: bool) -> None:
 
 @function(public="npx")
 def is_np_default_dtype() -> bool:
-    """Whether floats become float64 where no dtype is given: after ``npx.set_np(dtype=True)``."""
+    """Whether the default floating dtype is float64, as after ``npx.set_np(dtype=True)``."""
     return MANNERS["floats"] is float64
 
 
 @function(public="npx")
 def is_np_array() -> bool:
-    """Whether programs are to take arrays for NumPy's, as they are: not after `npx.reset_np()`."""
+    """Whether arrays count as NumPy's in MXNet's sense: True, except after `npx.reset_np()`."""
     return NUMPYS["array"]
 
 
 @function(public="npx")
 def is_np_shape() -> bool:
-    """Whether programs are to take shapes for NumPy's, as they are: not after `npx.reset_np()`."""
+    """Whether shapes count as NumPy's in MXNet's sense: True, except after `npx.reset_np()`."""
     return NUMPYS["shape"]
 
 
 @function(public="npx", aliases=("use_np_array", "use_np_shape"))
 def use_np(func: Any) -> Any:
-    """The function or class itself: MXNet's decorator for what uses NumPy's arrays.
+    """Return the function or class unchanged: MXNet's decorator for code that uses NumPy arrays.
 
     >>> npx.use_np(abs)(-1)
     """

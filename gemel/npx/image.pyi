@@ -13,19 +13,19 @@ def adjust_lighting(data: Any, alpha: Any) -> ndarray:
     three directions their colours vary most (Krizhevsky et al., 2012)."""
 
 def crop(data: Any, x: int, y: int, width: int, height: int) -> ndarray:
-    """The part of images that begins at column x and row y. Raises `ShapeError` beyond the image."""
+    """Crop images at column x and row y. Raises `ShapeError` if this exceeds the image."""
 
 def flip_left_right(data: Any) -> ndarray:
-    """Images turned round, left to right."""
+    """Flip images left to right."""
 
 def flip_top_bottom(data: Any) -> ndarray:
-    """Images turned upside down."""
+    """Flip images top to bottom."""
 
 def normalize(data: Any, mean: Any = 0.0, std: Any = 1.0) -> ndarray:
     """(data - mean) / std of images (channels, height, width), with one number for each channel."""
 
 def random_brightness(data: Any, min_factor: float, max_factor: float) -> ndarray:
-    """Images times a factor drawn from a range, for each of a batch another one."""
+    """Multiply each image by a factor drawn from a range."""
 
 def random_color_jitter(
     data: Any,
@@ -38,7 +38,7 @@ def random_color_jitter(
     1 - each to 1 + each."""
 
 def random_contrast(data: Any, min_factor: float, max_factor: float) -> ndarray:
-    """Images mixed with the grey they are on average, by a factor drawn from a range."""
+    """Blend images with their mean grey, by a factor drawn from a range."""
 
 def random_crop(
     data: Any,
@@ -48,17 +48,18 @@ def random_crop(
     height: int,
     interp: int = 1,
 ) -> ndarray:
-    """A part of images of width x height; it begins at shares, drawn from two ranges, of the room
-    there is. An image that is too small is resized first."""
+    """Crop images to width x height at a random position: fractions of the free space, drawn from
+    two ranges. An image that is too small is resized first."""
 
 def random_flip_left_right(data: Any, p: float = 0.5) -> ndarray:
-    """Images turned round left to right, each with probability p."""
+    """Flip each image left to right with probability p."""
 
 def random_flip_top_bottom(data: Any, p: float = 0.5) -> ndarray:
-    """Images turned upside down, each with probability p."""
+    """Flip each image top to bottom with probability p."""
 
 def random_hue(data: Any, min_factor: float, max_factor: float) -> ndarray:
-    """Images with colours turned by a factor drawn from a range: 1 leaves them, 2 is half a turn."""
+    """Rotate the hues of images by a factor drawn from a range: 1 changes nothing, 2 is half a
+    turn."""
 
 def random_lighting(data: Any, alpha_std: float = 0.05) -> ndarray:
     """`adjust_lighting` with alpha drawn from a normal distribution."""
@@ -71,14 +72,14 @@ def random_resized_crop(
     ratio: tuple[float, float] = (0.75, 1.3333333333333333),
     interp: int = 1,
 ) -> ndarray:
-    """A part of images with a drawn share of their area and a drawn ratio of width to height, as
-    far as it fits, resized to width x height (Szegedy et al., CVPR 2015). Mixes linearly."""
+    """Crop a random fraction of the area of images with a random aspect ratio, as far as it fits,
+    and resize to width x height, bilinearly (Szegedy et al., CVPR 2015)."""
 
 def random_saturation(data: Any, min_factor: float, max_factor: float) -> ndarray:
-    """Images mixed with their grey ones, by a factor drawn from a range."""
+    """Blend images with their grey versions, by a factor drawn from a range."""
 
 def resize(data: Any, size: Any, keep_ratio: builtins.bool = False, interp: int = 1) -> ndarray:
-    """Images of another size: (width, height), or one number for both."""
+    """Resize images to (width, height), or one number for both."""
 
 def rotate(
     data: Any,
@@ -89,7 +90,7 @@ def rotate(
     """Floating images (C, H, W) turned about their middle, mixing linearly; beyond them is 0."""
 
 def to_tensor(data: Any) -> ndarray:
-    """From (height, width, channels), 0 to 255, to float32 (channels, height, width), 0 to 1."""
+    """Convert (height, width, channels), 0 to 255, to float32 (channels, height, width), 0 to 1."""
 
 __all__ = [
     "adjust_lighting",

@@ -29,7 +29,7 @@ def normal_n(
     """Normal numbers in the shape batch_shape, followed by that of the parameters together."""
 
 def seed(seed: int | None = None, device: Any = "all", ctx: Any = "all") -> None:
-    """Start the stream again: the same seed and the same calls give the same numbers."""
+    """Restart the stream: the same seed and the same calls give the same numbers."""
 
 def uniform_n(
     low: Any = 0.0,

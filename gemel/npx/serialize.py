@@ -59,13 +59,13 @@ _FLAGS = {name: flag for flag, name in _TYPES.items()}
 
 @function(public="npx")
 def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
-    """Write arrays (named, a list, or a single one) to `file`, in MXNet's format: after `set_np`
-    in the one MXNet reads after it, else in the one it reads without.
+    """Write arrays (named, a list, or a single one) to `file`, in MXNet's format: the one for NumPy
+    mode after `set_np`, otherwise the legacy one.
 
-    `load` gives back what was written: a dictionary, a list or an array.
+    `load` returns what was written: a dictionary, a list or an array.
 
-    The file appears whole or not at all: it is written beside its place and moved there. An array
-    that holds an error raises it here, before anything is written.
+    The file appears complete or not at all: it is written under a temporary name and then renamed.
+    If an array has failed, its error is raised here, before anything is written.
     """
     appear(os.fspath(file), parts(arr))
 
@@ -91,7 +91,7 @@ def parts(arr: Any) -> list[bytes]:
 
 @function(public="npx")
 def savez(file: Any, *args: Any, **kwargs: Any) -> None:
-    """Write arrays to `file` as an archive of NumPy's (.npz), as MXNet 2 does.
+    """Write arrays to `file` as a NumPy archive (.npz), as MXNet 2 does.
 
     Those without a keyword are named arr_0, arr_1, ...; `npx.load` and `numpy.load` read it.
 
@@ -103,10 +103,11 @@ def savez(file: Any, *args: Any, **kwargs: Any) -> None:
 
 @function(public="npx")
 def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray] | ndarray:
-    """The arrays in `file`: a dictionary if they are named, a list, or the one that was saved.
+    """Read the arrays in `file`: a dictionary if they are named, else a list, or the single saved
+    array.
 
-    Reads MXNet's format, old and new, and NumPy's (.npy, .npz). Raises `ParameterFileError`,
-    naming the field and the place, for a file that is damaged, truncated or in another format.
+    Supports MXNet's formats, old and new, and NumPy's (.npy, .npz). Raises `ParameterFileError`,
+    naming the field and the position, for a file that is damaged, truncated or in another format.
 
     >>> npx.save("weights", {"w": np.ones((2,))})
     >>> npx.load("weights")
@@ -152,8 +153,8 @@ def load_named(filename: Any, device: Any = None) -> dict[str, ndarray]:
         return {}
     count = len(arrays) if isinstance(arrays, list) else 1
     raise ParameterFileError(
-        f"{os.fspath(filename)}: its {count} arrays have no names, so it is not a file of "
-        "parameters; npx.load reads it"
+        f"{os.fspath(filename)}: its {count} arrays have no names, so it is not a parameter "
+        "file; npx.load reads it"
     )
 
 
@@ -310,7 +311,7 @@ class _Reader:
         arrays = [self.array() for _ in range(self.count("the number of arrays", 4))]
         names = [self.name() for _ in range(self.count("the number of names", 8))]
         if self.position != len(self.content):
-            self.fail(f"goes on after its end at byte {self.position}")
+            self.fail(f"continues after its end at byte {self.position}")
         if names and len(names) != len(arrays):
             self.fail(f"has {len(arrays)} arrays but {len(names)} names")
         if len(set(names)) != len(names):
@@ -329,7 +330,7 @@ class _Reader:
                 self.fail("is damaged: its second field is neither 0 nor a checksum")
             return
         if _checksum([self.content[self.position :]]) != expected & 0xFFFFFFFF:  # type: ignore[list-item]
-            self.fail("is damaged or truncated: its checksum does not fit its content")
+            self.fail("is damaged or truncated: its checksum does not match its content")
 
     def take(self, length: int, field: str) -> int:
         """Where the next `length` bytes begin."""
@@ -376,7 +377,8 @@ class _Reader:
             storage = self.number("i", "an array's storage type")
             if storage != 0:
                 self.fail(
-                    f"holds a sparse array (storage type {storage}): only dense ones are read"
+                    f"contains a sparse array (storage type {storage}); only dense arrays can be "
+                    "read"
                 )
             shape = self.shape("q", self.number("i", "the number of dimensions"))
         elif magic == _V1:
@@ -384,7 +386,7 @@ class _Reader:
         else:
             shape = self.shape("I", magic)  # the oldest files begin with the number of dimensions
         if magic != _V3 and not shape:
-            self.fail(f"holds an array without a value before byte {self.position}")
+            self.fail(f"contains an array without a value before byte {self.position}")
         self.take(8, "an array's device")
         dtype = self.dtype(self.number("i", "an array's dtype"))
         size = 1

@@ -16,7 +16,7 @@ publish(from_dlpack, "from_dlpack", "npx")
 
 @function(public="npx", aliases=("to_dlpack_for_write",))
 def to_dlpack_for_read(data: ndarray) -> Any:
-    """A DLPack capsule over the elements, for whoever takes it first. Waits until nothing is
+    """A DLPack capsule that shares the elements; it can be consumed once. Waits until nothing is
     pending on them.
 
     >>> npx.from_dlpack(npx.to_dlpack_for_read(np.ones(2)))
@@ -26,9 +26,9 @@ def to_dlpack_for_read(data: ndarray) -> Any:
 
 @function(public="npx")
 def from_numpy(ndarray: Any, zero_copy: bool = True) -> Any:
-    """A NumPy array's memory as an array; with ``zero_copy=False``, a copy of it.
+    """An array that shares a NumPy array's memory; with ``zero_copy=False``, a copy of it.
 
-    The NumPy array can only be read from then on. One that was read-only before is copied. Raises
+    The NumPy array becomes read-only. A NumPy array that was read-only before is copied. Raises
     `ValueError` for memory that is not C-contiguous, `BufferError` for a dtype gemel lacks.
 
     >>> import numpy
@@ -38,7 +38,7 @@ def from_numpy(ndarray: Any, zero_copy: bool = True) -> Any:
         return as_copied(ndarray)
     if not ndarray.flags.c_contiguous:
         raise ArgumentError(
-            "from_numpy: only C-contiguous memory is shared; zero_copy=False copies other arrays"
+            "from_numpy: only C-contiguous memory can be shared; use zero_copy=False to copy"
         )
     found = from_dlpack(ndarray)
     ndarray.flags.writeable = False

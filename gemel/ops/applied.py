@@ -24,10 +24,10 @@ from gemel.spec import normalize_axis, plain, product
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
 ) -> Array:
-    """What a function gives for each row along an axis, in place of the row.
+    """Replace each row along an axis by the result of a function.
 
-    The function is called once a row, with an array of one dimension, and gives a number or an
-    array of the same shape each time.
+    The function is called once per row with a 1-d array, and returns a number or an array, always
+    of the same shape.
 
     >>> np.apply_along_axis(lambda row: row.max() - row.min(), 0, np.array([[1, 2], [5, 3]]))
     """
@@ -36,7 +36,7 @@ def apply_along_axis(
     turned = moveaxis(arr, axis, -1)
     others = tuple(turned.shape[:-1])
     if product(others) == 0:
-        raise ShapeError(f"apply_along_axis: {list(arr.shape)} has no row along axis {axis}")
+        raise ShapeError(f"apply_along_axis: {list(arr.shape)} has no elements along axis {axis}")
     rows = reshape(turned, shape=(product(others), turned.shape[-1]))
     found = stack([operand(func1d(row, *args, **kwargs)) for row in rows])
     inner = tuple(found.shape[1:])
@@ -49,7 +49,7 @@ def apply_along_axis(
 @function(public="np")
 @beside_arrays
 def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
-    """A function of (array, axis) applied over several axes in turn, each of which is kept.
+    """Apply a function of (array, axis) over several axes in turn; each axis is kept.
 
     >>> np.apply_over_axes(np.sum, np.ones((2, 3, 4)), [0, 2]).shape
     """
@@ -64,10 +64,10 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
 @function(public="np")
 @beside_arrays
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
-    """At each place what the function of the last condition that holds gives, else 0.
+    """At each position, the result of the function for the last condition that holds, else 0.
 
-    A function may be a number. One more function than conditions is for where none holds. Each is
-    called with all of x.
+    A function may be a number. An extra function applies where no condition holds. Each is called
+    with all of x.
 
     >>> np.piecewise(np.array([-1.0, 2.0]), [np.array([True, False])], [lambda v: -v, 0.5])
     """
@@ -81,7 +81,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     functions = list(funclist)
     if len(functions) not in (len(conditions), len(conditions) + 1):
         raise ArgumentError(
-            f"piecewise: {len(conditions)} conditions take as many functions or one more, not "
+            f"piecewise: {len(conditions)} conditions need as many functions, or one more, not "
             f"{len(functions)}"
         )
 
@@ -127,7 +127,8 @@ class vectorize:  # noqa: N801 -- NumPy's name
 @function(public="np")
 @beside_arrays
 def block(arrays: Any) -> Array:
-    """Arrays in nested lists, joined along the last axis inside, the one before that around.
+    """Join arrays in nested lists: the innermost lists along the last axis, outer ones along
+    earlier axes.
 
     >>> np.block([[np.ones((1, 1)), np.zeros((1, 2))], [np.zeros((1, 3))]])
     """
@@ -143,7 +144,7 @@ def _depth(arrays: Any) -> int:
         raise ArgumentError("block: a list is empty")
     depths = {_depth(each) for each in arrays}
     if len(depths) != 1:
-        raise ArgumentError("block: lists must be nested equally deep everywhere")
+        raise ArgumentError("block: all lists must be nested to the same depth")
     return 1 + depths.pop()
 
 

@@ -49,7 +49,7 @@ from gemel.spec import (
 def ravel(a: Any, order: str = "C") -> Array:
     """All elements in one dimension, as a view where possible; "F" counts the first axis first.
 
-    "A" and "K" are "C": how elements lie in memory is no part of what an array means.
+    "A" and "K" mean "C": the memory layout is not part of an array's value.
     """
     return operand(a).reshape(-1, order=order)
 
@@ -62,7 +62,7 @@ FORWARDS, BACKWARDS = slice(None), slice(None, None, -1)
 
 @function(public="np")
 def flip(m: Any, axis: Any = None) -> Array:
-    """Backwards along the given axes, or all, as a view."""
+    """Reverse the given axes, or all; a view."""
     m, axis = operand(m), plain(axis)
     axes = normalize_axes("flip", axis, m.ndim)
     if axis is not None and axis != () and not m.ndim:  # it has no axis to turn
@@ -72,23 +72,23 @@ def flip(m: Any, axis: Any = None) -> Array:
 
 @function(public="np")
 def fliplr(m: Any) -> Array:
-    """Backwards along axis 1, as a view."""
+    """Reverse axis 1; a view."""
     return flip(m, 1)
 
 
 @function(public="np")
 def flipud(m: Any) -> Array:
-    """Backwards along axis 0, as a view."""
+    """Reverse axis 0; a view."""
     return flip(m, 0)
 
 
 @function(public="np")
 def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
-    """Turned k times by 90 degrees, from the first of two axes towards the second; a view."""
+    """Rotate k times by 90 degrees, from the first of two axes towards the second; a view."""
     m = operand(m)
     first, second = (normalize_axis("rot90", axis, m.ndim) for axis in axes)
     if first == second:
-        raise ShapeError(f"rot90: axes {tuple(axes)} name one axis twice")
+        raise ShapeError(f"rot90: axes {tuple(axes)} name an axis twice")
     turns = whole("rot90", "k", k) % 4
     if turns == 2:
         return flip(m, (first, second))
@@ -105,7 +105,7 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
 
 @function(public="np")
 def roll(a: Any, shift: Any, axis: Any = None) -> Array:
-    """Shifted along axes, or as one row; what leaves at one end comes in at the other.
+    """Shift elements along axes, or in the flattened array, with wrap-around.
 
     >>> np.roll(np.array([1, 2, 3]), 1)
     """
@@ -137,7 +137,9 @@ def moved(name: str, ndim: int, source: Any, destination: Any) -> tuple[int, ...
     here = [normalize_axis(name, axis, ndim) for axis in listed(source)]
     there = [normalize_axis(name, axis, ndim) for axis in listed(destination)]
     if len(here) != len(there) or len({*here}) != len(here) or len({*there}) != len(there):
-        raise ShapeError(f"{name}: {source} and {destination} must name as many axes, each once")
+        raise ShapeError(
+            f"{name}: {source} and {destination} must have the same number of axes, each named once"
+        )
     order = [axis for axis in range(ndim) if axis not in here]
     for target, axis in sorted(zip(there, here, strict=True)):
         order.insert(target, axis)
@@ -146,7 +148,7 @@ def moved(name: str, ndim: int, source: Any, destination: Any) -> tuple[int, ...
 
 @function(public="np")
 def moveaxis(a: Any, source: Any, destination: Any) -> Array:
-    """Axes at other places, the others in their order; a view.
+    """Move axes to other positions; the others keep their order; a view.
 
     >>> np.moveaxis(np.ones((2, 3, 4)), 0, -1).shape
     """
@@ -156,7 +158,7 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Array:
 
 @function(public="np")
 def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
-    """An axis in front of the one at `start`; a view. `moveaxis` is easier to read."""
+    """Move an axis before the one at `start`; a view. `moveaxis` is easier to read."""
     a = operand(a)
     axis = normalize_axis("rollaxis", axis, a.ndim)
     start = a.ndim if start == a.ndim else normalize_axis("rollaxis", start, a.ndim)
@@ -165,10 +167,10 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
 
 @function(public="np")
 def matrix_transpose(x: Any) -> Array:
-    """The last two axes exchanged; a view. Raises `ShapeError` for fewer than two."""
+    """Exchange the last two axes; a view. Raises `ShapeError` for fewer than two."""
     x = operand(x)
     if x.ndim < 2:
-        raise ShapeError(f"matrix_transpose: an array of {x.ndim} dimensions is no matrix")
+        raise ShapeError(f"matrix_transpose: an array of {x.ndim} dimensions is not a matrix")
     return transpose(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
@@ -177,7 +179,7 @@ def matrix_transpose(x: Any) -> Array:
 
 @composite(public="np", method=True, mxnet="_np_repeat")
 def repeat(x: Any, *, repeats: int, axis: int) -> Any:
-    """Each element several times along an axis."""
+    """Repeat each element several times along an axis."""
     if axis == x.ndim - 1 and 1 < repeats <= 8:  # too few for a loop over each element's copies
         wide = concatenate(*[expand_dims(x, axis + 1)] * repeats, axis=axis + 1)
     else:
@@ -206,28 +208,28 @@ def _(a: Any, repeats: Any, axis: int | None = None) -> Array:
             return _repeated_unevenly(a, counts, axis)
         repeats = counts[0]
     if repeats < 0:
-        raise ShapeError(f"repeat: {repeats} is no number of times")
+        raise ShapeError(f"repeat: {repeats} is not a valid number of repetitions")
     return repeat(a, repeats=repeats, axis=axis)
 
 
 def _repeated_unevenly(a: Any, counts: list[int], axis: int) -> Any:
     if len(counts) != a.shape[axis] or min(counts, default=0) < 0:
         raise ShapeError(
-            f"repeat: {len(counts)} numbers of times (none below 0) must be one for each of the "
-            f"{a.shape[axis]} positions of axis {axis}"
+            f"repeat: {len(counts)} repetition counts; there must be one, not negative, for each "
+            f"of the {a.shape[axis]} positions of axis {axis}"
         )
     return gather(a, numpy().repeat(numpy().arange(len(counts)), counts), axis=axis)
 
 
 @function(public="np")
 def tile(A: Any, reps: Any) -> Array:  # noqa: N803 -- NumPy's name
-    """The whole array several times along each axis."""
+    """Repeat the whole array several times along each axis."""
     a, times = operand(A), tuple(listed(reps))
     ndim = max(a.ndim, len(times))
     times = (*[1] * (ndim - len(times)), *times)
     shape = (*[1] * (ndim - a.ndim), *a.shape)
     if any(n < 0 for n in times):
-        raise ShapeError(f"tile: {list(times)} holds what is no number of times")
+        raise ShapeError(f"tile: {list(times)} contains an invalid number of repetitions")
     pairs = list(zip(times, shape, strict=True))
     apart = reshape(a, shape=tuple(n for extent in shape for n in (1, extent)))
     wide = broadcast_to(apart, shape=tuple(n for pair in pairs for n in pair))
@@ -237,7 +239,8 @@ def tile(A: Any, reps: Any) -> Array:  # noqa: N803 -- NumPy's name
 @function(public="np")
 @beside_arrays
 def resize(a: Any, new_shape: Any) -> Array:
-    """As many elements as another shape has: the flattened array again and again, or its start."""
+    """An array of another shape, filled from the flattened array, which is repeated or
+    truncated."""
     a, shape = reshape(operand(a), shape=(-1,)), extents("resize", listed(new_shape))
     count = product(shape)
     if a.size == 0:
@@ -285,7 +288,7 @@ def atleast_3d(*arrays: Any) -> Array:
 @function(public="np", aliases=("row_stack",))
 @beside_arrays
 def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
-    """The arrays below one another: along axis 0, 1-d ones as rows."""
+    """Stack arrays along axis 0; 1-d arrays are rows."""
     return _joined("vstack", tup, 2, 0, dtype, casting)
 
 
@@ -300,21 +303,21 @@ def _joined(name: str, arrays: Any, ndim: int, axis: int, dtype: Any, casting: s
 @function(public="np")
 @beside_arrays
 def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
-    """The arrays beside one another: along axis 1, 1-d ones along their only axis."""
+    """Stack arrays along axis 1; 1-d arrays along their only axis."""
     return _joined("hstack", tup, 1, 1, dtype, casting)
 
 
 @function(public="np")
 @beside_arrays
 def dstack(tup: Any) -> Array:
-    """The arrays behind one another: along axis 2."""
+    """Stack arrays along axis 2."""
     return _joined("dstack", tup, 3, 2, None, "same_kind")
 
 
 @function(public="np")
 @beside_arrays
 def column_stack(tup: Any) -> Array:
-    """The arrays beside one another, 1-d ones as columns."""
+    """Stack arrays along axis 1; 1-d arrays are columns."""
     parts = [_at_least(x, 1) for x in operands(tup)]
     return concatenate(*(expand_dims(x, 1) if x.ndim == 1 else x for x in parts), axis=1)
 
@@ -322,7 +325,7 @@ def column_stack(tup: Any) -> Array:
 @function(public="np")
 @beside_arrays
 def append(arr: Any, values: Any, axis: int | None = None) -> Array:
-    """Two arrays one after the other along an axis, or both flattened."""
+    """Concatenate two arrays along an axis, or flattened."""
     parts = operands((arr, values))
     if axis is not None:
         return concatenate(*parts, axis=axis)
@@ -332,7 +335,7 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Array:
 @function(public="np")
 @beside_arrays
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
-    """Without the positions (or slice, or mask) `obj` along an axis, or of the flattened array.
+    """Remove the positions (or slice, or mask) `obj` along an axis, or from the flattened array.
 
     >>> np.delete(np.array([3, 1, 2]), 1)
     """
@@ -346,7 +349,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
 @function(public="np")
 @beside_arrays
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
-    """With `values` before the positions (or slice, or mask) `obj` along an axis.
+    """Insert `values` before the positions (or slice, or mask) `obj` along an axis.
 
     >>> np.insert(np.array([3, 1, 2]), 1, 7)
     """
@@ -376,13 +379,14 @@ def _one_axis(name: str, x: Any, axis: int | None) -> tuple[Any, int]:
 
 @function(public="np")
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """Parts along an axis, as views: as equal as the count allows, or between positions."""
+    """Split along an axis into parts that are as equal as possible, or at positions; the parts are
+    views."""
     ary = operand(ary)
     axis = normalize_axis("array_split", axis, ary.ndim)
     cuts = sections_of("array_split", indices_or_sections)
     if isinstance(cuts, WHOLE):
         if not 0 < cuts < 2**31:
-            raise ShapeError(f"array_split: {cuts} is no number of parts")
+            raise ShapeError(f"array_split: {cuts} is not a valid number of parts")
         each, longer = divmod(int(ary.shape[axis]), int(cuts))
         cuts = tuple(part * each + min(part, longer) for part in range(1, cuts))
     found = split(ary, sections=cuts, axis=axis)
@@ -392,7 +396,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 def _split_along(name: str, ary: Any, sections: Any, axis: int, least: int) -> list[Any]:
     ary = operand(ary)
     if ary.ndim < least:
-        raise ShapeError(f"{name}: an array of {ary.ndim} dimensions; it needs {least}")
+        raise ShapeError(f"{name}: an array of {ary.ndim} dimensions; it needs at least {least}")
     found = split(ary, sections=sections_of(name, sections), axis=axis)
     return list(found) if isinstance(found, tuple) else [found]
 
@@ -421,7 +425,8 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 
 @function(public="np")
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The slices at each position of an axis, without it, as views: what `stack` puts together."""
+    """The slices at each position of an axis, without that axis, as views; the inverse of
+    `stack`."""
     x = operand(x)
     axis = normalize_axis("unstack", axis, x.ndim)
     lead = (slice(None),) * axis
@@ -443,7 +448,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 
 @function(public="np")
 def broadcast_arrays(*args: Any) -> list[Any]:
-    """The arrays, repeated until all have the shape they broadcast to; views."""
+    """Broadcast the arrays to their common shape; the results are views."""
     arrays = operands(args)
     shape = broadcast("broadcast_arrays", *(Spec(x.shape, x.dtype) for x in arrays))
     return [broadcast_to(x, shape=shape) for x in arrays]
@@ -452,9 +457,10 @@ def broadcast_arrays(*args: Any) -> list[Any]:
 @function(public="np")
 @beside_arrays
 def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = True) -> list[Any]:
-    """Coordinates of a grid: one array per axis, which 1-d arrays give.
+    """The coordinates of a grid given by 1-d arrays: one array per axis.
 
-    "xy" exchanges the first two axes, "ij" does not; sparse arrays have the others' axes at 1.
+    "xy" exchanges the first two axes, "ij" does not; sparse arrays have length 1 along all other
+    axes.
     """
     if indexing not in ("xy", "ij"):
         raise unknown_name("indexing of meshgrid", indexing, ("xy", "ij"))
@@ -481,7 +487,7 @@ def indices(
     device: Any = None,
     ctx: Any = None,
 ) -> Any:
-    """Each element's position along each axis, in one array; sparse ones in a tuple."""
+    """The position of each element along each axis, in one array; if `sparse`, in a tuple."""
     shape = extents("indices", listed(dimensions))
     axes = range(len(shape))
     lined = [shape if not sparse else [shape[i] if i == a else 1 for i in axes] for a in axes]

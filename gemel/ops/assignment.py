@@ -81,7 +81,7 @@ def setitem(x: Any, key: Any, value: Any) -> None:
 def check_assigned(value: Spec, dtype: DType) -> None:
     """Raises `DTypeError` for complex numbers that are to be put among real ones."""
     if value.dtype.is_complex and not dtype.is_complex:
-        raise DTypeError(f"assign: {dtype} cannot hold {value}; take its real part: real(value)")
+        raise DTypeError(f"assign: {dtype} cannot hold {value}; use its real part: real(value)")
 
 
 def written(x: Any, items: Sequence[Any], value: Any) -> Any:

@@ -38,7 +38,8 @@ def batch_dot(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = Fal
     """
     if len(a.shape) != 3 or len(b.shape) != 3 or not a.shape[0] == b.shape[0]:
         raise ShapeError(
-            f"batch_dot: {list(a.shape)} and {list(b.shape)} must have 3 axes, the first the same"
+            f"batch_dot: {list(a.shape)} and {list(b.shape)} must have 3 axes, and the same "
+            "first axis"
         )
     a = swapaxes(a, 1, 2) if transpose_a else a
     return matmul(a, swapaxes(b, 1, 2) if transpose_b else b)
@@ -52,7 +53,8 @@ def shifted(x: Any, mask: Any, axis: int) -> Any:
 
 @composite(public="npx", mxnet="_npx_masked_softmax")
 def masked_softmax(x: Any, mask: Any, *, axis: int = -1) -> Any:
-    """`softmax` of the elements whose mask is true; the others are 0, all where none counts."""
+    """`softmax` over the elements whose mask is true; the others are 0, and all are 0 if none is
+    true."""
     x, mask = cast(x, dtype=same(x.spec).dtype), cast(mask, dtype="bool")
     raised = where(mask, exp(shifted(x, mask, axis)), 0.0)
     total = sum(raised, axis=axis, keepdims=True)
@@ -85,7 +87,7 @@ def _(g: Any, y: Any, x: Any, mask: Any, *, axis: int) -> Any:
 
 @composite(public="npx", mxnet="_npx_masked_log_softmax")
 def masked_log_softmax(x: Any, mask: Any, *, axis: int = -1) -> Any:
-    """`log_softmax` of the elements whose mask is true; the others are -inf."""
+    """`log_softmax` over the elements whose mask is true; the others are -inf."""
     x, mask = cast(x, dtype=same(x.spec).dtype), cast(mask, dtype="bool")
     moved = shifted(x, mask, axis)
     total = sum(where(mask, exp(moved), 0.0), axis=axis, keepdims=True)
@@ -128,10 +130,11 @@ def attention(
 ) -> Array:
     """softmax(query @ key.T * scale) @ value: (..., n, d), (..., m, d), (..., m, v) to (..., n, v).
 
-    `scale` is 1 / sqrt(d) unless given. A mask that broadcasts to (..., n, m) says what each query
-    sees; with `causal`, each sees no key behind its own place. A query that sees none gets zeros.
-    Vaswani et al., Attention is all you need, NeurIPS 2017. Many scores are computed some queries
-    at a time, and again for the gradient: memory grows with n and m, not with their product.
+    `scale` is 1 / sqrt(d) unless given. A mask that broadcasts to (..., n, m) is true where a query
+    may see a key. With `causal`, a query sees no key after its own position. A query that sees no
+    key gets zeros. Vaswani et al., Attention is all you need, NeurIPS 2017. For many scores, they
+    are computed in blocks of queries, and again for the gradient, so memory grows with n and m, not
+    with their product.
 
     >>> x = np.eye(2)
     >>> npx.attention(x, x, x, causal=True)

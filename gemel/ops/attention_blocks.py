@@ -153,7 +153,9 @@ def check(name: str, query: Spec, key: Spec, value: Spec, mask: Spec | None) -> 
     """The leading axes of the scores. Raises `ShapeError` or `DTypeError`."""
     three = query, key, value
     if not query.dtype.is_floating or any(x.dtype is not query.dtype for x in three):
-        raise DTypeError(f"{name}: {', '.join(map(str, three))}: one floating dtype for all")
+        raise DTypeError(
+            f"{name}: {', '.join(map(str, three))}: all must have the same floating dtype"
+        )
     scores = matmul.infer(query, Spec((*key.shape[:-2], *key.shape[:-3:-1]), key.dtype))[0]
     matmul.infer(scores, value)
     lead = scores.shape[:-2]
@@ -161,7 +163,7 @@ def check(name: str, query: Spec, key: Spec, value: Spec, mask: Spec | None) -> 
         if x is not None and not same_shape(broadcast(name, scores, x), scores.shape):
             raise ShapeError(f"{name}: {what} {x} does not broadcast to the scores {scores}")
     if key.shape[-2] == 0:
-        raise ShapeError(f"{name}: key {key} has no keys, so there are no weights")
+        raise ShapeError(f"{name}: key {key} has no keys, so the weights are undefined")
     return lead
 
 

@@ -39,9 +39,9 @@ def centred(boxes: Any, given: str) -> tuple[Any, ...]:
 
 @function(public="npx")
 def box_iou(lhs: Any, rhs: Any, format: str = "corner") -> Array:
-    """How much boxes overlap: the area both have over that any has, 0 to 1.
+    """Intersection over union of boxes, 0 to 1.
 
-    lhs (..., 4) and rhs (..., 4) give (..., ...): each of the one with each of the other.
+    lhs (..., 4) and rhs (..., 4) give (..., ...): every box of lhs with every box of rhs.
 
     >>> npx.box_iou(np.array([[0.0, 0.0, 2.0, 2.0]]), np.array([[1.0, 1.0, 2.0, 2.0]]))
     """
@@ -76,11 +76,11 @@ def box_encode(
     means: Any = (0.0, 0.0, 0.0, 0.0),
     stds: Any = VARIANCES,
 ) -> Array | tuple[Any, ...]:
-    """What a network is to say of anchors (B, N, 4) for them to become boxes refs (B, M, 4).
+    """The targets with which a network turns anchors (B, N, 4) into the boxes refs (B, M, 4).
 
-    matches (B, N) names the box of each anchor, samples (B, N) is above 0.5 where it counts. The
-    results are offsets (B, N, 4), 0 where none counts, and a mask of the same shape. Boxes are
-    corners. Girshick et al., R-CNN, CVPR 2014.
+    matches (B, N) is the index of each anchor's box; samples (B, N) is above 0.5 where the anchor
+    counts. The results are offsets (B, N, 4), 0 where the anchor does not count, and a mask of the
+    same shape. Boxes are corners. Girshick et al., R-CNN, CVPR 2014.
 
     >>> anchors, boxes = np.array([[[0.0, 0.0, 2.0, 2.0]]]), np.array([[[0.0, 0.0, 4.0, 4.0]]])
     >>> npx.box_encode(np.ones((1, 1)), np.zeros((1, 1)), anchors, boxes)
@@ -114,7 +114,7 @@ def box_decode(
     clip: float = -1.0,
     format: str = "center",
 ) -> Array:
-    """The boxes (B, N, 4), as corners, that offsets (B, N, 4) make of anchors (1, N, 4).
+    """The boxes (B, N, 4), as corners, from offsets (B, N, 4) relative to anchors (1, N, 4).
 
     `format` is that of the anchors; above 0, `clip` limits the logarithms of what widths and
     heights are multiplied by.

@@ -27,9 +27,11 @@ def clip(
     a_min: Any = None,
     a_max: Any = None,
 ) -> Array:
-    """a limited to [min, max], also called a_min and a_max; None leaves that side open."""
+    """Limit a to [min, max], also called a_min and a_max; None leaves that side open."""
     if (a_min is not None and min is not None) or (a_max is not None and max is not None):
-        raise TypeError("clip: a bound is given twice: a_min and min, a_max and max are the same")
+        raise TypeError(
+            "clip: a bound is given twice: a_min and min are the same, and so are a_max and max"
+        )
     a = operand(a, (a_min, a_max, min, max))
     low, high = a_min if min is None else min, a_max if max is None else max
     return into("clip", out, _limited(a, low, high))
@@ -67,7 +69,7 @@ def _is_whole(bound: Any, dtype: DType) -> bool:
 
 @elementwise(dtype="arithmetic", public="np", moves=1)
 def positive(xp: Any, x: Any) -> Any:
-    """The same numbers in memory of their own."""
+    """The same numbers, in new memory."""
     return x
 
 
@@ -89,7 +91,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 @elementwise(public="np", mxnet="_npi_fmax")
 def fmax(xp: Any, a: Any, b: Any) -> Any:
-    """The larger; a number wins over NaN."""
+    """The larger element; a number wins over NaN."""
     return xp.where((a >= b) | (b != b), a, b)
 
 
@@ -101,7 +103,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
 
 @elementwise(public="np", mxnet="_npi_fmin")
 def fmin(xp: Any, a: Any, b: Any) -> Any:
-    """The smaller; a number wins over NaN."""
+    """The smaller element; a number wins over NaN."""
     return xp.where((a <= b) | (b != b), a, b)
 
 
@@ -148,7 +150,8 @@ LARGEST = {
 def nan_to_num(
     x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Array:
-    """Numbers for NaN (0) and infinities (the largest there are). The result is always a copy."""
+    """Replace NaN by 0 and infinities by the largest finite numbers. The result is always a
+    copy."""
     x = above.as_array(x)
     if isinstance(x, NUMBER):
         x = positive(x)

@@ -141,7 +141,7 @@ def wald(draw: Draw, mean: Any, scale: Any) -> Any:
 
 @function(public="np.random")
 def multinomial(n: Any, pvals: Any, size: Any = None, device: Any = None, ctx: Any = None) -> Array:
-    """How often each of several outcomes occurs in n trials: rows of whole numbers, with sum n.
+    """Draw how often each outcome occurs in n trials: rows of whole numbers with sum n.
 
     Raises `ValueError` when probabilities are negative or their sum is above 1: when the result is
     waited for. What the sum lacks to 1 goes to the last one, whatever is given for it.
@@ -263,11 +263,12 @@ def choice(
     out: Any = None,
     axis: int = 0,
 ) -> Array:
-    """Some of the numbers 0 to a - 1, or of an array's slices along an axis, with probabilities p.
+    """Choose from the numbers 0 to a - 1, or from an array's slices along an axis, with
+    probabilities p.
 
-    Without `replace` none occurs twice. Raises `ValueError` for more than there are, or none to
-    choose from; for probabilities that are negative or whose sum is not 1 when the result is
-    waited for.
+    Without `replace` none occurs twice. Raises `ValueError` if there are too few or none to choose
+    from; when the result is waited for, also for probabilities that are negative or do not sum to
+    1.
 
     >>> np.random.choice(5, size=(2, 2)).shape
     """
@@ -286,7 +287,7 @@ def choice(
             p = _shares(operand(p), count)
         if not replace:
             if many > count:
-                raise ArgumentError(f"choice: there are no {many} of {count} without replacement")
+                raise ArgumentError(f"choice: cannot choose {many} of {count} without replacement")
             if p is not None:
                 message = f"choice: fewer than {many} probabilities are not 0"
                 p = required(p, (p > 0).sum() >= many, message=message)
@@ -385,7 +386,7 @@ def categorical(prob: Any = None, logit: Any = None, size: Any = None, dtype: An
     >>> npx.categorical(np.array([[0.0, 1.0], [1.0, 0.0]]))
     """
     if (prob is None) == (logit is None):
-        raise ArgumentError("categorical: one of prob and logit is needed, and not both")
+        raise ArgumentError("categorical: give either prob or logit")
     if prob is not None:
         logit = log(held("categorical", "prob", operand(prob), "probability"))
     lead = shape_of("categorical", size) if size is not None else ()

@@ -43,8 +43,8 @@ def _pairs(op: Op, method: str) -> None:
     """Raises `ArgumentError` unless the function makes one array of two, and NumPy has it."""
     if op.arity != 2 or op.outputs != 1 or not hasattr(_function(op.name), method):
         raise ArgumentError(
-            f"{op.name}.{method}: only functions that make one number of two combine; {op.name} "
-            f"takes {op.arity} and gives {op.outputs}"
+            f"{op.name}.{method}: only functions of two arrays with one result have this method; "
+            f"{op.name} takes {op.arity} and gives {op.outputs}"
         )
 
 
@@ -71,7 +71,7 @@ def _(x: Spec, *, by: str, axis: Any, keepdims: bool) -> Spec:
     axes = normalize_axes(f"{by}.reduce", axis, x.ndim)
     empty = [a for a in axes if x.shape[a] == 0]
     if empty and _function(by).identity is None:
-        raise ShapeError(f"{by}.reduce: {x}: axis {empty[0]} is empty, so there is nothing to give")
+        raise ShapeError(f"{by}.reduce: {x}: axis {empty[0]} is empty, so the result is undefined")
     shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdims or i not in axes]
     return Spec(shape, _combined_dtype(by, x))
 
@@ -84,7 +84,9 @@ def combined(op: Op, array: Any, axis: Any, keepdims: bool, **options: Any) -> A
     if op.name in REDUCTIONS:
         return _reduction(op.name, x, axis, keepdims, **options)
     if options["where"] is not True:
-        raise ArgumentError(f"{op.name}.reduce: where is for {', '.join(REDUCTIONS)}")
+        raise ArgumentError(
+            f"{op.name}.reduce: where is only supported for {', '.join(REDUCTIONS)}"
+        )
     x = in_dtype(x, options["dtype"])
     found = fold_along(x, by=op.name, axis=axis, keepdims=keepdims)
     if options["initial"] is not None:
@@ -141,7 +143,9 @@ def fold_slices(x: Any, indices: Any, *, by: str, axis: int) -> Any:
 def _(x: Spec, indices: Spec, *, by: str, axis: int) -> Spec:
     place = normalize_axis(f"{by}.reduceat", axis, x.ndim)
     if indices.ndim != 1 or indices.dtype.kind not in "iu":
-        raise ArrayIndexError(f"{by}.reduceat: {indices} must be a row of positions")
+        raise ArrayIndexError(
+            f"{by}.reduceat: {indices} must be a one-dimensional array of positions"
+        )
     shape = (*x.shape[:place], *indices.shape, *x.shape[place + 1 :])
     summed = by in RUNNING and x.dtype.kind in "biu"
     return Spec(shape, sum.result_dtype(x.dtype) if summed else _combined_dtype(by, x))

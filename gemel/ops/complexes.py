@@ -24,7 +24,7 @@ from gemel.spec import Spec, broadcast
 def _part_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
     (x,) = specs
     if not x.dtype.is_complex:
-        raise DTypeError(f"{op.name}: {x} has no complex numbers")
+        raise DTypeError(f"{op.name}: {x} is not complex")
     return (x.dtype,), x.dtype.real
 
 
@@ -115,7 +115,7 @@ def set_part(x: Any, value: Any, name: str) -> None:
     """x.real = value, x.imag = value."""
     if not x.dtype.is_complex:
         if name == "imag":
-            raise TypeError(f"imag: numbers of {x.dtype} have no imaginary part to set")
+            raise TypeError(f"imag: numbers of {x.dtype} have no imaginary part that could be set")
         x[...] = value
         return
     value = broadcast_to(cast(operand(value), dtype=x.dtype.real), shape=tuple(x.shape))
@@ -124,7 +124,7 @@ def set_part(x: Any, value: Any, name: str) -> None:
 
 @elementwise(complex=True, public="np", aliases=("conjugate",), method=True, mxnet="_npi_conj")
 def conj(xp: Any, x: Any) -> Any:
-    """Each element with its imaginary part turned round."""
+    """The complex conjugate of each element."""
     return xp.conj(x) if x.dtype.kind == "c" else x
 
 
@@ -184,9 +184,9 @@ def isrealobj(x: Any) -> bool:
 
 @function(public="np")
 def real_if_close(a: Any, tol: float = 100) -> Array:
-    """The real parts, where all imaginary ones are next to nothing; else the array. Waits for it.
+    """The real parts if all imaginary parts are nearly zero, else the array. Waits for it.
 
-    Next to nothing is below `tol` times the dtype's precision, or below `tol` if that is 1 or less.
+    Nearly zero means below `tol` times the dtype's epsilon, or below `tol` if `tol` is 1 or less.
 
     >>> np.real_if_close(np.array([2 + 1e-9j, 3])).dtype
     """

@@ -39,7 +39,8 @@ def _(predicate: Spec, *inputs: Spec, then: Any, otherwise: Any) -> tuple[Spec, 
     second = tuple(entry.spec for entry in otherwise.outputs)
     if first != second:
         raise ShapeError(
-            f"cond: both branches must give the same specs, not {list(first)} and {list(second)}"
+            f"cond: both branches must return the same shapes and dtypes, not {list(first)} and "
+            f"{list(second)}"
         )
     return first
 
@@ -118,9 +119,9 @@ def cond(
 ) -> Any:
     """then_func(*inputs) if the condition holds, else else_func(*inputs).
 
-    `predicate` is a 0-d array, or a function of the inputs that gives one. Called with arrays it
-    waits for the condition and calls one function; in a trace both are recorded, must give the
-    same specs, and the compiled program chooses when it runs.
+    `predicate` is a 0-d array, or a function of the inputs that returns one. Called with arrays,
+    `cond` waits for the condition and calls one function. In a trace both functions are recorded
+    and must return the same shapes and dtypes; the compiled program chooses when it runs.
 
     >>> npx.cond(np.array(3.0) > 2, lambda x: x + 1, lambda x: x - 1, np.array([5.0]))
     """
@@ -177,7 +178,7 @@ def _(*inputs: Spec, test: Any, step: Any) -> tuple[Spec, ...]:
     if condition.size != 1:
         raise ShapeError(f"while: the condition {condition} must have one element")
     if after != inputs[: len(after)]:
-        raise ShapeError(f"while: a step makes {list(after)} of {list(inputs[: len(after)])}")
+        raise ShapeError(f"while: a step returns {list(after)} for {list(inputs[: len(after)])}")
     return after
 
 
@@ -251,8 +252,8 @@ def _record(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     results = function(*arguments)
     if not trace.state.writes_inside(before, began):
         raise TraceError(
-            "cond: a branch must not update a parameter, nor write to an array from outside; do it "
-            "after, with np.where"
+            "cond: a branch must not update a parameter, nor write to an array from outside; do "
+            "so after the cond, with np.where"
         )
     return results
 

@@ -40,12 +40,12 @@ def kernel_of(name: str, kernel: Any, weight: Any) -> tuple[int, ...]:
     axes = len(weight.shape) - 2
     if axes not in (1, 2, 3):
         raise ShapeError(
-            f"{name}: weight {list(weight.shape)} must have 3 to 5 axes: channels, and those of "
-            "the kernel"
+            f"{name}: weight {list(weight.shape)} must have 3 to 5 axes: two for channels, and "
+            "those of the kernel"
         )
     found = tuple(map(int, weight.shape[2:]))
     if kernel is not None and per_axis(name, "kernel", kernel, axes, 1) != found:
-        raise ShapeError(f"{name}: kernel {kernel} is not that of weight {list(weight.shape)}")
+        raise ShapeError(f"{name}: kernel {kernel} does not match weight {list(weight.shape)}")
     return found
 
 
@@ -55,18 +55,18 @@ def check_operands(
     """Raises unless x, weight and bias fit; `channels` are those the weight takes and gives."""
     groups, kernel = how.groups, how.moves.kernel
     if any(type(n) is not int or n < 0 for n in how.pad):
-        raise ShapeError(f"{name}: pad {how.pad} must be whole numbers from 0 on")
+        raise ShapeError(f"{name}: pad {how.pad} must be whole numbers of at least 0")
     if not same_shape(weight.shape[2:], kernel):
-        raise ShapeError(f"{name}: kernel {kernel} is not that of weight {weight}")
+        raise ShapeError(f"{name}: kernel {kernel} does not match weight {weight}")
     if x.ndim != weight.ndim:
-        raise ShapeError(f"{name}: {x} and weight {weight} must have as many axes")
+        raise ShapeError(f"{name}: {x} and weight {weight} must have the same number of axes")
     if not promote_specs(x, weight).is_floating:
         raise DTypeError(f"{name}: {x} and weight {weight} must be floating; use astype('float32')")
     taken, given = channels
     if groups < 1 or not x.shape[1] == taken or weight.shape[0] % groups:
         raise ShapeError(
             f"{name}: {x} has {x.shape[1]} channels (axis 1); weight {weight} in {groups} groups "
-            f"takes {taken}, and its first axis must divide into the groups"
+            f"needs {taken}, and its first axis must divide into the groups"
         )
     if bias is not None and (bias.ndim != 1 or not bias.shape[0] == given):
         raise ShapeError(f"{name}: bias {bias} must have one element for each channel of {given}")
@@ -319,7 +319,7 @@ def _(
     if any(not 0 <= a < s for a, s in zip(adjust, stride, strict=True)) or not min_of(space) > 0:
         raise ShapeError(
             f"deconvolution: {x}: adj {adjust} must be less than stride {stride}, and pad {pad} "
-            f"must leave something of {list(map(seen, wide))}"
+            f"must leave a non-empty result of {list(map(seen, wide))}"
         )
     given = (x, weight) if bias is None else (x, weight, bias)
     return Spec((x.shape[0], channels[1], *space), promote_specs(*given))

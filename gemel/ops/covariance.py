@@ -76,7 +76,9 @@ def _variables(name: str, m: Any, y: Any, rowvar: bool, dtype: Any) -> tuple[Any
 def _rows_of(name: str, m: Any, rowvar: bool, dtype: Any) -> Any:
     x = in_dtype(floating(operand(m)), dtype)
     if x.ndim > 2:
-        raise ShapeError(f"{name}: {x.ndim} dimensions: variables and observations are two")
+        raise ShapeError(
+            f"{name}: {x.ndim} dimensions: it must have at most two, variables and observations"
+        )
     if x.ndim < 2:
         return reshape(x, shape=(1, -1))
     return x if rowvar else transpose(x)
@@ -115,7 +117,7 @@ def corrcoef(
 ) -> Array:
     """The correlations of variables: rows of x (and y), or columns if not `rowvar`.
 
-    `bias` and `ddof`, which MXNet has, change nothing of them.
+    MXNet's `bias` and `ddof` have no effect.
     """
     variables, own = _variables("corrcoef", x, y, rowvar, dtype)
     distance = subtract(variables, mean(variables, axis=1, keepdims=True))

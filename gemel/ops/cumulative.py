@@ -21,13 +21,13 @@ from gemel.spec import Spec, normalize_axis
 
 @op(public="np", onnx="CumSum", mxnet="_npi_cumsum")
 def cumsum(x: Any, *, axis: int) -> Any:
-    """The sums of all elements up to each one."""
+    """The cumulative sum along an axis."""
     return _running(numpy().cumsum, x, axis)
 
 
 @op(public="np")
 def cumprod(x: Any, *, axis: int) -> Any:
-    """The products of all elements up to each one."""
+    """The cumulative product along an axis."""
     return _running(numpy().cumprod, x, axis)
 
 
@@ -133,7 +133,9 @@ def _cumulative(name: str, start: int, x: Any, axis: Any, dtype: Any, initial: b
     x = x if x.ndim else reshape(x, shape=(1,))
     if axis is None:
         if x.ndim != 1:
-            raise ShapeError(f"{name}: {x.ndim} dimensions: only a 1-d array needs no axis")
+            raise ShapeError(
+                f"{name}: {x.ndim} dimensions: give axis, unless the array has one dimension"
+            )
         axis = 0
     found = along(cumsum if start == 0 else cumprod, x, axis, dtype)
     if not initial:
@@ -153,7 +155,8 @@ def cumulative_sum(
     out: Any = None,
     include_initial: bool = False,
 ) -> Array:
-    """`cumsum` along an axis, which only 1-d arrays may leave out; beginning with 0 if asked."""
+    """`cumsum` along an axis, which is optional only for 1-d arrays; starts with 0 if
+    `include_initial`."""
     found = _cumulative("cumulative_sum", 0, x, axis, dtype, include_initial)
     return into("cumulative_sum", out, found)
 
@@ -168,6 +171,7 @@ def cumulative_prod(
     out: Any = None,
     include_initial: bool = False,
 ) -> Array:
-    """`cumprod` along an axis, which only 1-d arrays may leave out; beginning with 1 if asked."""
+    """`cumprod` along an axis, which is optional only for 1-d arrays; starts with 1 if
+    `include_initial`."""
     found = _cumulative("cumulative_prod", 1, x, axis, dtype, include_initial)
     return into("cumulative_prod", out, found)

@@ -97,7 +97,7 @@ class EighResult(NamedTuple):
 
 @op(outputs=2, public="np.linalg", mxnet="_npi_qr", complex=True)
 def qr(x: Any, *, complete: bool) -> Any:
-    """An orthogonal matrix and an upper triangle whose product is x."""
+    """The QR decomposition: an orthogonal and an upper triangular matrix with product x."""
     mode = "complete" if complete else "reduced"
     return by_lapack(lambda x: numpy().linalg.qr(x, mode), x)
 
@@ -153,7 +153,8 @@ def _(a: Any, mode: str = "reduced") -> Any:
 
 @op(fails=True, outputs=3, public="np.linalg", mxnet="_npi_svd", complex=True)
 def svd(x: Any, *, full_matrices: bool) -> Any:
-    """Orthogonal U and Vh and falling numbers S, for which U * S @ Vh is x."""
+    """The singular value decomposition: orthogonal U and Vh, descending S, with U * S @ Vh equal to
+    x."""
     return by_lapack(lambda x: numpy().linalg.svd(x, full_matrices), x)
 
 
@@ -211,7 +212,7 @@ def _(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bo
 
 @op(fails=True, public="np.linalg", complex=True)
 def svdvals(x: Any) -> Any:
-    """The singular values of each matrix, falling."""
+    """The singular values of each matrix, descending."""
     return by_lapack(lambda x: numpy().linalg.svd(x, compute_uv=False), x)
 
 
@@ -229,7 +230,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 @op(fails=True, outputs=2, public="np.linalg", mxnet="_npi_eigh", complex=True)
 def eigh(x: Any, *, upper: bool) -> Any:
-    """Rising eigenvalues of symmetric matrices, and eigenvectors in columns."""
+    """The eigenvalues of symmetric matrices, ascending, and their eigenvectors in columns."""
     return by_lapack(lambda x: numpy().linalg.eigh(x, "U" if upper else "L"), x)
 
 
@@ -332,7 +333,7 @@ def _upper(name: str, part: str) -> bool:
 
 @op(fails=True, public="np.linalg", mxnet="_npi_eigvalsh", complex=True)
 def eigvalsh(x: Any, *, upper: bool) -> Any:
-    """Rising eigenvalues of symmetric matrices."""
+    """The eigenvalues of symmetric matrices, ascending."""
     return by_lapack(lambda x: numpy().linalg.eigvalsh(x, "U" if upper else "L"), x)
 
 

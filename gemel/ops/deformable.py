@@ -45,8 +45,9 @@ class _Walk(NamedTuple):
         channels = data.shape[1]
         if channels % self.groups or channels % self.shifts or weight.shape[0] % self.groups:
             raise ShapeError(
-                f"{self.name}: {channels} channels and {weight.shape[0]} filters must be multiples "
-                f"of {self.groups} groups, the channels of {self.shifts} groups of shifts, too"
+                f"{self.name}: {channels} channels and {weight.shape[0]} filters must be "
+                f"multiples of {self.groups} groups, and the channels also of {self.shifts} "
+                "groups of shifts"
             )
         wanted = (weight.shape[0], channels // self.groups, *self.kernel)
         if tuple(weight.shape) != wanted:
@@ -212,7 +213,7 @@ def modulated_deformable_convolution(
 
 def _window(name: str, w: int, symmetric: bool) -> list[int]:
     if w < 1:
-        raise ShapeError(f"{name}: w {w} must be 1 or more: how far a window reaches")
+        raise ShapeError(f"{name}: w {w} must be at least 1; it is how far a window reaches")
     return list(range(-w, w + 1 if symmetric else 1))
 
 

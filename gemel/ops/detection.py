@@ -125,8 +125,8 @@ def surviving(
 def _(x: Spec, *, coord: int, score: int, kind: int, **_: Any) -> Spec:
     if x.ndim < 2 or not x.shape[-1] >= max(coord + 4, score + 1, kind + 1):
         raise ShapeError(
-            f"box_nms: {x} must be (..., boxes, numbers), with 4 numbers from {coord} on, and "
-            f"the numbers {score} and {kind}"
+            f"box_nms: {x} must be (..., boxes, numbers), with 4 numbers from position {coord}, "
+            f"and the positions {score} and {kind}"
         )
     return Spec(x.shape[:-1], "int64")
 

@@ -223,7 +223,7 @@ def bernoulli(draw: Draw, prob: Any = None, logit: Any = None) -> Any:
     >>> npx.random.bernoulli(0.5, size=(2, 2)).shape
     """
     if (prob is None) == (logit is None):
-        raise ArgumentError("bernoulli: one of prob and logit is needed, and not both")
+        raise ArgumentError("bernoulli: give either prob or logit")
     if prob is not None:
         return draw.uniform() < prob
     side = draw.signed()

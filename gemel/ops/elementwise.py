@@ -96,7 +96,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
 
 @elementwise(dtype="arithmetic", public="np", operator="neg", onnx="Neg", mxnet="_npi_negative")
 def negative(xp: Any, x: Any) -> Any:
-    """Sign reversed."""
+    """The negative of each element."""
     return -x
 
 
@@ -145,7 +145,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 @elementwise(dtype="numeric", public="np", method=True, mxnet="_npi_square")
 def square(xp: Any, x: Any) -> Any:
-    """Product with itself."""
+    """The square of each element."""
     return x * x
 
 
@@ -194,7 +194,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
 
 @elementwise(public="np", onnx="Max", mxnet="_npi_maximum")
 def maximum(xp: Any, a: Any, b: Any) -> Any:
-    """The larger; NaN wins."""
+    """The larger element; NaN wins."""
     return xp.maximum(a, b)
 
 
@@ -206,7 +206,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
 
 @elementwise(public="np", onnx="Min", mxnet="_npi_minimum")
 def minimum(xp: Any, a: Any, b: Any) -> Any:
-    """The smaller; NaN wins."""
+    """The smaller element; NaN wins."""
     return xp.minimum(a, b)
 
 
@@ -434,7 +434,7 @@ def _(g: Any, y: Any, x: Any, *, dtype: Any) -> Any:
 
 @elementwise(public="np", method=True, operator="copy", onnx="Identity", mxnet="_npi_copy", moves=1)
 def copy(xp: Any, x: Any) -> Any:
-    """The same elements in memory of their own."""
+    """A copy of the elements in new memory."""
     return x
 
 
@@ -445,7 +445,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 @elementwise(public="npx", mxnet="BlockGrad", moves=1, unchanged=always)
 def stop_gradient(xp: Any, x: Any) -> Any:
-    """The same elements; gradients do not pass."""
+    """The same elements; no gradient flows back."""
     return x
 
 

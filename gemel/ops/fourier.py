@@ -111,7 +111,7 @@ def _norm(name: str, norm: str | None) -> str:
 def _fitted(name: str, x: Any, axis: int, length: Any) -> Any:
     """x with so many elements along an axis: the first ones, or zeros behind them."""
     if not isinstance(length, WHOLE) or length < 1:
-        raise ShapeError(f"{name}: {length!r} elements along axis {axis} have no transform")
+        raise ShapeError(f"{name}: {length!r} elements along axis {axis} cannot be transformed")
     extent = x.shape[axis]
     if length == extent:
         return x
@@ -153,7 +153,7 @@ def _from_real(name: str, x: Any, places: list[tuple[int, int | None]], norm: st
     if x.dtype.is_complex:
         raise DTypeError(f"{name}: {Spec(x.shape, x.dtype)} is complex; use fft, or real(x)")
     if not places:
-        raise ShapeError(f"{name}: it needs an axis")
+        raise ShapeError(f"{name}: the array must have at least one axis")
     *others, (axis, length) = places
     x = _fitted(name, x, axis, x.shape[axis] if length is None else length)
     found = half_transform(x, axis=axis, norm=_norm(name, norm))
@@ -163,25 +163,25 @@ def _from_real(name: str, x: Any, places: list[tuple[int, int | None]], norm: st
 def _to_real(name: str, x: Any, places: list[tuple[int, int | None]], norm: str | None) -> Any:
     """The way back: the inverse along all but the last axis, then that of the half transform."""
     if not places:
-        raise ShapeError(f"{name}: it needs an axis")
+        raise ShapeError(f"{name}: the array must have at least one axis")
     *others, (axis, length) = places
     x = _several(name, x, others, norm, True) if others else x
     length = 2 * (x.shape[axis] - 1) if length is None else length
     if not isinstance(length, WHOLE) or length < 1:
-        raise ShapeError(f"{name}: {length!r} elements along axis {axis} have no transform")
+        raise ShapeError(f"{name}: {length!r} elements along axis {axis} cannot be transformed")
     x = _fitted(name, x, axis, length // 2 + 1)
     return whole_transform(x, axis=axis, length=length, norm=_norm(name, norm))
 
 
 def _one(name: str, x: Any, n: Any, axis: int) -> list[tuple[int, int | None]]:
     if n is not None and (not isinstance(n, WHOLE) or n < 1):
-        raise ShapeError(f"{name}: {n!r} elements have no transform")
+        raise ShapeError(f"{name}: {n!r} elements cannot be transformed")
     return [(normalize_axis(name, axis, x.ndim), n)]
 
 
 @function(public="np.fft")
 def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
-    """The Fourier transform along an axis, of its first n elements or as if zeros followed.
+    """The Fourier transform along an axis, truncated or padded with zeros to n elements.
 
     >>> np.fft.fft(np.array([1.0, 0.0, 0.0, 0.0]))
     """
@@ -235,7 +235,7 @@ def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "backw
 
 @function(public="np.fft")
 def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
-    """The first half of the transform of real numbers, which tells the other half.
+    """The Fourier transform of real numbers: its first half, which determines the other half.
 
     Raises `DTypeError` for complex numbers.
 
@@ -257,7 +257,8 @@ def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "back
 
 @function(public="np.fft")
 def rfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = "backward") -> Array:
-    """The transform of real numbers along several axes, or all; along the last one half of it."""
+    """The Fourier transform of real numbers along several axes, or all; half of it along the last
+    axis."""
     a = operand(a)
     return _from_real("rfftn", a, _placed("rfftn", a, s, axes), norm)
 
@@ -271,7 +272,7 @@ def irfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = "backward
 
 @function(public="np.fft")
 def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "backward") -> Array:
-    """The transform of matrices of real numbers; along their rows one half of it.
+    """The Fourier transform of real matrices; half of it along the rows.
 
     >>> np.fft.rfft2(np.array([[1.0, 0.0], [0.0, 1.0]]))
     """
@@ -291,7 +292,7 @@ def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = "back
 
 @function(public="np.fft")
 def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
-    """The transform, which is real, of what is half given and the other half its conjugate.
+    """The real Fourier transform of a Hermitian-symmetric signal, of which the first half is given.
 
     >>> np.fft.hfft(np.array([1.0, 2.0, 3.0]))
     """
@@ -315,7 +316,7 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = "back
 
 def _frequencies(name: str, n: Any, d: float, half: bool, dtype: Any, device: Any) -> Any:
     if not isinstance(n, WHOLE) or n < 1:
-        raise ShapeError(f"{name}: {n!r} elements have no frequencies")
+        raise ShapeError(f"{name}: {n!r} elements have no frequencies; it must be at least 1")
     with as_device(device):
         at = iota(shape=(n // 2 + 1 if half else n,), axis=0, dtype=float64)
     at = at if half else where(at < (n + 1) // 2, at, at - n)
@@ -353,7 +354,7 @@ def _shifted(x: Any, axes: Any, sign: int) -> Any:
 
 @function(public="np.fft")
 def fftshift(x: Any, axes: Any = None) -> Array:
-    """The frequency 0 moved to the middle of the given axes, or all.
+    """Move the frequency 0 to the middle of the given axes, or of all.
 
     >>> np.fft.fftshift(np.array([0.0, 1.0, -2.0, -1.0]))
     """

@@ -19,7 +19,7 @@ from gemel.spec import Spec, is_several, plain, same_shape
 
 @op(dynamic=True, public="np", mxnet="_npi_bincount")
 def bincount(x: Any, weights: Any = None, *, minlength: int = 0) -> Any:
-    """How often each number from 0 on occurs, or the sum of its weights. Waits for them."""
+    """Count how often each number from 0 occurs, or sum its weights. Waits for the elements."""
     return numpy().bincount(x, weights, minlength)
 
 
@@ -44,7 +44,7 @@ def histogram_edges(x: Any, *, bins: int, limits: Any) -> Any:
 @histogram_edges.spec
 def _(x: Spec, *, bins: int, limits: Any) -> Spec:
     if bins < 1:
-        raise ShapeError(f"histogram: {bins} is no number of bins")
+        raise ShapeError(f"histogram: {bins} is not a number of bins")
     return Spec((bins + 1,), x.dtype.floating)
 
 
@@ -59,7 +59,7 @@ def histogram_counts(x: Any, edges: Any, weights: Any = None, *, density: bool) 
 @histogram_counts.spec
 def _(x: Spec, edges: Spec, weights: Spec | None = None, *, density: bool) -> Spec:
     if edges.ndim != 1 or edges.shape[0] < 2:
-        raise ShapeError(f"histogram: edges {edges} must be one row of two or more")
+        raise ShapeError(f"histogram: edges {edges} must be a one-dimensional array of two or more")
     if weights is not None and not same_shape(x.shape, weights.shape):
         raise ShapeError(f"histogram: weights {weights} must have the shape of {x}")
     plain = weights.dtype if weights is not None else int64
@@ -69,9 +69,9 @@ def _(x: Spec, edges: Spec, weights: Spec | None = None, *, density: bool) -> Sp
 @function(public="np")
 @beside_arrays
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Array:
-    """The edges of bins: `bins` itself, or so many of one width over a range or all elements.
+    """The edges of bins: `bins` itself, or that many equal bins over a range or all elements.
 
-    A rule of NumPy's that chooses how many ("auto") waits for the elements.
+    One of NumPy's rules for the number of bins ("auto") waits for the elements.
     """
     if isinstance(bins, str):
         return by_numpy(numpy().histogram_bin_edges, (operand(a), bins, range, weights), {})
@@ -89,7 +89,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 def histogram(
     a: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
 ) -> tuple[Any, Any]:
-    """How many elements lie in each bin (or their weights, or a density), and the bins' edges."""
+    """The number of elements in each bin (or their weights, or a density), and the bins' edges."""
     a = operand(a)
     edges = histogram_bin_edges(a, bins, range, weights)
     extra = () if weights is None else (operand(weights),)

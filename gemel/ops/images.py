@@ -58,7 +58,7 @@ def _like(found: Any, x: Any) -> Any:
 
 @function(public="npx.image")
 def to_tensor(data: Any) -> Array:
-    """From (height, width, channels), 0 to 255, to float32 (channels, height, width), 0 to 1.
+    """Convert (height, width, channels), 0 to 255, to float32 (channels, height, width), 0 to 1.
 
     >>> npx.image.to_tensor(np.full((1, 2, 3), 255, dtype="uint8")).shape
     """
@@ -86,11 +86,11 @@ def normalize(data: Any, mean: Any = 0.0, std: Any = 1.0) -> Array:
 @function(public="npx.image")
 @beside_arrays
 def resize(data: Any, size: Any, keep_ratio: bool = False, interp: int = 1) -> Array:
-    """Images of another size: (width, height), or one number for both.
+    """Resize images to (width, height), or one number for both.
 
-    With `keep_ratio` and one number the shorter side gets it. `interp` 0 takes the nearest pixel,
-    1 mixes the four around linearly, 2 weighs 4 x 4 by a cubic function, 3 takes the mean over what
-    becomes a pixel, 4 weighs 8 x 8 (Lanczos). Pixels are squares: their centres lie at halves.
+    With `keep_ratio` and one number the shorter side gets it. `interp` 0 is nearest, 1 bilinear, 2
+    bicubic (4 x 4 pixels), 3 the mean over the area of a pixel, 4 Lanczos (8 x 8 pixels). Pixels
+    are squares: their centres are at half-integers.
 
     >>> npx.image.resize(np.arange(4.0).reshape(2, 2, 1), (4, 2)).shape
     """
@@ -202,7 +202,7 @@ def upsampling(data: Any, scale: int, sample_type: str = "nearest") -> Array:
 
 @function(public="npx.image")
 def crop(data: Any, x: int, y: int, width: int, height: int) -> Array:
-    """The part of images that begins at column x and row y. Raises `ShapeError` beyond the image.
+    """Crop images at column x and row y. Raises `ShapeError` if this exceeds the image.
 
     >>> npx.image.crop(np.arange(12).reshape(3, 4, 1), 1, 0, 2, 2).shape
     """
@@ -210,13 +210,15 @@ def crop(data: Any, x: int, y: int, width: int, height: int) -> Array:
     rows, columns = image.shape[-3], image.shape[-2]
     inside = x >= 0 and y >= 0 and y + height <= rows and x + width <= columns
     if not inside or width < 1 or height < 1:
-        raise ShapeError(f"crop: {width} x {height} at ({x}, {y}) is not inside {columns} x {rows}")
+        raise ShapeError(
+            f"crop: {width} x {height} at ({x}, {y}) is not inside the image of {columns} x {rows}"
+        )
     return image[..., y : y + height, x : x + width, :]
 
 
 @function(public="npx.image")
 def flip_left_right(data: Any) -> Array:
-    """Images turned round, left to right.
+    """Flip images left to right.
 
     >>> npx.image.flip_left_right(np.arange(3).reshape(1, 3, 1)).tolist()
     """
@@ -225,7 +227,7 @@ def flip_left_right(data: Any) -> Array:
 
 @function(public="npx.image")
 def flip_top_bottom(data: Any) -> Array:
-    """Images turned upside down.
+    """Flip images top to bottom.
 
     >>> npx.image.flip_top_bottom(np.arange(3).reshape(3, 1, 1)).tolist()
     """
@@ -247,7 +249,7 @@ def _by_chance(data: Any, changed: Any, p: float) -> Any:
 @function(public="npx.image")
 @beside_arrays
 def random_flip_left_right(data: Any, p: float = 0.5) -> Array:
-    """Images turned round left to right, each with probability p.
+    """Flip each image left to right with probability p.
 
     >>> npx.image.random_flip_left_right(np.arange(3).reshape(1, 3, 1)).shape
     """
@@ -257,7 +259,7 @@ def random_flip_left_right(data: Any, p: float = 0.5) -> Array:
 @function(public="npx.image")
 @beside_arrays
 def random_flip_top_bottom(data: Any, p: float = 0.5) -> Array:
-    """Images turned upside down, each with probability p.
+    """Flip each image top to bottom with probability p.
 
     >>> npx.image.random_flip_top_bottom(np.arange(3).reshape(3, 1, 1)).shape
     """
@@ -276,7 +278,7 @@ def _mixed(name: str, data: Any, other: Any, share: Any) -> Any:
     """share * data + (1 - share) * other(data)."""
     x = _image(name, data)
     if x.shape[-1] not in (1, 3):
-        raise ShapeError(f"{name}: {list(x.shape)} must have 1 or 3 channels, the last axis")
+        raise ShapeError(f"{name}: {list(x.shape)} must have 1 or 3 channels along the last axis")
     wide = cast(x, dtype=x.dtype.floating)
     found = wide * share if other is None else other(wide) * (1 - share) + wide * share
     return _like(found, x)
@@ -284,14 +286,14 @@ def _mixed(name: str, data: Any, other: Any, share: Any) -> Any:
 
 def _factor(x: Any, low: float, high: float) -> Any:
     if low > high:
-        raise ArgumentError(f"the factors from {low} to {high} are none")
+        raise ArgumentError(f"the range of factors from {low} to {high} is invalid")
     return uniformly(low, high, size=_each(x))
 
 
 @function(public="npx.image")
 @beside_arrays
 def random_brightness(data: Any, min_factor: float, max_factor: float) -> Array:
-    """Images times a factor drawn from a range, for each of a batch another one.
+    """Multiply each image by a factor drawn from a range.
 
     >>> npx.image.random_brightness(np.ones((1, 2, 3)), 0.5, 1.5).shape
     """
@@ -301,7 +303,7 @@ def random_brightness(data: Any, min_factor: float, max_factor: float) -> Array:
 @function(public="npx.image")
 @beside_arrays
 def random_contrast(data: Any, min_factor: float, max_factor: float) -> Array:
-    """Images mixed with the grey they are on average, by a factor drawn from a range.
+    """Blend images with their mean grey, by a factor drawn from a range.
 
     >>> npx.image.random_contrast(np.ones((1, 2, 3)), 0.5, 1.5).shape
     """
@@ -315,7 +317,7 @@ def random_contrast(data: Any, min_factor: float, max_factor: float) -> Array:
 @function(public="npx.image")
 @beside_arrays
 def random_saturation(data: Any, min_factor: float, max_factor: float) -> Array:
-    """Images mixed with their grey ones, by a factor drawn from a range.
+    """Blend images with their grey versions, by a factor drawn from a range.
 
     >>> npx.image.random_saturation(np.ones((1, 2, 3)), 0.5, 1.5).shape
     """
@@ -331,7 +333,8 @@ FROM_YIQ = ((1.0, 0.956, 0.621), (1.0, -0.272, -0.647), (1.0, -1.107, 1.705))
 @beside_arrays
 @as_written
 def random_hue(data: Any, min_factor: float, max_factor: float) -> Array:
-    """Images with colours turned by a factor drawn from a range: 1 leaves them, 2 is half a turn.
+    """Rotate the hues of images by a factor drawn from a range: 1 changes nothing, 2 is half a
+    turn.
 
     >>> npx.image.random_hue(np.ones((1, 2, 3)), 0.9, 1.1).shape
     """
@@ -339,7 +342,9 @@ def random_hue(data: Any, min_factor: float, max_factor: float) -> Array:
     if x.shape[-1] == 1:
         return x
     if x.shape[-1] != 3:
-        raise ShapeError(f"random_hue: {list(x.shape)} must have 1 or 3 channels, the last axis")
+        raise ShapeError(
+            f"random_hue: {list(x.shape)} must have 1 or 3 channels along the last axis"
+        )
     angle = (_factor(x, min_factor, max_factor)[..., 0] - 1.0) * 3.141592653589793
     wide = cast(x, dtype=x.dtype.floating)
     light, first, second = (wide @ operand(list(row), (wide,)).astype(wide.dtype) for row in TO_YIQ)
@@ -384,7 +389,9 @@ def adjust_lighting(data: Any, alpha: Any) -> Array:
     """
     x = _image("adjust_lighting", data)
     if not x.shape[-1] == 3:
-        raise ShapeError(f"adjust_lighting: {list(x.shape)} must have 3 channels, the last axis")
+        raise ShapeError(
+            f"adjust_lighting: {list(x.shape)} must have 3 channels along the last axis"
+        )
     wide = cast(x, dtype=x.dtype.floating)
     weights = cast(operand([list(row) for row in LIGHTING], (wide,)), dtype=wide.dtype)
     shares = cast(operand(alpha, (wide,)), dtype=wide.dtype)
@@ -412,8 +419,8 @@ def random_crop(
     height: int,
     interp: int = 1,
 ) -> Array:
-    """A part of images of width x height; it begins at shares, drawn from two ranges, of the room
-    there is. An image that is too small is resized first.
+    """Crop images to width x height at a random position: fractions of the free space, drawn from
+    two ranges. An image that is too small is resized first.
 
     >>> npx.image.random_crop(np.ones((4, 4, 3)), (0, 1), (0, 1), 2, 3).shape
     """
@@ -429,7 +436,7 @@ def _part(x: Any, axis: int, extent: Any, size: int, shares: tuple[float, float]
     """So many lines along an axis, from a drawn place on."""
     low, high = shares
     if not 0 <= low <= high <= 1:
-        raise ArgumentError(f"random_crop: the shares {low} to {high} must lie between 0 and 1")
+        raise ArgumentError(f"random_crop: the fractions {low} to {high} must be between 0 and 1")
     room = extent - size
     first = _within(cast(floor(_factor(x, low, high) * (room + 1)), dtype="int64"), room)
     return _lines(x, axis, iota(shape=(size,), axis=0, dtype="int64") + first[..., 0, 0])
@@ -456,8 +463,8 @@ def random_resized_crop(
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
     interp: int = 1,
 ) -> Array:
-    """A part of images with a drawn share of their area and a drawn ratio of width to height, as
-    far as it fits, resized to width x height (Szegedy et al., CVPR 2015). Mixes linearly.
+    """Crop a random fraction of the area of images with a random aspect ratio, as far as it fits,
+    and resize to width x height, bilinearly (Szegedy et al., CVPR 2015).
 
     >>> npx.image.random_resized_crop(np.ones((8, 8, 3)), 4, 2).shape
     """

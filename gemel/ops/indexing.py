@@ -77,7 +77,9 @@ def place(x: Any, *, key: Any, shape: Any) -> Any:
 def _(x: Spec, *, key: Any, shape: Any) -> Spec:
     check_key("place", extents("place", shape), key)
     if not same_shape(x.shape, key_shape(key)):
-        raise ShapeError(f"place: {x} is not what {key} selects, {list(key_shape(key))}")
+        raise ShapeError(
+            f"place: {x} does not have the shape that {key} selects, {list(key_shape(key))}"
+        )
     return Spec(shape, x.dtype)
 
 
@@ -149,9 +151,7 @@ def _some_place(name: str, shape: tuple[int, ...], axis: int, indices: Spec) -> 
     """Raises `IndexError` where there are positions but no element along the axis to be at."""
     check_axis(name, axis, len(shape))
     if type(shape[axis]) is int and shape[axis] == 0 and 0 not in indices.shape:
-        raise ArrayIndexError(
-            f"{name}: {indices} are positions in an axis of {list(shape)} with none"
-        )
+        raise ArrayIndexError(f"{name}: {indices} index an empty axis of {list(shape)}")
 
 
 @op(fails=True, onnx="Gather", mxnet="_npi_take", moves=1)
@@ -210,8 +210,8 @@ def _(g: Spec, indices: Spec, *, axis: int, shape: Any) -> Spec:
     slices = (*shape[:axis], *indices.shape, *shape[axis + 1 :])
     if not same_shape(g.shape, slices):
         raise ShapeError(
-            f"scatter: {g} must have the shape {list(slices)} of the slices at {indices} along "
-            f"axis {axis} of {list(shape)}"
+            f"scatter: {g} must have the shape {list(slices)} of the slices that {indices} "
+            f"select along axis {axis} of {list(shape)}"
         )
     return Spec(shape, g.dtype)
 
@@ -242,7 +242,7 @@ def _(emit: Emitter, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> Non
 
 @function(public="np", method=True)
 def take(a: Any, indices: Any, axis: Any = None, mode: str = "raise", out: Any = None) -> Array:
-    """The elements at these positions along an axis, or of the flattened array.
+    """Select the elements at these positions along an axis, or of the flattened array.
 
     `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for positions out of range.
     """

@@ -83,7 +83,7 @@ def check_key(name: str, shape: tuple[int, ...], key: tuple[Any, ...]) -> None:
     """Raises `ShapeError` unless a canonical key stays within an array of this shape."""
     items = [item for item in key if item[0] != "new"]
     if len(items) != len(shape):
-        raise ShapeError(f"{name}: the key {key} does not name each axis of {list(shape)} once")
+        raise ShapeError(f"{name}: the key {key} must name each axis of {list(shape)} exactly once")
     for axis, (item, extent) in enumerate(zip(items, shape, strict=True)):
         _, start, length, step = item if item[0] == "slice" else (*item, 1, 1)
         check_span(name, axis, extent, start, length, step)
@@ -174,8 +174,8 @@ def check_masks(shape: tuple[int, ...], items: Sequence[Any]) -> None:
         if not all(type(m) is int and m == 0 or m == n for m, n in pairs):
             given = [seen(n) for n in shape]
             raise ArrayIndexError(
-                f"a mask of shape {list(item.shape)} does not fit an array of shape {given} "
-                f"from axis {axis} on; they must be equal there"
+                f"a mask of shape {list(item.shape)} does not fit an array of shape {given} from "
+                f"axis {axis} on; the shapes must be equal there"
             )
 
 
@@ -207,6 +207,6 @@ def array_axes(items: list[Any], ndim: int) -> list[int]:
 def no_index(item: Any) -> ArrayIndexError:
     """The error for what selects nothing of an array."""
     return ArrayIndexError(
-        f"index: {item!r} is no index of an array; those are whole numbers, slices, ..., None, "
-        "and arrays of integers or bools"
+        f"index: {item!r} cannot index an array; use whole numbers, slices, ..., None, and "
+        "arrays of integers or bools"
     )

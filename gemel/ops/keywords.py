@@ -110,7 +110,7 @@ def _computed_in(
         own = spec_of(value)
         if not own.weak and not castable(own.dtype, dtype, casting):
             raise DTypeError(
-                f"{op.name}: unsafe cast: {own} is not computed in {dtype} (casting={casting!r})"
+                f"{op.name}: unsafe cast: {own} cannot be computed in {dtype} (casting={casting!r})"
             )
     arrays = tuple(
         (full(value, shape=(), dtype=dtype) if weak else value)
@@ -120,7 +120,9 @@ def _computed_in(
     )
     for result in op.infer(*map(spec_of, arrays), **full_parameters):
         if result.dtype is not dtype:
-            raise DTypeError(f"{op.name}: computed in {dtype} it gives {result.dtype}")
+            raise DTypeError(
+                f"{op.name}: dtype={dtype} is not possible, as the result has dtype {result.dtype}"
+            )
     return arrays
 
 
@@ -171,7 +173,8 @@ def _left_out(op: Op, mask: Any, x: Any, initial: Any) -> Any:
     if op.combine in ("max", "min"):
         if initial is None:
             raise TypeError(
-                f"{op.name}: where may leave nothing, of which there is no {op.name}; give initial"
+                f"{op.name}: where may exclude all elements, and then {op.name} is undefined; "
+                "give initial"
             )
         return where(mask, x, _begins(initial, x.dtype))
     return where(mask, x, {"sum": 0, "prod": 1, "any": False, "all": True}[op.combine])

@@ -234,7 +234,7 @@ def _whole_spec(op: Op) -> Any:
     def spec(a: Spec, b: Spec) -> Spec:
         _, dtype = bitwise_and.policy(op, (a, b), {})
         if dtype is bool_:
-            raise DTypeError(f"{op.name}: {a} and {b}: bools have no divisors; use astype('int32')")
+            raise DTypeError(f"{op.name}: {a} and {b}: not defined for bools; use astype('int32')")
         return Spec(broadcast(op.name, a, b), dtype)
 
     return spec

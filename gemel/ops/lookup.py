@@ -27,10 +27,12 @@ def embedding(
     dtype: Any = None,
     sparse_grad: bool = False,
 ) -> Array:
-    """The rows of weight (input_dim, output_dim) that data names: (...) to (..., output_dim).
+    """Look up rows of weight (input_dim, output_dim) by the indices in data: (...) to (...,
+    output_dim).
 
-    data may be floating, as MXNet's often is. A number without a row, -1 too, is an `IndexError`,
-    raised when the result is waited for. Gradients are dense, whatever `sparse_grad` says.
+    data may be floating, as MXNet's often is. An index out of range, including -1, is an
+    `IndexError`, raised when the result is waited for. Gradients are dense, whatever `sparse_grad`
+    says.
 
     >>> npx.embedding(np.array([1, 0, 1]), np.array([[1.0, 2.0], [3.0, 4.0]]))
     """
@@ -58,8 +60,8 @@ def flat_positions(name: str, x: Any, indices: Any) -> tuple[Any, int]:
     count = int(indices.shape[0]) if len(indices.shape) else 0
     if not 0 < count <= len(x.shape):
         raise ShapeError(
-            f"{name}: indices {list(indices.shape)} must have a row for each of the first axes of "
-            f"{list(x.shape)}"
+            f"{name}: indices {list(indices.shape)} must have one row for each of the leading "
+            f"axes of {list(x.shape)}"
         )
     if indices.dtype.kind == "b":
         raise DTypeError(f"{name}: indices must be whole numbers, not bools; use data[mask]")
@@ -85,7 +87,7 @@ def gather_nd(data: Any, indices: Any) -> Array:
 
 @function(public="npx")
 def index_add(data: Any, indices: Any, val: Any) -> Array:
-    """data with val added at `indices` (m, n), as `gather_nd` has them; what meets is added up.
+    """Add val to data at `indices` (m, n), as in `gather_nd`; values at equal positions are summed.
 
     >>> npx.index_add(np.zeros((2, 2)), np.array([[0, 0], [1, 1]]), np.array([1.0, 2.0]))
     """
@@ -99,7 +101,8 @@ def index_add(data: Any, indices: Any, val: Any) -> Array:
 
 @function(public="npx")
 def index_update(data: Any, indices: Any, val: Any) -> Array:
-    """data with val at `indices` (m, n), as `gather_nd` has them; of what meets the last stays.
+    """Set data to val at `indices` (m, n), as in `gather_nd`; at equal positions the last value
+    wins.
 
     >>> npx.index_update(np.zeros((2, 2)), np.array([[0, 1], [1, 1]]), np.array([1.0, 2.0]))
     """
@@ -150,14 +153,16 @@ def batch_flatten(data: Any) -> Array:
     """(batch, ...) to (batch, all elements of an example)."""
     data = operand(data)
     if not data.shape:
-        raise ShapeError("batch_flatten: a number is no batch; it must have one axis or more")
+        raise ShapeError(
+            "batch_flatten: a number is not a batch; the array must have at least one axis"
+        )
     return reshape(data, shape=(data.shape[0], product(data.shape[1:])))
 
 
 @function(public="npx")
 def scatter_nd(data: Any, indices: Any, shape: Any) -> Array:
-    """Zeros of a shape with data at `indices` (m, ...), as `gather_nd` has them; what meets is
-    added up.
+    """Zeros with data added at `indices` (m, ...), as in `gather_nd`; values at equal positions are
+    summed.
 
     >>> npx.scatter_nd(np.array([2.0, 3.0]), np.array([[0, 1], [1, 0]]), (2, 2))
     """
@@ -167,7 +172,7 @@ def scatter_nd(data: Any, indices: Any, shape: Any) -> Array:
 
 @function(public="npx")
 def batch_take(a: Any, indices: Any) -> Array:
-    """From each row of a (n, m) the element at its index, which must be within.
+    """From each row of a (n, m), the element at that row's index, which must be in range.
 
     >>> npx.batch_take(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1, 0]))
     """
@@ -177,7 +182,7 @@ def batch_take(a: Any, indices: Any) -> Array:
 
 @function(public="npx")
 def index_copy(old_tensor: Any, index_vector: Any, new_tensor: Any) -> Array:
-    """old_tensor with the rows of new_tensor in the place of those index_vector names.
+    """Replace the rows of old_tensor at index_vector by those of new_tensor.
 
     >>> npx.index_copy(np.zeros((3, 2)), np.array([2, 0]), np.ones((2, 2)))
     """
@@ -222,14 +227,14 @@ def slice_like(data: Any, shape_like: Any, axes: Any = ()) -> Array:
         raise ShapeError(f"slice_like: {list(data.shape)} and {list(shape_like.shape)}: give axes")
     chosen = {normalize_axis("slice_like", axis, ndim) for axis in axes or range(ndim)}
     if any(shape_like.shape[axis] > data.shape[axis] for axis in chosen):
-        raise ShapeError(f"slice_like: {list(data.shape)} is less than {list(shape_like.shape)}")
+        raise ShapeError(f"slice_like: {list(data.shape)} is smaller than {list(shape_like.shape)}")
     stops = (shape_like.shape[axis] if axis in chosen else None for axis in range(ndim))
     return data[tuple(slice(stop) for stop in stops)]
 
 
 @function(public="npx")
 def constraint_check(data: Any, msg: str = "Constraint violated.") -> Array:
-    """True, if all elements of a bool array are; else a `ValueError` with this message, raised
+    """True if all elements of a bool array are true; else a `ValueError` with this message, raised
     when the result is waited for.
 
     >>> npx.constraint_check(np.array([True, True]), "it must be so")

@@ -46,12 +46,12 @@ def mapped(change: Callable[..., Any], *given: Any) -> Any:
 
 @function(public="npx")
 def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
-    """body(element, states) -> (output, states), for each element of the first axis of data.
+    """Run body(element, states) -> (output, states) for each element of the first axis of data.
 
     data and states are arrays, or lists of them, which may be nested. The result is (outputs
     stacked along a new first axis, last states). In a trace it is one step of the program, for any
-    length of the axis, and body is called twice. Written out, with the length of the axis fixed,
-    are less than four rounds, and a body that does something else the second time, draws random
+    length of the axis, and body is called twice. The loop is unrolled, for a fixed length, if it
+    has less than four rounds, or if body does something different the second time, draws random
     numbers or writes to arrays from outside.
 
     >>> npx.foreach(lambda x, s: (x + s, x + s), np.array([1.0, 2.0, 3.0]), np.array(0.0))
@@ -66,15 +66,17 @@ def _lengths(data: Any) -> list[Any]:
     """The first axes of all data, which are the same."""
     shapes = [array.shape for array in leaves(data)]
     if not all(shapes):
-        raise ShapeError("foreach: data of no axes; it runs over the first axis of its data")
+        raise ShapeError("foreach: the data has no axes, but foreach iterates over its first axis")
     lengths = [shape[0] for shape in shapes]
     if not lengths or not all(n == lengths[0] for n in lengths):
         found = sorted({int(n) for n in lengths})
-        raise ShapeError(f"foreach: first axes of {found}; all data must have the same")
+        raise ShapeError(
+            f"foreach: the first axes have lengths {found}; all data must have the same length"
+        )
     if lengths[0] == 0:
         raise ShapeError(
-            "foreach: the data's first axis is empty; what the body gives is not known without a "
-            "round, so there must be one at least"
+            "foreach: the first axis of the data is empty, so the outputs of the body are "
+            "unknown; there must be at least one element"
         )
     return lengths
 
@@ -136,22 +138,23 @@ def while_loop(
     loop_vars: Any,
     max_iterations: int | None = None,
 ) -> Any:
-    """func(*variables) -> (output, variables) while cond(*variables) holds, at most so often.
+    """Run func(*variables) -> (output, variables) while cond(*variables) holds, at most
+    `max_iterations` times.
 
     The variables and the output are arrays, or lists of them, which may be nested. The result is
     (outputs stacked along a new first axis of `max_iterations`, zeros for steps that were not made;
-    last variables). `max_iterations` has to be given: without it, as MXNet, `ValueError`. Waits for
-    each condition, and the outputs of no steps are [].
+    last variables). As in MXNet, a missing `max_iterations` is a `ValueError`. Waits for each
+    condition; without any step the outputs are [].
 
-    In a trace it is one step of the program, which ends where the condition does: func is called
-    twice, and the outputs of no steps are zeros, too. Written out, each step behind its condition,
-    are at most three steps, and a func that does something else the second time, draws random
-    numbers or needs NumPy.
+    In a trace it is one step of the program, which ends when the condition fails; func is called
+    twice, and without any step the outputs are zeros. The loop is unrolled, each step with its
+    condition, for at most three steps, or if func does something different the second time, draws
+    random numbers or needs NumPy.
 
     >>> npx.while_loop(lambda i: i < 3, lambda i: (i * 2, [i + 1]), [np.array(1)], 4)
     """
     if max_iterations is None:
-        raise ArgumentError("while_loop: max_iterations must be given: outputs are as long as that")
+        raise ArgumentError("while_loop: give max_iterations; it is the length of the outputs")
     max_iterations = plain(max_iterations)
     if isinstance(max_iterations, bool) or not isinstance(max_iterations, int):
         raise TypeError(f"while_loop: max_iterations must be a whole number, not {max_iterations}")
@@ -292,7 +295,8 @@ def _checked(
     output, after = _stepped(func, nested(iter(values), variables))
     if len(leaves(after)) != len(values):
         raise ShapeError(
-            f"while_loop: a step gives {len(leaves(after))} variables, it got {len(values)}"
+            f"while_loop: a step returned {len(leaves(after))} variables, but it was given "
+            f"{len(values)}"
         )
     return mapped(operand, output), mapped(operand, after)
 

@@ -48,15 +48,15 @@ class Group:
         device = from_code(array.device.code)
         if device not in self.devices:
             homes = " and ".join(map(str, self.devices))
-            raise DeviceError(f"{self.name}: {homes} meet, and the call is on {device}")
+            raise DeviceError(f"{self.name}: its devices are {homes}, but the call is on {device}")
         rank = self.devices.index(device)
         with self._lock:
             self._open = [found for found in self._open if found[0].open]
             found = next((pair for pair in self._open if rank not in pair[1]), None)
             if len(self._open) >= AHEAD and found is None:
                 raise DeviceError(
-                    f"{self.name}: {device} has come {AHEAD} times more often than the others; run "
-                    "every device's part of a batch"
+                    f"{self.name}: {device} is {AHEAD} calls ahead of the others; run every "
+                    "device's part of each batch"
                 )
             host = _core.copy_to_device(array, CPUS[0].code) if device.linked else array
             if found is None:

@@ -341,7 +341,7 @@ def winograd(x: Any, weight: Any, *, pad: Any, scheme: str) -> Any:
 @winograd.spec
 def _(x: Spec, weight: Spec, *, pad: Any, scheme: str) -> Spec:
     if x.dtype is not weight.dtype or not x.dtype.is_floating:
-        raise DTypeError(f"winograd: {x} and weight {weight} must be of one floating dtype")
+        raise DTypeError(f"winograd: {x} and weight {weight} must have the same floating dtype")
     counts = square(pad, scheme).counts(x.shape[2:])
     return Spec((x.shape[0], weight.shape[0], *counts), x.dtype)
 

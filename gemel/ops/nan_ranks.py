@@ -61,7 +61,7 @@ def nanquantile(
     weights: Any = None,
     interpolation: str | None = None,
 ) -> Array:
-    """What a share q of the elements that are not NaN lies below: see `quantile`; NaN of none.
+    """The q-quantile of the elements that are not NaN, see `quantile`; NaN if there are none.
 
     >>> np.nanquantile(np.array([1.0, float("nan"), 3.0]), 0.5)
     """
@@ -85,7 +85,7 @@ def nanpercentile(
     weights: Any = None,
     interpolation: str | None = None,
 ) -> Array:
-    """What q percent of the elements that are not NaN lie below: see `nanquantile`.
+    """The q-th percentile of the elements that are not NaN; see `nanquantile`.
 
     >>> np.nanpercentile(np.array([1.0, float("nan"), 3.0]), 50)
     """
@@ -100,7 +100,7 @@ def nanpercentile(
 def nanmedian(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:
-    """What half of the elements that are not NaN lie below; NaN where nothing is left.
+    """The median of the elements that are not NaN; NaN if there are none.
 
     >>> np.nanmedian(np.array([[1.0, float("nan")], [3.0, 4.0]]), axis=1)
     """

@@ -141,7 +141,8 @@ def _(x: Spec, *, axis: int) -> Spec:
 
 @composite(outputs=2, random=True, public="npx", mxnet="_npx_dropout")
 def dropout(x: Any, *, p: float, axes: Any = (), call: Any = None) -> Any:
-    """Elements set to 0 with probability p, the others scaled by 1 / (1 - p); and the mask kept.
+    """Set elements to 0 with probability p and scale the others by 1 / (1 - p); returns also the
+    mask.
 
     Srivastava et al., 2014. Along `axes` one draw serves all elements.
     """
@@ -232,7 +233,7 @@ def batch_norm(
     momentum: float = 0.9,
     axis: int = 1,
 ) -> Any:
-    """x normalised over all axes but one, scaled by gamma and shifted by beta.
+    """Normalise x over all axes but one, then scale by gamma and shift by beta.
 
     Ioffe and Szegedy, 2015. Results: y, the batch's mean and 1 / sqrt(variance + eps); the running
     statistics become momentum * old + (1 - momentum) * batch's, but stay where the batch is empty.

@@ -62,7 +62,7 @@ def check_vectors(name: str, x: Spec, count: int, **vectors: Spec) -> None:
 
 @composite(public="npx", onnx="LayerNormalization", mxnet="_npx_layer_norm")
 def layer_norm(x: Any, gamma: Any, beta: Any, *, axis: int = -1, eps: float = 1e-5) -> Any:
-    """x normalised along one axis, times gamma plus beta.
+    """Normalise x along one axis, then multiply by gamma and add beta.
 
     Ba et al., Layer normalization, 2016.
 
@@ -116,7 +116,7 @@ def group_norm(x: Any, gamma: Any, beta: Any, *, num_groups: int = 1, eps: float
 def _(x: Spec, gamma: Spec, beta: Spec, *, num_groups: int, eps: float) -> Spec:
     if x.ndim < 2 or num_groups < 1 or not x.shape[1] % num_groups == 0:
         raise ShapeError(
-            f"group_norm: {x}: its axis 1, the channels, must divide into {num_groups} groups"
+            f"group_norm: {x}: axis 1, the channels, must divide into {num_groups} groups"
         )
     each = num_groups if gamma.shape == (num_groups,) else x.shape[1]
     check_vectors("group_norm", x, each, gamma=gamma, beta=beta)
@@ -154,7 +154,9 @@ def instance_norm(x: Any, gamma: Any, beta: Any, *, eps: float = 1e-3) -> Any:
 @instance_norm.spec
 def _(x: Spec, gamma: Spec, beta: Spec, *, eps: float) -> Spec:
     if x.ndim < 3:
-        raise ShapeError(f"instance_norm: {x} must have 3 axes or more: N, C, and space")
+        raise ShapeError(
+            f"instance_norm: {x} must have at least 3 axes: N, C, and the spatial axes"
+        )
     check_vectors("instance_norm", x, x.shape[1], gamma=gamma, beta=beta)
     return x
 

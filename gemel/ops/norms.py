@@ -89,7 +89,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     if len(axes) == 1:
         return vector_norm(x, axis=axes[0], keepdims=keepdims, ord=ord)
     if len(axes) != 2:
-        raise ShapeError(f"norm: {list(x.shape)}: order {ord!r} is one of vectors or matrices")
+        raise ShapeError(
+            f"norm: {list(x.shape)}: order {ord!r} is for vectors or matrices; give axis"
+        )
     rows, columns = (normalize_axis("norm", a, x.ndim) for a in axes)
     found = matrix_norm(moveaxis(x, (rows, columns), (-2, -1)), ord=ord)
     for place in sorted((rows, columns)) if keepdims else ():
@@ -99,10 +101,12 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 @function(public="np.linalg")
 def cond(x: Any, p: Any = None) -> Array:
-    """How much a matrix magnifies errors: its norm times that of its inverse."""
+    """The condition number of a matrix: its norm times that of its inverse."""
     x = operand(x)
     if any(n == 0 for n in x.shape):
-        raise ShapeError(f"cond: {list(x.shape)}: an empty matrix magnifies nothing")
+        raise ShapeError(
+            f"cond: {list(x.shape)}: the condition number of an empty matrix is undefined"
+        )
     if p in (None, 2, -2):
         values = svdvals(x)
         first, last = (-1, 0) if p == -2 else (0, -1)

@@ -77,8 +77,8 @@ def per_side(name: str, kind: str, given: Any, ndim: int) -> tuple[tuple[Any, ..
         spread = np.broadcast_to(np.asarray(given), (ndim, 2)).tolist()
     except ValueError:
         raise ShapeError(
-            f"{name}: {kind} {given} must be one number, or (before, after) for all or each of "
-            f"{ndim} axes"
+            f"{name}: {kind} {given} must be one number, one (before, after) for all, or one for "
+            f"each of {ndim} axes"
         ) from None
     return tuple(map(tuple, spread))
 
@@ -114,7 +114,7 @@ def pad(
         raise TypeError(f"pad: {mode!r} takes no {options or f'reflect_type={reflect_type!r}'}")
     sides = per_side("pad", "pad_width", pad_width, array.ndim)
     if not all(isinstance(n, WHOLE) and n >= 0 for side in sides for n in side):
-        raise ShapeError(f"pad: pad_width {pad_width} must hold whole numbers, none below 0")
+        raise ShapeError(f"pad: pad_width {pad_width} must contain whole numbers of at least 0")
     with array.device:  # where the borders are made
         return _padded(
             array,
@@ -137,7 +137,10 @@ def _padded(x: Any, sides: Any, mode: str, settings: tuple[Any, Any, Any]) -> An
             continue
         extent = x.shape[axis]
         if extent == 0:
-            raise ShapeError(f"pad: axis {axis} of {list(x.shape)} is empty, nothing continues it")
+            raise ShapeError(
+                f"pad: axis {axis} of {list(x.shape)} is empty, so it cannot be padded from its "
+                "elements"
+            )
         if mode in BORDERS or mode in TURNED:
             at = iota(shape=(before + extent + after,), axis=0, dtype="int64") - before
             if mode in TURNED:
@@ -158,7 +161,7 @@ def _statistics(x: Any, axis: int, statistic: Any, counts: Any) -> list[Any]:
     lead, found = (slice(None),) * axis, []
     for side, count in enumerate(counts):
         if count < 1:
-            raise ShapeError(f"pad: a stat_length of {count}; it must be 1 at least")
+            raise ShapeError(f"pad: stat_length is {count}; it must be at least 1")
         within = (*lead, slice(None, count) if side == 0 else slice(-count, None))
         number = statistic(x[within], axis=axis, keepdims=True)
         number = number if x.dtype.is_inexact else rint(number)

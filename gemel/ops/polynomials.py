@@ -19,7 +19,7 @@ from gemel.spec import Spec, promote_specs
 def _coefficients(name: str, p: Any) -> Any:
     p = operand(p)
     if p.ndim > 1:
-        raise ShapeError(f"{name}: {list(p.shape)}: coefficients are one row")
+        raise ShapeError(f"{name}: {list(p.shape)}: coefficients must have one dimension")
     return reshape(p, shape=(-1,))
 
 
@@ -83,7 +83,7 @@ def polymul(a1: Any, a2: Any) -> Array:
 @function(public="np")
 @beside_arrays
 def polydiv(u: Any, v: Any) -> tuple[Any, ...]:
-    """The quotient of two polynomials, and what remains. Waits for them.
+    """The quotient and remainder of two polynomials. Waits for them.
 
     >>> np.polydiv([3, 5, 2], [2, 1])
     """
@@ -100,7 +100,7 @@ def polyder(p: Any, m: int = 1) -> Array:
     >>> np.polyder([1, 1, 1, 1])
     """
     if m < 0:
-        raise ArgumentError(f"polyder: m is {m}; a derivative is taken 0 times or more")
+        raise ArgumentError(f"polyder: m is {m}; it must be at least 0")
     p = _coefficients("polyder", p)
     for _ in range(m):
         left = max(p.shape[0] - 1, 0)
@@ -117,7 +117,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
     >>> np.polyint([3.0, 2.0, 1.0])
     """
     if m < 0:
-        raise ArgumentError(f"polyint: m is {m}; an integral is taken 0 times or more")
+        raise ArgumentError(f"polyint: m is {m}; it must be at least 0")
     p = floating(_coefficients("polyint", p))
     constants = [0] * m if k is None else list(k) if isinstance(k, (list, tuple)) else [k] * m
     if len(constants) != m:

@@ -133,7 +133,9 @@ def _(
     """
     axes = len(data.shape) - 2
     if axes not in (1, 2, 3):
-        raise ShapeError(f"pooling: {list(data.shape)} must have 3 to 5 axes: N, C, and space")
+        raise ShapeError(
+            f"pooling: {list(data.shape)} must have 3 to 5 axes: N, C, and the spatial axes"
+        )
     last = is_channels_last("pooling", layout, axes)
     for what, value, known in (
         ("pool_type", pool_type, KINDS),
@@ -189,7 +191,7 @@ def _(
     dtype = x.dtype if kind == "max" else x.dtype.floating
     if not kernel:
         if kind == "max" and any(n == 0 for n in x.shape[2:]):
-            raise ShapeError(f"pooling: {x}: an image is empty, so it has no largest element")
+            raise ShapeError(f"pooling: {x}: an image is empty, so it has no maximum")
         return Spec((*x.shape[:2], *[1] * (x.ndim - 2)), dtype)
     moves = Moves(kernel, stride, (1,) * len(kernel))
     moves.check("pooling", x, [n + 2 * m for n, m in zip(x.shape[2:], pad, strict=True)])

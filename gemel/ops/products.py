@@ -42,7 +42,7 @@ def _pair(a: Any, b: Any) -> tuple[Any, Any]:
 @function(public="np")
 @beside_arrays
 def outer(a: Any, b: Any, out: Any = None) -> Array:
-    """Each element of one array with each of another, both flattened: a matrix."""
+    """The outer product of two flattened arrays: a matrix."""
     a, b = _pair(a, b)
     found = multiply(reshape(a, shape=(-1, 1)), reshape(b, shape=(1, -1)))
     return into("outer", out, found)
@@ -61,7 +61,7 @@ def inner(a: Any, b: Any) -> Array:
 @function(public="np")
 @beside_arrays
 def vdot(a: Any, b: Any) -> Array:
-    """The product of two arrays as rows of one length: a number. Of complex ones the first is
+    """The dot product of two flattened arrays: a number. Complex elements of the first are
     conjugated."""
     a, b = _pair(a, b)
     a = conjugated(a)
@@ -75,7 +75,9 @@ def vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Any:
     for x in (x1, x2):
         normalize_axis("vecdot", axis, x.ndim)
     if not x1.shape[axis] == x2.shape[axis]:
-        raise ShapeError(f"vecdot: {x1.spec} and {x2.spec} must be as long along axis {axis}")
+        raise ShapeError(
+            f"vecdot: {x1.spec} and {x2.spec} must have the same length along axis {axis}"
+        )
     a, b = (moveaxis(x, axis, -1) for x in (conjugated(x1), x2))
     return _sum_of_products(a, b, (-1,))
 
@@ -105,7 +107,7 @@ def vecmat(x1: Any, x2: Any) -> Any:
 @function(public="np")
 @beside_arrays
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
-    """The product over several axes: so many last ones of a and first ones of b, or those named.
+    """The product over several axes: the last ones of a and the first ones of b, or the named ones.
 
     The others follow one another, a's first.
     """
@@ -121,8 +123,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     lengths = [tuple(x.shape[i] for i in at) for x, at in ((a, left), (b, right))]
     if not same_shape(*lengths):
         raise ShapeError(
-            f"tensordot: {list(a.shape)} and {list(b.shape)}: axes {left} and {right} must be "
-            "as many and as long"
+            f"tensordot: {list(a.shape)} and {list(b.shape)}: axes {left} and {right} must match "
+            "in number and length"
         )
     rest_a = [axis for axis in range(a.ndim) if axis not in left]
     rest_b = [axis for axis in range(b.ndim) if axis not in right]
@@ -154,12 +156,15 @@ def cross(
     if axis is not None:
         axisa = axisb = axisc = axis
     if promote_specs(a.spec, b.spec) is bool_:
-        raise DTypeError(f"cross: {a.spec} and {b.spec}: bools have no differences")
+        raise DTypeError(
+            f"cross: {a.spec} and {b.spec}: differences of bools are not defined; use "
+            "astype('int32')"
+        )
     a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
     lengths = (a.shape[-1], b.shape[-1])
     if not builtins.all(n == 2 or n == 3 for n in lengths):
         raise ShapeError(
-            f"cross: vectors of {lengths[0]} and {lengths[1]} elements; it takes 2 or 3"
+            f"cross: vectors of {lengths[0]} and {lengths[1]} elements; they must have 2 or 3"
         )
     (a0, a1, a2), (b0, b1, b2) = (
         [x[..., i] if not i == n else None for i in range(3)]
@@ -190,7 +195,7 @@ def matrix_power(a: Any, n: int) -> Array:
     """The matrices multiplied n times with themselves; negative powers are those of the inverse."""
     a, n = operand(a), whole("matrix_power", "n", n)
     if a.ndim < 2 or not a.shape[-1] == a.shape[-2]:
-        raise ShapeError(f"matrix_power: {list(a.shape)} holds no square matrices")
+        raise ShapeError(f"matrix_power: {list(a.shape)} does not contain square matrices")
     if n < 0:
         a, n = inv(a), -n
     if n == 0:
@@ -220,7 +225,7 @@ def parsed(equation: str, ndims: Sequence[int]) -> tuple[list[str], str]:
     given, arrow, result = text.partition("->")
     terms = given.split(",")
     if len(terms) != len(ndims):
-        raise refuse(f"it has {len(terms)} operands, {len(ndims)} were given")
+        raise refuse(f"it has {len(terms)} operands, but {len(ndims)} were given")
     used = set(text) - set(".,->")
     if not builtins.all(label.isalpha() for label in used):
         raise refuse("labels must be letters")
@@ -230,7 +235,7 @@ def parsed(equation: str, ndims: Sequence[int]) -> tuple[list[str], str]:
     for term, ndim in zip(terms, ndims, strict=True):
         named = term.replace("...", "")
         if "." in named or term.count("...") > 1:
-            raise refuse(f"{term!r} has dots that are no '...'")
+            raise refuse(f"{term!r} has dots that are not '...'")
         more = ndim - len(named)
         if more < 0 or (more and "..." not in term):
             raise refuse(f"{term!r} labels {len(named)} axes of an operand with {ndim}")
@@ -247,7 +252,7 @@ def parsed(equation: str, ndims: Sequence[int]) -> tuple[list[str], str]:
         return labels, "".join(spare[:most]) + alone
     out = filled(result, most)
     if len(set(out)) != len(out) or not set(out) <= set("".join(labels)):
-        raise refuse(f"{result!r} repeats a label, or has one no operand has")
+        raise refuse(f"{result!r} repeats a label, or has a label that no operand has")
     return labels, out
 
 
@@ -287,7 +292,7 @@ def _without_repetition(name: str, x: Any) -> tuple[str, Any]:
             first = name.index(label)
             second = name.index(label, first + 1)
             if not x.shape[first] == x.shape[second]:
-                raise ShapeError(f"einsum: axes {label!r} of {x.spec} must be as long")
+                raise ShapeError(f"einsum: axes {label!r} of {x.spec} must have the same length")
             x = diagonal(x, 0, first, second)
             rest = "".join(c for i, c in enumerate(name) if i not in (first, second))
             name = rest + label
@@ -356,7 +361,7 @@ def _(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False) -
 
 @function(public="np")
 def einsum_path(subscripts: Any, *operands: Any, optimize: Any = "greedy") -> tuple[Any, str]:
-    """The order in which `einsum` would take its operands, and NumPy's account of what it costs.
+    """The order in which `einsum` would combine its operands, and NumPy's description of the cost.
 
     The order is a list that `einsum(optimize=...)` takes. Only shapes matter: nothing is computed.
 

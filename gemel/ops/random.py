@@ -28,10 +28,10 @@ from gemel.spec import Spec, extents, whole
 
 @function(public="np.random")
 def seed(seed: int | None = None, device: Any = "all", ctx: Any = "all") -> None:
-    """Start the stream again: the same seed and the same calls give the same numbers.
+    """Restart the stream: the same seed and the same calls give the same numbers.
 
-    All devices draw from one stream, whatever `device` or `ctx` says. Without a seed nobody knows
-    it.
+    All devices draw from one stream, whatever `device` or `ctx` is. Without a seed the stream is
+    unpredictable.
 
     >>> np.random.seed(42)
     >>> np.random.uniform(size=(2,))
@@ -44,8 +44,8 @@ def seed(seed: int | None = None, device: Any = "all", ctx: Any = "all") -> None
 
 @function(public="np.random")
 def get_state() -> tuple[int, int, int]:
-    """Where the stream is: the seed, the number of the next call, and that of the next initial
-    values; `set_state` goes on from there.
+    """The position of the stream: the seed, the number of the next call, and that of the next
+    initial values; `set_state` restores it.
 
     >>> np.random.seed(1)
     >>> np.random.get_state()
@@ -55,7 +55,7 @@ def get_state() -> tuple[int, int, int]:
 
 @function(public="np.random")
 def set_state(state: Any) -> None:
-    """Go on from where the stream was when `get_state` gave this state.
+    """Restore the stream to a state returned by `get_state`.
 
     >>> state = np.random.get_state()
     >>> a = np.random.uniform(size=(2,))

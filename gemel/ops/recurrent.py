@@ -161,7 +161,7 @@ def _slices(row: Any, wanted: list[tuple[Any, ...]], whole: str) -> list[Any]:
         ends.append(ends[-1] + (shape[0] * shape[1] if len(shape) == 2 else shape[0]))
     if len(row.shape) != 1 or not row.shape[0] == ends[-1]:
         raise ShapeError(
-            f"rnn: parameters {list(row.shape)} must be {ends[-1]} in one row, for {whole}"
+            f"rnn: parameters {list(row.shape)} must be one row of {ends[-1]}, for {whole}"
         )
     places = zip(ends[:-1], ends[1:], wanted, strict=True)
     return [reshape(row[begin:end], shape=shape) for begin, end, shape in places]
@@ -234,11 +234,11 @@ def rnn(
 
     `parameters` is one row: for each layer and direction the weights of the input and of the state
     (and of the projection), then for each their biases; or the list of those arrays. `state`, and
-    `state_cell` of an "lstm", are (layers * directions, batch, state_size). While training a share
-    p of what one layer hands the next is dropped. `projection_size` is that of an lstm's h (Sak et
-    al., 2014), the two clips limit its c. With `use_sequence_length` each sequence ends at its
-    `sequence_length`: what is behind becomes 0. With `state_outputs` the result is a list: also the
-    last states.
+    `state_cell` of an "lstm", are (layers * directions, batch, state_size). In training, values
+    passed from one layer to the next are dropped with probability p. `projection_size` is that of
+    an lstm's h (Sak et al., 2014), the two clips limit its c. With `use_sequence_length` each
+    sequence ends at its `sequence_length`; later elements become 0. With `state_outputs` the result
+    is a list: also the last states.
 
     In a trace time is a loop of the program, of any length (see `foreach`).
 
@@ -250,11 +250,16 @@ def rnn(
     data, directions = operand(data), 2 if bidirectional else 1
     size = int(state.shape[-1]) if state_size is None else state_size
     if len(data.shape) != 3 or not data.shape[0] > 0:
-        raise ShapeError(f"rnn: data {list(data.shape)} must be (time, batch, inputs), time not 0")
+        raise ShapeError(
+            f"rnn: data {list(data.shape)} must be (time, batch, inputs), with at least one time "
+            "step"
+        )
     if projection_size is not None and mode != "lstm":
         raise ShapeError(f"rnn: projection_size is for mode 'lstm', not {mode!r}")
     if (state_cell is None) == (mode == "lstm"):
-        raise ShapeError("rnn: mode 'lstm' needs a state_cell, and no other has one")
+        raise ShapeError(
+            "rnn: state_cell is required for mode 'lstm' and not allowed for other modes"
+        )
     low, high = lstm_state_clip_min, lstm_state_clip_max
     how = _Settings(mode, size, directions, projection_size, low, high)
     given = [(state, how.width), (state_cell, size)][: 2 if mode == "lstm" else 1]
@@ -320,14 +325,14 @@ def ctc_loss(
     use_label_lengths: bool = False,
     blank_label: str = "first",
 ) -> Array:
-    """-log of how likely labels (batch, most labels) are for data (time, batch, classes), of which
-    softmax is taken first: one number for each example, inf where they cannot fit.
+    """The CTC loss: -log of the probability of labels (batch, labels) given data (time, batch,
+    classes) before softmax; one number per example, inf if a label is too long.
 
     The blank is class 0 and labels end at a 0 ("first"), or the blank is the last class and labels
     end at a -1 ("last"), unless lengths are given. Graves et al., Connectionist temporal
     classification, ICML 2006.
 
-    In a trace the steps are written out, and the length of time is fixed.
+    In a trace the steps are unrolled, and the length of time is fixed.
 
     >>> npx.ctc_loss(np.zeros((4, 1, 3)), np.array([[1, 2]]))
     """

@@ -324,8 +324,8 @@ def known_mean(name: str, x: Any, middle: Any) -> Any:
     middle = operand(middle, (x,))
     if not same_shape(broadcast(name, x.spec, middle.spec), x.shape):
         raise ShapeError(
-            f"{name}: a mean of {list(middle.shape)} for {list(x.shape)}; it must have the shape "
-            "that np.mean gives with keepdims=True"
+            f"{name}: mean has shape {list(middle.shape)} for x of {list(x.shape)}; it must have "
+            "the shape of np.mean(..., keepdims=True)"
         )
     return widened(middle)
 
@@ -334,8 +334,8 @@ def in_floating(name: str, x: Any, dtype: Any) -> Any:
     """x converted to a dtype, unless that is None. Raises `DTypeError` for one of integers."""
     if dtype is not None and as_dtype(dtype).kind in "biu":
         raise DTypeError(
-            f"{name}: of {as_dtype(dtype)} there is none: a mean is no whole number; "
-            "leave dtype out and convert the result with astype"
+            f"{name}: dtype={as_dtype(dtype)} is not possible, because a mean is not a whole "
+            "number; leave dtype out and convert the result with astype"
         )
     return in_dtype(x, dtype)
 

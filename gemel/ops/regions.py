@@ -26,7 +26,9 @@ def region_peaks(x: Any, rois: Any, *, pooled: Any, scale: float) -> Any:
         if image < 0:
             continue
         if image >= images:
-            raise ArrayIndexError(f"roi_pooling: a region is in image {image} of {images}")
+            raise ArrayIndexError(
+                f"roi_pooling: a region names image {image}, but there are {images} images"
+            )
         left, top, right, bottom = (
             int(np.floor(abs(v) + 0.5) * np.sign(v)) for v in roi[1:5] * scale
         )

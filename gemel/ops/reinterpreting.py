@@ -21,11 +21,13 @@ def _seen(x: Spec, dtype: DType) -> tuple[int, ...]:
     if x.dtype.itemsize == dtype.itemsize:
         return tuple(x.shape)
     if not x.ndim:
-        raise ShapeError(f"view: {x} without axes is seen only as a dtype of its size, not {dtype}")
+        raise ShapeError(
+            f"view: {x} without axes can only be viewed as a dtype of the same size, not {dtype}"
+        )
     size = x.shape[-1] * x.dtype.itemsize
     if size % dtype.itemsize != 0:
         raise ShapeError(
-            f"view: {x} as {dtype}: {size} bytes along the last axis are no multiple of "
+            f"view: {x} as {dtype}: {size} bytes along the last axis are not a multiple of "
             f"{dtype.itemsize}"
         )
     return (*x.shape[:-1], size // dtype.itemsize)
@@ -77,7 +79,7 @@ def _(x: Spec, *, dtype: Any) -> Spec:
     found = as_dtype(dtype)
     if x.dtype.twin is not x.dtype or found.twin is not found:
         raise DTypeError(
-            f"view: {x} as {found}: in a program or on the tape NumPy has to know both"
+            f"view: {x} as {found}: in a program or on the tape, NumPy must support both dtypes"
         )
     return Spec(_seen(x, found), found)
 
@@ -85,7 +87,7 @@ def _(x: Spec, *, dtype: Any) -> Spec:
 @viewed.gradient
 def _(g: Any, y: Any, x: Any, *, dtype: Any) -> Any:
     if y.dtype.is_inexact:
-        raise GradientError("view: no gradient passes from dtype to dtype; use detach() before it")
+        raise GradientError("view: a change of dtype has no gradient; use detach() first")
     return (None,)
 
 
@@ -116,14 +118,14 @@ def view(x: Any, dtype: Any = None, type: Any = None) -> Array:
     if have != want:
         if x.size and x.shape[-1] != 1 and x.strides[-1] != have:
             raise ShapeError(
-                f"view: {spec} as {found}: the elements of the last axis do not lie side by side; "
-                "copy() it first"
+                f"view: {spec} as {found}: the elements of the last axis are not contiguous; "
+                "copy() the array first"
             )
         strides[-1] = want
     if any(far % want for far in (offset, *strides)):
         raise ShapeError(
-            f"view: {spec} as {found}: rows do not begin at multiples of {want} bytes; copy() it "
-            "first"
+            f"view: {spec} as {found}: rows do not start at multiples of {want} bytes; copy() "
+            "the array first"
         )
     return x._as_strided(shape, [stride // want for stride in strides], offset // want, found.code)
 

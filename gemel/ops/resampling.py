@@ -89,15 +89,17 @@ def rotate(
             "use to_tensor first"
         )
     if zoom_in and zoom_out:
-        raise ArgumentError("rotate: zoom_in and zoom_out exclude each other")
+        raise ArgumentError("rotate: give either zoom_in or zoom_out")
     if len(x.shape) == 3:
         if not isinstance(rotation_degrees, NUMBER):
-            raise ShapeError("rotate: one image has one angle, a number")
+            raise ShapeError("rotate: for one image, give one number as the angle")
         return rotate(expand_dims(x, 0), rotation_degrees, zoom_in, zoom_out)[0]
     angle = ops.cast(operand(rotation_degrees, (x,)), dtype=x.dtype) * (pi / 180)
     angle = reshape(angle, shape=(-1, 1, 1))
     if angle.shape[0] != 1 and angle.shape[0] != x.shape[0]:
-        raise ShapeError(f"rotate: {x.shape[0]} images have {angle.shape[0]} angles")
+        raise ShapeError(
+            f"rotate: {x.shape[0]} images, but {angle.shape[0]} angles; give one angle per image"
+        )
     high, wide = int(x.shape[2]), int(x.shape[3])
     rows = reshape(
         ops.cast(ops.iota(shape=(high,), axis=0, dtype="int64"), dtype=x.dtype), shape=(-1, 1)

@@ -21,18 +21,18 @@ from gemel.spec import product
 def reshape(a: Any, newshape: Any, reverse: bool = False, order: str = "C") -> Array:
     """The same elements in another shape, of which some extents are codes.
 
-    -1 is what is left over; -2 copies the extent at this place; -3 drops one, which must be 1; -4
-    copies all extents that remain; -5 is the product of two; -6, followed by two numbers, divides
-    an extent into two, one of which may be -1. With `reverse` both shapes are read from the right,
-    a -6 too, which then stands behind its numbers.
-    Raises `ShapeError`.
+    -1 is inferred; -2 copies the extent at this position; -3 drops an extent of 1; -4 copies all
+    remaining extents; -5 multiplies two extents; -6, followed by two numbers, splits an extent into
+    two, one of which may be -1. With `reverse` both shapes are read from the right; then -6 comes
+    after its two numbers. Raises `ShapeError`.
 
     >>> npx.reshape(np.ones((2, 3, 8)), (-2, -2, 2, -1)).shape
     """
     a = operand(a)
     if order != "C":
         raise ArgumentError(
-            f"reshape: order {order!r}; npx.reshape knows 'C', np.reshape the others"
+            f"reshape: order {order!r}; npx.reshape supports only 'C'; use np.reshape for other "
+            "orders"
         )
     wanted = list(listed(newshape))
     shape = list(a.shape)
@@ -69,7 +69,7 @@ def _decoded(shape: list[Any], codes: Sequence[int], a: Any) -> list[Any]:
             source = []
         elif code == -3:
             if not source.pop(0) == 1:
-                raise refuse("-3 drops an extent of 1 only")
+                raise refuse("-3 drops only an extent of 1")
         elif code == -6:
             found += _divided(source.pop(0), rest[:2], refuse)
             rest = rest[2:]
@@ -91,11 +91,11 @@ def _decoded(shape: list[Any], codes: Sequence[int], a: Any) -> list[Any]:
 def _divided(extent: Any, parts: list[int], refuse: Any) -> list[Any]:
     """Two extents, of which one may be -1, in place of one."""
     if len(parts) != 2 or any(part < -1 or part == 0 for part in parts) or parts == [-1, -1]:
-        raise refuse(f"-6 takes two extents, one of which may be -1, not {parts}")
+        raise refuse(f"-6 needs two extents, one of which may be -1, not {parts}")
     known = parts[1] if parts[0] == -1 else parts[0]
     if -1 in parts:
         if extent % known != 0:
-            raise refuse(f"{extent} is no multiple of {known}")
+            raise refuse(f"{extent} is not a multiple of {known}")
         parts = [extent // known if part == -1 else part for part in parts]
     if not parts[0] * parts[1] == extent:
         raise refuse(f"{parts[0]} * {parts[1]} is not {extent}")
@@ -126,7 +126,7 @@ def slice(data: Any, begin: Any, end: Any, step: Any = None) -> Array:
     steps = (None,) * len(begins) if step is None or step == () else listed(step)
     if not len(begins) == len(ends) == len(steps):
         raise ShapeError(
-            f"slice: begin {begins}, end {ends} and step {steps} must name as many axes"
+            f"slice: begin {begins}, end {ends} and step {steps} must have the same length"
         )
     bounds = zip(begins, ends, steps, strict=True)
     return getitem(operand(data), tuple(builtins.slice(*each) for each in bounds))
@@ -134,7 +134,7 @@ def slice(data: Any, begin: Any, end: Any, step: Any = None) -> Array:
 
 @function(public="npx")
 def nonzero(a: Any) -> Array:
-    """Where the elements are that are not zero: a row of positions for each. Waits for the array.
+    """The positions of the nonzero elements, one row each. Waits for the array.
 
     >>> npx.nonzero(np.array([[1, 0], [0, 2]]))
     """

@@ -41,7 +41,8 @@ def trunc(xp: Any, x: Any) -> Any:
 
 @elementwise(public="np", aliases=("around", "round_"), mxnet="_npi_around", complex=True)
 def round(xp: Any, x: Any, *, decimals: int = 0) -> Any:
-    """Rounded to so many decimals, ties to even; a negative number of them rounds to tens."""
+    """Round to `decimals` decimals, ties to even; negative `decimals` round to tens, hundreds,
+    ..."""
     if x.dtype.kind in "fc":
         return _rounded(xp, x, decimals)
     if decimals >= 0:
@@ -96,7 +97,7 @@ def signbit(xp: Any, x: Any) -> Any:
 
 @elementwise(dtype="floating", public="np", mxnet="_npi_copysign")
 def copysign(xp: Any, a: Any, b: Any) -> Any:
-    """The size of a with the sign of b."""
+    """The absolute value of a with the sign of b."""
     return xp.copysign(a, b)
 
 
@@ -162,7 +163,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 @op(public="np", common=UFUNC)
 def nextafter(a: Any, b: Any) -> Any:
-    """The number next to a on the way to b."""
+    """The next representable number after a in the direction of b."""
     np, dtype = numpy(), floating_dtype(spec_of(a), spec_of(b)).name
     return np.nextafter(np.asarray(a, dtype), np.asarray(b, dtype))
 

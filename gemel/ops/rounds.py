@@ -68,13 +68,15 @@ def _(
     given = [element(x) for x in inputs[:data]] + list(inputs[data:])
     taken = [entry.spec for entry in step.inputs]
     if given != taken or any(not x.shape[0] == length for x in inputs[:data]):
-        raise ShapeError(f"loop: a round takes {taken}, {length} of them are given {list(inputs)}")
+        raise ShapeError(
+            f"loop: a round takes {taken}, but {length} rounds are given {list(inputs)}"
+        )
     if condition >= 0 and taken[condition] != Spec((), bool_):
         raise ShapeError(f"loop: the condition {taken[condition]} must be one bool")
     made = [entry.spec for entry in step.outputs]
     count = len(made) - states
     if made[count:] != given[data : data + states]:
-        raise ShapeError(f"loop: a round makes {made[count:]} of {given[data : data + states]}")
+        raise ShapeError(f"loop: a round returns {made[count:]} for {given[data : data + states]}")
     stacked = (Spec((length, *x.shape), x.dtype) for x in made[:count])
     return (*stacked, *made[count:])
 

@@ -40,6 +40,6 @@ def check_span(name: str, axis: int, extent: int, start: int, length: int, step:
     ends = (start, start + (length - 1) * step) if length else ()
     if length < 0 or step == 0 or not all(0 <= end < extent for end in ends):
         raise ShapeError(
-            f"{name}: {length} positions from {start} on, {step} apart, do not lie in axis {axis} "
-            f"with {extent}"
+            f"{name}: {length} positions from {start}, {step} apart, are not within axis {axis} "
+            f"of length {extent}"
         )

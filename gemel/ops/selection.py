@@ -31,16 +31,17 @@ def check_rows(name: str, shape: tuple[int, ...], indices: Spec, axis: int) -> N
         raise DTypeError(f"{name}: indices {indices} must be integers; use astype('int64')")
     rows = (*shape[:axis], *indices.shape[axis : axis + 1], *shape[axis + 1 :])
     if normalize_axis(name, axis, len(shape)) != axis or not same_shape(rows, indices.shape):
-        raise ShapeError(f"{name}: indices {indices} differ from {list(shape)} not only in {axis}")
-    if type(shape[axis]) is int and shape[axis] == 0 and 0 not in indices.shape:
-        raise ArrayIndexError(
-            f"{name}: {indices} are positions in an axis of {list(shape)} with none"
+        raise ShapeError(
+            f"{name}: indices {indices} must have the shape {list(shape)}, except for axis {axis}"
         )
+    if type(shape[axis]) is int and shape[axis] == 0 and 0 not in indices.shape:
+        raise ArrayIndexError(f"{name}: {indices} index an empty axis of {list(shape)}")
 
 
 @op(fails=True, public="np", onnx="GatherElements", moves=1)
 def take_along_axis(x: Any, indices: Any, *, axis: int) -> Any:
-    """From each row along an axis the elements at that row's positions, as `argsort` gives them."""
+    """Select from each row along an axis the elements at that row's positions, such as those of
+    `argsort`."""
     return numpy().take_along_axis(x, indices.astype("int64"), axis)
 
 
@@ -63,7 +64,9 @@ def _(arr: Any, indices: Any, axis: int | None = -1) -> Array:
 def _in_rows(name: str, x: Any, indices: Any, axis: int) -> tuple[Any, Any]:
     """Both repeated where they broadcast, along all axes but one."""
     if x.ndim != indices.ndim:
-        raise ShapeError(f"{name}: {x.ndim} and {indices.ndim} dimensions; they must be as many")
+        raise ShapeError(
+            f"{name}: {x.ndim} and {indices.ndim} dimensions; they must have the same number"
+        )
     sides = [(*s[:axis], 1, *s[axis + 1 :]) for s in (x.shape, indices.shape)]
     rows = broadcast(name, *(Spec(side, "bool") for side in sides))
     if same_shape(sides[0], sides[1]):
@@ -112,7 +115,7 @@ def _(g: Spec, indices: Spec, *, axis: int, extent: int) -> Spec:
     shape = (*g.shape[:axis], extent, *g.shape[axis + 1 :])
     check_rows("add_along_axis", extents("add_along_axis", shape), indices, axis)
     if not same_shape(g.shape, indices.shape):
-        raise ShapeError(f"add_along_axis: {g} and indices {indices} must have one shape")
+        raise ShapeError(f"add_along_axis: {g} and indices {indices} must have the same shape")
     return Spec(shape, g.dtype)
 
 
@@ -192,9 +195,9 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -
 @function(public="np", method=True)
 @beside_arrays
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Array:
-    """At each place the element of the choice that `a` numbers there; all broadcast.
+    """At each position, the element of the choice with the number in `a`; all arrays broadcast.
 
-    `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for numbers there is no choice for.
+    `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for numbers out of range.
 
     >>> np.choose(np.array([0, 1, 0], "int64"), [np.array([1, 2, 3]), np.array([4, 5, 6])])
     """
@@ -216,7 +219,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Array:
 @function(public="np")
 @beside_arrays
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
-    """At each place the element of the first choice whose condition holds, else `default`.
+    """At each position, the element of the first choice whose condition holds, else `default`.
 
     >>> np.select([np.array([True, False])], [np.array([1, 2])], 0)
     """
@@ -224,8 +227,8 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
     choicelist = sequence("select", "the choices", choicelist)
     if len(condlist) != len(choicelist) or not condlist:
         raise ShapeError(
-            f"select: {len(condlist)} conditions and {len(choicelist)} choices; it needs as many "
-            "of one as of the other, and at least one"
+            f"select: {len(condlist)} conditions and {len(choicelist)} choices; give the same "
+            "number of both, at least one"
         )
     *choicelist, found = map(operand, (*choicelist, default))
     given = [Spec((), x.dtype) for x in choicelist]
@@ -272,7 +275,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
 @function(public="np")
 @beside_arrays
 def extract(condition: Any, arr: Any) -> Array:
-    """The elements where the condition holds, in one row. Waits for the condition."""
+    """The elements where the condition holds, as a 1-d array. Waits for the condition."""
     return gather(reshape(operand(arr), shape=(-1,)), flatnonzero(condition), axis=0)
 
 
@@ -281,7 +284,7 @@ def extract(condition: Any, arr: Any) -> Array:
 
 @op(fails=True, public="np", mxnet="_npi_unravel_index")
 def unravel_index(indices: Any, *, shape: Any, order: str) -> Any:
-    """Positions along each axis of what stands at positions in the flattened array."""
+    """Convert positions in the flattened array into positions along each axis."""
     return tuple(numpy().unravel_index(indices, shape, order))
 
 
@@ -301,7 +304,9 @@ def _(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
     indices, extents = operand(above.index_item(indices, None)), tuple(listed(shape))
     if not extents:  # no axes, no results: an operation has one at least
         if indices.ndim:
-            raise ShapeError(f"unravel_index: {indices.shape}: without axes there is one position")
+            raise ShapeError(
+                f"unravel_index: {indices.shape}: a shape without axes has only one position"
+            )
         return ()
     found = unravel_index(indices, shape=extents, order=order)
     return found if isinstance(found, tuple) else (found,)
@@ -309,7 +314,7 @@ def _(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
 
 @op(fails=True, public="np")
 def ravel_multi_index(*positions: Any, dims: Any, mode: Any, order: str) -> Any:
-    """Positions in the flattened array of what stands at positions along each axis."""
+    """Convert positions along each axis into positions in the flattened array."""
     return numpy().ravel_multi_index(positions, dims, mode, order)
 
 
@@ -341,7 +346,7 @@ def _(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Arr
 def one_hot(
     x: Any, *, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: Any = "float32"
 ) -> Any:
-    """A new last axis of `depth` lanes: `on_value` in the lane x names, `off_value` elsewhere."""
+    """Add a last axis of length `depth`: `on_value` at the index in x, `off_value` elsewhere."""
     lanes = iota(shape=(depth,), axis=0, dtype="int64")
     chosen = expand_dims(cast(x, dtype="int64"), -1) == lanes
     on, off = (full(float(value), shape=(), dtype=dtype) for value in (on_value, off_value))

@@ -18,17 +18,20 @@ def check_lengths(name: str, x: Any, lengths: Any, axis: int) -> None:
     """Raises `ShapeError` unless there is one length for each sequence."""
     given, known = Spec(x.shape, x.dtype), Spec(lengths.shape, lengths.dtype)
     if axis not in (0, 1) or x.ndim < 2:
-        raise ShapeError(f"{name}: {given}: axis {axis} must be 0 or 1, of two or more")
+        raise ShapeError(
+            f"{name}: {given}: axis {axis} must be 0 or 1, and the array must have at least two "
+            "axes"
+        )
     if not same_shape(lengths.shape, (x.shape[1 - axis],)):
         raise ShapeError(
-            f"{name}: lengths {known} must be one for each of the sequences (axis {1 - axis}) "
+            f"{name}: lengths {known} must have one length for each sequence (axis {1 - axis}) "
             f"of {given}"
         )
 
 
 @composite(public="npx", mxnet="_npx_sequence_mask")
 def sequence_mask(x: Any, lengths: Any, *, value: float = 0.0, axis: int = 0) -> Any:
-    """x with `value` behind the end of each sequence."""
+    """Set the elements after the end of each sequence to `value`."""
     ends = reshape(lengths, shape=(1, -1) if axis == 0 else (-1, 1))
     shape = (x.shape[0], 1) if axis == 0 else (1, x.shape[1])
     inside = iota(shape=shape, axis=axis, dtype="int64") < ends
@@ -98,7 +101,7 @@ def sequence_last(
 def sequence_reverse(
     data: Any, sequence_length: Any = None, use_sequence_length: bool = False, axis: int = 0
 ) -> Array:
-    """Each sequence backwards, what is behind its end left where it is; `axis` 0 or 1 is time.
+    """Reverse each sequence, leaving elements after its end in place; `axis` 0 or 1 is time.
 
     Without `use_sequence_length` all sequences are as long as the axis.
 

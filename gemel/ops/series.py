@@ -41,7 +41,9 @@ from gemel.spec import Spec, normalize_axes, normalize_axis
 def _row(name: str, x: Any) -> Any:
     x = operand(x)
     if x.ndim > 1 or x.size == 0:
-        raise ShapeError(f"{name}: {list(x.shape)}: takes rows of numbers, none of them empty")
+        raise ShapeError(
+            f"{name}: {list(x.shape)}: both arguments must have one dimension and not be empty"
+        )
     return reshape(x, shape=(-1,))
 
 
@@ -62,10 +64,10 @@ def _slid(name: str, a: Any, v: Any, mode: str) -> Any:
 @function(public="np")
 @beside_arrays
 def convolve(a: Any, v: Any, mode: str = "full") -> Array:
-    """The convolution of two rows: sums of products of one with the other, reversed and shifted.
+    """The discrete convolution of two 1-d arrays.
 
-    `mode` "full" has all shifts at which they meet, "same" as many as the longer has elements,
-    "valid" those at which they meet in full.
+    `mode` "full" includes every shift with an overlap, "same" gives as many elements as the longer
+    array has, "valid" includes only complete overlaps.
 
     >>> np.convolve(np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0, 0.5]))
     """
@@ -78,7 +80,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Array:
 @function(public="np")
 @beside_arrays
 def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
-    """The cross-correlation of two rows: `convolve` with the second as it is, not reversed.
+    """The cross-correlation of two 1-d arrays: `convolve` without reversing the second.
 
     Of complex numbers the second is conjugated.
 
@@ -104,7 +106,9 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     found = diff(row)
     for end in (operand(x, (row,)) for x in (to_begin, to_end) if x is not None):
         if end.dtype.kind == "f" and not row.dtype.is_floating:
-            raise DTypeError(f"ediff1d: {end.dtype} does not go beside differences of {row.dtype}")
+            raise DTypeError(
+                f"ediff1d: {end.dtype} cannot be combined with differences of dtype {row.dtype}"
+            )
     parts = (contents("ediff1d", x, row) for x in (to_begin, found, to_end) if x is not None)
     return concatenate(*(reshape(x, shape=(-1,)) for x in parts), axis=0)
 
@@ -112,7 +116,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
 @function(public="np")
 @beside_arrays
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    """The slopes along one or more axes, by central differences, one-sided ones at the ends.
+    """The gradient along one or more axes, by central differences and one-sided ones at the ends.
 
     `varargs` are the distances of the samples, one number for all axes or for each a number or a
     row of positions. Several axes give a tuple of arrays. `edge_order` (1 or 2) is how exact the
@@ -130,7 +134,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
         raise ArgumentError(f"gradient: edge_order {edge_order} must be 1 or 2")
     steps = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
     if len(steps) != len(axes):
-        raise TypeError(f"gradient: {len(steps)} distances for {len(axes)} axes")
+        raise TypeError(f"gradient: {len(steps)} distances were given for {len(axes)} axes")
     found = tuple(_slope(f, h, a, edge_order) for h, a in zip(steps, axes, strict=True))
     return found[0] if len(found) == 1 else found
 
@@ -138,7 +142,9 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
 def _slope(f: Any, step: Any, axis: int, order: int) -> Any:
     extent = f.shape[axis]
     if extent < order + 1:
-        raise ShapeError(f"gradient: axis {axis} has {extent} elements; it needs {order + 1}")
+        raise ShapeError(
+            f"gradient: axis {axis} has {extent} elements; it needs at least {order + 1}"
+        )
 
     def part(x: Any, start: int | None, stop: int | None) -> Any:
         return x[(slice(None),) * axis + (slice(start, stop),)]
@@ -202,8 +208,8 @@ def _one_sided(end: Any, next_: Any, third: Any, first: Any, second: Any) -> Any
 @function(public="np")
 @beside_arrays
 def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Array:
-    """Angles along an axis without jumps: multiples of `period` are added where neighbours differ
-    by more than half of it (or than `discont`).
+    """Remove jumps of angles along an axis: multiples of `period` are added where neighbours differ
+    by more than half a period (or `discont`).
 
     >>> np.unwrap(np.array([0.0, 3.0, 6.5, 0.5]))
     """
@@ -229,14 +235,14 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
 @function(public="np")
 @beside_arrays
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
-    """An array without what holds zeros only at the front ("f") and the back ("b") of some axes, or
-    of all. Waits for it.
+    """Remove all-zero slices from the front ("f") and the back ("b") of some axes, or of all. Waits
+    for the array.
 
     >>> np.trim_zeros(np.array([0, 0, 1, 2, 0]))
     """
     x = operand(filt)
     if not isinstance(trim, str) or set(trim.lower()) - set("fb"):
-        raise ArgumentError(f"trim_zeros: trim {trim!r} must be of f and b")
+        raise ArgumentError(f"trim_zeros: trim {trim!r} may contain only 'f' and 'b'")
     axes, key = normalize_axes("trim_zeros", axis, x.ndim), [slice(None)] * x.ndim
     places = x.asnumpy().nonzero()
     for place in axes:
@@ -253,7 +259,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
 def _angles(name: str, count: Any) -> Any:
     """From 0 to 2 pi, in so many steps; None for windows of one element or none."""
     if not isinstance(count, WHOLE):
-        raise TypeError(f"{name}: {count!r} is no number of elements")
+        raise TypeError(f"{name}: {count!r} is not a valid number of elements")
     at = iota(shape=(max(int(count), 0),), axis=0, dtype="float64")
     return at * (2 * math.pi / max(int(count) - 1, 1))
 

@@ -94,7 +94,7 @@ def _(
     if copy is False and isinstance(a, _core.Array):
         lies = Layout(a.shape, a._element_strides, a.offset)
         if reshaped_strides(lies, target_shape(Spec(a.shape, a.dtype), target)) is None:
-            raise ShapeError(f"reshape: {list(a.shape)} to {list(target)} has to copy elements")
+            raise ShapeError(f"reshape: {list(a.shape)} to {list(target)} requires a copy")
     return reshape(materialized(a) if copy else a, shape=target)
 
 
@@ -169,7 +169,7 @@ def axis_order(ndim: int, axes: Any) -> tuple[int, ...]:
 
 @op(public="np", aliases=("permute_dims",), onnx="Transpose", mxnet="_npi_transpose")
 def transpose(x: Any, *, axes: Any = None) -> Any:
-    """The axes in another order, reversed by default."""
+    """Permute the axes; by default reverse them."""
     return numpy().transpose(x, axes)
 
 
@@ -224,7 +224,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
 
 @function(public="np", method=True)
 def expand_dims(a: Any, axis: Any = 0) -> Array:
-    """A new axis (or several) of length 1."""
+    """Add an axis (or several) of length 1."""
     a = operand(a)
     added = wholes("expand_dims", "axis", axis)
     total = len(a.shape) + len(added)
@@ -235,7 +235,8 @@ def expand_dims(a: Any, axis: Any = 0) -> Array:
 
 @function(public="np", method=True)
 def squeeze(a: Any, axis: Any = None) -> Array:
-    """Without the given axes of length 1, or without all of them. Raises `ShapeError`."""
+    """Remove the given axes of length 1, or all of them. Raises `ShapeError` for an axis of another
+    length."""
     shape = (a := operand(a)).shape
     if axis is None:
         return reshape(a, shape=tuple(n for n in shape if not n == 1))
@@ -250,7 +251,7 @@ def squeeze(a: Any, axis: Any = None) -> Array:
 
 @op(public="np", method=True, onnx="Expand", mxnet="_npi_broadcast_to", alignment="repeat")
 def broadcast_to(x: Any, *, shape: Any) -> Any:
-    """Repeated along new axes and axes of length 1, until it has the given shape."""
+    """Broadcast to a shape, along new axes and axes of length 1."""
     return numpy().broadcast_to(x, shape)
 
 
@@ -288,7 +289,7 @@ def _(g: Any, y: Any, x: Any, *, shape: Any) -> Any:
 
 @op(public="np", aliases=("concat",), onnx="Concat", mxnet="_npi_concatenate", moves=-1)
 def concatenate(*arrays: Any, axis: int = 0) -> Any:
-    """The arrays one after another along an axis."""
+    """Concatenate arrays along an axis."""
     dtype = promote_specs(*(Spec(array.shape, array.dtype) for array in arrays))
     return numpy().concatenate([array.astype(dtype.name) for array in arrays], axis)
 
@@ -336,7 +337,9 @@ def _(*specs: Spec, axis: int) -> Spec:
         if spec.ndim != first.ndim or not all(
             m == n for i, (m, n) in enumerate(others) if i != place
         ):
-            raise ShapeError(f"concatenate: {first} and {spec} must agree in all axes but {place}")
+            raise ShapeError(
+                f"concatenate: {first} and {spec} must have equal shapes except along axis {place}"
+            )
         total = total + spec.shape[place]
     return Spec((*first.shape[:place], total, *first.shape[place + 1 :]), promote_specs(*specs))
 
@@ -374,7 +377,7 @@ def narrowed(layout: Layout, axis: int, start: int, length: int) -> Layout:
 
 @op(public="np", onnx="Split", mxnet="_npi_split")
 def split(x: Any, *, sections: Any, axis: int = 0) -> Any:
-    """Equal parts along an axis, or the parts between cut positions. Several results, all views."""
+    """Split along an axis into equal parts, or at positions; the parts are views."""
     parts = section_lengths("split", x.shape[axis], sections)
     cuts = [start for start, _ in parts[1:]]
     return tuple(numpy().split(x, cuts, axis))
@@ -467,7 +470,7 @@ def _(g: Any, y: Any, x: Any, *, axis: int, start: int, length: int) -> Any:
 def stack(
     arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
 ) -> Array:
-    """The arrays side by side along a new axis. `dtype` and `casting` as in `concatenate`."""
+    """Stack arrays along a new axis. `dtype` and `casting` as in `concatenate`."""
     parts = operands(arrays)
     if not parts:
         raise ShapeError("stack: needs at least one array")

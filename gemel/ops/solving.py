@@ -56,7 +56,7 @@ def matrices(name: str, x: Spec, square: bool = False) -> tuple[Any, Any, Any]:
         raise _no_matrix(f"{name}: {x} has {x.ndim} dimensions; a matrix has two")
     *batch, rows, columns = x.shape
     if square and not rows == columns:
-        raise _no_matrix(f"{name}: {x} must hold square matrices; they are {rows} x {columns}")
+        raise _no_matrix(f"{name}: {x} must hold square matrices; these are {rows} x {columns}")
     return tuple(batch), rows, columns
 
 
@@ -148,7 +148,7 @@ def _as_matrices(x: Any) -> Any:
 
 @op(outputs=2, public="np.linalg", mxnet="_npi_slogdet", complex=True)
 def slogdet(x: Any) -> Any:
-    """The sign of each matrix's determinant, and the logarithm of its size."""
+    """The sign of each matrix's determinant, and the logarithm of its absolute value."""
     return by_lapack(numpy().linalg.slogdet, x)
 
 
@@ -169,7 +169,8 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 @op(fails=True, public="np.linalg", mxnet="_npi_cholesky", complex=True)
 def cholesky(x: Any) -> Any:
-    """The lower triangle whose product with its transpose is x, of which (x + x.T) / 2 is taken."""
+    """The Cholesky factor: the lower triangular matrix whose product with its transpose is (x +
+    x.T) / 2."""
     np = numpy()
     return by_lapack(lambda x: np.linalg.cholesky((x + np.swapaxes(x, -1, -2).conj()) / 2), x)
 
@@ -262,7 +263,7 @@ def _(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -
 
 @op(fails=True, public="np.linalg", complex=True)
 def matrix_rank(x: Any, tol: Any, *, relative: bool, hermitian: bool) -> Any:
-    """How many singular values of each matrix are larger than a bound."""
+    """The number of singular values of each matrix that exceed a tolerance."""
     np = numpy()
     bound = {} if np.all(tol < 0) else {"rtol" if relative else "tol": tol}
     wide = x.astype(computed(Spec(x.shape, x.dtype)).compute.name)
@@ -287,7 +288,8 @@ def _(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> 
 
 @op(dynamic=True, public="np.linalg", complex=True)
 def lstsq(a: Any, b: Any, *, rcond: Any) -> Any:
-    """The x for which the squares of b - a @ x are least, their sums, a's rank, singular values."""
+    """The least-squares solution x of a @ x = b, with residual sums, a's rank and singular
+    values."""
     return by_lapack(lambda a, b: numpy().linalg.lstsq(a, b, rcond), a, b)
 
 
@@ -310,7 +312,7 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
     """
     a = operand(a)
     if not 0 < ind < a.ndim:
-        raise ShapeError(f"tensorinv: {list(a.shape)} has no axes before and behind {ind}")
+        raise ShapeError(f"tensorinv: {list(a.shape)} needs axes before and after {ind}")
     rows, columns = a.shape[:ind], a.shape[ind:]
     return reshape(inv(reshape(a, shape=(product(rows), -1))), shape=(*columns, *rows))
 

@@ -24,7 +24,7 @@ from gemel.spec import Spec, normalize_axis, product, promote_specs, same_shape,
 
 @op(public="np", method=True, mxnet="_npi_argsort")
 def argsort(x: Any, *, axis: int = -1, descending: bool = False) -> Any:
-    """The positions that sort each row along an axis, equal elements in order; NaN is largest."""
+    """The positions that sort each row along an axis, stably; NaN is largest."""
     np = numpy()
     if not descending:
         return np.argsort(x, axis, kind="stable")
@@ -41,7 +41,7 @@ def _(x: Spec, *, axis: int, descending: bool) -> Spec:
 
 @op(public="np", mxnet="_npi_sort")
 def sort(x: Any, *, axis: int = -1, descending: bool = False) -> Any:
-    """Each row along an axis in order; NaN is largest."""
+    """Sort each row along an axis; NaN is largest."""
     found = numpy().sort(x, axis)
     return numpy().flip(found, axis) if descending else found
 
@@ -85,7 +85,7 @@ def top_positions(x: Any, *, axis: int, descending: bool, count: int) -> Any:
 def _(x: Spec, *, axis: int, descending: bool, count: int) -> Spec:
     place = normalize_axis("topk", axis, x.ndim)
     if not 0 <= count <= x.shape[place]:
-        raise ShapeError(f"topk: axis {axis} of {list(x.shape)} has no {count} elements")
+        raise ShapeError(f"topk: k is {count}, but axis {axis} has {x.shape[place]} elements")
     return Spec((*x.shape[:place], count, *x.shape[place + 1 :]), int64)
 
 
@@ -151,7 +151,7 @@ def _(
 
 @op(public="np", method=True)
 def argpartition(x: Any, *, kth: Any, axis: int) -> Any:
-    """Positions along an axis, those of the smallest elements first, of the kth in its place."""
+    """The positions that partition each row along an axis around its kth element."""
     return numpy().argpartition(x, kth, axis)
 
 
@@ -186,7 +186,7 @@ def _places(kth: Any) -> tuple[int, ...]:
 def partition(
     a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None
 ) -> Array:
-    """Each row along an axis with its kth element in place, smaller ones before, others behind.
+    """Partition rows along an axis: the kth element in place, smaller ones before it.
 
     >>> np.partition(np.array([3, 1, 2]), 1)
     """
@@ -229,7 +229,7 @@ def topk(
 
 @op(public="np", method=True)
 def searchsorted(a: Any, v: Any, *, side: str) -> Any:
-    """Where elements would be put into a sorted row."""
+    """The positions at which to insert elements into a sorted 1-d array."""
     return numpy().searchsorted(a, v, side)
 
 
@@ -255,7 +255,7 @@ def _(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Array:
 
 @op(public="np")
 def digitize(x: Any, bins: Any, *, right: bool = False) -> Any:
-    """The number of the bin each element lies in, between edges that rise or fall.
+    """The index of each element's bin, for ascending or descending edges.
 
     `right` says whether a bin holds its right edge instead of its left one.
     """
@@ -274,17 +274,17 @@ def _(x: Spec, bins: Spec, *, right: bool) -> Spec:
 def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None
 ) -> Array:
-    """Values between the points (xp, fp), on straight lines; xp must rise.
+    """Linear interpolation between the points (xp, fp); xp must be ascending.
 
-    Beside them `left` and `right`, by default the first and last of fp; with a `period` xp need
-    not rise, and what lies beside is one of its repetitions.
+    Outside of xp the result is `left` or `right`, by default the first and last of fp. With a
+    `period` xp need not be ascending, and the function repeats.
     """
     given = operands((x, xp, fp))
     dtype = reduce(promote, [v.dtype for v in given if v.dtype.is_inexact] or [default_float()])
     # Differences of unsigned integers would wrap; float64 holds whole numbers that float32 rounds.
     x, xp, fp = (each if each.dtype.is_inexact else cast(each, dtype=float64) for each in given)
     if xp.ndim != 1 or not same_shape(xp.shape, fp.shape) or xp.shape[0] == 0:
-        raise ShapeError(f"interp: {list(xp.shape)} and {list(fp.shape)} must be one row of points")
+        raise ShapeError(f"interp: {list(xp.shape)} and {list(fp.shape)} must be equal 1-d shapes")
     if period is not None:
         x, xp = x % abs(period), xp % abs(period)
         order = argsort(xp, axis=0)
@@ -332,7 +332,7 @@ class UniqueInverse(NamedTuple):
 
 @op(dynamic=True, public="np", mxnet="_npi_unique", complex=True)
 def unique(x: Any, *, more: bool = True, axis: Any = None, equal_nan: bool = True) -> Any:
-    """Distinct elements in order; with `more` where each is first, where they stand, how many.
+    """The distinct elements; with `more` also first positions, inverse positions and counts.
 
     Its shape depends on values: the call waits for x, and it cannot be part of a trace.
     """
@@ -442,7 +442,7 @@ def in1d(ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False) 
 
 @function(public="np")
 def msort(a: Any) -> Array:
-    """Each row along the first axis in order: `sort` with `axis=0`.
+    """Sort along the first axis: `sort` with `axis=0`.
 
     >>> np.msort(np.array([[3, 1], [2, 4]]))
     """
@@ -462,9 +462,9 @@ def _as_sets(a: Any, b: Any, unique_already: bool) -> tuple[Any, Any]:
 def intersect1d(
     ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False
 ) -> Any:
-    """What is in both arrays, in order. Waits for them.
+    """The elements in both arrays, in order. Waits for them.
 
-    With `return_indices` also where each is first in the one array and in the other.
+    With `return_indices` also the first position of each in both arrays.
     """
     if return_indices:
         (a, first), (b, second) = (unique(row)[:2] for row in _as_sets(ar1, ar2, True))
@@ -478,7 +478,7 @@ def intersect1d(
 @function(public="np")
 @beside_arrays
 def union1d(ar1: Any, ar2: Any) -> Array:
-    """What is in any of two arrays, in order. Waits for them."""
+    """The elements in either of two arrays, in order. Waits for them."""
     a, b = _as_sets(ar1, ar2, True)
     return _distinct(concatenate(a, b, axis=0))
 
@@ -486,7 +486,7 @@ def union1d(ar1: Any, ar2: Any) -> Array:
 @function(public="np")
 @beside_arrays
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
-    """What is in the first array and not in the second, in order. Waits for them."""
+    """The elements in the first array but not in the second, in order. Waits for them."""
     a = reshape(operand(ar1), shape=(-1,)) if assume_unique else _distinct(operand(ar1))
     return boolean_index(a, logical_not(isin(*operands((a, ar2)))))  # a common dtype may round
 
@@ -494,7 +494,7 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
 @function(public="np")
 @beside_arrays
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
-    """What is in one of two arrays but not in both, in order. Waits for them."""
+    """The elements in exactly one of two arrays, in order. Waits for them."""
     a, b = _as_sets(ar1, ar2, assume_unique)
     alone = [boolean_index(x, logical_not(isin(x, y))) for x, y in ((a, b), (b, a))]
     return sort(concatenate(*alone, axis=0))

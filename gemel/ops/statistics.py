@@ -42,15 +42,17 @@ from gemel.spec import Spec, normalize_axes, normalize_axis, product, whole
 
 @composite(public="np")
 def count_nonzero(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """How many elements are not zero, over the given axes, or all."""
+    """The number of nonzero elements, over the given axes, or all."""
     return sum(not_equal(x, 0), axis=axis, keepdims=keepdims)
 
 
 @composite(public="np", common=OUT)
 def ptp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """The distance from the smallest to the largest element, over the given axes, or all."""
+    """The range (maximum - minimum), over the given axes, or all."""
     if x.dtype is bool_:
-        raise DTypeError(f"ptp: {x.spec}: bool has no differences; use astype('int32')")
+        raise DTypeError(
+            f"ptp: {x.spec}: differences of bools are not defined; use astype('int32')"
+        )
     most, least = (kind(x, axis=axis, keepdims=keepdims) for kind in (max, min))
     return subtract(most, least)
 
@@ -101,8 +103,8 @@ def _lined_up(name: str, weights: Any, x: Any, axis: Any) -> Any:
     axes = tuple(normalize_axis(name, each, x.ndim) for each in given)
     if not axes or tuple(weights.shape) != tuple(x.shape[i] for i in axes):
         raise ShapeError(
-            f"{name}: weights of shape {list(weights.shape)} must have the shape {list(x.shape)}, "
-            f"or that of the axes given"
+            f"{name}: weights of shape {list(weights.shape)} must have the shape "
+            f"{list(x.shape)}, or the shape of the given axes"
         )
     order = sorted(range(builtins.len(axes)), key=axes.__getitem__)
     shape = tuple(n if i in axes else 1 for i, n in enumerate(x.shape))
@@ -173,13 +175,12 @@ def quantile(
     weights: Any = None,
     interpolation: str | None = None,
 ) -> Array:
-    """What a share q (from 0 to 1) of the elements lies below, over the given axes, or all.
+    """The q-quantile (q from 0 to 1) over the given axes, or all.
 
-    Several q give a new first axis. `method` says what is between two elements, by NumPy's names:
-    ``"linear"``, ``"lower"``, ``"nearest"``, ``"hazen"``, ...; `interpolation` is its old name.
-    With `weights`, of a's shape or that of the axes, each element counts as much as its weight
-    says; the method has to be ``"inverted_cdf"`` then. Weights below 0, or of which none is above,
-    are a `ValueError` when the result is waited for.
+    Several q give a new first axis. `method` is the interpolation between two elements, by NumPy's
+    names: ``"linear"``, ``"lower"``, ``"nearest"``, ``"hazen"``, ...; `interpolation` is its old
+    name. `weights` have a's shape or that of the axes, and need the method ``"inverted_cdf"``.
+    Negative weights, or weights that are all 0, are a `ValueError` when the result is waited for.
     """
     found = quantiles("quantile", a, (q, 1.0), axis, interpolation or method, keepdims, weights)
     return into("quantile", out, found)
@@ -199,7 +200,7 @@ def percentile(
     weights: Any = None,
     interpolation: str | None = None,
 ) -> Array:
-    """What q percent of the elements lie below: see `quantile`."""
+    """The q-th percentile (q from 0 to 100): see `quantile`."""
     found = quantiles("percentile", a, (q, 100.0), axis, interpolation or method, keepdims, weights)
     return into("percentile", out, found)
 
@@ -213,7 +214,7 @@ def median(
     overwrite_input: bool = False,
     keepdims: bool = False,
 ) -> Array:
-    """What half of the elements lie below, over the given axes, or all; NaN of nothing."""
+    """The median over the given axes, or all; NaN of an empty array."""
     a = floating(operand(a))
     if not count(a, axis, "median"):
         return into("median", out, mean(a, axis=axis, keepdims=keepdims))
@@ -253,14 +254,16 @@ def quantiles(
     if method not in METHODS:
         raise unknown_name(f"method of {name}", method, tuple(METHODS))
     if weights is not None and method != "inverted_cdf":
-        raise ArgumentError(f"{name}: only method='inverted_cdf' takes weights, not {method!r}")
+        raise ArgumentError(
+            f"{name}: weights are only supported for method='inverted_cdf', not {method!r}"
+        )
     x = operand(x)
     x = x if METHODS[method][2] in EXACT and x.dtype is not bool_ else floating(x)
     axes = counted(name, axis, x)
     rows, kept = as_rows(x, axes)
     if not rows.shape[-1]:
         if between is None:
-            raise ShapeError(f"{name}: {list(x.shape)}: nothing lies along axis {axis}")
+            raise ShapeError(f"{name}: {list(x.shape)}: there are no elements along axis {axis}")
         x, weights = floating(x), None  # rows of nothing but NaN
         rows = full(float("nan"), shape=(*kept, 1), dtype=x.dtype)
     if weights is not None:
@@ -358,9 +361,9 @@ def _neighbours(x: Any, axis: int) -> tuple[Any, Any]:
 @function(public="np")
 @beside_arrays
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
-    """The differences of neighbours along an axis, n times. Bools differ or do not."""
+    """The differences of neighbours along an axis, n times. For bools, whether they differ."""
     if whole("diff", "n", n) < 0:
-        raise ArgumentError(f"diff: n is {n}; differences cannot be taken less than 0 times")
+        raise ArgumentError(f"diff: n is {n}; it must be at least 0")
     a = operand(a)
     axis = normalize_axis("diff", axis, a.ndim)
     if n == 0:
@@ -391,7 +394,7 @@ def _end(end: Any, x: Any, axis: int) -> Any:
 @function(public="np", aliases=("trapz",))
 @beside_arrays
 def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Array:
-    """The area below the points y at x (or dx apart) along an axis, by trapezoids."""
+    """The integral of y over x (or spacing dx) along an axis, by the trapezoidal rule."""
     y = operand(y)
     axis = normalize_axis("trapezoid", axis, y.ndim)
     after, before = _neighbours(y, axis)

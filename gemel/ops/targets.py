@@ -17,12 +17,12 @@ def target_shape(x: Spec, shape: tuple[int, ...]) -> tuple[int, ...]:
         return ShapeError(f"reshape: {x} to {list(shape)}: {why}{hint}")
 
     if plain.count(-1) > 1 or min(plain, default=1) < -1:
-        raise refused("at most one extent may be -1, none below")
+        raise refused("at most one extent may be -1, and none may be less")
     if -1 in plain:
         free = plain.index(-1)
         known = product((*shape[:free], *shape[free + 1 :]))
         if known == 0 or x.size % known != 0:
-            raise refused(f"{x.size} is no multiple of {known}")
+            raise refused(f"{x.size} is not a multiple of {known}")
         return (*shape[:free], x.size // known, *shape[free + 1 :])
     if not product(shape) == x.size:
         raise refused(f"{x.size} elements cannot fill {product(shape)}")

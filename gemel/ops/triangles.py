@@ -36,13 +36,13 @@ def squared(x: Spec) -> Spec:
 
 @composite(public="np", onnx="Trilu", mxnet="_npi_tril")
 def tril(x: Any, *, k: int = 0) -> Any:
-    """The matrices without what lies above diagonal k: zeros there."""
+    """The lower triangles: elements above diagonal k become zero."""
     return where(distance(*(x.shape * 2)[-2:]) <= k, x, full(0, shape=(), dtype=x.dtype))
 
 
 @composite(public="np", onnx="Trilu", mxnet="_npi_triu")
 def triu(x: Any, *, k: int = 0) -> Any:
-    """The matrices without what lies below diagonal k: zeros there."""
+    """The upper triangles: elements below diagonal k become zero."""
     return where(distance(*(x.shape * 2)[-2:]) >= k, x, full(0, shape=(), dtype=x.dtype))
 
 
@@ -89,7 +89,7 @@ def diagonal_key(rows: int, columns: int, offset: int) -> tuple[Any, ...]:
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The diagonal over two axes, as a last axis; `offset` counts to the right of the main one.
 
-    A view where the two axes are the last and lie densely.
+    A view if the two axes are the last ones and contiguous.
     """
     a = operand(a)
     matrices("diagonal", Spec(a.shape, a.dtype))
@@ -107,7 +107,7 @@ def diag(v: Any, k: int = 0) -> Array:
     if v.ndim == 2:
         return diagonal(v, k)
     if v.ndim != 1:
-        raise ShapeError(f"diag: an array of {v.ndim} dimensions; it takes one or two")
+        raise ShapeError(f"diag: an array of {v.ndim} dimensions; it must have one or two")
     extent = v.shape[0] + abs(whole("diag", "k", k))
     flat = place(v, key=(diagonal_key(extent, extent, k),), shape=(extent * extent,))
     return reshape(flat, shape=(extent, extent))
@@ -131,19 +131,23 @@ def trace(
 @function(public="np")
 @beside_arrays
 def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
-    """Write into the main diagonal of a matrix, or where all positions are equal.
+    """Write into the main diagonal of a matrix, or of an array with more axes.
 
-    Of several values the first comes again when they are used up. With `wrap` the diagonal of a
-    tall matrix begins again below a row that is left out.
+    Several values are repeated as needed. With `wrap` the diagonal of a tall matrix starts again
+    after one row is skipped.
 
     >>> x = np.zeros((2, 2))
     >>> np.fill_diagonal(x, 5)
     >>> x
     """
     if not hasattr(a, "ndim"):
-        raise TypeError(f"fill_diagonal: it writes into an array, not {type(a).__name__} {a!r}")
+        raise TypeError(
+            f"fill_diagonal: it fills a gemel array in place, not {type(a).__name__} {a!r}"
+        )
     if a.ndim < 2 or a.ndim > 2 and len(set(a.shape)) > 1:
-        raise ShapeError(f"fill_diagonal: {list(a.shape)} is no matrix, nor are all axes alike")
+        raise ShapeError(
+            f"fill_diagonal: {list(a.shape)} is neither a matrix nor has axes of equal length"
+        )
     if wrap and a.ndim == 2:
         step = a.shape[1] + 1
         at = iota(shape=(-(-a.shape[0] * a.shape[1] // step),), axis=0, dtype="int64") * step
@@ -159,13 +163,13 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
 
 @function(public="np")
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
-    """The rows and columns of what lies on and below diagonal k of a matrix."""
+    """The rows and columns of the elements on and below diagonal k of a matrix."""
     return _positions("tril_indices", n, k, m)
 
 
 @function(public="np")
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
-    """The rows and columns of what lies on and above diagonal k of a matrix."""
+    """The rows and columns of the elements on and above diagonal k of a matrix."""
     return _positions("triu_indices", n, k, m)
 
 
@@ -178,7 +182,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
 @function(public="np")
 @beside_arrays
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
-    """The rows and columns of what lies on and below diagonal k of this matrix."""
+    """The rows and columns of the elements on and below diagonal k of this matrix."""
     rows, columns = _sides("tril_indices_from", arr)
     return tril_indices(rows, k, columns)
 
@@ -186,7 +190,7 @@ def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
 @function(public="np")
 @beside_arrays
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
-    """The rows and columns of what lies on and above diagonal k of this matrix."""
+    """The rows and columns of the elements on and above diagonal k of this matrix."""
     rows, columns = _sides("triu_indices_from", arr)
     return triu_indices(rows, k, columns)
 
@@ -194,17 +198,19 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
 @function(public="np")
 @beside_arrays
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:
-    """The positions of the main diagonal of this array, whose axes are all alike."""
+    """The positions of the main diagonal of this array, whose axes have equal length."""
     arr = operand(arr)
     if len(set(arr.shape)) != 1 or len(arr.shape) < 2:
-        raise ShapeError(f"diag_indices_from: the axes of {list(arr.shape)} are not all alike")
+        raise ShapeError(
+            f"diag_indices_from: the axes of {list(arr.shape)} do not all have the same length"
+        )
     return diag_indices(arr.shape[0], len(arr.shape))
 
 
 def _sides(name: str, arr: Any) -> tuple[int, int]:
     arr = operand(arr)
     if arr.ndim != 2:
-        raise ShapeError(f"{name}: {list(arr.shape)} is no matrix")
+        raise ShapeError(f"{name}: {list(arr.shape)} is not a matrix")
     return arr.shape[0], arr.shape[1]
 
 

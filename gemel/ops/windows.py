@@ -56,8 +56,8 @@ class Moves(NamedTuple):
         for axis, (extent, span) in enumerate(zip(shape, self.reach(self.ones), strict=True)):
             if not extent >= span:
                 raise ShapeError(
-                    f"{name}: {given}: a window reaches over {span} elements, but axis {axis} of "
-                    f"the space has {extent}, with its padding"
+                    f"{name}: {given}: a window spans {span} elements, but spatial axis {axis} "
+                    f"has {extent} with its padding"
                 )
 
     @property
@@ -142,7 +142,7 @@ def turns(*parts: Any, steps: Any) -> Any:
 def _(*parts: Spec, steps: Any) -> Spec:
     shape, lead = parts[0].shape, parts[0].ndim - len(steps)
     if len(parts) != product(steps) or any(not same_shape(x.shape, shape) for x in parts):
-        raise ShapeError(f"turns: {list(parts)} must be {product(steps)} arrays of one shape")
+        raise ShapeError(f"turns: {list(parts)} must be {product(steps)} arrays of the same shape")
     whole = (n * s for n, s in zip(shape[lead:], steps, strict=True))
     return Spec((*shape[:lead], *whole), promote_specs(*parts))
 

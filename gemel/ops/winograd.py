@@ -203,7 +203,7 @@ def planes_of(*parts: Any) -> Any:
 @planes_of.spec
 def _(*parts: Spec) -> Spec:
     if not parts or any(not same_shape(part.shape, parts[0].shape) for part in parts):
-        raise ShapeError(f"planes_of: {list(parts)} must be arrays of one shape")
+        raise ShapeError(f"planes_of: {list(parts)} must be arrays of the same shape")
     return Spec((len(parts), *parts[0].shape), promote_specs(*parts))
 
 

@@ -53,7 +53,7 @@ def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False)
 
 @composite(public="np", common=REDUCTION)
 def nanmean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """Mean of what is not NaN over the given axes, or all; NaN where nothing is left."""
+    """Mean of the elements that are not NaN, over the given axes, or all; NaN if there are none."""
     x = floating(x)
     wide = widened(x)
     total = sum(where(isnan(wide), 0, wide), axis=axis, keepdims=keepdims)
@@ -85,7 +85,7 @@ def _left(x: Any, axis: Any, keepdims: bool) -> Any:
 
 @composite(public="np", common=REDUCTION)
 def nanvar(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
-    """Variance of what is not NaN over the given axes, or all."""
+    """Variance of the elements that are not NaN, over the given axes, or all."""
     wide = widened(floating(x))
     middle = nanmean(wide, axis=axis, keepdims=True)
     return _variance(x, middle, axis, ddof, keepdims)
@@ -152,13 +152,13 @@ def nanstd(
 
 @composite(public="np", combine="max")
 def nanmax(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """Largest element that is not NaN over the given axes, or all; NaN where nothing is left."""
+    """Largest element that is not NaN, over the given axes, or all; NaN if there are none."""
     return _extreme(max, x, float("-inf"), axis, keepdims)
 
 
 @composite(public="np", combine="min")
 def nanmin(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """Smallest element that is not NaN over the given axes, or all; NaN where nothing is left."""
+    """Smallest element that is not NaN, over the given axes, or all; NaN if there are none."""
     return _extreme(min, x, float("inf"), axis, keepdims)
 
 

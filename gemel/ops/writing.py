@@ -21,7 +21,7 @@ from gemel.spec import Spec, product, promote_specs
 @function(public="np")
 @beside_arrays
 def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
-    """Write one array into another, which it broadcasts to; only where `where` holds.
+    """Write one array into another, with broadcasting; only where `where` holds.
 
     Raises `DTypeError` for what `casting` does not allow, `ShapeError` for what does not fit.
 
@@ -41,7 +41,7 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
 @function(public="np")
 @beside_arrays
 def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
-    """Write values at positions of the flattened array, from the first again when they are used up.
+    """Write values at positions of the flattened array; the values are repeated as needed.
 
     `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for positions out of range.
 
@@ -72,7 +72,7 @@ def repeated(values: Any, count: Any) -> Any:
 @function(public="np")
 @beside_arrays
 def putmask(a: Any, mask: Any, values: Any) -> None:
-    """Where the mask holds, write the values that stand there; they are repeated to a's size.
+    """Where the mask holds, write the value at the same position; values are repeated to a's size.
 
     >>> x = np.arange(4)
     >>> np.putmask(x, x > 1, [7, 8])
@@ -90,7 +90,7 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
 @function(public="np")
 @beside_arrays
 def place(arr: Any, mask: Any, vals: Any) -> None:
-    """Where the mask holds, write the values one after another, from the first again at the end.
+    """Where the mask holds, write the values one after another, repeated as needed.
 
     >>> x = np.arange(4)
     >>> np.place(x, x > 1, [7, 8])
@@ -100,7 +100,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     if product(mask.shape) != product(arr.shape):
         raise ShapeError(f"place: a mask of {list(mask.shape)} for {list(arr.shape)}")
     if values.shape[0] == 0:
-        raise ArgumentError("place: there are no values to write")
+        raise ArgumentError("place: vals is empty")
     mask = reshape(cast(mask, dtype="bool"), shape=(-1,))
     number = subtract(cumsum(mask, axis=0), 1) % values.shape[0]
     written = reshape(gather(values, number, axis=0), shape=tuple(arr.shape))

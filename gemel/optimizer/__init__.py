@@ -55,7 +55,8 @@ _BY_NAME: dict[str, type[Optimizer]] = {
 
 
 def register(klass: _Kind) -> _Kind:
-    """A decorator: `create` and `Trainer` find the class by its name, in small letters."""
+    """Register an optimizer class (a decorator): `create` and `Trainer` find it by its name in
+    lower case."""
     name = klass.__name__.lower()
     if _BY_NAME.get(name, klass).__qualname__ != klass.__qualname__:
         warnings.warn(f"the optimizer {name} is replaced by {klass.__module__}", stacklevel=2)
@@ -64,7 +65,7 @@ def register(klass: _Kind) -> _Kind:
 
 
 def create(name: str | Optimizer, **settings: Any) -> Optimizer:
-    """The optimizer of that name, e.g. ``create("sgd", learning_rate=0.1, momentum=0.9)``.
+    """Create an optimizer by its name, e.g. ``create("sgd", learning_rate=0.1, momentum=0.9)``.
 
     Raises `UnknownNameError`, which suggests the nearest name.
     """

@@ -45,7 +45,7 @@ class Moments(Optimizer):
 
 
 class Adam(Moments):
-    """weight -= rate * mean / (sqrt(variance) + epsilon), the averages corrected for their start.
+    """weight -= rate * mean / (sqrt(variance) + epsilon), with bias-corrected running averages.
 
     Kingma and Ba, Adam: a method for stochastic optimization, ICLR 2015. `lazy_update` is accepted
     for old code: gradients are dense.
@@ -78,7 +78,7 @@ class Adam(Moments):
 
 
 class AdamW(Adam):
-    """Adam whose weight decay is apart from the gradient.
+    """Adam with decoupled weight decay.
 
     Loshchilov and Hutter, Decoupled weight decay regularization, ICLR 2019.
     """
@@ -103,7 +103,7 @@ class AdamW(Adam):
 
 
 class AdaBelief(AdamW):
-    """Adam that divides by how far gradients are from their running mean.
+    """Adam that divides by the deviation of gradients from their running mean.
 
     Zhuang et al., AdaBelief optimizer: adapting stepsizes by the belief in observed gradients,
     NeurIPS 2020.
@@ -118,7 +118,7 @@ class AdaBelief(AdamW):
 
 
 class Adamax(Moments):
-    """Adam that divides by the largest gradient, which fades by `beta2`.
+    """Adam that divides by the largest recent gradient, which decays by `beta2`.
 
     Kingma and Ba, Adam: a method for stochastic optimization, ICLR 2015, section 7.
     """
@@ -146,7 +146,7 @@ class Adamax(Moments):
 
 
 class Nadam(Moments):
-    """Adam with Nesterov's momentum, which grows with the steps by `schedule_decay`.
+    """Adam with Nesterov momentum, which grows with the steps by `schedule_decay`.
 
     Dozat, Incorporating Nesterov momentum into Adam, ICLR workshop 2016.
     """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class AdaGrad(Optimizer):
-    """Divides by the root of the sum of all squared gradients. The weight decay is apart from it.
+    """Divides by the root of the sum of all squared gradients. Weight decay is decoupled.
 
     Duchi, Hazan and Singer, Adaptive subgradient methods for online learning and stochastic
     optimization, JMLR 2011. `epsilon` is MXNet 2's name for `eps`.
@@ -43,7 +43,7 @@ class AdaGrad(Optimizer):
 
 
 class AdaDelta(Optimizer):
-    """Steps as large as the running mean of the steps before; `learning_rate` has no part in it.
+    """Steps as large as the running mean of earlier steps; `learning_rate` is not used.
 
     Zeiler, ADADELTA: an adaptive learning rate method, 2012.
     """
@@ -73,10 +73,10 @@ class AdaDelta(Optimizer):
 
 
 class RMSProp(Optimizer):
-    """Divides by the root of the running mean of squared gradients, by `gamma1`.
+    """Divides by the root of the running mean of squared gradients, which decays by `gamma1`.
 
-    Tieleman and Hinton, Lecture 6.5, Coursera 2012. When `centered`, their variance takes its
-    place, and steps have the momentum `gamma2`: Graves, Generating sequences with recurrent neural
+    Tieleman and Hinton, Lecture 6.5, Coursera 2012. If `centered`, the variance replaces the mean
+    square, and steps have the momentum `gamma2`: Graves, Generating sequences with recurrent neural
     networks, 2013. `clip_weights` limits the weights afterwards. `rho` and `momentum` are MXNet 2's
     names for the gammas.
     """
@@ -120,7 +120,7 @@ class RMSProp(Optimizer):
 
 
 class Ftrl(Optimizer):
-    """Follow the regularized leader: weights of small gradients stay at 0, by `lamda1`.
+    """Follow the regularized leader: `lamda1` keeps weights with small gradients at 0.
 
     McMahan et al., Ad click prediction: a view from the trenches, KDD 2013.
     """

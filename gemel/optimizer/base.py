@@ -27,18 +27,18 @@ class Optimizer:
     """Base class: learning rate, weight decay, gradient scaling and clipping, counts of updates.
 
     `wd` is the weight decay. `rescale_grad` multiplies every gradient (besides the 1 / batch size
-    of `Trainer.step`); `clip_gradient` then limits each value to [-c, c]. `lr_scheduler`, any
-    callable, gives the learning rate when it is called with the number of the update (from 1);
-    a `learning_rate` given with it becomes its `base_lr`. `begin_num_update` is where counting
+    of `Trainer.step`); `clip_gradient` then limits each value to [-c, c]. `lr_scheduler` is any
+    callable that takes the number of the update (from 1) and returns the learning rate; a
+    `learning_rate` given with it becomes its `base_lr`. `begin_num_update` is where counting
     starts. `multi_precision` keeps a float32 copy of float16 weights, which is what is updated.
     `param_idx2name` and `param_dict` say which name or Parameter an index means; `sym`,
     `aggregate_num` and `use_fused_step` are accepted for old code: all parameters given together
     are one program.
 
-    A subclass says how a weight moves in one of two manners. The first becomes part of a compiled
-    program: `create_states(weight)`, `rates(index)` and `advance(...)`. The second is MXNet's, run
-    as Python: `create_state(index, weight)`, and `update(index, weight, grad, state)` or
-    `step(indices, weights, grads, states)`, which write in place.
+    A subclass defines the update of a weight in one of two ways. The first becomes part of a
+    compiled program: `create_states(weight)`, `rates(index)` and `advance(...)`. The second is
+    MXNet's and runs as Python: `create_state(index, weight)`, and `update(index, weight, grad,
+    state)` or `step(indices, weights, grads, states)`, which write in place.
     """
 
     #: Whether an update reads all of a parameter, its norm for one: parts of it, on several
@@ -77,9 +77,9 @@ class Optimizer:
         elif learning_rate is not None and hasattr(lr_scheduler, "base_lr"):
             if lr_scheduler.base_lr != learning_rate:
                 warn(
-                    f"the base_lr of the lr_scheduler, {lr_scheduler.base_lr}, is replaced by the "
-                    f"learning_rate of {type(self).__name__}, {learning_rate}; give the one wanted "
-                    "as learning_rate"
+                    f"the base_lr of the lr_scheduler, {lr_scheduler.base_lr}, is replaced by "
+                    f"the learning_rate of {type(self).__name__}, {learning_rate}; give the rate "
+                    "you want as learning_rate"
                 )
             lr_scheduler.base_lr = learning_rate
         self.lr = learning_rate
@@ -103,15 +103,18 @@ class Optimizer:
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate now, the scheduler's if there is one."""
+        """The current learning rate, from the scheduler if there is one."""
         if self.lr_scheduler is not None:
             return float(self.lr_scheduler(self.num_update))
         return float(self.lr)  # type: ignore[arg-type] # a number where there is no scheduler
 
     def set_learning_rate(self, lr: float) -> None:
-        """Change the learning rate. Raises `ValueError` when a scheduler decides it."""
+        """Change the learning rate. Raises `ValueError` if there is a scheduler."""
         if self.lr_scheduler is not None:
-            raise ValueError("set_learning_rate: the lr_scheduler decides the learning rate")
+            raise ValueError(
+                "set_learning_rate: an lr_scheduler sets the learning rate; change the "
+                "scheduler instead"
+            )
         _refuse_nan("set_learning_rate", "lr", lr)
         self.lr = lr
 
@@ -173,25 +176,25 @@ class Optimizer:
     # --- an update as a pure function -------------------------------------------------------
 
     def create_states(self, weight: ndarray) -> list[ndarray]:
-        """The arrays it keeps for one parameter, at the start."""
+        """The initial state arrays for one parameter."""
         return []
 
     def rates(self, index: Any) -> tuple[float, ...]:
-        """The numbers that say how far the update of parameter `index`, already counted, goes.
+        """The numbers that scale the update of parameter `index`, which is already counted.
 
-        They are run-time values of the program; how many there are never changes.
+        They are run-time values of the program; their number never changes.
         """
         return (self._get_lr(index),)
 
     def alike(self, index: Any) -> tuple[Any, ...]:
-        """Parameters for which this is equal have the same rates and the same weight decay."""
+        """A key: parameters with equal keys have the same rates and the same weight decay."""
         parameter = self.param_dict.get(index)
         if parameter is None or self.lr_mult or self.wd_mult:
             return (*self._mults(index), self._index_update_count[index])
         return parameter.lr_mult, parameter.wd_mult, self._index_update_count[index]
 
     def constants(self) -> tuple[Any, ...]:
-        """Everything else `advance` reads: the settings. Another value is another program."""
+        """All other settings that `advance` reads. Other values need another program."""
         if self._settings is None:
             simple = (Real, str, tuple, type(None))
             self._settings = tuple(
@@ -213,10 +216,12 @@ class Optimizer:
     def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """The new weight and states. A pure function: it writes to none of its arguments.
 
-        `grad` is rescaled, not clipped; `rates` is what `rates(index)` gave; `decay` is the weight
-        decay, None where there is none.
+        `grad` is rescaled but not clipped; `rates` is the result of `rates(index)`; `decay` is the
+        weight decay, or None.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say how a weight moves")
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define how to update a weight (implement step)"
+        )
 
     def _clipped(self, grad: Any) -> Any:
         return limited(grad, self.clip_gradient)
@@ -224,7 +229,7 @@ class Optimizer:
     # --- an update of arrays in place, as MXNet spells it -------------------------------------
 
     def create_state(self, index: Any, weight: ndarray) -> Any:
-        """What it keeps for a parameter: None, an array, or a tuple."""
+        """The state for a parameter: None, an array, or a tuple."""
         with autograd.pause():
             states = self.create_states(weight)
         return (states[0] if len(states) == 1 else tuple(states)) if states else None
@@ -236,8 +241,8 @@ class Optimizer:
             return master, self.create_state(index, master)
         if weight.dtype == "float16":
             warn(
-                f"{type(self).__name__}: states in float16 are inaccurate; multi_precision=True "
-                "keeps them, and a copy of the weights, in float32"
+                f"{type(self).__name__}: states in float16 are inaccurate; use "
+                "multi_precision=True to keep them and a copy of the weights in float32"
             )
         return self.create_state(index, weight)
 
@@ -323,7 +328,7 @@ def limited(array: Any, limit: float | None) -> Any:
 def _refuse_nan(name: str, setting: str, value: Any) -> None:
     """Raise `ArgumentError` for what would make every parameter NaN."""
     if isinstance(value, Real) and value != value:
-        raise ArgumentError(f"{name}: {setting} is {value!r}, and would make all parameters NaN")
+        raise ArgumentError(f"{name}: {setting} is {value!r}, which would make all parameters NaN")
 
 
 def by_hand(kind: type[Optimizer]) -> bool:

@@ -21,7 +21,7 @@ def _ratio(above: Any, below: Any) -> Any:
 
 
 class LARS(SGD):
-    """SGD whose steps are `eta` times as large as the weight, whatever the gradient's size.
+    """SGD whose steps are `eta` times the weight's norm, whatever the gradient's norm.
 
     Parameters named ..gamma, ..beta and ..bias take plain steps. With `momentum_correction` the
     running step follows a learning rate that changes (Goyal et al., Accurate, large minibatch SGD,
@@ -81,7 +81,7 @@ class LARS(SGD):
 
 
 class LAMB(Moments):
-    """Adam's direction with the weight decay added, its step as large as the weight.
+    """Adam's direction plus weight decay, with steps as large as the weight's norm.
 
     The weight's norm counts as at least `lower_bound` and at most `upper_bound`. You et al., Large
     batch optimization for deep learning: training BERT in 76 minutes, ICLR 2020.

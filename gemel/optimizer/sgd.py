@@ -48,7 +48,7 @@ class SGD(Optimizer):
 
 
 class NAG(SGD):
-    """SGD whose gradient is taken where the momentum will carry the weight.
+    """SGD with Nesterov momentum: the gradient is taken at the point that momentum leads to.
 
     Nesterov, A method for solving the convex programming problem with convergence rate O(1/k^2),
     1983.
@@ -59,10 +59,10 @@ class NAG(SGD):
 
 
 class Signum(SGD):
-    """Steps of one size: the sign of the gradient, or of its running mean where there is momentum.
+    """Steps of constant size: the sign of the gradient or, with momentum, of its running mean.
 
-    `wd_lh` is a weight decay apart from the gradient. Bernstein et al., signSGD: compressed
-    optimisation for non-convex problems, ICML 2018; Loshchilov and Hutter for `wd_lh`.
+    `wd_lh` is a decoupled weight decay. Bernstein et al., signSGD: compressed optimisation for
+    non-convex problems, ICML 2018; Loshchilov and Hutter for `wd_lh`.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class SGLD(Optimizer):
 
 
 class DCASGD(Optimizer):
-    """Asynchronous SGD, the gradient's delay compensated by how far the weight has moved since.
+    """Asynchronous SGD that compensates the gradient's delay by the weight's movement since then.
 
     Zheng et al., Asynchronous stochastic gradient descent with delay compensation, ICML 2017.
     """

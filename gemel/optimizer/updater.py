@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Updater:
-    """Calls an optimizer and keeps the states of the parameters it is called for, by index."""
+    """Calls an optimizer and keeps the states of its parameters by index."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = optimizer
@@ -32,7 +32,7 @@ class Updater:
         if not len(indices) == len(weights) == len(grads):
             raise GemelError(
                 f"Updater: {len(indices)} indices, {len(grads)} gradients and {len(weights)} "
-                "weights; there must be as many of each"
+                "weights; give the same number of each"
             )
         if not indices:
             return
@@ -70,8 +70,8 @@ class Updater:
         found = self.waiting[index]
         if len(found) != len(arrays):
             raise ParameterFileError(
-                f"{type(self.optimizer).__name__} keeps {len(arrays)} arrays for parameter {index} "
-                f"with these settings, and {len(found)} were read for it; nothing was updated"
+                f"{type(self.optimizer).__name__} keeps {len(arrays)} arrays for parameter "
+                f"{index} with these settings, but {len(found)} were loaded; nothing was updated"
             )
         del self.waiting[index]
         return unflatten(structure, (array.as_in_ctx(device) for array in found))

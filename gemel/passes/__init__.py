@@ -70,7 +70,7 @@ def pipeline(folds: bool = True, others: Sequence[Pass] = ()) -> tuple[Pass, ...
     Raises `TypeError` for what is no list of functions.
     """
     if not isinstance(others, (list, tuple)) or not all(map(callable, others)):
-        raise TypeError("compile: passes= is a list of functions from graph to graph")
+        raise TypeError("compile: passes= must be a list of functions from graph to graph")
     if folds and not others:
         return PIPELINE
     own = [step for step in PIPELINE if folds or step is not fold]
@@ -82,13 +82,17 @@ def _check(step: Pass, before: Graph, after: Any) -> None:
     """Raises `GemelError` if a user's pass changes a graph's inputs or the specs of its results."""
     name = f"compile: the pass {name_of(step)}"
     if not isinstance(after, Graph):
-        raise GemelError(f"{name} gives {after!r}, which is no Graph")
+        raise GemelError(f"{name} returned {after!r}, which is not a Graph")
     if list(map(id, after.inputs)) != list(map(id, before.inputs)):
-        raise GemelError(f"{name} changes the graph's inputs; a pass keeps them, in their order")
+        raise GemelError(
+            f"{name} changed the graph's inputs; a pass must keep them, in their order"
+        )
     for what in ("outputs", "updates"):
         old, new = (_specs(getattr(graph, what)) for graph in (before, after))
         if old != new:
-            raise GemelError(f"{name} makes {what} {new} of {old}; a pass keeps their specs")
+            raise GemelError(
+                f"{name} changed {what} from {old} to {new}; a pass must keep shapes and dtypes"
+            )
 
 
 def _specs(results: Any) -> list[Any]:

@@ -185,7 +185,7 @@ def rule(
         return [once.pop(entry, None) for entry in node.inputs]
     if not any(entry.dtype.is_inexact for entry in node.entries):
         return (None,) * len(node.inputs)
-    raise GradientError(f"{op.name} has no gradient; use detach() on its input if none is wanted")
+    raise GradientError(f"{op.name} has no gradient; if you need none, use detach() on its input")
 
 
 def _is_beyond(op: Op, gs: tuple[Entry | None, ...]) -> bool:

@@ -93,18 +93,21 @@ _profiler = _Profiler()
 
 
 def set_config(**settings: Any) -> None:
-    """`filename` of `dump` (profile.json) and `capacity`, the most operations recorded (1,000,000).
+    """Set `filename`, the file that `dump` writes (profile.json), and `capacity`, the maximum
+    number of recorded operations (1,000,000).
 
     MXNet's switches (`profile_all`, `aggregate_stats`, ...) are accepted: everything is always
-    recorded. Raises `UnknownNameError` for any other setting, `ArgumentError` for a capacity that
-    is no number.
+    recorded. Raises `UnknownNameError` for any other setting, and `ArgumentError` for a capacity
+    that is not a whole number.
     """
     for name, value in settings.items():
         if name == "filename":
             _profiler.filename = os.fspath(value)
         elif name == "capacity":
             if not isinstance(value, int) or value < 0:
-                raise ArgumentError(f"profiler: capacity={value!r} is no number of operations")
+                raise ArgumentError(
+                    f"profiler: capacity={value!r} is not a valid number of operations"
+                )
             _profiler.recorder.capacity = value
         elif name not in _SWITCHES:
             raise unknown_name(
@@ -113,10 +116,10 @@ def set_config(**settings: Any) -> None:
 
 
 def set_state(state: str = "stop", profile_process: str = "worker") -> None:
-    """Start a recording, forgetting the last one ("run"), or end it once all is done ("stop").
+    """Start a new recording ("run"), or end it when everything issued is done ("stop").
 
-    Here as in the others `profile_process` is accepted for old code: this process is recorded,
-    parameter servers are not.
+    `profile_process` is accepted for old code, here and below: only this process is recorded, not
+    parameter servers.
     """
     if state not in ("run", "stop"):
         raise unknown_name("state of the profiler", state, ("run", "stop"))
@@ -133,13 +136,14 @@ def pause(profile_process: str = "worker") -> None:
 
 
 def resume(profile_process: str = "worker") -> None:
-    """Go on recording."""
+    """Continue recording."""
     if _profiler.running:
         _profiler.begin()
 
 
 def dump(finished: bool = True, profile_process: str = "worker") -> str:
-    """Write the recording for Perfetto; the file's name. `finished` also ends the recording."""
+    """Write the recording as a Perfetto trace and return the file's name. `finished` also ends the
+    recording."""
     if finished:
         set_state("stop")
     trace, recording = _profiler.collect(), _profiler.recording
@@ -155,10 +159,10 @@ def dumps(
     sort_by: str = "total",
     ascending: bool | None = None,
 ) -> str:
-    """Operations by time, as a table or as JSON. `reset` forgets them afterwards.
+    """The operations by time, as a table or as JSON. `reset` clears the recording afterwards.
 
     `sort_by` is total, times, mean, maximum, minimum (MXNet's count, avg, max, min), bytes or name:
-    the largest first, names in their order, unless `ascending` says how. Raises `UnknownNameError`.
+    descending by default, names ascending; `ascending` overrides this. Raises `UnknownNameError`.
     """
     if format not in ("table", "json"):
         raise unknown_name("format of the table", format, ("table", "json"))
@@ -173,25 +177,26 @@ def dumps(
 
 
 def steps() -> StepReport:
-    """What compiled programs did inside: each step's operations, how often and how long it ran.
+    """The time inside compiled programs: for each step its operations, number of runs and duration.
 
-    Operations outside of programs that are plans of their own (a product, a sum) are there, too.
-    Times are those of the clock. A step is a kernel; one that several threads share counts once.
+    Single operations that have their own plan (a product, a sum) are included. Times are wall time.
+    A step is a kernel; a kernel shared by several threads counts once.
     """
     return _steps(_profiler.collect())
 
 
 def sync_points() -> SyncReport:
-    """Which lines made the program wait for the engine, how long, and for what."""
+    """The lines that made the program wait for the engine, with the time and what they waited
+    for."""
     return _sync_points(_profiler.collect())
 
 
 def report() -> Report:
-    """Which share of the wall time went into data, transforms, Python issue, compute, copies and
-    sync points; the bottleneck, and one remedy.
+    """The shares of wall time for data, transforms, Python issue, compute, copies and sync points;
+    the bottleneck, and one remedy.
 
-    It is about the thread that started the recording. What that thread does in Python is sampled
-    every few milliseconds, so a report of less than a tenth of a second says little of it.
+    The report is about the thread that started the recording. Its Python code is sampled every few
+    milliseconds, so less than a tenth of a second is too short for a meaningful report.
     """
     return _report(_profiler.collect(), _profiler.sampler)
 
@@ -203,9 +208,9 @@ def recording() -> Trace:
 
 @contextmanager
 def graph() -> Iterator[StepGraph]:
-    """Record the operations of a block as a graph, complete when the block has ended.
+    """Record the operations of a `with` block as a graph, which is complete after the block.
 
-    The block's end waits for them. A running recording keeps them as well.
+    The end of the block waits for the operations. A running recording also keeps them.
     """
     found = StepGraph()
     block = Recording()

@@ -106,7 +106,7 @@ def labels(operations: Iterable[Operation], slices: Iterable[Slice]) -> dict[int
 
 
 class Domain:
-    """A name that belongs before other names: `Domain("loader").new_task("read")`."""
+    """A prefix for the names of annotations: `Domain("loader").new_task("read")`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -132,7 +132,7 @@ class Domain:
 
 
 class Task:
-    """A stretch of the program from `start()` to `stop()`, or a `with` block."""
+    """A named span of the program, from `start()` to `stop()` or a `with` block."""
 
     kind = "task"
 
@@ -144,11 +144,12 @@ class Task:
         self._began: tuple[int, int] | None = None  # the thread, the time
 
     def start(self) -> None:
-        """Begin; a task may begin again after it has stopped."""
+        """Start the span; a stopped task may start again."""
         self._began = _core.trace_thread(), time.perf_counter_ns()
 
     def stop(self) -> None:
-        """End, and put it into the trace when the profiler runs. Without `start` nothing is."""
+        """End the span and add it to the trace if the profiler runs. Without `start` this does
+        nothing."""
         began, self._began = self._began, None
         if began is not None and board.readers:
             now = time.perf_counter_ns()
@@ -163,7 +164,7 @@ class Task:
 
 
 class Frame(Task):
-    """A task that comes again and again: a batch, an image."""
+    """A repeated task, such as a batch or an image."""
 
     kind = "frame"
 
@@ -175,21 +176,22 @@ class Event(Task):
 
 
 class scope(Task):  # noqa: N801 -- used as a function
-    """A block whose operations belong together: `with profiler.scope("forward"): ...`.
+    """Give the operations of a block a common name: `with profiler.scope("forward"): ...`.
 
-    What the block's thread issues in it carries the name, also in graphs. Scopes may lie in scopes.
+    Operations that this thread issues in the block carry the name, also in graphs. Scopes may be
+    nested.
     """
 
     kind = "scope"
 
     def start(self) -> None:
-        """Begin: what is issued from here on carries the name."""
+        """Start: operations issued from now on carry the name."""
         super().start()
         if self._began is not None:
             board.scopes[self] = self._began
 
     def stop(self) -> None:
-        """End, and put it into the trace when the profiler runs."""
+        """End the scope and add it to the trace if the profiler runs."""
         board.scopes.pop(self, None)
         super().stop()
 
@@ -207,7 +209,7 @@ class Counter:
             self.set_value(value)
 
     def set_value(self, value: float) -> None:
-        """Show another number from now on."""
+        """Set the counter."""
         self.value = value
         if board.readers:
             board.reading(Reading(self.name, self.domain, time.perf_counter_ns(), value))
@@ -234,7 +236,7 @@ REACHES = {"global": "g", "process": "p", "thread": "t", "task": "t", "marker": 
 
 
 class Marker:
-    """Moments with a name."""
+    """A named point in time."""
 
     def __init__(self, name: Any, domain: Any = None) -> None:
         if isinstance(name, Domain):
@@ -243,7 +245,7 @@ class Marker:
         self.domain = "" if domain is None else str(domain)
 
     def mark(self, scope: str = "process") -> None:
-        """Put this moment into the trace. Raises `UnknownNameError` for an unknown scope."""
+        """Add the current time to the trace. Raises `UnknownNameError` for an unknown scope."""
         if scope not in REACHES:
             raise unknown_name("scope of a marker", scope, REACHES)
         if board.readers:

@@ -21,7 +21,7 @@ class StepGraph:
         self.edges: list[Edge] = []
 
     def fill(self, trace: Trace, labels: Mapping[int, str]) -> None:
-        """Take what was recorded; dependencies on operations before it are left out.
+        """Fill the graph with recorded operations; dependencies on earlier operations are left out.
 
         `labels` are the scopes of the operations, by number.
         """
@@ -53,7 +53,7 @@ class StepGraph:
         return [node for node in self.nodes if node.copies]
 
     def before(self, node: Operation, data_only: bool = True) -> list[Operation]:
-        """The operations a node waited for itself."""
+        """The operations that a node waited for directly."""
         numbers = {e.before for e in self._edges(data_only) if e.after == node.number}
         return [other for other in self.nodes if other.number in numbers]
 
@@ -70,7 +70,7 @@ class StepGraph:
         return [other for other in self.nodes if other.number in found]
 
     def reduced_edges(self, data_only: bool = True) -> list[Edge]:
-        """The edges but those that follow from others: what a picture needs."""
+        """The edges without those implied by others, as for a drawing."""
         edges = self._edges(data_only)
         leaving = _grouped((e.before, e.after) for e in edges)
         bit = {node.number: 1 << place for place, node in enumerate(self.nodes)}

@@ -25,9 +25,8 @@ LOSS, OF_LARGEST = 0.15, 0.4
 HELD, IDLE = 0.25, 0.6
 
 REMEDIES = {
-    "data": "have workers read: DataLoader(num_workers=...) goes on while the network computes"
-    "{place}",
-    "transforms": "transform whole batches, or in workers (DataLoader(num_workers=...)){place}",
+    "data": "read in workers: DataLoader(num_workers=...) reads while the network computes{place}",
+    "transforms": "transform whole batches, or use workers (DataLoader(num_workers=...)){place}",
     "Python issue": "Python takes longer than the {tiny} it issues{place}: hybridize() the network "
     "and the loss (gemel.compile a function), or use larger batches",
     "sync points": "do not wait in every step{line}: keep the value in an array and read it "

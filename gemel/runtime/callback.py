@@ -132,12 +132,12 @@ def _delivery(results: Sequence[Spec]) -> Callable[[tuple[Any, ...], Sequence[me
 
     def deliver(values: tuple[Any, ...], memories: Sequence[memoryview]) -> None:
         if len(values) != len(results):
-            raise ShapeError(f"it returned {len(values)} arrays, {len(results)} were announced")
+            raise ShapeError(f"it returned {len(values)} arrays, but {len(results)} were declared")
         for value, place in zip(values, over(memories), strict=True):
             array = value if type(value) is ndarray else asarray(value)
             if array.shape != place.shape:
                 named = f"{place.dtype}{list(place.shape)}"
-                raise ShapeError(f"it returned shape {array.shape}, {named} was announced")
+                raise ShapeError(f"it returned shape {array.shape}, but {named} was declared")
             place[...] = array
 
     return deliver

@@ -245,7 +245,7 @@ class _Slots:
         if atom.operator:
             return self._computed(atom.operator, self._sum(atom.left), self._sum(atom.right))
         if atom not in self.kinds[1]:
-            raise CompileError(f"the size {atom} is none of the inputs'")
+            raise CompileError(f"the size {atom} does not occur in the inputs")
         return self._known(1, str(atom))
 
 

@@ -273,7 +273,7 @@ class Lowering:
         assert op is not None
         self.emission.node = node
         if op is not fused and not node.has_kernel:
-            raise NoKernelError(f"{op.name} is done by NumPy: it cannot be part of an image")
+            raise NoKernelError(f"{op.name} is computed by NumPy, so it cannot be part of an image")
         if op.rules.view is not None:
             self._view(node)
             return

@@ -66,7 +66,7 @@ def _lists(item: Any) -> Iterator[tuple[str, list[Any]]]:
         for number, part in enumerate(item.parts):
             yield "beside that" if number else "side by side", part
     else:
-        raise TypeError(f"source: {item!r} is no item of a plan that can be read")
+        raise TypeError(f"source: {item!r} is not an item of a plan that can be printed")
 
 
 def _told(node: Node) -> str:

@@ -69,7 +69,7 @@ def _unpack(data: bytes, build: Callable[[list[Any], bytes], Any], backend: Back
         (count,) = struct.unpack_from("<q", data)
         heads = list(KERNEL.iter_unpack(data[8 : 8 + KERNEL.size * count]))
     except struct.error:
-        raise ValueError("it ends too early") from None
+        raise ValueError("it is truncated") from None
     end = 8 + KERNEL.size * count
     kernels = []
     for name, length in heads:

@@ -100,7 +100,9 @@ def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
     try:
         return plan_for(call_text(op, (specs, strides), parameters), backend, make)
     except NoKernelError as error:
-        raise NoKernelError(f"{op.name}: {error}; declare it with kernel=False") from None
+        raise NoKernelError(
+            f"{op.name}: {error}; declare the operation with kernel=False"
+        ) from None
 
 
 def _step(
@@ -250,7 +252,9 @@ def check_one_device(name: str, arrays: Iterable[Any]) -> None:
     devices = {a.device for a in arrays if hasattr(a, "device")}
     if len(devices) > 1:
         names = " and ".join(sorted(map(str, devices)))
-        raise DeviceError(f"{name}: arrays on {names}; move one with to_device(device)")
+        raise DeviceError(
+            f"{name}: the arrays are on {names}; move them to one device with to_device(device)"
+        )
 
 
 def as_entry(value: Any, beside: Iterable[Any] = ()) -> Entry:

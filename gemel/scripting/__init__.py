@@ -32,15 +32,15 @@ _scripted: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def script(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, or bound method, with control flow that can be traced.
+    """Rewrite a function or bound method so that its control flow can be traced.
 
-    Functions it calls are rewritten, too, where they are the program's own. Raises `TraceError`,
-    with file and line, for what cannot be.
+    Functions that it calls are also rewritten if they are the program's own. Raises `TraceError`,
+    with file and line, for code that cannot be rewritten.
     """
     if isinstance(function, MethodType):
         return MethodType(script(function.__func__), function.__self__)
     if not isinstance(function, FunctionType):
-        raise TraceError(f"script: {function!r} is no function with a Python source")
+        raise TraceError(f"script: {function!r} is not a function with Python source code")
     found = _scripted.get(function)
     if found is None:
         found = _scripted[function] = _rewritten(function)
@@ -119,8 +119,8 @@ def _rewritten(function: FunctionType) -> FunctionType:
     code, original = function.__code__, _find(function)
     if code.co_flags & GENERATES:
         raise TraceError(
-            f"script: {code.co_filename}:{code.co_firstlineno}: "
-            f"{function.__qualname__} is a generator or a coroutine"
+            f"script: {code.co_filename}:{code.co_firstlineno}: {function.__qualname__} is a "
+            "generator or a coroutine, which cannot be compiled"
         )
     node = _Copy().visit(original)
     if isinstance(node, ast.Lambda):

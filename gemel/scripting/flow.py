@@ -76,13 +76,15 @@ class Flow:
         """Raises where a traced branch or loop would do what a program cannot do later."""
         if _depth.inside:
             raise self.error(
-                line, f"{what} on a condition that is only known when the program runs"
+                line, f"{what} on a condition that is known only when the program runs"
             )
 
     def static(self, test: Any, line: int) -> Any:
         """A condition that has to be known now."""
         if known(test) is None:
-            raise self.error(line, "an assertion about a value that is only known later")
+            raise self.error(
+                line, "an assertion about a value that is known only when the program runs"
+            )
         return test
 
     def inplace(self, name: str, target: Any, value: Any) -> Any:
@@ -258,7 +260,7 @@ class Range:
         return counter < self.stop if up else counter > self.stop
 
     def __iter__(self) -> Any:
-        raise TraceError("range() of an array's value can only stand in a for loop of its own")
+        raise TraceError("range() of an array's value is only allowed directly in a for loop")
 
 
 def _unknown(value: Any) -> bool:

@@ -53,7 +53,7 @@ class Loop:
         for _ in range(8 + len(self.values)):
             if self._traced():
                 return
-        raise self.flow.error(self.line, "what a loop's variables hold does not settle")
+        raise self.flow.error(self.line, "the kinds of the loop's variables keep changing")
 
     def _traced(self) -> bool:
         held = {p: v for p, v in self.values.items() if p not in self.carried}
@@ -93,7 +93,9 @@ class Loop:
             *(objects.own[i] for i in rest),
         ]
         if not news:
-            raise self.flow.error(self.line, "the loop changes nothing its condition could see")
+            raise self.flow.error(
+                self.line, "the loop does not change anything that its condition depends on"
+            )
         entries = iterate.apply((*map(as_entry, given), *free), graphs)
         for index, entry in zip(written, entries, strict=False):
             call("overwrite", objects.own[index], entry)
@@ -115,7 +117,7 @@ class Loop:
             if isinstance(self.before[name], Undefined):
                 changed |= self._begun(name, found)
             elif paths != [path for path in found if path[0] == name]:
-                raise self.flow.error(self.line, f"{name!r} is nested differently after a step")
+                raise self.flow.error(self.line, f"{name!r} has a different nesting after a step")
             else:
                 for path in paths:  # each tells of what it needs
                     changed |= self._moved(path, found[path], objects, local, starts)

@@ -21,7 +21,7 @@ REQUESTS = ("write", "add", "null")
 class Executor:
     """A symbol with arrays for its variables: `forward` computes, `backward` fills the gradients.
 
-    Made by `Symbol.bind` and `Symbol.simple_bind`. `arg_dict`, `grad_dict` and `aux_dict` hold
+    Created by `Symbol.bind` and `Symbol.simple_bind`. `arg_dict`, `grad_dict` and `aux_dict` hold
     the arrays by name; a gradient that is not asked for is None.
     """
 
@@ -77,7 +77,7 @@ class Executor:
 
     @property
     def outputs(self) -> list[Any]:
-        """What the last `forward` gave; before the first, zeros."""
+        """The outputs of the last `forward`; before the first, zeros."""
         if self._outputs is None:
             every = {**self.arg_dict, **self.aux_dict}
             shapes = {name: array.shape for name, array in every.items()}
@@ -90,13 +90,13 @@ class Executor:
 
     @property
     def output_dict(self) -> dict[str, Any]:
-        """What the last `forward` gave, by the outputs' names."""
+        """The outputs of the last `forward`, by name."""
         return dict(zip(self._symbol.list_outputs(), self.outputs, strict=True))
 
     # ---- running
 
     def forward(self, is_train: bool = False, **values: Any) -> list[Any]:
-        """The outputs; `values` are written into arguments before. Raises `UnknownNameError`."""
+        """Compute the outputs, after writing `values` into arguments. Raises `UnknownNameError`."""
         for name, value in values.items():
             if name not in self.arg_dict:
                 raise unknown_name("argument", name, self.arg_dict)
@@ -134,12 +134,13 @@ class Executor:
         return results[: len(heads)]
 
     def backward(self, out_grads: Any = None, is_train: bool = True) -> None:
-        """Fill `grad_dict` with the gradients of the outputs, weighed with `out_grads` (ones).
+        """Fill `grad_dict` with the gradients of the outputs, weighted by `out_grads` (ones by
+        default).
 
         Raises `GradientError` without a `forward(is_train=True)` before.
         """
         if not self._recorded:
-            raise GradientError("backward: call forward(is_train=True) before")
+            raise GradientError("backward: call forward(is_train=True) first")
         heads = None if out_grads is None else as_list(out_grads)
         outputs = self.outputs
         if heads is not None and len(heads) != len(outputs):
@@ -201,8 +202,8 @@ def bound(
     missing = [name for group in known for name, shape in group.items() if shape is None]
     if missing:
         raise ShapeError(
-            f"simple_bind: the shapes of {', '.join(missing)} do not follow from those of "
-            f"{', '.join(shapes) or 'nothing'}; give them, too"
+            f"simple_bind: the shapes of {', '.join(missing)} cannot be inferred from those of "
+            f"{', '.join(shapes) or 'nothing'}; give them too"
         )
     types = dict(zip(names[0], symbol.infer_type(**dtypes)[0], strict=True))
     arrays = [
@@ -259,6 +260,6 @@ def _write(name: str, target: Any, value: Any) -> None:
     value = np.array(value, dtype=target.dtype, device=target.device)
     if value.shape != target.shape:
         raise ShapeError(
-            f"executor: {name} is {target.spec}, not {value.spec}; use reshape(), or bind anew"
+            f"executor: {name} is {target.spec}, not {value.spec}; use reshape(), or bind again"
         )
     target[...] = value

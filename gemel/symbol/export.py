@@ -53,7 +53,7 @@ class Exported(Traced):
         if updates and not own:
             raise ExportError(
                 f"export: forward overwrites {updates[0][0].name} outside of batch_norm, which "
-                "MXNet's files cannot say; gemel.save keeps it"
+                "MXNet's files cannot express; use gemel.save"
             )
         self.variables: dict[str, Any] = {}
         self.parameters: dict[str, Any] = {}
@@ -148,8 +148,8 @@ class Exported(Traced):
         assert node.op is not None
         where = f" ({node.origin})" if node.origin else ""
         raise ExportError(
-            f"export: MXNet has no operation for {node.op.name}{where}; write it by others, or use "
-            "gemel.save, which keeps every operation"
+            f"export: MXNet has no operation for {node.op.name}{where}; express it by other "
+            "operations, or use gemel.save, which supports every operation"
         )
 
     def _make(self, entry: Entry, meaning: Any) -> None:
@@ -273,7 +273,7 @@ class Exported(Traced):
         if node.is_constant:
             attrs = {"__shape__": text_of(tuple(node.value.shape))}
             return self._variable_of(node.value, self.trace.scopes.named("constant"), attrs)
-        raise ExportError(f"export: {node!r} is no input of the program")
+        raise ExportError(f"export: {node!r} is not an input of the program")
 
 
 def exported(function: Callable[..., Any], arguments: Arguments, **settings: Any) -> Exported:

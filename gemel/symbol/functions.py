@@ -73,7 +73,7 @@ def _composed(
     settings = {key: value for key, value in given.items() if key not in symbols}
     declared = [each for p in PREFIXES[kind] if (each := wanted(p + bare)) is not None]
     if not declared:
-        raise TypeError(f"{bare} takes no symbols; a hybridized function may call it")
+        raise TypeError(f"{bare} does not accept symbols; a hybridized function may call it")
     several = [each for each in declared if callable(each._outputs) and bare in WRITERS]
     if several:  # its file says how many results there are
         written: Any = WRITERS[bare](**{**_defaults(function), **given})

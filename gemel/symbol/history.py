@@ -37,7 +37,9 @@ def _variables(calls: list[Any]) -> tuple[dict[Any, int], list[Spec]]:
     specs: list[Spec] = []
     for position, call in enumerate(calls):
         if not isinstance(call.kind, OperationKind):
-            raise ExportError(f"get_symbol: {call.kind.name} is a program; record it imperatively")
+            raise ExportError(
+                f"get_symbol: {call.kind.name} is a compiled program; record it without hybridize"
+            )
         for index, (source, spec) in enumerate(zip(call.sources, call.kind.inputs, strict=True)):
             key = (position, index) if source is None else key_of(source)
             if not (isinstance(source, tuple) or _is_kept(call, index) or key in places):

@@ -106,11 +106,13 @@ class _Reader:
             whole = json.loads(text)
         except json.JSONDecodeError as error:
             at = f"line {error.lineno}, column {error.colno}"
-            raise self.fail(f"is no JSON or truncated: {error.msg} at {at}") from None
+            raise self.fail(f"is not JSON, or is truncated: {error.msg} at {at}") from None
         except (RecursionError, ValueError) as error:
-            raise self.fail(f"is nested too deeply, or has a number too long: {error}") from None
+            raise self.fail(
+                f"is nested too deeply, or contains a number that is too long: {error}"
+            ) from None
         if not isinstance(whole, dict):
-            raise self.fail(f"holds a {type(whole).__name__}, not an object with nodes")
+            raise self.fail(f"contains a {type(whole).__name__}, not an object with nodes")
         return self.heads(whole, "")
 
     def heads(self, whole: dict[str, Any], where: str, depth: int = 0) -> list[Reference]:

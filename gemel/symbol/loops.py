@@ -25,7 +25,10 @@ def foreach(trace: Noting, body: Callable[..., Any], data: Any, states: Any) -> 
     arrays, first = _entries(data), _entries(states)
     lengths = {seen(x.shape[0]) if x.shape else 0 for x in arrays}
     if len(lengths) != 1 or lengths == {0}:
-        raise ShapeError(f"foreach: first axes of {sorted(lengths)}; all data must have the same")
+        raise ShapeError(
+            f"foreach: the first axes have lengths {sorted(lengths)}; all data must have the "
+            "same length"
+        )
     elements = [placeholder(Spec(x.shape[1:], x.dtype)) for x in arrays]
     carried = [placeholder(Spec(x.shape, x.dtype)) for x in first]
     begin, (output, after) = _traced(
@@ -111,7 +114,8 @@ def cond(
     specs = [[x.spec for x in each.results] for each in inside[1:]]
     if specs[0] != specs[1]:
         raise ShapeError(
-            f"cond: both branches must give the same specs, not {specs[0]}, {specs[1]}"
+            f"cond: both branches must return the same shapes and dtypes, not {specs[0]}, "
+            f"{specs[1]}"
         )
 
     count = len(specs[0])

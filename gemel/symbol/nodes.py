@@ -465,8 +465,9 @@ def fixed(value: Any, what: str) -> Any:
     if isinstance(value, Dim):
         if depends_on_batch(value):
             raise ExportError(
-                f"{what} depends on the batch size ({value!r}), which MXNet's files cannot say: "
-                "make it from an array of that size, as with np.zeros_like(x)"
+                f"{what} depends on the batch size ({value!r}), which MXNet's files cannot "
+                "express; create it from an array of that size, for example with "
+                "np.zeros_like(x)"
             )
         return seen(value)
     return value

@@ -32,7 +32,8 @@ def parameters_text(node: Node) -> str:
     assert node.op is not None
     if not node.op.function.__module__.startswith("gemel."):
         raise ExportError(
-            f"save: {node.op.name} is declared outside gemel: a file cannot say what it does"
+            f"save: {node.op.name} is declared outside of gemel, so a file cannot define what it "
+            "does"
         )
     kept = {
         name: encoded(value)
@@ -111,7 +112,8 @@ def _graph(graph: Graph) -> dict[str, Any]:
         if node.op is None:
             if not node.is_number:
                 raise ExportError(
-                    "save: an array inside of npx.cond, foreach or while_loop; pass it in"
+                    "save: npx.cond, foreach or while_loop uses an array from outside; pass it "
+                    "in as an argument"
                 )
             nodes.append(["number", encoded(node.value)])
         else:
@@ -138,7 +140,7 @@ def decoded(value: Any, extents: Mapping[str, Any], depth: int = 0) -> Any:
     if not isinstance(value, dict):
         return value
     if len(value) != 1:
-        raise SymbolFileError(f"{str(value)[:80]} is no parameter")
+        raise SymbolFileError(f"{str(value)[:80]} is not a parameter")
     ((kind, held),) = value.items()
     try:
         if kind == "float":
@@ -155,7 +157,7 @@ def decoded(value: Any, extents: Mapping[str, Any], depth: int = 0) -> Any:
         if isinstance(error, GemelError):
             raise
         raise SymbolFileError(f"{kind} {str(held)[:80]} cannot be read: {error}") from None
-    raise SymbolFileError(f"{kind!r} is no kind of parameter")
+    raise SymbolFileError(f"{kind!r} is not a kind of parameter")
 
 
 def extent_of(form: Any, extents: Mapping[str, Any], depth: int = 0) -> Any:
@@ -194,7 +196,7 @@ def _graph_of(held: Any, extents: Mapping[str, Any], depth: int) -> Graph:
     def entry(place: Any) -> Entry:
         node, index = map(int, place)
         if not -1 <= node < len(results):
-            raise SymbolFileError(f"a graph names node {node} before there is one")
+            raise SymbolFileError(f"a graph refers to node {node} before it is defined")
         of_node: Sequence[Entry] = inputs if node == -1 else results[node]
         return of_node[index]
 

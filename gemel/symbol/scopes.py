@@ -57,7 +57,7 @@ class AttrScope:
     def __init__(self, **kwargs: str) -> None:
         for name, value in kwargs.items():
             if not isinstance(value, str):
-                raise ValueError(f"AttrScope: {name} is {value!r}; attributes are text")
+                raise ValueError(f"AttrScope: {name} is {value!r}; attributes must be strings")
         self._attributes = kwargs
 
     def get(self, attr: dict[str, str] | None = None) -> dict[str, str]:

@@ -15,10 +15,10 @@ from gemel.tracing.manners import are_nd, as_nd
 
 
 class Symbol:
-    """What some nodes give: variables and operations on them, by MXNet's names.
+    """A symbolic expression: variables and operations on them, by MXNet's names.
 
-    Made by `var`, by the operations of `gemel.symbol`, by `load`, and by calling a hybrid block on
-    symbols. Nothing is computed before `eval` or a `gluon.SymbolBlock`.
+    Symbols are created by `var`, by the operations of `gemel.symbol`, by `load`, and by calling a
+    hybrid block on symbols. Nothing is computed before `eval` or a `gluon.SymbolBlock`.
     """
 
     def __init__(self, heads: Iterable[Reference]) -> None:
@@ -43,7 +43,7 @@ class Symbol:
         return [node.name for node in self._variables() if id(node) not in overwritten]
 
     def list_auxiliary_states(self) -> list[str]:
-        """The names of the variables that training overwrites, as running statistics."""
+        """The names of the variables that training overwrites, such as running statistics."""
         overwritten = self._auxiliary()
         return [node.name for node in self._variables() if id(node) in overwritten]
 
@@ -105,7 +105,8 @@ class Symbol:
     def infer_shape(self, *shapes: Any, **named: Any) -> tuple[Any, Any, Any]:
         """The shapes of arguments, outputs and auxiliary states, from those of some arguments.
 
-        Raises `ShapeError` where they do not fit; three None where they do not say enough.
+        Raises `ShapeError` if they do not match; returns three None if they do not determine the
+        others.
         """
         found = self.infer_shape_partial(*shapes, **named)
         return found if all(None not in part for part in found) else (None, None, None)
@@ -144,9 +145,10 @@ class Symbol:
         aux_states: Any = None,
         **_: Any,
     ) -> Any:
-        """An `Executor` on these arrays, which are lists in the names' order, or dictionaries.
+        """Create an `Executor` on these arrays, which are lists in the order of the names, or
+        dictionaries.
 
-        Gradients are left in `args_grad`, or in new arrays where `grad_req` asks for them.
+        Gradients are stored in `args_grad`, or in new arrays if `grad_req` asks for them.
         """
         from gemel.symbol.executor import Executor
 
@@ -155,7 +157,8 @@ class Symbol:
     def simple_bind(
         self, ctx: Any = None, grad_req: Any = "write", type_dict: Any = None, **shapes: Any
     ) -> Any:
-        """An `Executor` on new arrays of zeros, their shapes and dtypes as those given say."""
+        """Create an `Executor` on new arrays of zeros, with shapes and dtypes inferred from those
+        given."""
         from gemel.symbol.executor import bound
 
         return bound(self, ctx, grad_req, type_dict or {}, shapes)
@@ -170,7 +173,8 @@ class Symbol:
         return described(self._heads)
 
     def eval(self, ctx: Any = None, device: Any = None, **values: Any) -> list[Any]:
-        """Its outputs, for arrays by the names of its variables. Raises `UnknownNameError`."""
+        """Compute its outputs, for arrays by the names of its variables. Raises
+        `UnknownNameError`."""
         names = self.list_inputs()
         for name in values:
             if name not in names:
@@ -188,7 +192,7 @@ class Symbol:
         return json.written(self._heads)
 
     def save(self, fname: Any, remove_amp_cast: bool = True) -> None:
-        """Write its symbol file, whole or not at all."""
+        """Write its symbol file; the file appears complete or not at all."""
         from gemel.arrays.archives import appear
 
         appear(os.fspath(fname), [self.tojson().encode()])
@@ -304,7 +308,7 @@ def var(
 ) -> Symbol:
     """A variable: a symbol whose value is given when it is run."""
     if not isinstance(name, str):
-        raise TypeError(f"var: name is {name!r}; it must be text")
+        raise TypeError(f"var: name is {name!r}; it must be a string")
     attrs = attributed({**(attr or {}), **kwargs})
     for key, value in (("shape", shape), ("lr_mult", lr_mult), ("wd_mult", wd_mult)):
         if value is not None:
@@ -362,7 +366,7 @@ def compose(operation: Legacy, inputs: tuple[Any, ...], keywords: dict[str, Any]
     for each in given:
         if not isinstance(each, Symbol):
             raise TypeError(
-                f"{operation.name}: {each!r} is no Symbol; make a variable with sym.var"
+                f"{operation.name}: {each!r} is not a Symbol; create a variable with sym.var"
             )
     references = [head for each in given for head in each._heads]
     text = {key: text_of(value) for key, value in settings.items() if value is not None}
@@ -388,5 +392,5 @@ def load(fname: Any) -> Symbol:
     except UnicodeDecodeError as error:
         from gemel.errors import SymbolFileError
 
-        raise SymbolFileError(f"symbol file {path}: is no text at byte {error.start}") from None
+        raise SymbolFileError(f"symbol file {path}: is not text at byte {error.start}") from None
     return Symbol(json.read(text, path))

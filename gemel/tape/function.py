@@ -14,33 +14,34 @@ from gemel.tape.recording import Leaf, recording, source_of, tracked
 
 
 class Function:
-    """Subclass it with `forward(self, *arrays)` and `backward(self, *gradients)`.
+    """Base class of custom differentiable functions: define `forward(self, *arrays)` and
+    `backward(self, *gradients)`.
 
-    Calling an instance runs `forward` at once, unrecorded: any Python may be in it, and what it
-    raises is raised by the call. `backward` gets one gradient per result (zeros where none
-    arrived), returns one per argument (None where there is none), and runs inside `backward()` or
-    `grad()`; what it raises is raised there, before any gradient has been changed. An instance
-    holds what one call saved: make a new one for every call.
+    Calling an instance runs `forward` at once, unrecorded. It may contain any Python, and the call
+    raises its exceptions. `backward` gets one gradient per result (zeros if none arrived) and
+    returns one per argument (None if there is none). It runs inside `backward()` or `grad()`, which
+    raise its exceptions before any gradient has changed. An instance holds what one call saved, so
+    create a new one for every call.
     """
 
     _saved: tuple[Any, ...] = ()
     _used = False
 
     def forward(self, *arrays: Any) -> Any:
-        """The result, or a tuple of results."""
+        """Compute the result, or a tuple of results."""
         raise NotImplementedError(f"{type(self).__name__} needs a method forward")
 
     def backward(self, *gradients: Any) -> Any:
-        """The gradient of each argument, from those of the results."""
+        """Compute the gradient of each argument from those of the results."""
         raise NotImplementedError(f"{type(self).__name__} needs a method backward")
 
     def save_for_backward(self, *arrays: Any) -> None:
-        """Keep arrays for `backward`, which finds them in `saved_tensors`."""
+        """Save arrays for `backward`, which reads them from `saved_tensors`."""
         self._saved = arrays
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What `save_for_backward` was given."""
+        """The arrays given to `save_for_backward`."""
         return self._saved
 
     def __call__(self, *inputs: Any) -> Any:
@@ -48,12 +49,12 @@ class Function:
         name = type(self).__name__
         if current_trace() is not None:
             raise TraceError(
-                f"{name} runs Python, which a hybridized function cannot contain; call it outside, "
-                "or write it with operations"
+                f"{name} runs Python code, which a hybridized function cannot contain; call it "
+                "outside, or write it with gemel's operations"
             )
         recorded = _core.recording() and tracked(*inputs)
         if recorded and self._used:
-            raise GradientError(f"{name}: this instance has been called before; make a new one")
+            raise GradientError(f"{name}: this instance has already been called; create a new one")
         found = recording(False, self.forward, *inputs)
         single = not isinstance(found, (tuple, list))
         outputs = (found,) if single else tuple(found)
@@ -145,8 +146,8 @@ class FunctionCall:
             array = above.as_array(result)
             if tuple(getattr(array, "shape", ())) != tuple(spec.shape):
                 raise ShapeError(
-                    f"{name}.backward returned {spec_of(array)} as the gradient of {spec}; "
-                    "it must have its shape"
+                    f"{name}.backward returned {spec_of(array)} as the gradient of {spec}; it "
+                    "must have the same shape"
                 )
             checked.append(array.astype(spec.dtype, copy=False))
         return tuple(checked)

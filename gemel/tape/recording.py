@@ -116,7 +116,8 @@ class Call(_core.Call):
         """What is kept of an input or output: a `_core.Saved` or a number."""
         if place not in self.reads:
             raise GradientError(
-                f"grad: create_graph=True through {self.kind.name}, which has kept too little"
+                f"grad: create_graph=True through {self.kind.name}, which has not kept the "
+                "values it needs"
             )
         return self.values[self.reads.index(place)]
 
@@ -128,8 +129,8 @@ class Call(_core.Call):
             if array.version != saved.version:
                 raise GradientError(
                     f"backward: an array of {self.kind.name} ({spec_of(array)}) was overwritten "
-                    "in place, unrecorded, after it was used and before backward; write to a new "
-                    "array instead"
+                    "in place outside of the recording, after it was used and before backward; "
+                    "write to a new array instead"
                 )
         return found
 

@@ -238,8 +238,9 @@ def check_apart(name: str, arrays: Sequence[Any], written: Sequence[int]) -> Non
             if other != position and place == storage and begin < last and first < end:
                 one, two = (Spec(a.shape, a.dtype) for a in (arrays[position], arrays[other]))
                 raise TraceError(
-                    f"{name}: {one}, which it writes to, shares memory with {two}, which it takes, "
-                    "too; give or close over one of them, and take views of it inside the function"
+                    f"{name}: {one}, which the function writes to, shares memory with {two}, "
+                    "another of its inputs; pass or close over only one of them, and take views "
+                    "inside the function"
                 )
 
 

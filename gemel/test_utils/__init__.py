@@ -34,7 +34,7 @@ def _refuse(name: str, reason: str, *arguments: Any, **keywords: Any) -> None:
 def retry(n: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A decorator for tests of random numbers: one failed assertion of n calls is let pass."""
     if n < 1:
-        raise ValueError(f"retry: {n} calls; there must be one at least")
+        raise ValueError(f"retry: {n} calls; give at least 1")
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

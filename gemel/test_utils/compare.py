@@ -199,7 +199,7 @@ def assert_exception(f: Callable[..., Any], exception_type: Any, *args: Any, **k
         npx.waitall()
     except exception_type:
         return
-    raise AssertionError(f"{f} raised no {exception_type}")
+    raise AssertionError(f"{f} did not raise {exception_type}")
 
 
 def compare_ndarray_tuple(t1: Any, t2: Any, rtol: Any = None, atol: Any = None) -> None:

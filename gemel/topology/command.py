@@ -12,25 +12,34 @@ from gemel.topology.planner import Planner
 from gemel.topology.units import read_bytes, show_bytes
 
 DESCRIPTION = """\
-How gradients meet over given links, and how long that takes. Without options: the named topologies.
+Show how to sum gradients over given links, and how long that takes. Without options, list the
+named topologies.
 
   python -m gemel topology --explain p3
   python -m gemel topology --explain 2xp3-25gbe --bytes 160MB
   python -m gemel topology --machines 1000 --bytes 100MB
 
-Clusters have names like 2xp3-25gbe: a number, a machine, a network.
+The name of a cluster is a number, a machine and a network: 2xp3-25gbe.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("--explain", metavar="NAME", help="what the planner chooses there, and why")
-    parser.add_argument("--draw", metavar="NAME", help="the nodes and links of a topology")
     parser.add_argument(
-        "--bytes", metavar="SIZE", help="of one tensor: 160MB (a KB is 1,000 bytes)"
+        "--explain", metavar="NAME", help="show what the planner chooses on this topology, and why"
     )
-    parser.add_argument("--machines", metavar="N", type=int, help="schedules on 2 to N machines")
-    parser.add_argument("--network", default="25gbe", help=f"for --machines: {', '.join(NETWORKS)}")
+    parser.add_argument("--draw", metavar="NAME", help="draw the nodes and links of this topology")
+    parser.add_argument(
+        "--bytes", metavar="SIZE", help="size of one tensor, such as 160MB (1 KB is 1,000 bytes)"
+    )
+    parser.add_argument(
+        "--machines", metavar="N", type=int, help="compare the schedules on 2 to N machines"
+    )
+    parser.add_argument(
+        "--network",
+        default="25gbe",
+        help=f"network between the machines of --machines: {', '.join(NETWORKS)}",
+    )
 
 
 def run(given: argparse.Namespace) -> int:
@@ -42,7 +51,7 @@ def run(given: argparse.Namespace) -> int:
         print(explained(given.explain, nbytes))
     if given.machines is not None:
         if given.machines < 2:
-            raise TopologyError(f"--machines {given.machines}: there must be 2 or more")
+            raise TopologyError(f"--machines {given.machines}: give 2 or more")
         counts = counts_up_to(given.machines)
         print(report(growth(1e8 if nbytes is None else nbytes, counts, given.network)))
     if given.draw is given.explain is given.machines is None:

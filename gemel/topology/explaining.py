@@ -92,7 +92,7 @@ def _said(ranges: Sequence[tuple[float, Schedule]]) -> str:
     """`up to 70 KB: cpu; from there on: ring`."""
     names = [schedule.name for _, schedule in ranges]
     if len(names) == 1:
-        return f"{names[0]} is the best from the smallest to the largest."
+        return f"{names[0]} is the fastest for all of these sizes."
     ends = [f"up to {show_bytes(size)}" for size, _ in ranges[1:]] + ["beyond"]
     return "; ".join(f"{end}: {name}" for end, name in zip(ends, names, strict=True)) + "."
 

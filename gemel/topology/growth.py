@@ -33,14 +33,15 @@ CHUNKS = (1, 4, 16)
 
 
 class Growth(NamedTuple):
-    """Simulated seconds of each schedule for each number of machines; nan where it does not fit."""
+    """The simulated seconds of each schedule for each number of machines; nan where it does not
+    apply."""
 
     nbytes: float
     machines: tuple[int, ...]
     seconds: dict[str, tuple[float, ...]]
 
     def table(self) -> str:
-        """The times, one row for each number of machines, and which is the best."""
+        """A table of the times, one row for each number of machines, with the best schedule."""
         rows = [("machines", *self.seconds, "best")]
         for place, count in enumerate(self.machines):
             times = [column[place] for column in self.seconds.values()]
@@ -52,7 +53,7 @@ class Growth(NamedTuple):
 class Crossing(NamedTuple):
     """On `fewer` machines `before` is faster than `after`, on `more` it is slower.
 
-    `leads` says that they are the fastest of all, on `fewer` and on `more` machines.
+    `leads`: these are the fastest of all schedules, on `fewer` and on `more` machines.
     """
 
     fewer: int
@@ -73,11 +74,11 @@ def growth(
     per_rack: int = 40,
     uplink: float = 400.0,
 ) -> Growth:
-    """Simulate every schedule for a tensor of `nbytes` on fleets of so many machines.
+    """Simulate every schedule for a tensor of `nbytes` on fleets of several sizes.
 
-    Each machine counts as one device, which has added up its own GPUs' gradients. Fleets are those
-    of `fleet`: racks of `per_rack` machines, whose uplinks have `uplink` gigabits per second. A
-    tree has the number of chunks for which its estimate is the lowest.
+    Each machine counts as one device, which has already summed its own GPUs' gradients. Fleets are
+    those of `fleet`: racks of `per_rack` machines, whose uplinks have `uplink` gigabits per second.
+    A tree has the number of chunks for which its estimate is the lowest.
 
     >>> from gemel import topology
     >>> found = topology.growth(1e6, [2, 4, 8])
@@ -85,7 +86,7 @@ def growth(
     0.61
     """
     if not machines or min(machines) < 2:
-        raise TopologyError(f"growth: {list(machines)} machines; there must be 2 or more")
+        raise TopologyError(f"growth: {list(machines)} machines; give 2 or more")
     columns: dict[str, list[float]] = {name: [] for name in SCHEDULES}
     for count in machines:
         topology = fleet(count, per_rack, network, uplink)

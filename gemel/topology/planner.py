@@ -33,9 +33,9 @@ class Choice(NamedTuple):
 
 
 class Bucket(NamedTuple):
-    """Tensors `first` to `last` (it included) that travel as one.
+    """Tensors `first` to `last`, inclusive, that are sent together.
 
-    Predicted: it begins and ends after `begin` and `end` seconds.
+    By prediction its transfer starts after `begin` seconds and ends after `end` seconds.
     """
 
     first: int
@@ -47,7 +47,7 @@ class Bucket(NamedTuple):
 
 
 class Planner:
-    """Predicts and chooses on one topology, among `schedules`, by default all that fit it.
+    """Predicts times and chooses among `schedules` on one topology, by default among all that fit.
 
     >>> from gemel import topology
     >>> planner = topology.Planner(topology.named("p3"))
@@ -65,7 +65,8 @@ class Planner:
         self._curve: tuple[numpy.ndarray, numpy.ndarray] | None = None
 
     def choose(self, nbytes: float) -> Choice:
-        """The schedule with the lowest estimate; of those that are alike, the plainest."""
+        """Return the schedule with the lowest estimate; of nearly equal ones the one with the
+        fewest messages."""
         found = self.best(nbytes)
         return Choice(nbytes, found.schedule, found.seconds(nbytes))
 
@@ -77,7 +78,8 @@ class Planner:
         return min(near, key=lambda estimate: len(estimate.schedule))
 
     def ranges(self, low: float = 1e3, high: float = 256e6) -> list[tuple[float, Schedule]]:
-        """From how many bytes on which schedule is chosen, between two sizes."""
+        """The chosen schedules between two sizes, each with the number of bytes from which it is
+        chosen."""
         sizes = numpy.geomspace(low, high, 60)
         found = [(low, self.best(low).schedule)]
         for size, before in zip(sizes[1:], sizes[:-1], strict=True):
@@ -97,13 +99,13 @@ class Planner:
         return high, self.best(high).schedule
 
     def buckets(self, sizes: Sequence[float], ready: Sequence[float] | None = None) -> list[Bucket]:
-        """Which neighbours of a list of tensors travel together, so that the last arrives soonest.
+        """Cut a list of tensors into buckets so that the last one arrives as early as possible.
 
         `sizes` are bytes in the order in which backward makes the tensors, `ready` the seconds
-        after which each is there (never decreasing; None: all at once). Buckets travel one after
-        the other. Small tensors share a message's latency, but a bucket waits for its last
-        tensor: of all ways to cut the list the best one is found, by dynamic programming.
-        Raises `TopologyError` for lists that do not fit together.
+        after which each is ready (never decreasing; None: all at once). Buckets are sent one after
+        the other. Small tensors share a message's latency, but a bucket waits for its last tensor.
+        Dynamic programming finds the best of all cuts. Raises `TopologyError` for lists of
+        different lengths.
         """
         times = [0.0] * len(sizes) if ready is None else list(ready)
         if len(times) != len(sizes) or any(b < a for a, b in zip(times, times[1:], strict=False)):
@@ -123,7 +125,7 @@ class Planner:
         return self._cut(total, times, cuts)
 
     def together(self, sizes: Sequence[float]) -> str:
-        """Which of a list of tensors, all there at once, should travel together: a table."""
+        """A table of which tensors, all ready at once, should be sent together."""
         rows: list[tuple[str, ...]] = [("tensors", "bytes", "schedule", "from", "to")]
         for each in self.buckets(sizes):
             which = f"{each.first}" if each.first == each.last else f"{each.first} to {each.last}"
@@ -156,5 +158,5 @@ class Planner:
         return numpy.where(nbytes > 0, found, 0.0)
 
     def explain(self, sizes: Sequence[float] = SIZES) -> str:
-        """A table of what is chosen for tensors of several sizes and why, and drawings of it."""
+        """A table of the choices for tensors of several sizes, with reasons and drawings."""
         return explain(self.topology, self.estimates, self.best, self.ranges(), sizes)

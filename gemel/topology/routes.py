@@ -72,8 +72,8 @@ class Routes:
                 lost = numpy.flatnonzero(moving & (link < 0))[0]
                 names = [self.topology.nodes[ends[lost]].name for ends in (sources, targets)]
                 raise TopologyError(
-                    f"topology {self.topology.name}: no route leads from {names[0]} to {names[1]} "
-                    "(messages pass through switches and hosts, not through GPUs)"
+                    f"topology {self.topology.name}: there is no route from {names[0]} to "
+                    f"{names[1]} (switches and hosts forward messages, GPUs do not)"
                 )
             columns.append(numpy.where(moving, link, len(self.capacity) - 1))
             node = numpy.where(moving, self._tail[link], node)

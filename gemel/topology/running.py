@@ -35,7 +35,7 @@ _THREADS = 512
 
 
 class Run(NamedTuple):
-    """What each rank has in the end, and how long that took in seconds of the topology."""
+    """The result on each rank, and the duration in seconds of the topology."""
 
     arrays: list[Array]
     seconds: float
@@ -50,10 +50,10 @@ def run(
 ) -> Run:
     """Run a schedule on the arrays of all ranks, over links paced at the topology's rates.
 
-    The sums have the bits of `all_reduce`: additions keep to the order of the steps. The arrays
-    given stay as they are. `limit` is in seconds by the clock.
+    The sums have the bits of `all_reduce`: additions keep the order of the steps. The given arrays
+    do not change. `limit` is in seconds of wall time.
 
-    Raises `TopologyError` when the limit has passed, naming what had not ended, for a schedule with
+    Raises `TopologyError` if the limit has passed, naming the unfinished steps, for a schedule with
     more steps at a time than threads (512), or for a slowdown that is not positive.
     """
     if not slowdown > 0:
@@ -64,8 +64,8 @@ def run(
     channels = len(set(zip(*ends, strict=True)))
     if channels > _THREADS:
         raise TopologyError(
-            f"run: schedule {schedule.name} has {channels} channels, each of which needs a thread; "
-            f"there can be {_THREADS}. Simulate it instead"
+            f"run: schedule {schedule.name} has {channels} channels, each of which needs a "
+            f"thread; at most {_THREADS} are possible. Simulate it instead"
         )
     buffers = filled(schedule, arrays)
     work = _Work(schedule, buffers, _Links(routes, slowdown), paths_of(schedule, routes))

@@ -56,11 +56,11 @@ def joined(parts: Iterable[Steps]) -> Steps:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Steps that give every rank the sum of what all ranks have.
+    """The steps of an all-reduce: afterwards every rank has the sum over all ranks.
 
     `places` are the nodes of a topology that take part. The first `ranks` of them have a tensor
-    each and get the sum; the others (hosts) only help, and begin with zeros. `shares` are the
-    parts of the tensor that the pieces are: they add up to 1. `drawing` shows readers the ways.
+    each and get the sum; the others (hosts) only help, and start with zeros. `shares` are the
+    fractions of the tensor in each piece; they add up to 1. `drawing` illustrates the schedule.
     """
 
     name: str
@@ -78,13 +78,13 @@ class Schedule:
                 "pieces; there must be a rank and a piece, and a place for each rank"
             )
         if (self.shares < 0).any() or abs(self.shares.sum() - 1) > 1e-9:
-            raise TopologyError(f"schedule {self.name}: its pieces are not 1 together")
+            raise TopologyError(f"schedule {self.name}: its pieces do not add up to 1")
         ends = numpy.concatenate([rows.source, rows.target])
         inside = (ends >= 0) & (ends < len(self.places))
         fits = (rows.first >= 0) & (rows.pieces >= 1) & (rows.first + rows.pieces <= pieces)
         if not inside.all() or not fits.all() or (rows.source == rows.target).any():
             raise TopologyError(
-                f"schedule {self.name}: a step names a place or a piece that is not there, or "
+                f"schedule {self.name}: a step names a place or a piece that does not exist, or "
                 "sends from a place to itself"
             )
 
@@ -98,7 +98,7 @@ class Schedule:
         )
 
     def sent(self) -> Array:
-        """Which part of the tensor each step sends."""
+        """The fraction of the tensor that each step sends."""
         ends = numpy.concatenate([[0.0], numpy.cumsum(self.shares)])
         found: Array = ends[self.steps.first + self.steps.pieces] - ends[self.steps.first]
         return found
@@ -227,8 +227,8 @@ def numbered(topology: Topology, places: Sequence[str], order: Sequence[str]) ->
     """The numbers of places in an order. Raises `TopologyError` unless it has each once."""
     if sorted(order) != sorted(places):
         raise TopologyError(
-            f"an order of {len(order)} GPUs of {topology.name}: it must have all {len(places)}, "
-            "each once"
+            f"an order of {len(order)} GPUs of {topology.name}: it must name all {len(places)} "
+            "exactly once"
         )
     number = {name: place for place, name in enumerate(places)}
     return [number[name] for name in order]

@@ -26,7 +26,8 @@ _SAME = 1e-9
 
 
 class Simulation(NamedTuple):
-    """What happened: how long it took, when each step ended, what each directed link carried.
+    """The result of a simulation: its duration, the end of each step, the bytes each directed link
+    carried.
 
     Times are in seconds, `carried` in bytes, overheads included. `capacity` is in bytes per second.
     """
@@ -38,7 +39,7 @@ class Simulation(NamedTuple):
 
     @property
     def busiest(self) -> float:
-        """Which part of the time the busiest link was full."""
+        """The fraction of the time that the busiest link was full."""
         if not self.seconds:
             return 0.0
         return float((self.carried / self.capacity).max() / self.seconds)

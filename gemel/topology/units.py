@@ -18,7 +18,7 @@ def read_bytes(text: str) -> float:
             return float(found[1]) * _BYTES[found[2].upper()]
     except ValueError:
         pass
-    raise TopologyError(f"{text!r} is no number of bytes; write 64KB, 160MB or 1.5GB")
+    raise TopologyError(f"{text!r} is not a number of bytes; write 64KB, 160MB or 1.5GB")
 
 
 def show_bytes(count: float) -> str:

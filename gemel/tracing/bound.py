@@ -168,7 +168,7 @@ class BoundHalves(Kind):
         if any(node.op is not None and node.op.random for node in self.forward.walk()):
             raise GradientError(
                 f"grad: create_graph=True through {self.name}, a compiled function with random "
-                "numbers: they would be drawn again; call the function itself"
+                "numbers, which would be drawn again; call the uncompiled function"
             )
         inputs = [given["input", i] for i in range(len(self.inputs))]
         pairs = zip(inline(in_parts(self.forward), inputs), gs, strict=True)

@@ -57,7 +57,7 @@ class Compiled:
         recipes: Sequence[Recipe] = (),
     ) -> None:
         if not callable(function):
-            raise TypeError(f"compile: {function!r} is no function")
+            raise TypeError(f"compile: {function!r} is not a function")
         self.function = self.__wrapped__ = function
         #: What is called instead while another function is traced.
         self.inside = function
@@ -170,7 +170,7 @@ class Compiled:
             bound = self._bound.get(key)
         except TypeError:
             raise TraceError(
-                f"{self.name}: arguments must be arrays, numbers, strings or lists of them"
+                f"{self.name}: arguments must be arrays, numbers, strings, or lists of these"
             ) from None
         if bound is None or not bound.program.holds(flat):
             bound = self._bind(flat)

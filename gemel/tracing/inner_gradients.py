@@ -107,9 +107,9 @@ class InnerGradients:
             if not tied and _leads_to(arrays[other], arrays[one]):
                 array, origin = spec_of(arrays[other]), spec_of(arrays[one])
                 raise GradientError(
-                    f"grad: {name} takes a gradient for {origin} and reads {array}, which "
-                    "shows a part of the same array, or was computed from it, outside of the "
-                    "function; take views and compute inside, or give a copy or x.detach()"
+                    f"grad: {name} takes a gradient for {origin} but also reads {array}, a view "
+                    "of the same array or computed from it outside of the function; take views "
+                    "and compute inside the function, or pass a copy or x.detach()"
                 )
 
     @property

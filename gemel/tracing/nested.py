@@ -72,8 +72,8 @@ def _made(kind: Any, content: Any) -> Any:
     except (TypeError, ValueError) as error:
         reason = str(error)
     raise PythonGivenError(
-        f"a {kind.__name__} of arrays cannot be made from what is in it: {reason}; use a list, a "
-        "tuple, a NamedTuple, a dict or an OrderedDict"
+        f"a {kind.__name__} of arrays cannot be rebuilt from its elements: {reason}; use a list, "
+        "a tuple, a NamedTuple, a dict or an OrderedDict"
     )
 
 

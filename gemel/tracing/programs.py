@@ -315,7 +315,7 @@ class Program:
         """Plans with the closed-over arrays as constants. Raises `TraceError` if it writes one."""
         if any(position >= self.argument_count for position in self.written):
             raise TraceError(
-                f"{self.name}: it writes to an array it closes over; make it an argument"
+                f"{self.name}: it writes to an array it closes over; pass that array as an argument"
             )
         stands = {entry: captured(closed.on(None)) for entry, closed in self.closed.inputs.items()}
         inputs = [entry for entry in self.graph.inputs if entry not in stands]
@@ -390,6 +390,6 @@ def _result(value: Any, name: str) -> Entry:
         if type(error) is not TypeError:
             raise
         raise PythonGivenError(
-            f"{name}: what is compiled gives arrays, numbers, None, and lists, tuples and "
-            f"dictionaries of them; it gave a {type(value).__name__}"
+            f"{name}: a compiled function must return arrays, numbers, None, or lists, tuples "
+            f"and dictionaries of these; it returned a {type(value).__name__}"
         ) from error

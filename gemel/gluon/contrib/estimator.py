@@ -38,21 +38,21 @@ from gemel.gluon.utils import split_and_load
 
 
 class BatchProcessor:
-    """What is done with a batch; subclasses do something else."""
+    """Computes a batch; subclasses may override how."""
 
     def _get_data_and_label(self, batch: Any, ctx: list[Device], batch_axis: int = 0) -> Any:
         """Each device's part of the inputs, and of the labels."""
         return [split_and_load(part, ctx, batch_axis, even_split=False) for part in batch[:2]]
 
     def evaluate_batch(self, estimator: Estimator, val_batch: Any, batch_axis: int = 0) -> Any:
-        """Inputs, labels, outputs and losses, an array for each device."""
+        """Compute a batch; returns inputs, labels, outputs and losses, one array per device."""
         data, label = self._get_data_and_label(val_batch, estimator.context, batch_axis)
         pred = [estimator.val_net(x) for x in data]
         loss = [estimator.val_loss(*pair) for pair in zip(pred, label, strict=True)]
         return data, label, pred, loss
 
     def fit_batch(self, estimator: Estimator, train_batch: Any, batch_axis: int = 0) -> Any:
-        """As `evaluate_batch`; and the gradients."""
+        """Like `evaluate_batch`, and compute the gradients."""
         data, label = self._get_data_and_label(train_batch, estimator.context, batch_axis)
         with autograd.record():
             pred = [estimator.net(x) for x in data]
@@ -62,11 +62,12 @@ class BatchProcessor:
 
 
 class Estimator:
-    """Trains `net` to lower `loss`, on the devices `context`, and tells `train_metrics`.
+    """Trains `net` to minimize `loss`, on the devices `context`, and reports `train_metrics`.
 
-    Without metrics those are the mean of the loss and, for a cross-entropy, the accuracy;
-    `val_metrics` are the same, of validation data, on `val_net` and `val_loss` where given. Without
-    a trainer it is SGD at 0.001. Raises `EstimatorError` for what is none of these.
+    The default metrics are the mean of the loss and, for a cross-entropy, the accuracy.
+    `val_metrics` are the same for validation data, with `val_net` and `val_loss` if given. The
+    default trainer is SGD with learning rate 0.001. Raises `EstimatorError` for arguments of a
+    wrong type.
     """
 
     def __init__(
@@ -93,7 +94,9 @@ class Estimator:
         ]:
             for each in given:
                 if not isinstance(each, kind):
-                    raise EstimatorError(f"Estimator: {name} {each!r} is no {kind.__name__}")
+                    raise EstimatorError(
+                        f"Estimator: {name} {each!r} is not an instance of {kind.__name__}"
+                    )
         for method in ("fit_batch", "evaluate_batch"):
             if not hasattr(self.batch_processor, method):
                 raise EstimatorError(f"Estimator: batch_processor has no {method}")
@@ -111,7 +114,9 @@ class Estimator:
                     metric.name = f"{use} {metric.name}"
         self._initialize(initializer)
         if trainer is None:
-            warnings.warn("Estimator: no trainer is given: SGD, learning rate 0.001", stacklevel=2)
+            warnings.warn(
+                "Estimator: no trainer was given; using SGD with learning rate 0.001", stacklevel=2
+            )
             trainer = Trainer(net.collect_params(), "sgd", {"learning_rate": 0.001})
         self.trainer = trainer
 
@@ -138,11 +143,11 @@ class Estimator:
     ) -> None:
         """Train for `epochs` rounds over `train_data`, or for `batches`.
 
-        Of handlers that stop, update, measure, validate and log there is one each, unless
-        `event_handlers` has one.
+        There is one default handler each for stopping, updating, measuring, validating and logging,
+        unless `event_handlers` has one of that kind.
         """
         if (epochs is None) == (batches is None):
-            raise EstimatorError("Estimator.fit: give one of epochs= and batches=")
+            raise EstimatorError("Estimator.fit: give either epochs= or batches=")
         self.max_epoch, self.max_batch = epochs, batches
         usual = [StoppingHandler(), GradientUpdateHandler(), MetricHandler(self.train_metrics)]
         if val_data is not None:
@@ -163,12 +168,12 @@ class Estimator:
                 if over:
                     break
             if not seen:
-                raise EstimatorError("Estimator.fit: the data have no batches")
+                raise EstimatorError("Estimator.fit: the data contains no batches")
             over |= handlers.tell("epoch_end", self)
         handlers.tell("train_end", self)
 
     def evaluate(self, val_data: Any, batch_axis: int = 0, event_handlers: Any = None) -> None:
-        """Take `val_data` into `val_metrics`; nothing is learned."""
+        """Update `val_metrics` with `val_data`; nothing is trained."""
         usual = [MetricHandler(self.val_metrics), LoggingHandler(metrics=self.val_metrics)]
         handlers = _Handlers(event_handlers, usual)
         handlers.tell("epoch_begin", self)
@@ -182,8 +187,8 @@ class Estimator:
         found = iter(data)
         if found is data:
             raise EstimatorError(
-                "Estimator: the data can be iterated over once only; give a DataLoader, a list, or "
-                "another object whose every iteration begins anew"
+                "Estimator: the data can be iterated over only once; give a DataLoader, a list, "
+                "or another object that can be iterated over again"
             )
         return found
 

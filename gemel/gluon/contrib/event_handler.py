@@ -20,7 +20,7 @@ from gemel.spec import plain
 
 
 class EstimatorError(GemelError, ValueError):
-    """Something an `Estimator` cannot train with."""
+    """Raised for arguments that an `Estimator` cannot train with."""
 
 
 class TrainBegin:
@@ -68,7 +68,8 @@ class BatchEnd:
 
 
 class StoppingHandler(TrainBegin, BatchEnd, EpochEnd):
-    """Ends the training after `max_epoch` epochs or `max_batch` batches, the estimator's if any."""
+    """Ends the training after `max_epoch` epochs or `max_batch` batches; the defaults are the
+    estimator's."""
 
     def __init__(self, max_epoch: int | None = None, max_batch: int | None = None) -> None:
         self.max_epoch, self.max_batch = max_epoch, max_batch
@@ -76,7 +77,7 @@ class StoppingHandler(TrainBegin, BatchEnd, EpochEnd):
         self.stop_training = False
 
     def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """Count anew."""
+        """Reset the counts."""
         self.max_epoch = estimator.max_epoch or self.max_epoch
         self.max_batch = estimator.max_batch or self.max_batch
         self.current_epoch = self.current_batch = 0
@@ -96,7 +97,7 @@ class StoppingHandler(TrainBegin, BatchEnd, EpochEnd):
 
 
 class MetricHandler(EpochBegin, BatchEnd):
-    """Takes each batch into `metrics`, which begin anew with each epoch."""
+    """Updates `metrics` with each batch, and resets them at each epoch."""
 
     def __init__(self, metrics: Any, priority: float = -1000) -> None:
         self.metrics = listed(metrics)
@@ -175,15 +176,15 @@ class GradientUpdateHandler(BatchEnd):
 
 
 class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, BatchEnd):
-    """Tells the logger of each epoch, or every `log_interval` batches, with `metrics`."""
+    """Logs `metrics` after each epoch, or every `log_interval` batches."""
 
     def __init__(
         self, log_interval: int | str = "epoch", metrics: Any = None, priority: float = math.inf
     ) -> None:
         log_interval = plain(log_interval)
         if log_interval != "epoch" and not isinstance(log_interval, int):
-            raise EstimatorError(f"LoggingHandler: log_interval {log_interval!r} is not 'epoch' "
-                                 "and no number of batches")  # fmt: skip
+            raise EstimatorError(f"LoggingHandler: log_interval {log_interval!r} must be 'epoch' "
+                                 "or a number of batches")  # fmt: skip
         self.log_interval, self.priority = log_interval, priority
         self.metrics = listed(metrics)
         self.current_epoch = self.batch_index = self.processed_samples = 0
@@ -254,8 +255,8 @@ class _Monitor:
     def __init__(self, name: str, metric: Any, mode: str, least: float = 0.0) -> None:
         if not isinstance(metric, EvalMetric):
             raise EstimatorError(
-                f"{name}: monitor={metric!r} is no metric; give one of estimator.train_metrics or "
-                "estimator.val_metrics"
+                f"{name}: monitor={metric!r} is not a metric; give one of "
+                "estimator.train_metrics or estimator.val_metrics"
             )
         if mode not in ("auto", "min", "max"):
             raise unknown_name(f"mode of {name}", mode, ("auto", "min", "max"))
@@ -289,7 +290,7 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
         self.stop_training = False
 
     def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """Count anew; only what is better than `baseline` is an improvement."""
+        """Reset the counts; only values better than `baseline` count as an improvement."""
         self.wait = self.stopped_epoch = self.current_epoch = 0
         self.stop_training = False
         worst = -self._monitor.sign * math.inf
@@ -324,7 +325,7 @@ class CheckpointHandler(_Periodic):
 
     A compiled network's ``PREFIX-symbol.json`` is written once. `save_best` writes
     ``PREFIX-best...`` when the metric `monitor` improves. With `resume_from_checkpoint` the
-    training goes on from the newest file there is.
+    training resumes from the newest file.
     """
 
     def __init__(
@@ -349,7 +350,7 @@ class CheckpointHandler(_Periodic):
         self.trained_epoch, self.trained_batch = -1, 0
 
     def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """Make the folder, and go on from what is in it."""
+        """Create the folder, and resume from its files."""
         super().train_begin(estimator)
         self.model_dir.mkdir(parents=True, exist_ok=True)
         self.trained_epoch, self.trained_batch = -1, 0
@@ -369,13 +370,15 @@ class CheckpointHandler(_Periodic):
         limit, done = ("max_epoch", epoch + 1) if by_epochs else ("max_batch", batch + 1)
         if self.batch_period if by_epochs else self.epoch_period:
             raise EstimatorError(
-                "CheckpointHandler: to resume a training of so many epochs save by epochs only "
-                "(batch_period=None), one of so many batches by batches only (epoch_period=None)"
+                "CheckpointHandler: to resume training by epochs, save by epochs only "
+                "(batch_period=None); to resume training by batches, save by batches only "
+                "(epoch_period=None)"
             )
         if done >= getattr(estimator, limit):
             raise EstimatorError(
-                f"CheckpointHandler: {path}.params has come to {limit}={getattr(estimator, limit)} "
-                "already; resume_from_checkpoint=False begins anew"
+                f"CheckpointHandler: {path}.params has already reached "
+                f"{limit}={getattr(estimator, limit)}; use resume_from_checkpoint=False to start "
+                "again"
             )
         setattr(estimator, limit, getattr(estimator, limit) - done)
         estimator.net.load_parameters(f"{path}.params", ctx=estimator.context)

@@ -28,9 +28,11 @@ def _like_examples(batchify: Batchify) -> Batchify:
 
 @_like_examples
 def default_batchify_fn(examples: list[Any]) -> Any:
-    """A batch of examples: arrays are stacked, tuples part by part, numbers become one array.
+    """Make a batch of examples: arrays are stacked, tuples part by part, and numbers become one
+    array.
 
-    It is of a dtype that holds all of them. An example that is a list is a row of one array.
+    The array has a dtype that holds all of them. An example that is a list becomes a row of one
+    array.
     """
     first = examples[0]
     if isinstance(first, np.ndarray):
@@ -39,8 +41,9 @@ def default_batchify_fn(examples: list[Any]) -> Any:
         lengths = {len(example) for example in examples}
         if len(lengths) > 1:
             raise ShapeError(
-                f"DataLoader: examples of {sorted(lengths)} parts make no batch; they must have as "
-                "many, or give a batchify_fn, such as batchify.Pad()"
+                f"DataLoader: examples of {sorted(lengths)} parts cannot form a batch; give all "
+                "examples the same number of parts, or give a batchify_fn, such as "
+                "batchify.Pad()"
             )
         if isinstance(first, list) and first:
             values = default_batchify_fn([value for example in examples for value in example])
@@ -52,8 +55,8 @@ def default_batchify_fn(examples: list[Any]) -> Any:
         return np.array(examples, dtype="int64" if whole else "float32")
     if not any(hasattr(example, "__array_interface__") for example in examples):
         raise TypeError(
-            f"DataLoader: no array can be made of {type(first).__name__}; give a batchify_fn, such "
-            "as batchify.AsList()"
+            f"DataLoader: cannot make an array of {type(first).__name__}; give a batchify_fn, "
+            "such as batchify.AsList()"
         )
     import numpy
 
@@ -71,8 +74,8 @@ def _stacked(stack: Callable[[list[Any]], Any], examples: list[Any]) -> Any:
             raise
         named = ", ".join(map(str, sorted(shapes)))
         raise ShapeError(
-            f"DataLoader: examples of the shapes {named} make no batch; they must have one shape, "
-            "or give a batchify_fn, such as batchify.Pad()"
+            f"DataLoader: examples of the shapes {named} cannot form a batch; give all examples "
+            "the same shape, or give a batchify_fn, such as batchify.Pad()"
         ) from None
 
 
@@ -96,7 +99,7 @@ def _array(example: Any) -> Any:
 
 
 class Stack:
-    """Examples of one shape along a new first axis, as `default_batchify_fn` stacks them."""
+    """Stacks examples of equal shape along a new first axis, like `default_batchify_fn`."""
 
     def __init__(self, use_shared_mem: bool = False) -> None:
         del use_shared_mem  # workers hand arrays over in shared memory whatever made them
@@ -107,7 +110,8 @@ class Stack:
 
 
 class Pad:
-    """Arrays or lists of numbers of one rank, filled up with `val` (0) to the largest extents.
+    """Pads arrays or lists of numbers of equal rank with `val` (0) to the largest extents, and
+    stacks them.
 
     `dtype` is that of the result, by default one that holds all of the examples, and `val`;
     `round_to` makes each extent a multiple of a number.
@@ -131,7 +135,9 @@ class Pad:
         arrays = [np.array(x) if isinstance(x, (list, tuple)) else _array(x) for x in data]
         ranks = {len(x.shape) for x in arrays}
         if len(ranks) != 1:
-            raise ShapeError(f"Pad: the examples have {sorted(ranks)} axes; they must have as many")
+            raise ShapeError(
+                f"Pad: the examples have {sorted(ranks)} axes; they must all have the same number"
+            )
         if not ranks.pop():
             found = np.stack(arrays)
             return found if self._dtype is None else found.astype(self._dtype)
@@ -161,7 +167,8 @@ def _with_value(value: Any, arrays: list[Any]) -> Any:
 
 
 class Append:
-    """A list of the examples as arrays, each with a batch axis of one (unless `expand` is off)."""
+    """Makes a list of the examples as arrays, each with a batch axis of length 1 (unless `expand`
+    is off)."""
 
     def __init__(
         self, expand: bool = True, batch_axis: int = 0, use_shared_mem: bool = False
@@ -178,7 +185,8 @@ class Append:
 
 
 class Group:
-    """Another function for each part of the examples: ``Group(Stack(), Pad())`` or of a list."""
+    """Applies one function per part of the examples: ``Group(Stack(), Pad())``, or a list of
+    functions."""
 
     def __init__(self, fn: Any, *args: Callable[[list[Any]], Any]) -> None:
         self._functions = list(fn) if isinstance(fn, (list, tuple)) else [fn, *args]
@@ -187,7 +195,7 @@ class Group:
         """A batch for each part. Raises `ShapeError` when the examples have another number."""
         if any(len(example) != len(self._functions) for example in data):
             raise ShapeError(
-                f"Group: there are {len(self._functions)} functions, and examples of "
+                f"Group: there are {len(self._functions)} functions, but examples of "
                 f"{sorted({len(example) for example in data})} parts"
             )
         parts = zip(*data, strict=True)
@@ -201,7 +209,8 @@ Tuple = Group
 
 
 class AsList:
-    """The examples as they are, in a list: for texts and other things no array is made of."""
+    """Makes a list of the unchanged examples: for strings and other values that cannot form an
+    array."""
 
     def __call__(self, data: list[Any]) -> list[Any]:
         """The list."""

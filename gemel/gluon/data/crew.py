@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class WorkerError(GemelError, RuntimeError):
-    """What made batches has failed, ended, or taken too long.
+    """Raised if a worker that makes batches has failed, ended, or taken too long.
 
-    A failure of the data set itself is also of the kind that the data set raised.
+    If the data set itself failed, the error is also an instance of the exception it raised.
     """
 
 
@@ -120,8 +120,8 @@ class Threads:
 def late(timeout: float | None) -> WorkerError:
     """The error for a batch that does not come."""
     return WorkerError(
-        f"DataLoader: no batch within {timeout} seconds: the data set is slower than that, or "
-        "waits for something; timeout= gives it longer"
+        f"DataLoader: no batch within {timeout} seconds: the data set is slow, or waits for "
+        "something; allow more time with timeout="
     )
 
 

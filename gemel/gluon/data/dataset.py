@@ -32,33 +32,33 @@ class Dataset:
         return None
 
     def transform(self, fn: Callable[..., Any], lazy: bool = True) -> Dataset:
-        """Each example as `fn` makes it: when it is asked for, or with ``lazy=False`` now."""
+        """Apply `fn` to each example: when it is read or, with ``lazy=False``, now."""
         return _kept(_Transformed(self, fn, False), lazy)
 
     def transform_first(self, fn: Callable[..., Any], lazy: bool = True) -> Dataset:
-        """`transform` of each example's first part, commonly the input without the label."""
+        """Apply `fn` to the first part of each example, usually the input without the label."""
         return _kept(_Transformed(self, fn, True), lazy)
 
     def filter(self, fn: Callable[[Any], bool]) -> Dataset:
-        """The examples that `fn` says yes to."""
+        """The examples for which `fn` returns true."""
         return _Chosen(self, [index for index in range(len(self)) if fn(self[index])])
 
     def take(self, count: int | None) -> Dataset:
-        """The first `count` examples; all of them without a count, or where there are fewer."""
+        """The first `count` examples; all of them if `count` is None or there are fewer."""
         if count is not None and count < 0:
-            raise ValueError(f"take: {count} examples cannot be taken; give a number from 0 up")
+            raise ValueError(f"take: {count} examples; the count must be 0 or more")
         return _Chosen(self, range(len(self) if count is None else min(count, len(self))))
 
     def shard(self, num_shards: int, index: int) -> Dataset:
-        """Part `index` of `num_shards` parts, the first of which have one example more."""
+        """Part `index` of `num_shards` parts; the first parts may have one example more."""
         if not 0 <= index < num_shards:
-            raise ValueError(f"shard: index {index} is not one of {num_shards} shards")
+            raise ValueError(f"shard: index {index} is not below num_shards={num_shards}")
         each, more = divmod(len(self), num_shards)
         begin = each * index + min(index, more)
         return _Chosen(self, range(begin, begin + each + (index < more)))
 
     def sample(self, sampler: Iterable[int]) -> Dataset:
-        """The examples whose numbers a sampler gives now, in its order."""
+        """The examples selected by a sampler now, in its order."""
         return _Chosen(self, list(sampler))
 
 
@@ -80,7 +80,7 @@ class SimpleDataset(Dataset):
 
 
 class ArrayDataset(Dataset):
-    """Several arrays (or lists, or data sets) of one length: example i is item i of each.
+    """Several arrays (or lists, or data sets) of equal length: example i is item i of each.
 
     A `DataLoader` over arrays takes a whole batch with one operation.
     """
@@ -111,9 +111,10 @@ class ArrayDataset(Dataset):
 
 
 class RecordFileDataset(Dataset):
-    """The records of a RecordIO file, as bytes; ``name.idx`` beside ``name.rec`` says where.
+    """The records of a RecordIO file, as bytes; ``name.idx`` next to ``name.rec`` has their
+    offsets.
 
-    Without that file the records are looked for. Each process reads through its own mapping.
+    Without that file the records are scanned for. Each process maps the file separately.
     """
 
     def __init__(self, filename: Any) -> None:

@@ -26,19 +26,20 @@ if TYPE_CHECKING:
 
 
 class DataLoader:
-    """Iterating gives one epoch of batches; data sets of several parts give lists of arrays.
+    """Iterates over one epoch of batches; for data sets of several parts a batch is a list of
+    arrays.
 
-    Either `batch_size` (with `shuffle`, or a `sampler` of numbers, and `last_batch`: "keep",
-    "discard" or "rollover"), or a `batch_sampler` of lists of numbers. `batchify_fn` makes a batch
-    of a list of examples. The order follows `np.random.seed`.
+    Give either `batch_size` (with `shuffle` or a `sampler` of indices, and `last_batch`: "keep",
+    "discard" or "rollover"), or a `batch_sampler` of lists of indices. `batchify_fn` makes a batch
+    from a list of examples. The order follows `np.random.seed`.
 
-    Arrays in memory, and what `vision.transforms` make of them, are taken a whole batch at a time,
-    by the engine, while Python goes on. For other data sets `num_workers` processes (threads, with
-    `thread_pool`) make `prefetch` batches ahead, by default two for each worker; they start with
-    the first epoch, with a copy of the data set as it is then, and stay. What is drawn at random
-    depends on the seed and the number of the batch, not on who makes it. Raises `WorkerError` when
-    a worker fails, ends, or needs more than `timeout` seconds (None: as long as it takes) for a
-    batch. `pin_memory` and the like are accepted for old code.
+    Arrays in memory, with or without `vision.transforms`, are processed a whole batch at a time,
+    asynchronously by the engine. For other data sets, `num_workers` processes (threads, with
+    `thread_pool`) make `prefetch` batches ahead, by default two per worker. They start with the
+    first epoch, with a copy of the data set at that time, and stay. Random numbers depend on the
+    seed and the number of the batch, not on which worker makes it. Raises `WorkerError` if a worker
+    fails, ends, or needs more than `timeout` seconds (None: no limit) for a batch. `pin_memory` and
+    the like are accepted for old code.
     """
 
     def __init__(
@@ -92,17 +93,19 @@ class DataLoader:
         return len(self._batch_sampler)
 
     def state_dict(self) -> dict[str, Any]:
-        """What an epoch leaves to the next one: what its batch sampler says, commonly nothing."""
+        """The state to carry from one epoch to the next: that of the batch sampler, usually
+        none."""
         sampler = self._batch_sampler
         return dict(sampler.state_dict()) if hasattr(sampler, "state_dict") else {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Begin the next epoch with that."""
+        """Start the next epoch from that state."""
         if state:
             self._batch_sampler.load_state_dict(state)
 
     def whole_size(self, batch: int) -> int | None:
-        """How many examples all workers of a job have in a batch, if its batch sampler knows."""
+        """The number of examples in a batch over all workers of a job, if the batch sampler knows
+        it."""
         sampler = self._batch_sampler
         return int(sampler.whole_size(batch)) if hasattr(sampler, "whole_size") else None
 
@@ -193,6 +196,6 @@ def _check(
             )
         return
     if not is_count(batch_size):
-        raise ValueError(f"DataLoader: batch_size is {batch_size}; give a number from 1 up")
+        raise ValueError(f"DataLoader: batch_size is {batch_size}; it must be 1 or more")
     if shuffle and sampler is not None:
         raise ValueError("DataLoader: a sampler decides the order; leave out shuffle")

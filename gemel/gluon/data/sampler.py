@@ -15,7 +15,7 @@ LAST_BATCH = ("keep", "discard", "rollover")
 
 
 class Sampler:
-    """Base class: iterating gives numbers of examples; `len` says how many."""
+    """Base class: iterates over indices of examples; `len` is their number."""
 
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__")
@@ -30,7 +30,7 @@ def is_count(value: Any) -> bool:
 
 
 class SequentialSampler(Sampler):
-    """start, start + 1, ...: `length` numbers."""
+    """The indices start, start + 1, ...: `length` of them."""
 
     def __init__(self, length: int, start: int = 0) -> None:
         self._length = length
@@ -44,7 +44,8 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """0 to length - 1 in a new random order each time; `np.random.seed` repeats it."""
+    """The indices 0 to length - 1 in a new random order each time, determined by
+    `np.random.seed`."""
 
     def __init__(self, length: int) -> None:
         self._length = length
@@ -57,7 +58,8 @@ class RandomSampler(Sampler):
 
 
 class IntervalSampler(Sampler):
-    """0, interval, 2 * interval, ... below length; with `rollover` then from 1 on, and so forth."""
+    """The indices 0, interval, 2 * interval, ... below length; with `rollover` then from 1, and so
+    on."""
 
     def __init__(self, length: int, interval: int, rollover: bool = True) -> None:
         if not 0 < interval <= length:
@@ -78,7 +80,7 @@ class IntervalSampler(Sampler):
 
 
 class FilterSampler(Sampler):
-    """The numbers of the examples that `fn` says yes to; each example is looked at once, now."""
+    """The indices of the examples for which `fn` returns true; each example is read once, now."""
 
     def __init__(self, fn: Callable[[Any], bool], dataset: Any) -> None:
         self._numbers = [number for number in range(len(dataset)) if fn(dataset[number])]
@@ -91,28 +93,28 @@ class FilterSampler(Sampler):
 
 
 class BatchSampler(Sampler):
-    """Lists of `batch_size` numbers from another sampler.
+    """Groups the indices of another sampler into lists of `batch_size`.
 
-    `last_batch` says what becomes of an incomplete last one: "keep" gives it, "discard" drops it,
-    "rollover" begins the next epoch with it.
+    `last_batch` decides about an incomplete last batch: "keep" returns it, "discard" drops it, and
+    "rollover" starts the next epoch with it.
     """
 
     def __init__(self, sampler: Any, batch_size: int, last_batch: str = "keep") -> None:
         if last_batch not in LAST_BATCH:
             raise unknown_name("last_batch", last_batch, LAST_BATCH)
         if not is_count(batch_size):
-            raise ValueError(f"BatchSampler: batch_size is {batch_size}; give a number from 1 up")
+            raise ValueError(f"BatchSampler: batch_size is {batch_size}; it must be 1 or more")
         self._sampler = sampler
         self._batch_size = batch_size
         self._last_batch = last_batch
         self._left: list[Any] = []
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next epoch begins with, for a checkpoint taken between two epochs."""
+        """The indices that start the next epoch, for a checkpoint between two epochs."""
         return {"left": list(self._left)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Begin the next epoch with that."""
+        """Start the next epoch with these indices."""
         self._left = list(state["left"])
 
     def __iter__(self) -> Iterator[list[Any]]:
@@ -135,12 +137,12 @@ class BatchSampler(Sampler):
 
 
 class WorkerBatchSampler(Sampler):
-    """One worker's part of each batch of a job: lists of numbers for a `DataLoader`.
+    """One worker's part of each batch of a job: lists of indices for a `DataLoader`.
 
     All workers draw the same order, from the seed and the number of the epoch, and cut it into
-    batches of `batch_size` examples, that of all workers together; worker `rank` has its part of
-    each. So the batches do not depend on how many workers there are, and a job with another number
-    of them goes on in the middle of an epoch. Nothing is taken from the random streams.
+    batches of `batch_size` examples (over all workers together); worker `rank` gets its part of
+    each. So the batches do not depend on the number of workers, and a job with another number of
+    workers can resume in the middle of an epoch. The random streams are not used.
 
     `last_batch` is "discard" or "keep". Raises `ValueError` for a batch, or a last one that is
     kept, with fewer examples than workers.
@@ -165,14 +167,14 @@ class WorkerBatchSampler(Sampler):
         if not (is_count(batch_size) and is_count(num_workers) and 0 <= rank < num_workers):
             raise ValueError(
                 f"WorkerBatchSampler: worker {rank} of {num_workers}, batches of {batch_size}; "
-                "give counts from 1 up, and a rank below the number of workers"
+                "the counts must be 1 or more, and the rank below the number of workers"
             )
         rest = length % batch_size if last_batch == "keep" else 0
         least = min(size for size in (batch_size, rest) if size)
         if least < num_workers:
             raise ValueError(
-                f"WorkerBatchSampler: a batch of {least} examples has none for some of "
-                f"{num_workers} workers; take larger batches, or last_batch='discard'"
+                f"WorkerBatchSampler: a batch of {least} examples leaves some of the "
+                f"{num_workers} workers without any; use larger batches, or last_batch='discard'"
             )
         self._length = length
         self._batch_size = batch_size
@@ -185,7 +187,7 @@ class WorkerBatchSampler(Sampler):
         return self._count
 
     def whole_size(self, batch: int) -> int:
-        """How many examples all workers together have in a batch."""
+        """The number of examples of all workers together in a batch."""
         return min(self._batch_size, self._length - batch * self._batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -205,19 +207,20 @@ class WorkerBatchSampler(Sampler):
         return sorted(range(self._length), key=drawn.__getitem__)
 
     def state_dict(self) -> dict[str, Any]:
-        """Which epoch comes next, and what the order follows from."""
+        """The next epoch, and what determines the order."""
         return {"epoch": self._epoch, **self._data()}
 
     def _data(self) -> dict[str, Any]:
         return {"length": self._length, "whole batch": self._batch_size, **self._order}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on with that epoch. Raises `ParameterFileError` for other data, batches or orders."""
+        """Continue with that epoch. Raises `ParameterFileError` for other data, batches or
+        orders."""
         mine = self._data()
         given = {name: state.get(name) for name in mine}
         if given != mine:
             raise ParameterFileError(
-                f"WorkerBatchSampler: the checkpoint is of {given}, and this is {mine}; a place in "
-                "the data is one in the same order, cut into the same whole batches"
+                f"WorkerBatchSampler: the checkpoint is of {given}, but this is {mine}; resuming "
+                "requires the same order of the data and the same whole batches"
             )
         self._epoch = int(state["epoch"])

@@ -22,7 +22,8 @@ _BY_NAME: dict[str, type[EvalMetric]] = {}
 def check_label_shapes(
     labels: Any, preds: Any, wrap: bool = False, shape: bool = False
 ) -> tuple[Any, Any]:
-    """The labels and predictions, of which there must be as many; single arrays as lists by `wrap`.
+    """Check that there are as many labels as predictions, and return both; `wrap` makes lists of
+    single arrays.
 
     With `shape` they must have the same shape. Raises `ShapeError`.
     """
@@ -51,7 +52,7 @@ def register(klass: _Kind) -> _Kind:
 
 
 class EvalMetric:
-    """Base class: the mean of what `measure` gives for each batch.
+    """Base class of metrics: the mean of `measure` over batches.
 
     `output_names` and `label_names` choose among the arrays given to `update_dict`, by default
     all. A subclass defines `measure(label, pred)`, or `update(labels, preds)`, which adds to
@@ -89,17 +90,17 @@ class EvalMetric:
         return {**self._kwargs, "metric": type(self).__name__, "name": self.name, **names}
 
     def update_dict(self, label: dict[str, Any], pred: dict[str, Any]) -> None:
-        """`update` with the arrays of these dictionaries that the metric is about."""
+        """Call `update` with the arrays of these dictionaries that the metric uses."""
         self.update(
             [label[name] for name in self.label_names or label],
             [pred[name] for name in self.output_names or pred],
         )
 
     def update(self, labels: Any, preds: Any) -> None:
-        """Take in a batch: an array of labels and one of predictions, or lists of them.
+        """Add a batch: an array of labels and one of predictions, or lists of these.
 
-        Raises `ShapeError` for shapes that do not fit. Nothing is waited for; a batch of no
-        examples changes nothing.
+        Raises `ShapeError` for shapes that do not fit. Does not wait; an empty batch changes
+        nothing.
         """
         with autograd.pause():
             # All are measured before the first is added: an error changes nothing.
@@ -108,8 +109,8 @@ class EvalMetric:
                 self._add(total, count)
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
-        """What a batch adds to the sum, and to the count."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it measures")
+        """The numbers that a batch adds to the sum and to the count."""
+        raise NotImplementedError(f"{type(self).__name__} does not define update(labels, preds)")
 
     def _add(self, total: Any, count: Any) -> None:
         total, count = settled(total), settled(count)
@@ -119,13 +120,13 @@ class EvalMetric:
         self.global_num_inst = self.global_num_inst + count
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Reset the metric."""
         self.global_num_inst = 0
         self.global_sum_metric = 0.0
         self.reset_local()
 
     def reset_local(self) -> None:
-        """Forget everything but the global sum."""
+        """Reset everything except the global sum."""
         self.num_inst = 0
         self.sum_metric = 0.0
 
@@ -138,7 +139,7 @@ class EvalMetric:
         return self.name, self._value(self.sum_metric, self.num_inst)
 
     def get_global(self) -> tuple[Any, Any]:
-        """The name and the value since `reset`, whatever `reset_local` forgot."""
+        """The name and the value since `reset`, regardless of `reset_local`."""
         return self.name, self._value(self.global_sum_metric, self.global_num_inst)
 
     def _value(self, total: Any, count: Any) -> Any:
@@ -252,10 +253,10 @@ def _joined(parts: list[list[tuple[str, Any]]]) -> tuple[list[str], list[Any]]:
 
 
 class CustomMetric(EvalMetric):
-    """The mean of what `feval(label, pred)`, called with NumPy's arrays, gives for each batch.
+    """The mean over batches of `feval(label, pred)`, a function of NumPy arrays.
 
-    It gives a number, or the sum of several and how many there are. Each update waits for its
-    arrays. `allow_extra_outputs` lets there be more predictions than labels.
+    The function returns a number, or a sum and a count. Each update waits for its arrays.
+    `allow_extra_outputs` lets there be more predictions than labels.
     """
 
     def __init__(
@@ -286,8 +287,10 @@ class CustomMetric(EvalMetric):
         return found if isinstance(found, tuple) else (found, 1)
 
     def get_config(self) -> dict[str, Any]:
-        """A function cannot be written down: raises `NotImplementedError`."""
-        raise NotImplementedError("CustomMetric: a function has no configuration")
+        """Raises `NotImplementedError`: a function has no configuration."""
+        raise NotImplementedError(
+            "CustomMetric: a metric made from a function has no configuration"
+        )
 
 
 def numpy_metric(
@@ -300,7 +303,7 @@ def numpy_metric(
 
 
 def create(metric: Any, *arguments: Any, **settings: Any) -> EvalMetric:
-    """The metric of that name, of that function, or of each in a list.
+    """Create a metric from a name, from a function, or from each entry of a list.
 
     Raises `UnknownNameError`, which suggests the nearest name.
     """

@@ -20,7 +20,7 @@ from gemel.np import ndarray
 
 @alias("acc")
 class Accuracy(EvalMetric):
-    """The share of predictions that are the label.
+    """The fraction of predictions that equal the label.
 
     Predictions are class numbers in the labels' shape, or a score for each class along `axis`.
     """
@@ -46,8 +46,8 @@ class Accuracy(EvalMetric):
 
 @alias("top_k_accuracy", "top_k_acc")
 class TopKAccuracy(EvalMetric):
-    """The share of labels among the `top_k` classes with the highest scores; of equal scores the
-    first classes' count as higher.
+    """The fraction of labels among the `top_k` classes with the highest scores; of equal scores the
+    first class counts as higher.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class TopKAccuracy(EvalMetric):
     ) -> None:
         super().__init__(f"{name}_{top_k}", output_names, label_names, top_k=top_k)
         if top_k <= 1:
-            raise ValueError("TopKAccuracy: for top_k = 1 there is Accuracy")
+            raise ValueError("TopKAccuracy: top_k must be more than 1; use Accuracy for 1")
         self.top_k = top_k
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
@@ -78,7 +78,7 @@ class TopKAccuracy(EvalMetric):
 
 @register
 class BinaryAccuracy(EvalMetric):
-    """The share of yes-or-no predictions, yes above `threshold`, that are the label."""
+    """The fraction of binary predictions (1 above `threshold`) that equal the label."""
 
     def __init__(
         self,
@@ -208,8 +208,8 @@ class F1(Fbeta):
 
     `average` is "macro", the mean of the batches' scores, or "micro", that of all examples. With
     the `class_type` "multiclass" or "multilabel" they are the mean over classes, and the score of
-    all classes together; None gives the score of each. `threshold` is from where on a single
-    probability means yes.
+    all classes together; None gives the score of each. A single probability above `threshold` means
+    1.
     """
 
     def __init__(
@@ -360,9 +360,9 @@ class NegativeLogLikelihood(CrossEntropy):
 
 @register
 class Perplexity(CrossEntropy):
-    """exp of the cross-entropy: among how many equally likely classes the label would be.
+    """exp of the cross-entropy: the equivalent number of equally likely classes.
 
-    Probabilities below 1e-10 count as that.
+    Probabilities below 1e-10 count as 1e-10.
     """
 
     def __init__(

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 class Dense(HybridBlock):
     """A fully connected layer: activation(x @ weight.T + bias).
 
-    With `flatten` (the default) each example is one row of all its values, and the result is
-    (batch, units); without, only the last axis changes, to `units`. `in_units` 0 means that the
-    first input says it. `weight` is (units, in_units), `bias` (units,). Raises `ArgumentError`
-    unless `units` is a whole number from 1.
+    With `flatten` (the default) all values of an example form one row, and the result is (batch,
+    units). Without it only the last axis changes, to `units`. With `in_units=0` the first input
+    determines it. `weight` is (units, in_units), `bias` (units,). Raises `ArgumentError` unless
+    `units` is a whole number from 1.
     """
 
     def __init__(
@@ -97,15 +97,15 @@ class Flatten(HybridBlock):
 
 
 class Dropout(HybridBlock):
-    """While training, sets each value to 0 with probability `rate` and scales up the others.
+    """In training, sets each value to 0 with probability `rate` and scales up the others.
 
-    Values that share their place on all but `axes` are kept or dropped together. Srivastava et
-    al., Dropout: a simple way to prevent neural networks from overfitting, JMLR 15, 2014.
+    Values that differ only in their position along `axes` are kept or dropped together. Srivastava
+    et al., Dropout: a simple way to prevent neural networks from overfitting, JMLR 15, 2014.
     """
 
     def __init__(self, rate: float, axes: tuple[int, ...] = (), **settings: Any) -> None:
         if not 0 <= rate < 1:
-            raise ValueError(f"Dropout: rate is {rate}; it is a probability from 0 to below 1")
+            raise ValueError(f"Dropout: rate is {rate}; it must be a probability from 0 to below 1")
         super().__init__(**settings)
         self._rate = rate
         self._axes = tuple(axes)
@@ -150,10 +150,10 @@ def elements_along(vector: Parameter, axis: int) -> str:
 class BatchNorm(HybridBlock):
     """Normalises each channel (`axis`) to mean 0 and variance 1 over the batch, then scales it.
 
-    While training the batch's own statistics are used, and mixed into the running ones, which
-    keep `momentum` of what they were; otherwise the running ones are used. With `scale` or
-    `center` off, gamma stays 1 or beta 0. Ioffe and Szegedy, Batch normalization: accelerating
-    deep network training by reducing internal covariate shift, ICML 2015.
+    In training it uses the batch's statistics and updates the running ones: momentum * running + (1
+    - momentum) * batch's. Otherwise it uses the running statistics. Without `scale` gamma stays 1;
+    without `center` beta stays 0. Ioffe and Szegedy, Batch normalization: accelerating deep network
+    training by reducing internal covariate shift, ICML 2015.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class BatchNorm(HybridBlock):
 
 
 class BatchNormReLU(BatchNorm):
-    """`BatchNorm`, and relu of that."""
+    """`BatchNorm` followed by relu."""
 
     def forward(self, x: Tensor) -> Tensor:
         """The shape of `x`."""
@@ -228,7 +228,7 @@ class BatchNormReLU(BatchNorm):
 
 
 class Identity(HybridBlock):
-    """Gives back what it gets."""
+    """Returns its input."""
 
     def forward(self, x: Tensor) -> Tensor:
         """`x`."""
@@ -241,7 +241,7 @@ def _function(given: Any) -> Callable[..., Any]:
         return given  # type: ignore[no-any-return]
     if not isinstance(given, str):
         raise ArgumentError(
-            f"Lambda: {given!r} is no function; give one, or the name of one in np or npx"
+            f"Lambda: {given!r} is not a function; give a function, or the name of one in np or npx"
         )
     found: Callable[..., Any] | None = getattr(npx, given, None) or getattr(np, given, None)
     if found is None:

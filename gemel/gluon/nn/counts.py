@@ -15,7 +15,7 @@ def counted(name: str, what: str, value: Any) -> int:
     8
     """
     if not hasattr(value, "__index__") or operator.index(value) < 1:
-        raise ArgumentError(f"{name}: {what} must be a whole number from 1, not {value!r}")
+        raise ArgumentError(f"{name}: {what} must be a whole number of at least 1, not {value!r}")
     return operator.index(value)
 
 
@@ -23,9 +23,7 @@ def check_groups(name: str, counts: dict[str, int], groups: int) -> None:
     """Raises `ArgumentError` unless groups have as many of each as the others."""
     for what, count in counts.items():
         if count % groups:
-            raise ArgumentError(
-                f"{name}: {what}={count} cannot be divided into groups={groups} of the same size"
-            )
+            raise ArgumentError(f"{name}: {what}={count} is not divisible by groups={groups}")
 
 
 __all__ = ["check_groups", "counted"]

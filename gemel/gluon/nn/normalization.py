@@ -141,7 +141,7 @@ class InstanceNorm(_Norm):
 
 
 class Embedding(HybridBlock):
-    """A row of `weight` (input_dim, output_dim) for each whole number of the input.
+    """Looks up a row of `weight` (input_dim, output_dim) for each index in the input.
 
     Gradients are dense, whatever `sparse_grad` says.
     """

@@ -98,25 +98,25 @@ class _Max(_Pooling):
 
 
 class MaxPool1D(_Max):
-    """The largest of each `pool_size` elements; `strides` apart, else side by side."""
+    """The maximum of each window of `pool_size` elements; `strides` defaults to `pool_size`."""
 
     _axes = 1
 
 
 class MaxPool2D(_Max):
-    """The largest element of each window of an image; `strides` apart, else side by side."""
+    """The maximum of each window of an image; `strides` defaults to `pool_size`."""
 
     _axes = 2
 
 
 class MaxPool3D(_Max):
-    """The largest element of each window of a volume; `strides` apart, else side by side."""
+    """The maximum of each window of a volume; `strides` defaults to `pool_size`."""
 
     _axes = 3
 
 
 class AvgPool1D(_Pooling):
-    """The average of each `pool_size` elements; padding counts if `count_include_pad`."""
+    """The average of each window of `pool_size` elements; padding counts if `count_include_pad`."""
 
     _axes, _kind = 1, "avg"
 
@@ -143,19 +143,19 @@ class _Global(_AnyPooling):
 
 
 class GlobalMaxPool1D(_Global):
-    """The largest element of each channel."""
+    """The maximum of each channel."""
 
     _axes, _kind = 1, "max"
 
 
 class GlobalMaxPool2D(_Global):
-    """The largest element of each channel of an image."""
+    """The maximum of each channel of an image."""
 
     _axes, _kind = 2, "max"
 
 
 class GlobalMaxPool3D(_Global):
-    """The largest element of each channel of a volume."""
+    """The maximum of each channel of a volume."""
 
     _axes, _kind = 3, "max"
 

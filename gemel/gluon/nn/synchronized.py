@@ -13,13 +13,13 @@ from gemel.tracing import updates
 
 
 class SyncBatchNorm(BatchNorm):
-    """`BatchNorm` over the whole batch of all devices its parameters live on.
+    """`BatchNorm` over the whole batch, over all devices of its parameters.
 
-    While training, mean and variance are those of all parts together, so outputs, gradients and
-    running statistics are what `BatchNorm` gives for the batch in one piece. Every device has to
-    take part: issue the forward of each, and the backward of each, before waiting for a result of
-    one (`DeviceError` otherwise). `num_devices`, `ndev` and `key` are accepted for old code.
-    Zhang et al., Context encoding for semantic segmentation, CVPR 2018.
+    In training, mean and variance are those of all parts together, so outputs, gradients and
+    running statistics equal those of `BatchNorm` on the undivided batch. Every device must take
+    part: issue the forward of all devices, and the backward of all, before waiting for any result
+    (otherwise `DeviceError`). `num_devices`, `ndev` and `key` are accepted for old code. Zhang et
+    al., Context encoding for semantic segmentation, CVPR 2018.
     """
 
     def __init__(

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class DataParallel(Split):
-    """Each device computes the gradients of a part of the batch; `Trainer` adds them up.
+    """Each device computes the gradients of a part of the batch; `Trainer` sums them.
 
-    The parts differ by one example at most; of fewer examples than devices the last devices get
+    The parts differ by at most one example; with fewer examples than devices, the last devices get
     none. `BatchNorm` uses the statistics of each device's part, `SyncBatchNorm` those of the whole
     batch, which therefore needs an example for each device.
     """
@@ -35,7 +35,8 @@ class DataParallel(Split):
         return found
 
     def backward(self, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
-        """Each device's own gradients; the losses on the first device. See `Split.backward`."""
+        """Compute each device's own gradients; returns the losses on the first device. See
+        `Split.backward`."""
         batch = as_batch(type(self).__name__, x, y)
         parts = [split_and_load(each, self.devices, even_split=False) for each in batch]
         with together(self.net):
@@ -47,7 +48,7 @@ class DataParallel(Split):
         return found
 
     def step(self, trainer: Any, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
-        """`backward`, then the sums of the gradients and a step of the trainer."""
+        """`backward`, then sum the gradients and do a step of the trainer."""
         losses = self.backward(x, y, loss)
         trainer.step(len(x), ignore_stale_grad=len(x) < len(self.devices))
         return losses

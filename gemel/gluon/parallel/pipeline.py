@@ -34,26 +34,25 @@ class Stage(NamedTuple):
 
 
 class Pipeline(Split):
-    """The layers of `net`, a (Hybrid)Sequential, as stages, one for each device in order.
+    """Splits the layers of `net`, a (Hybrid)Sequential, into stages, one per device in order.
 
-    A batch passes in `micro_batches` parts that differ by one example at most (fewer, if there are
-    fewer examples), whose gradients are added up. `cut` says where stages end: "parameters" and
-    "flops" give every device about as many, a list gives the first layer of each stage but the
-    first.
+    A batch is processed in `micro_batches` parts that differ by at most one example (in fewer parts
+    if there are fewer examples); their gradients are summed. `cut` decides where stages end:
+    "parameters" and "flops" balance these over the devices; a list has the first layer of each
+    stage except the first.
 
-    `order` is "gpipe": all forwards, then all backwards, the last first; a stage keeps the
-    activations of all micro-batches (Huang et al., GPipe: efficient training of giant neural
-    networks using pipeline parallelism, NeurIPS 2019). Or "1f1b": one forward, one backward by
-    turns; stage s of p keeps those of p - s micro-batches at most (Narayanan et al., PipeDream,
-    SOSP 2019; with a flush after each batch, Memory-efficient pipeline-parallel DNN training, ICML
-    2021). Both leave each device idle for (p - 1) / (m + p - 1) of the time when all stages take
-    equally long.
+    `order` is "gpipe": all forwards, then all backwards in reverse; a stage keeps the activations
+    of all micro-batches (Huang et al., GPipe: efficient training of giant neural networks using
+    pipeline parallelism, NeurIPS 2019). Or "1f1b": one forward and one backward in turn; stage s of
+    p keeps those of at most p - s micro-batches (Narayanan et al., PipeDream, SOSP 2019; with a
+    flush after each batch, Memory-efficient pipeline-parallel DNN training, ICML 2021). Both leave
+    each device idle for (p - 1) / (m + p - 1) of the time when all stages take equally long.
 
-    `BatchNorm` uses the statistics of each micro-batch, and its running ones change once for each;
-    `Dropout` draws a mask for each in the order of issue: the same seed, stages, order and number
-    of micro-batches give the same bits. Raises `SplitError` for a net that is no sequence, more
-    devices than layers, cuts that leave a stage without layers, or layers of two stages that share
-    a parameter.
+    `BatchNorm` uses the statistics of each micro-batch, and updates its running statistics once for
+    each. `Dropout` draws a mask for each, in the order of issue: the same seed, stages, order and
+    number of micro-batches give the same bits. Raises `SplitError` for a net that is not a
+    sequence, more devices than layers, cuts that leave a stage without layers, or layers of two
+    stages that share a parameter.
     """
 
     def __init__(
@@ -68,17 +67,17 @@ class Pipeline(Split):
         self.net: Any = net
         if type(net).forward not in (Sequential.forward, HybridSequential.forward):
             raise SplitError(
-                f"Pipeline: {type(net).__name__} is no Sequential or HybridSequential, whose "
-                "layers run one after the other and can be divided into stages"
+                f"Pipeline: {type(net).__name__} is not a Sequential or HybridSequential; only "
+                "these can be divided into stages"
             )
         if not isinstance(micro_batches, int) or micro_batches < 1:
-            raise SplitError(f"Pipeline: {micro_batches!r} micro-batches; there is 1 at least")
+            raise SplitError(f"Pipeline: {micro_batches!r} micro-batches; give at least 1")
         if order not in ORDERS:
             raise unknown_name("order of a pipeline", order, ORDERS)
         if len(net) < len(self.devices):
             raise SplitError(
-                f"Pipeline: {len(net)} layers cannot be {len(self.devices)} stages; each device "
-                "needs one layer at least"
+                f"Pipeline: {len(net)} layers cannot form {len(self.devices)} stages; each "
+                "device needs at least one layer"
             )
         self.micro_batches = micro_batches
         self.order = order
@@ -92,11 +91,11 @@ class Pipeline(Split):
 
     @property
     def stages(self) -> list[Stage]:
-        """The stages; none before it is known where they end (the first batch may say it)."""
+        """The stages; empty until the cuts are known (this may need the first batch)."""
         return list(self._stages)
 
     def in_flight(self, micro_batches: int | None = None) -> list[int]:
-        """Of how many micro-batches each stage keeps activations, at most."""
+        """The maximum number of micro-batches whose activations each stage keeps."""
         count, stages = micro_batches or self.micro_batches, len(self.devices)
         return [kept(ORDERS[self.order](stage, stages, count)) for stage in range(stages)]
 
@@ -113,8 +112,8 @@ class Pipeline(Split):
         layers, pairs = list(self.net), list(zip(ends, ends[1:], strict=False))
         if len(pairs) != len(self.devices) or any(begin >= end for begin, end in pairs):
             raise SplitError(
-                f"Pipeline: stages that begin at the layers {ends[:-1]} of {len(layers)} are no "
-                f"{len(self.devices)} stages with a layer each"
+                f"Pipeline: stages that begin at the layers {ends[:-1]} of {len(layers)} do not "
+                f"give {len(self.devices)} stages with at least one layer each"
             )
         kind = HybridSequential if isinstance(self.net, HybridSequential) else Sequential
         stages = [
@@ -127,7 +126,7 @@ class Pipeline(Split):
                 if owners.setdefault(id(parameter), stage) is not stage:
                     raise SplitError(
                         f"Pipeline: parameter {parameter.name} ({name}) belongs to layers of two "
-                        "stages; put those into one stage (cut=[...])"
+                        "stages; put these layers into one stage (cut=[...])"
                     )
         self._stages = stages
         if getattr(self.net, "_active", False):
@@ -169,10 +168,9 @@ class Pipeline(Split):
         return whole
 
     def backward(self, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
-        """The gradients of all micro-batches; the losses on the last device.
+        """Compute the gradients of all micro-batches; returns the losses on the last device.
 
-        See `Split.backward`. A gradient is written, or added to what was there, as its parameter's
-        `grad_req` says.
+        See `Split.backward`. A gradient is written or accumulated, by its parameter's `grad_req`.
         """
         pair = as_batch(type(self).__name__, x, y)
         given, labels = (_parts(each, self.micro_batches) for each in pair)

@@ -19,20 +19,21 @@ if TYPE_CHECKING:
 
 
 class SplitError(GemelError, ValueError):
-    """A network cannot be split in this way."""
+    """Raised for a network that cannot be split in this way."""
 
 
 class Split:
-    """A network and the devices that train it together; a subclass says which has what.
+    """A network and the devices that train it together; subclasses decide which device has what.
 
-    Parameters that have values, or wait for their shapes, are moved to the devices; `initialize`
-    makes those of a network without any. The network stays what it is: its files of parameters
-    are those of one device.
+    Parameters that are initialized are moved to the devices; otherwise call `initialize`. The
+    network itself does not change: its parameter files are the same as on one device.
     """
 
     def __init__(self, net: Block, devices: Sequence[Device]) -> None:
         if not hasattr(net, "reset_device"):
-            raise SplitError(f"{type(self).__name__}: {type(net).__name__} {net!r} is no network")
+            raise SplitError(
+                f"{type(self).__name__}: {type(net).__name__} {net!r} is not a network"
+            )
         self.net = net
         self.devices = _distinct(type(self).__name__, devices)
 
@@ -46,7 +47,7 @@ class Split:
         return self.net.collect_params(select)
 
     def initialize(self, init: Any = None, force_reinit: bool = False) -> None:
-        """Give the network's parameters their first values, on the devices that need them."""
+        """Initialize the network's parameters on the devices that need them."""
         self.net.initialize(init, self.devices[0], force_reinit=force_reinit)
         self._place()
 
@@ -55,11 +56,11 @@ class Split:
         self.net.hybridize(active)
 
     def save_parameters(self, filename: Any) -> None:
-        """Write the parameters: the file that the network writes on one device."""
+        """Write the parameters, in the same file as on one device."""
         self.net.save_parameters(filename)
 
     def load_parameters(self, filename: Any, **settings: Any) -> None:
-        """Read what the network writes, split or not; see `Block.load_parameters`."""
+        """Read a file of the network, written split or not; see `Block.load_parameters`."""
         self.net.load_parameters(filename, **settings)
         self._place()
 
@@ -74,17 +75,18 @@ class Split:
         raise NotImplementedError
 
     def backward(self, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
-        """Forward and backward of a batch: leaves gradients, gives the loss of each example.
+        """Run forward and backward on a batch: stores the gradients and returns the loss of each
+        example.
 
-        `loss(prediction, label)` gives one number (or row) for each example, as Gluon's losses do;
-        the gradients are those of their sum. Everything is issued, nothing waits. Raises
-        `ShapeError` for a loss that is one number for the batch: its parts would not add up, and
-        for a batch without examples, or with more or fewer labels.
+        `loss(prediction, label)` gives one number (or row) per example, as Gluon's losses do; the
+        gradients are those of their sum. Nothing waits. Raises `ShapeError` for a loss that is one
+        number for the batch (its parts could not be combined), for an empty batch, and for a
+        different number of labels.
         """
         raise NotImplementedError
 
     def step(self, trainer: Any, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
-        """`backward`, then a step of the trainer, gradients over the size of the batch."""
+        """`backward`, then a step of the trainer, with gradients divided by the batch size."""
         losses = self.backward(x, y, loss)
         trainer.step(len(x))
         return losses
@@ -95,8 +97,8 @@ def loss_of(loss: Callable[..., Any], prediction: Any, label: Any) -> Any:
     found = loss(prediction, label)
     if tuple(found.shape[:1]) != tuple(label.shape[:1]):
         raise ShapeError(
-            f"loss: {len(label)} examples have a loss of shape {tuple(found.shape)}; the first "
-            "axis must be that of the examples, for their losses are added up over the devices: "
+            f"loss: {len(label)} examples have a loss of shape {tuple(found.shape)}; its first "
+            "axis must be the examples, because their losses are combined over the devices; "
             "leave out the mean or sum over the batch"
         )
     return found
@@ -123,7 +125,9 @@ def _failing(like: Any) -> Any:
     """An array like another one, which cannot be computed."""
 
     def absent() -> Any:
-        raise DeviceError("all-reduce: another device did not come, because of an error before it")
+        raise DeviceError(
+            "all-reduce: another device did not take part, because of an earlier error"
+        )
 
     return npx.callback(absent, outputs=(like.shape, str(like.dtype)))
 
@@ -137,11 +141,11 @@ def as_batch(name: str, x: Any, y: Any) -> tuple[Any, Any]:
     """A batch as arrays. Raises `ShapeError` unless there is a label for each of some examples."""
     x, y = as_array(x), as_array(y)
     if not x.ndim or not len(x):
-        raise ShapeError(f"{name}: {list(x.shape)} is a batch without examples")
+        raise ShapeError(f"{name}: {list(x.shape)} is an empty batch")
     if not y.ndim or len(x) != len(y):
         raise ShapeError(
             f"{name}: a batch of {len(x)} examples {list(x.shape)} with labels {list(y.shape)}; "
-            "the first axis of both must be that of the examples"
+            "the first axis of both must be the examples, in equal number"
         )
     return x, y
 
@@ -164,10 +168,11 @@ def _distinct(name: str, given: Any) -> list[Device]:
     if not devices:
         raise DeviceError(f"{name}: no devices; give a list such as [gpu(0), gpu(1)]")
     if not isinstance(given, (list, tuple)):
-        raise DeviceError(f"{name}: {given!r} is no list of devices, such as [gpu(0), gpu(1)]")
+        raise DeviceError(f"{name}: {given!r} is not a list of devices, such as [gpu(0), gpu(1)]")
     if len(set(devices)) < len(devices):
         raise DeviceError(
-            f"{name}: {', '.join(map(str, devices))} names a device twice; each has one part"
+            f"{name}: {', '.join(map(str, devices))} names a device twice; each device gets one "
+            "part"
         )
     return devices
 

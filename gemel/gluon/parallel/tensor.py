@@ -41,10 +41,11 @@ if TYPE_CHECKING:
 
 
 class CutParameter(Parameter):
-    """A parameter of which each device has a part: as many equal parts along `axis` as devices.
+    """A parameter split into equal parts along `axis`, one for each device.
 
-    `shape` is that of the whole, and so are first values, files and what `set_data` takes;
-    `data()` is the part on the current device. Raises `ShapeError` where it does not divide.
+    `shape`, initial values, files and the argument of `set_data` are those of the whole parameter;
+    `data()` is the part on the current device. Raises `ShapeError` if the axis does not divide
+    evenly.
     """
 
     def __init__(self, axis: int, name: str = "", **settings: Any) -> None:
@@ -125,10 +126,11 @@ class CutParameter(Parameter):
 
 
 class ColumnDense(Dense):
-    """A `Dense` layer whose units the devices share: each has some rows of `weight` and of `bias`.
+    """A `Dense` layer whose units are split over the devices: each has some rows of `weight` and
+    `bias`.
 
-    Takes what all devices have, and gives each its part, (batch, units / devices): what follows
-    works on each unit by itself, up to a `RowDense`. On one device it is a `Dense`.
+    The input is the same on all devices; each device gets its part of the result, (batch, units /
+    devices). Elementwise layers may follow, then a `RowDense`. On one device it is a `Dense`.
     """
 
     def __init__(self, units: int, activation: str | None = None, **settings: Any) -> None:
@@ -139,10 +141,10 @@ class ColumnDense(Dense):
 
 
 class RowDense(Dense):
-    """A `Dense` layer whose inputs the devices share: each has some columns of `weight`.
+    """A `Dense` layer whose inputs are split over the devices: each has some columns of `weight`.
 
-    Takes the parts a `ColumnDense` gives, and gives every device all units: what the devices find
-    is added up (one all-reduce), then comes the bias. On one device it is a `Dense`.
+    The input is the result of a `ColumnDense`; every device gets all units. One all-reduce sums the
+    devices' products, then the bias is added. On one device it is a `Dense`.
     """
 
     def __init__(self, units: int, activation: str | None = None, **settings: Any) -> None:
@@ -173,11 +175,13 @@ class RowDense(Dense):
 
 
 class SelfAttention(HybridBlock):
-    """Self-attention whose heads the devices share: (batch, time, width) -> (batch, time, units).
+    """Self-attention with heads split over the devices: (batch, time, width) -> (batch, time,
+    units).
 
-    Queries, keys and values are cut by columns, so that each device has whole heads, the output
-    by rows: one all-reduce. Raises `SplitError` when `units` does not divide by `heads`, or
-    `heads` by the number of devices. Vaswani et al., Attention is all you need, NeurIPS 2017.
+    The projections of queries, keys and values are split by columns, so each device has whole
+    heads; the output projection is split by rows, with one all-reduce. Raises `SplitError` when
+    `units` does not divide by `heads`, or `heads` by the number of devices. Vaswani et al.,
+    Attention is all you need, NeurIPS 2017.
     """
 
     def __init__(
@@ -200,7 +204,7 @@ class SelfAttention(HybridBlock):
         if self._heads % count:
             raise SplitError(
                 f"SelfAttention: {self._heads} heads do not divide among {count} devices; each "
-                "device has whole heads"
+                "device needs whole heads"
             )
         batch, time = x.shape[0], x.shape[1]
         heads = [
@@ -213,12 +217,12 @@ class SelfAttention(HybridBlock):
 
 
 class TensorParallel(Split):
-    """Every device runs the network on the whole batch, with its parts of the layers that are cut.
+    """Every device runs the network on the whole batch, with its parts of the split layers.
 
-    Layers that are not cut are replicas: all devices compute the same, also by `BatchNorm`, and by
-    `Dropout`, whose masks are the same everywhere (between `ColumnDense` and `RowDense` each
-    device drops the same places of its own part). The loss is shared: every device's gradients
-    are its part of the gradient, and `Trainer` adds up those of the replicas.
+    Other layers are replicated: all devices compute the same, also for `BatchNorm` and for
+    `Dropout`, whose masks are the same everywhere (between `ColumnDense` and `RowDense`, each
+    device drops the same positions of its own part). The loss is divided by the number of devices,
+    so a device's gradient of a replicated parameter is its share; `Trainer` sums the shares.
     """
 
     def __init__(self, net: Block, devices: Sequence[Device]) -> None:
@@ -242,7 +246,8 @@ class TensorParallel(Split):
         return found
 
     def backward(self, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
-        """Each device's part of the gradients; the losses on the first. See `Split.backward`."""
+        """Compute each device's share of the gradients; returns the losses on the first device. See
+        `Split.backward`."""
         x, y = as_batch(type(self).__name__, x, y)
         places = [(x.as_in_ctx(device), y.as_in_ctx(device)) for device in self.devices]
         parts = dict(zip(self.devices, places, strict=True))

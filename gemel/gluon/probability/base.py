@@ -23,14 +23,15 @@ def named(**values: Any) -> Mapping[str, Any]:
 
 
 class NoFormulaError(GemelError, NotImplementedError):
-    """A distribution has no closed form of what was asked for."""
+    """Raised if a distribution has no closed form for a quantity."""
 
 
 class Distribution:
-    """A distribution, or one for each element of its parameters: these broadcast to `batch_shape`.
+    """A batch of distributions, one for each element of the parameters, which broadcast to
+    `batch_shape`.
 
-    `F` is taken for MXNet's sake and means nothing. With `validate_args` the parameters are
-    checked: numbers by the call, arrays when something computed from them is waited for; either
+    `F` is accepted for compatibility with MXNet and ignored. With `validate_args` the parameters
+    are checked: numbers at the call, arrays when a result computed from them is waited for; either
     raises `ValueError`.
     """
 
@@ -92,7 +93,7 @@ class Distribution:
         return np.broadcast_to(value, self.batch_shape)
 
     def broadcast_to(self, batch_shape: Any) -> Any:
-        """The same distribution with parameters that are repeated to this shape."""
+        """The same distribution with parameters broadcast to this shape."""
         found = copy(self)
         for name, events in self.parameters.items():
             value = self._given(name)
@@ -104,24 +105,25 @@ class Distribution:
     # --- to be told by each -----------------------------------------------------------------
 
     def _missing(self, what: str) -> NoFormulaError:
-        return NoFormulaError(f"{type(self).__name__}.{what}: there is no closed form of it here")
+        return NoFormulaError(f"{type(self).__name__}.{what}: no closed form is implemented")
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density, or of the probability, of what may be a sample."""
+        """The logarithm of the density, or of the probability, at `value`."""
         raise self._missing("log_prob")
 
     def cdf(self, value: Any) -> Tensor:
-        """How probable a sample of at most `value` is."""
+        """The cumulative distribution function: the probability of a sample of at most `value`."""
         raise self._missing("cdf")
 
     def icdf(self, value: Any) -> Tensor:
-        """Below what a sample lies with the probability `value`."""
+        """The quantile: a sample lies below it with probability `value`."""
         raise self._missing("icdf")
 
     def sample(self, size: Any = None) -> Tensor:
         """Random numbers of shape `size`, or of the parameters' shape.
 
-        Of what has events of its own (`event_dim`) size stands before batch and event.
+        For distributions over events (`event_dim`), `size` comes before the shapes of batch and
+        event.
         """
         raise self._missing("sample")
 
@@ -140,13 +142,13 @@ class Distribution:
         raise self._missing("entropy")
 
     def enumerate_support(self) -> Tensor:
-        """All that samples may be, along a new first axis."""
+        """All possible samples, along a new first axis."""
         raise self._missing("enumerate_support")
 
     # --- the same for all -------------------------------------------------------------------
 
     def pdf(self, value: Any) -> Tensor:
-        """The density, or the probability, of what may be a sample."""
+        """The density, or the probability, at `value`."""
         return np.exp(self.log_prob(value))
 
     def sample_n(self, size: Any = None) -> Tensor:

@@ -11,10 +11,11 @@ from gemel.gluon.hybrid import HybridBlock
 
 
 class StochasticBlock(HybridBlock):
-    """A block whose forward adds losses of its own: `self.add_loss(x)`.
+    """A block whose forward adds its own losses by `self.add_loss(x)`.
 
-    Its `forward` is decorated with `StochasticBlock.collectLoss`. After a call `losses` has what
-    that call has added, hybridized or not. Raises `ArgumentError` for a forward without it.
+    Decorate its `forward` with `StochasticBlock.collectLoss`. After a call `losses` has the losses
+    that this call added, hybridized or not. Raises `ArgumentError` for a forward without the
+    decorator.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -23,7 +24,7 @@ class StochasticBlock(HybridBlock):
         self._added: list[Any] = []
 
     def add_loss(self, loss: Any) -> None:
-        """Add to what this call loses."""
+        """Add a loss to this call."""
         self._added.append(loss)
 
     @staticmethod
@@ -52,7 +53,7 @@ class StochasticBlock(HybridBlock):
 
     @property
     def losses(self) -> list[Any]:
-        """What the last call has added."""
+        """The losses that the last call added."""
         return self._losses
 
 
@@ -70,7 +71,7 @@ class StochasticSequential(StochasticBlock):
 
     @StochasticBlock.collectLoss
     def forward(self, x: Any, *rest: Any) -> Any:
-        """Each block of what the one before gave."""
+        """Run the blocks one after the other."""
         for block in self._children.values():
             x = block(x, *rest)
             rest = ()

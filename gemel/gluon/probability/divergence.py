@@ -56,8 +56,8 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
             if (one, other) in FORMULAS:
                 return FORMULAS[one, other](p, q)
     raise NoFormulaError(
-        f"kl_divergence: no closed form is known from {type(p).__name__} to {type(q).__name__}; "
-        "use empirical_kl, or declare one with register_kl"
+        f"kl_divergence: no closed form is implemented from {type(p).__name__} to "
+        f"{type(q).__name__}; use empirical_kl, or register one with register_kl"
     )
 
 

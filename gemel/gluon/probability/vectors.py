@@ -145,8 +145,8 @@ class Independent(Distribution):
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
         if not 0 <= reinterpreted_batch_ndims <= len(base_distribution.batch_shape):
             raise ShapeError(
-                f"Independent: {base_distribution!r} has no {reinterpreted_batch_ndims} axes of a "
-                "batch"
+                f"Independent: {base_distribution!r} does not have "
+                f"{reinterpreted_batch_ndims} batch axes"
             )
         self.event_dim = base_distribution.event_dim + reinterpreted_batch_ndims
         self.has_grad = base_distribution.has_grad

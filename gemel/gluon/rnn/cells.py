@@ -39,10 +39,10 @@ def takes_symbols(unroll: Unroll) -> Unroll:
 
 
 class RecurrentCell(Block):
-    """Base class: ``cell(inputs, states)`` gives (output, new states).
+    """Base class of recurrent cells: ``cell(inputs, states)`` returns (output, new states).
 
-    Subclasses say in `state_info` what states they have and in `forward` what a step does. What
-    they keep from one step to the next besides is forgotten by `reset`.
+    Subclasses define their states in `state_info` and a step in `forward`. `reset` clears anything
+    else that they keep between steps.
     """
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
@@ -60,7 +60,7 @@ class RecurrentCell(Block):
         return [func(shape=info["shape"], **settings) for info in self.state_info(batch_size)]
 
     def reset(self) -> None:
-        """Forget what was kept for the sequence at hand."""
+        """Clear what was kept for the current sequence."""
         for cell in self._children.values():
             if isinstance(cell, RecurrentCell):
                 cell.reset()
@@ -75,11 +75,11 @@ class RecurrentCell(Block):
         merge_outputs: bool | None = None,
         valid_length: Tensor | None = None,
     ) -> tuple[Any, list[Any]]:
-        """Take `length` steps over `inputs`: an array in `layout` ("NTC", "TNC"), or a list.
+        """Run `length` steps over `inputs`: an array in `layout` ("NTC", "TNC"), or a list.
 
-        Gives the outputs, as one array if `merge_outputs`, else as a list (or, with
-        `valid_length`, as an array), and the states at the end. Behind `valid_length` (batch,)
-        outputs are 0 and states stay.
+        Returns the outputs and the final states. The outputs are one array if `merge_outputs`, else
+        a list (with `valid_length`, an array). After `valid_length` (batch,) steps, outputs are 0
+        and states do not change.
         """
         self.reset()
         steps = as_list(length, inputs, layout)
@@ -133,7 +133,7 @@ def as_list(length: int, inputs: Any, layout: str) -> list[Any]:
         count = int(inputs.shape[axis])
         steps = [inputs[:, t] if axis else inputs[t] for t in range(count)]
     if len(steps) != length or not steps:
-        raise ShapeError(f"unroll: inputs have {len(steps)} steps, and length is {length}")
+        raise ShapeError(f"unroll: inputs have {len(steps)} steps, but length is {length}")
     return steps
 
 
@@ -199,8 +199,8 @@ class _GatedCell(HybridRecurrentCell):
         if not isinstance(states, (list, tuple)) or len(states) != self._states:
             given = len(states) if isinstance(states, (list, tuple)) else type(states).__name__
             raise ShapeError(
-                f"{self.name}: states must be a list of {self._states}, as begin_state gives, not "
-                f"{given}"
+                f"{self.name}: states must be a list of {self._states} arrays, as from "
+                f"begin_state, not {given}"
             )
         return list(states)
 
@@ -237,7 +237,7 @@ class RNNCell(_GatedCell):
 
 
 class LSTMCell(_GatedCell):
-    """Long short-term memory; the gates stand in the order input, forget, new, output.
+    """Long short-term memory; the gates are in the order input, forget, new, output.
 
     Hochreiter and Schmidhuber, Long short-term memory, Neural computation 9, 1997.
     """
@@ -288,7 +288,7 @@ class LSTMPCell(LSTMCell):
 
 
 class GRUCell(_GatedCell):
-    """Gated recurrent unit; the gates stand in the order reset, update, new.
+    """Gated recurrent unit; the gates are in the order reset, update, new.
 
     The reset gate acts on the product of h and its weight, as cuDNN has it (Cho et al., 2014).
     """

@@ -56,15 +56,15 @@ class _Stack(_Children, RecurrentCell):
 
 
 class SequentialRNNCell(_Stack):
-    """Recurrent cells that stand on each other; `add` appends one."""
+    """A stack of recurrent cells; `add` appends one."""
 
 
 class HybridSequentialRNNCell(_Stack, HybridRecurrentCell):
-    """Recurrent hybrid cells that stand on each other; `add` appends one."""
+    """A stack of recurrent hybrid cells; `add` appends one."""
 
 
 class BidirectionalCell(HybridRecurrentCell):
-    """One cell that reads from the front and one that reads from the end, outputs side by side.
+    """One cell that reads forwards and one that reads backwards; their outputs are concatenated.
 
     It needs the whole sequence: use `unroll`. Schuster and Paliwal, Bidirectional recurrent neural
     networks, IEEE transactions on signal processing 45, 1997.
@@ -78,10 +78,10 @@ class BidirectionalCell(HybridRecurrentCell):
         self.r_cell = r_cell
 
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
-        """Cannot be: the way back begins at the end."""
+        """Not possible: the backward cell starts at the end of the sequence."""
         raise NotImplementedError(
-            f"{self.name} cannot be stepped: use unroll, and put what steps (a ZoneoutCell, "
-            "dropout of states) around the cells inside"
+            f"{self.name} cannot be stepped; use unroll, and put cells that work step by step "
+            "(ZoneoutCell, dropout of states) around the inner cells"
         )
 
     @takes_symbols
@@ -94,7 +94,7 @@ class BidirectionalCell(HybridRecurrentCell):
         merge_outputs: bool | None = None,
         valid_length: Tensor | None = None,
     ) -> tuple[Any, list[Any]]:
-        """Both cells over the sequence, and over the sequence turned around."""
+        """Run one cell over the sequence and the other over the reversed sequence."""
         self.reset()
         steps = as_list(length, inputs, layout)
         states = self._begun(begin_state, steps[0])
@@ -135,7 +135,7 @@ def _turned(steps: list[Any], valid_length: Tensor | None) -> list[Any]:
 
 
 class DropoutCell(HybridRecurrentCell):
-    """While training, sets each value to 0 with probability `rate`; it has no states."""
+    """In training, sets each value to 0 with probability `rate`; it has no states."""
 
     def __init__(self, rate: float, axes: tuple[int, ...] = (), **settings: Any) -> None:
         super().__init__(**settings)
@@ -175,7 +175,7 @@ class DropoutCell(HybridRecurrentCell):
 
 
 class ModifierCell(HybridRecurrentCell):
-    """Base class of what is done around another cell, whose states are its own."""
+    """Base class of cells that wrap another cell and have its states."""
 
     def __init__(self, base_cell: RecurrentCell, **settings: Any) -> None:
         super().__init__(**settings)
@@ -231,7 +231,7 @@ class _Remembering(ModifierCell):
 
 
 class ZoneoutCell(_Remembering):
-    """While training, keeps values of the step before with the probabilities given.
+    """In training, keeps values of the previous step with the given probabilities.
 
     Krueger et al., Zoneout: regularizing RNNs by randomly preserving hidden activations, ICLR 2017.
     """
@@ -252,7 +252,7 @@ class ZoneoutCell(_Remembering):
         return f"{type(self).__name__}(p_out={out}, p_state={state}, {self.base_cell!r})"
 
     def reset(self) -> None:
-        """Forget the output of the step before."""
+        """Clear the output of the previous step."""
         super().reset()
         self._before = None
 
@@ -272,7 +272,7 @@ def _zoned(rate: float, new: Tensor, old: Tensor) -> Tensor:
 
 
 class VariationalDropoutCell(_Remembering):
-    """While training, dropout with masks that stay the same over a whole sequence.
+    """In training, applies dropout with masks that stay the same over a whole sequence.
 
     `drop_states` acts on h only. Gal and Ghahramani, A theoretically grounded application of
     dropout in recurrent neural networks, NeurIPS 2016.
@@ -322,7 +322,7 @@ class VariationalDropoutCell(_Remembering):
         return f"{type(self).__name__}({rates}, {self.base_cell!r})"
 
     def reset(self) -> None:
-        """Forget the masks: the next step draws new ones."""
+        """Clear the masks; the next step draws new ones."""
         super().reset()
         self._masks = {}
 

@@ -44,13 +44,15 @@ class _Convolutional(_GatedCell):
         self._layout = conv_layout or LAYOUTS[axes - 1][0]
         self._last = is_channels_last(name, self._layout, axes)
         if len(input_shape) != axes + 1:
-            raise ShapeError(f"{name}: input_shape {tuple(input_shape)} has not {axes + 1} axes")
+            raise ShapeError(f"{name}: input_shape {tuple(input_shape)} must have {axes + 1} axes")
         self._hidden_size = hidden_channels
         self._activation, self._recurrent_activation = activation, "sigmoid"
         kernels = [per_axis(name, "kernel", k, axes, 1) for k in (i2h_kernel, h2h_kernel)]
         dilate = [per_axis(name, "dilate", d, axes, 1) for d in (i2h_dilate, h2h_dilate)]
         if any(k % 2 == 0 for k in kernels[1]):
-            raise ShapeError(f"{name}: h2h_kernel {kernels[1]} has to be odd, so that h keeps size")
+            raise ShapeError(
+                f"{name}: h2h_kernel {kernels[1]} must be odd, so that h keeps its size"
+            )
         same = tuple(d * (k - 1) // 2 for k, d in zip(kernels[1], dilate[1], strict=True))
         pads = [per_axis(name, "i2h_pad", i2h_pad, axes, 0), same]
         rows = self._gates * hidden_channels

@@ -54,7 +54,7 @@ class _Layer(HybridBlock):
         if layout not in LAYOUTS:
             raise unknown_name("layout of a recurrent layer", layout, LAYOUTS)
         if not 0 <= dropout < 1:
-            raise ValueError(f"dropout is {dropout}; it is a probability from 0 to below 1")
+            raise ValueError(f"dropout is {dropout}; it must be a probability from 0 to below 1")
         super().__init__(**settings)
         self._hidden_size = hidden_size
         self._num_layers = num_layers
@@ -147,7 +147,7 @@ class _Layer(HybridBlock):
         else:
             begin = [states] if hasattr(states, "shape") else list(states)
         if len(begin) != self._states:
-            raise ShapeError(f"{self.name}: {self._states} states are needed, not {len(begin)}")
+            raise ShapeError(f"{self.name}: {self._states} states are required, not {len(begin)}")
         outputs, *ends = npx.rnn(
             x,
             self._row(),
@@ -215,10 +215,10 @@ class _Layer(HybridBlock):
 class RNN(_Layer):
     """h = activation(x @ i2h.T + h @ h2h.T + biases) over whole sequences (Elman, 1988).
 
-    `activation` is "relu" or "tanh". `num_layers` of `hidden_size` units stand on each other,
-    between them `dropout`; `bidirectional` ones also read from the end and hand both results on.
-    `layout` says where time is: "TNC" or "NTC". States are (layers * directions, batch, width) in
-    either layout. An `input_size` of 0 means that the first input says it.
+    `activation` is "relu" or "tanh". `num_layers` layers of `hidden_size` units are stacked, with
+    `dropout` between them; `bidirectional` layers also read backwards and pass on both results.
+    `layout` is "TNC" or "NTC". States are (layers * directions, batch, width) in either layout.
+    With `input_size=0` the first input determines it.
 
     >>> layer = gluon.rnn.RNN(4)
     >>> layer.initialize()

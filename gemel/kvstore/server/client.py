@@ -45,16 +45,16 @@ FLAG = Spec((1,), "uint8")
 
 
 class ServerStore(KVStore):
-    """Values on parameter servers. `name` is ``"dist_sync"`` or ``"dist_async"``.
+    """A store on parameter servers. `name` is ``"dist_sync"`` or ``"dist_async"``.
 
     With ``dist_sync`` a pull after the n-th push of a key gives the value after round n, the same
-    on all workers: a round ends when the pushes of all have come, and adds them in the order of the
-    ranks. With ``dist_async`` each push changes the value at once; a pull waits only while some
+    on all workers: a round ends when the pushes of all workers have arrived, and sums them in rank
+    order. With ``dist_async`` each push updates the value at once; a pull waits only while some
     worker is more than `settings.staleness` pushes behind (Ho et al., More effective distributed ML
     via a stale synchronous parallel parameter server, NeurIPS 2013).
 
-    Where a round ends without a worker that was left out or has finished, its sum is multiplied by
-    num_workers / pushes that came, which `share` tells.
+    If a round ends without a worker that was left out or has finished, its sum is multiplied by
+    num_workers / number of pushes, which `share` returns.
 
     Raises `ServerLostError`, `SecretError`, `WorldError`, each naming rank and server.
     """
@@ -87,29 +87,31 @@ class ServerStore(KVStore):
 
     @property
     def rank(self) -> int:
-        """Which of the workers this process is, from 0."""
+        """The rank of this worker, from 0."""
         return self.settings.rank
 
     @property
     def num_workers(self) -> int:
-        """How many workers the job has."""
+        """The number of workers of the job."""
         return self.settings.workers
 
     @property
     def keeps_parameters(self) -> bool:
-        """True: another worker, or this one started again, finds the values on the servers."""
+        """True: another worker, or this one after a restart, finds the values on the servers."""
         return True
 
     @property
     def step(self) -> int:
-        """How many rounds this rank had done when this process began: 0, unless it took over.
+        """The number of rounds this rank had done when this process started: 0, unless it took
+        over.
 
-        A program that may be started again begins there: ``for step in range(store.step, steps)``.
+        A program that may be restarted begins there: ``for step in range(store.step, steps)``.
         """
         return self._from
 
     def share(self, key: Any) -> int:
-        """How many workers' pushes are in the value of a key last pulled; 0 before any round."""
+        """The number of workers whose pushes are in the last pulled value of a key; 0 before any
+        round."""
         return self._known(key).share
 
     def _enter(self) -> tuple[int, int, int]:
@@ -130,7 +132,9 @@ class ServerStore(KVStore):
             if all(values.get("joined") for values in found):
                 return newest
             newest = max(newest, *(int(values.get("newest", 0)) for values in found)) + 1
-        raise WorldError(f"kvstore: worker {self.rank} could not join: rounds end too quickly")
+        raise WorldError(
+            f"kvstore: worker {self.rank} could not join, because rounds end too quickly"
+        )
 
     def _ask(self, connection: Connection, message: Message, key: str = "") -> Message:
         """Send a message and wait for its answer; raises the error in its place."""
@@ -149,13 +153,14 @@ class ServerStore(KVStore):
         return found[0]
 
     def barrier(self) -> None:
-        """Wait until all workers have come here. Raises `WaitLimitError`, `WorkerLostError`."""
+        """Wait until all workers have called this. Raises `WaitLimitError`, `WorkerLostError`."""
         import numpy
 
         self._met(_BARRIER, numpy.zeros(0, "uint8"))
 
     def gathered(self, text: str) -> list[str]:
-        """What each worker says, by rank; waits until all have. One that was left out says ""."""
+        """The value that each worker gave, by rank; waits for all of them. It is "" for a worker
+        that was left out."""
         import numpy
 
         said = text.encode()
@@ -188,9 +193,10 @@ class ServerStore(KVStore):
     # ---- values
 
     def init(self, key: Any, value: Any) -> None:
-        """Give each key its first value: rank 0's. One that the servers have keeps its value.
+        """Initialize each key with rank 0's value. A key that the servers already have keeps its
+        value.
 
-        Raises `KeyShapeError` where workers disagree about shape or dtype.
+        Raises `KeyShapeError` if workers disagree about shape or dtype.
         """
         for one, values in pairs(key, value):
             with self._declaring:
@@ -235,7 +241,7 @@ class ServerStore(KVStore):
         return self._keys[key]
 
     def push(self, key: Any, value: Any, priority: int = 0) -> None:
-        """Issue sending the sum of the arrays of each key, once they are there."""
+        """Send the sum of the arrays of each key when they are ready; does not wait."""
         for one, values in pairs(key, value):
             known = self._known(one)
             for array in values:
@@ -284,9 +290,9 @@ class ServerStore(KVStore):
             key.fail(error)
 
     def pull(self, key: Any, out: Any, priority: int = 0, ignore_sparse: bool = True) -> None:
-        """Issue writing each key's value into the arrays in `out`.
+        """Write each key's value into the arrays in `out`; does not wait.
 
-        What goes wrong is raised where these are read.
+        Errors are raised where these arrays are read.
         """
         for one, targets in pairs(key, out):
             known = self._known(one)
@@ -321,12 +327,12 @@ class ServerStore(KVStore):
     ) -> list[list[Any]]:
         """For each device the sums, over all workers' devices, of the arrays of each key.
 
-        Raises what went wrong with an earlier sum, if that is known: an optimizer leaves parameters
-        as they are where a sum has failed, and a program might never look at one.
+        Raises the known failure of an earlier sum: an optimizer keeps parameters whose sum has
+        failed, so a program might never notice otherwise.
         """
         if not self._rounds:
             raise KVStoreError(
-                f"kvstore {self.type!r}: gradients of workers do not meet; the servers have to "
+                f"kvstore {self.type!r}: this store does not sum gradients; let the servers "
                 "update the parameters (update_on_kvstore=True)"
             )
         for key in filter(None, map(self._keys.get, keys)):
@@ -350,11 +356,13 @@ class ServerStore(KVStore):
     # ---- updating
 
     def set_updater(self, updater: Any) -> None:
-        """Refused: a function cannot be sent to servers."""
-        raise KVStoreError("kvstore: code is not sent to servers; use set_optimizer")
+        """Not supported: a function cannot be sent to servers."""
+        raise KVStoreError(
+            "kvstore: an updater is code, which is not sent to servers; use set_optimizer"
+        )
 
     def set_optimizer(self, optimizer: Any) -> None:
-        """Have the servers update the values by an optimizer of `gemel.optimizer`.
+        """Let the servers update the values by an optimizer of `gemel.optimizer`.
 
         Its name and settings are sent; learning rate, scale and weight decay go with every push, so
         schedulers and `set_learning_rate` work. All workers must set the same one. Raises
@@ -372,14 +380,15 @@ class ServerStore(KVStore):
 
     def _refuse_pieces(self, key: Key) -> WorldError:
         return WorldError(
-            f"kvstore: {key} is cut into {len(key.pieces)} pieces, and this optimizer looks at "
-            "whole parameters; set GEMEL_PIECE to more elements than the largest one has"
+            f"kvstore: {key} is cut into {len(key.pieces)} pieces, but this optimizer needs "
+            "whole parameters; set GEMEL_PIECE to at least the number of elements of the "
+            "largest one"
         )
 
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
-        """Refused, unless the type is "none": servers add up arrays as they are."""
+        """Not supported, unless the type is "none": servers sum uncompressed arrays."""
         if compression_params.get("type", "none") != "none":
-            raise GemelError("kvstore: parameter servers do not take compressed gradients")
+            raise GemelError("kvstore: parameter servers do not accept compressed gradients")
 
     def save_optimizer_states(self, fname: Any, dump_optimizer: bool = False) -> None:
         """Refused: the states are in the servers' snapshots."""
@@ -392,7 +401,8 @@ class ServerStore(KVStore):
     # ---- the end
 
     def close(self, finished: bool = True) -> None:
-        """Wait for what is on its way, tell the servers that this worker has finished, and leave.
+        """Wait for pending messages, tell the servers that this worker has finished, and
+        disconnect.
 
         A program that ends without an uncaught exception does that by itself.
         """

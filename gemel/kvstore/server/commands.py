@@ -20,47 +20,64 @@ REFUSED = 2
 
 def serve_arguments(parser: argparse.ArgumentParser) -> None:
     """What `serve` takes."""
-    parser.add_argument("--workers", type=int, required=True, help="how many workers there are")
+    parser.add_argument("--workers", type=int, required=True, help="number of workers")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     parser.add_argument(
-        "--port", type=int, default=9700, help="0 for any that is free (%(default)s)"
+        "--port", type=int, default=9700, help="port to listen on; 0: any free one (%(default)s)"
     )
-    parser.add_argument("--folder", type=Path, help="where the journal is; none: nothing is kept")
-    parser.add_argument("--durable", action="store_true", help="write it through to the disk")
     parser.add_argument(
-        "--log-bytes", type=int, default=256 << 20, help="journal to a snapshot (%(default)s)"
+        "--folder",
+        type=Path,
+        help="folder of the journal (default: no journal, nothing survives the process)",
     )
-    parser.add_argument("--announce", action="store_true", help="print the port, nothing else")
+    parser.add_argument(
+        "--durable", action="store_true", help="flush the journal to disk at each push"
+    )
+    parser.add_argument(
+        "--log-bytes",
+        type=int,
+        default=256 << 20,
+        help="bytes of journal after which a snapshot is written (%(default)s)",
+    )
+    parser.add_argument("--announce", action="store_true", help="print only the port")
     _rule_arguments(parser)
 
 
 def launch_arguments(parser: argparse.ArgumentParser) -> None:
     """What `launch` takes for a job with servers."""
-    parser.add_argument("--servers", type=int, default=0, help="parameter servers to start (none)")
+    parser.add_argument(
+        "--servers", type=int, default=0, help="number of parameter servers to start (none)"
+    )
     group = parser.add_argument_group("with --servers")
     group.add_argument(
-        "--engine", choices=("local", "ray"), default="local", help="who starts (%(default)s)"
+        "--engine",
+        choices=("local", "ray"),
+        default="local",
+        help="what starts the processes (%(default)s)",
     )
     group.add_argument(
-        "--restarts", type=int, default=3, help="times each is started again (%(default)s)"
+        "--restarts", type=int, default=3, help="restarts allowed for each process (%(default)s)"
     )
     group.add_argument(
         "--spares",
         type=int,
         default=2,
-        help="processes of this machine kept ready for restarts (%(default)s)",
+        help="spare processes kept ready for restarts (%(default)s)",
     )
     group.add_argument(
-        "--folder", type=Path, help="where the servers' journals are; none: a temporary one"
+        "--folder", type=Path, help="folder of the servers' journals (default: a temporary one)"
     )
     group.add_argument(
-        "--wait", type=float, default=Limits.wait, help="seconds workers wait (%(default)s)"
+        "--wait",
+        type=float,
+        default=Limits.wait,
+        help="seconds that workers wait for an answer (%(default)s)",
     )
     group.add_argument(
         "--reach",
         type=float,
         default=Limits.reach,
-        help="seconds until a server counts as lost (%(default)s)",
+        help="seconds after which an unreachable server counts as lost (%(default)s)",
     )
     _rule_arguments(group)
 
@@ -70,19 +87,19 @@ def _rule_arguments(parser: argparse._ActionsContainer) -> None:
         "--rule",
         choices=RULES,
         default=RULES[0],
-        help="what becomes of a worker that dies (%(default)s)",
+        help="what happens when a worker dies (%(default)s)",
     )
     parser.add_argument(
         "--silent",
         type=float,
         default=Limits.silent,
-        help="seconds until a worker counts as dead (%(default)s)",
+        help="seconds of silence after which a worker counts as dead (%(default)s)",
     )
     parser.add_argument(
         "--replace",
         type=float,
         default=Limits.replace,
-        help="seconds until it must be replaced (%(default)s)",
+        help="seconds in which a dead worker must be replaced (%(default)s)",
     )
 
 
@@ -97,8 +114,8 @@ def run_serve(given: argparse.Namespace) -> int:
     try:
         if not secret:
             raise WorldError(
-                "serve: GEMEL_SECRET is not set; servers and workers of a job share one, for "
-                f"example {secrets.token_hex(16)}"
+                "serve: GEMEL_SECRET is not set; set it to the same value for all servers and "
+                f"workers of a job, for example {secrets.token_hex(16)}"
             )
         settings = ServerSettings(
             given.workers,
@@ -125,8 +142,8 @@ def run_launch(given: argparse.Namespace, program: str, arguments: list[str]) ->
     try:
         if given.hosts:
             raise WorldError(
-                "launch: --hosts starts workers by MPI; with --servers use --engine ray, or start "
-                "`gemel serve` on the machines (docs/parameter-server.md)"
+                "launch: --hosts is for workers over MPI; with --servers use --engine ray, or "
+                "start `gemel serve` on the machines yourself (docs/parameter-server.md)"
             )
         if given.engine == "local" and not Path(program).is_file():
             raise MissingFileError(f"launch: there is no file {program}")

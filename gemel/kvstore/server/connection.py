@@ -83,7 +83,12 @@ class Connection:
     def send(self, message: Message, answer: Answer, key: str = "", priority: int = 0) -> None:
         """Queue a message; `answer` is called once, on the connection's thread or on this one."""
         if os.getpid() != self._process:
-            answer(KVStoreError("kvstore: it was made before a fork, and serves the parent only"))
+            answer(
+                KVStoreError(
+                    "kvstore: the store was created before a fork, and only the parent process may "
+                    "use it"
+                )
+            )
             return
         what = describe(message.kind, key)
         if self.error is not None:
@@ -128,12 +133,12 @@ class Connection:
             return ServerLostError(f"{who} could not be reached within {limit}")
         if missing:
             return WaitLimitError(
-                f"{who} did not answer within {limit}, since {workers_have(missing)} not come; "
-                "every rank has to make the same calls, and the limit to be longer than one of "
-                "them may take"
+                f"{who} did not answer within {limit}, since {workers_have(missing)} not "
+                "arrived; every rank must make the same calls, and the limit must be longer "
+                "than any of them takes"
             )
         return WaitLimitError(
-            f"{who} did not answer within {limit}, and said of no worker that it is missing; the "
+            f"{who} did not answer within {limit}, and did not report a missing worker; the "
             "server or the network is slow or gone"
         )
 
@@ -156,7 +161,7 @@ class Connection:
                     self._ready.set()
                     self._serve(channel)
                 self._ready.clear()
-            self.error = self.error or KVStoreError("kvstore: it was closed")
+            self.error = self.error or KVStoreError("kvstore: the store is closed")
         except KVStoreError as error:
             self.error = error
         except Exception as error:
@@ -292,7 +297,7 @@ def _received(channel: socket.socket, decoder: Decoder, kind: Kind) -> Message:
         if message.kind == Kind.ERROR:
             raise _error(message)
         if message.kind != kind:
-            raise ProtocolError(f"kvstore: {message.kind.name} came in place of {kind.name}")
+            raise ProtocolError(f"kvstore: {message.kind.name} arrived instead of {kind.name}")
         return message
 
 

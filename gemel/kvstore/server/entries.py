@@ -71,8 +71,8 @@ class Entry:
         if (self.shape, self.dtype) == (other.shape, other.dtype):
             raise WorldError(f"kvstore: worker {rank} declares {self} for another kind of store")
         raise KeyShapeError(
-            f"kvstore: worker {rank} has {other.dtype}{list(other.shape)} for {self}; a key has "
-            "one shape and dtype on all workers"
+            f"kvstore: worker {rank} has {other.dtype}{list(other.shape)} for {self}; a key must "
+            "have the same shape and dtype on all workers"
         )
 
     def fits(self, rank: int, message: Message) -> None:
@@ -132,9 +132,9 @@ def declared(number: int, values: Mapping[str, Any]) -> Entry:
         raise ProtocolError(f"DECLARE: {name!r}, piece {piece!r} does not have number {number}")
     sized = isinstance(shape, list) and len(shape) <= MOST_DIMENSIONS
     if not sized or not all(_whole(extent, MOST_BYTES) for extent in shape or []):
-        raise ProtocolError(f"DECLARE: {name}: {shape!r} is no shape")
+        raise ProtocolError(f"DECLARE: {name}: {shape!r} is not a shape")
     if dtype not in DTYPES or prod(shape or []) * 8 > 2 * MOST_BYTES:
-        raise ProtocolError(f"DECLARE: {name}: {dtype!r}{shape} does not travel")
+        raise ProtocolError(f"DECLARE: {name}: {dtype!r}{shape} cannot be sent")
     flags = values.get("rounds"), values.get("barrier")
     if not _whole(staleness, 1 << 32) or not all(isinstance(flag, bool) for flag in flags):
         raise ProtocolError(f"DECLARE: {name}: rounds, barrier or staleness are missing")

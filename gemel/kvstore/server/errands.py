@@ -43,7 +43,7 @@ class Errands:
         """
         if os.getpid() != self._process:
             raise KVStoreError(
-                "kvstore: this process was forked off from a worker and is none itself; use the "
+                "kvstore: this process was forked from a worker and is not a worker; use the "
                 "store in the worker"
             )
         with self._lock:

@@ -67,7 +67,9 @@ class Journal:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise JournalError(f"{folder}: the journal's folder cannot be made: {error}") from None
+            raise JournalError(
+                f"{folder}: the journal's folder cannot be created: {error}"
+            ) from None
 
     def load(self, workers: int) -> State:
         """The state the files tell, and the log open for more. Raises `JournalError`.
@@ -92,8 +94,8 @@ class Journal:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise JournalError(
-                f"{self.folder}: another server that runs keeps its journal here; give each server "
-                "its own --folder"
+                f"{self.folder}: a running server already keeps its journal here; give each "
+                "server its own --folder"
             ) from None
         except OSError:  # a file system without locks
             return
@@ -105,7 +107,7 @@ class Journal:
         state = State(workers)
         if logs and (not numbers or logs[-1] > numbers[-1]):
             raise JournalError(
-                f"{self.folder}: log.{logs[-1]} goes on from snapshot.{logs[-1]}, which is missing"
+                f"{self.folder}: log.{logs[-1]} continues snapshot.{logs[-1]}, which is missing"
             )
         if numbers:
             self._number = numbers[-1]
@@ -224,7 +226,7 @@ def read_snapshot(path: Path) -> State:
         raise JournalError(f"{path}: this snapshot is damaged")
     magic, size = SNAPSHOT.unpack_from(body)
     if magic != MAGIC:
-        raise JournalError(f"{path}: this is no snapshot of a server")
+        raise JournalError(f"{path}: this is not a snapshot of a server")
     return _restored(json.loads(body[SNAPSHOT.size :][:size]), body, SNAPSHOT.size + size)
 
 

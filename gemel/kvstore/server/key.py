@@ -103,8 +103,8 @@ class Key:
         dtype = array.dtype.twin.name
         if (tuple(array.shape), dtype) != (self.shape, self.dtype):
             raise KeyShapeError(
-                f"kvstore: worker {rank}: {self} is {self.dtype}{list(self.shape)}, and an array "
-                f"of {dtype}{list(array.shape)} was given for it"
+                f"kvstore: worker {rank}: {self} is {self.dtype}{list(self.shape)}, but an array "
+                f"of {dtype}{list(array.shape)} was given"
             )
 
 

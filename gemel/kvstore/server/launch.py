@@ -47,7 +47,7 @@ class Job:
         if self.servers < 1 or self.workers < 1:
             raise WorkersError(f"launch: {self.servers} servers and {self.workers} workers")
         if self.restarts < 0:
-            raise WorkersError(f"launch: each process is started again {self.restarts} times")
+            raise WorkersError(f"launch: {self.restarts} restarts of each process")
         if self.spares < 0:
             raise WorkersError(f"launch: {self.spares} spare processes")
 

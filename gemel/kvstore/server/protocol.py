@@ -121,9 +121,9 @@ class Message:
         try:
             found = json.loads(bytes(self.body).decode("utf-8"))
         except (ValueError, RecursionError) as error:
-            raise ProtocolError(f"{self.kind.name}: its text is no JSON: {error}") from None
+            raise ProtocolError(f"{self.kind.name}: its text is not JSON: {error}") from None
         if not isinstance(found, dict):
-            raise ProtocolError(f"{self.kind.name}: its text is no JSON object")
+            raise ProtocolError(f"{self.kind.name}: its text is not a JSON object")
         return found
 
 
@@ -137,7 +137,7 @@ def array_message(kind: Kind, array: Any, **fields: Any) -> Message:
     import numpy
 
     if array.dtype.name not in DTYPES:
-        raise ProtocolError(f"{kind.name}: arrays of {array.dtype} do not travel to servers")
+        raise ProtocolError(f"{kind.name}: arrays of {array.dtype} cannot be sent to servers")
     dense = numpy.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     body = dense.reshape(-1).view(numpy.uint8).data
     return Message(kind, shape=tuple(array.shape), dtype=array.dtype.name, body=body, **fields)
@@ -166,22 +166,26 @@ def _header(data: bytes, most: int) -> tuple[Message, int]:
     magic, version, kind, code, ndim, tag, key, sequence, length, *numbers = HEADER.unpack(data)
     if magic != MAGIC or version != VERSION:
         raise ProtocolError(
-            f"no message of gemel's servers: it begins with {magic!r}, version {version}, not with "
-            f"{MAGIC!r}, version {VERSION}"
+            f"not a message of gemel's servers: it begins with {magic!r}, version {version}, not "
+            f"with {MAGIC!r}, version {VERSION}"
         )
     try:
         known = Kind(kind)
     except ValueError:
         raise ProtocolError(f"there is no message of kind {kind}") from None
     if ndim > MOST_DIMENSIONS:
-        raise ProtocolError(f"{known.name}: {ndim} dimensions, at most {MOST_DIMENSIONS} travel")
+        raise ProtocolError(
+            f"{known.name}: {ndim} dimensions; at most {MOST_DIMENSIONS} are allowed"
+        )
     if (known in ARRAYS) != (code < len(DTYPES)) or (code >= len(DTYPES) and code != NO_DTYPE):
-        raise ProtocolError(f"{known.name}: dtype code {code} does not belong there")
+        raise ProtocolError(f"{known.name}: dtype code {code} is not valid there")
     if known not in ARRAYS and (ndim or (length and known not in TEXTS)):
         raise ProtocolError(f"{known.name}: it carries {ndim} extents and {length} bytes")
     limit = min(most, MOST_BYTES if known in ARRAYS else MOST_TEXT)
     if length > limit:
-        raise ProtocolError(f"{known.name}: {length} bytes are announced, at most {limit} travel")
+        raise ProtocolError(
+            f"{known.name}: {length} bytes are announced; at most {limit} are allowed"
+        )
     if not all(map(isfinite, numbers)):
         raise ProtocolError(f"{known.name}: its numbers {numbers} are not finite")
     name = DTYPES[code] if known in ARRAYS else ""

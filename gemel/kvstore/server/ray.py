@@ -32,8 +32,8 @@ class RayPlace:
             import ray  # type: ignore[import-not-found, unused-ignore]
         except ImportError:
             raise WorkersError(
-                "launch: --engine ray needs Ray: pip install 'gemel[ray]' (or leave it out, for "
-                "processes of this machine)"
+                "launch: --engine ray needs Ray: pip install 'gemel[ray]' (or leave it out to "
+                "start processes on this machine)"
             ) from None
         self._ray = ray
         if not ray.is_initialized():
@@ -91,7 +91,7 @@ class RayPlace:
         try:
             self._nodes[slot] = self._ray.get(actor.node.remote(), timeout=PLACING)
         except self._ray.exceptions.RayError as error:
-            raise WorkersError(f"launch: Ray has no place for {slot}: {error}") from None
+            raise WorkersError(f"launch: Ray has no free CPU for {slot}: {error}") from None
         self._actors[slot] = actor
         return actor
 

@@ -136,13 +136,13 @@ class Server:
         workers = self.settings.workers
         if greeting.get("workers") != workers or not 0 <= rank < workers:
             raise WorldError(
-                f"kvstore: worker {rank} of {greeting.get('workers')} came to a server of a job "
-                f"with {workers} workers"
+                f"kvstore: worker {rank} of {greeting.get('workers')} connected to a server of a "
+                f"job with {workers} workers"
             )
         if rank in self.state.gone and greeting.get("again"):
             raise LeftOutError(
-                f"kvstore: worker {rank} was left out: it was silent for too long, and the others "
-                "went on; start it again to join"
+                f"kvstore: worker {rank} was left out: it was silent for too long, and the "
+                "others continued; restart it to join"
             )
         self._take_place(connection, rank, run)
         welcome = {
@@ -160,7 +160,8 @@ class Server:
             silent = time.monotonic() - self._heard.get(rank, 0)
             if known.run != run and silent <= self.settings.limits.silent:
                 raise RankTakenError(
-                    f"kvstore: there is a worker {rank} already; give each its own GEMEL_RANK"
+                    f"kvstore: there is already a worker {rank}; give each worker its own "
+                    "GEMEL_RANK"
                 )
             known.close()
         self._strangers.discard(connection)
@@ -235,7 +236,7 @@ class Server:
         if message.kind in (Kind.INIT, Kind.PUSH):
             self.state.entry(rank, message.key).fits(rank, message)
         elif message.kind == Kind.VALUE:
-            raise ProtocolError("VALUE is no message to a server")
+            raise ProtocolError("VALUE is not a message to a server")
 
     def take(self, connection: Connection, message: Message) -> None:
         """A message of a worker that is known."""
@@ -251,7 +252,7 @@ class Server:
                 self._pull(connection, message)
                 return
             if message.kind not in _LOGGED:
-                raise ProtocolError(f"{message.kind.name} is no message to a server")
+                raise ProtocolError(f"{message.kind.name} is not a message to a server")
             if self._is_early(rank, message):
                 self._early.setdefault(message.key, []).append((connection, message))
                 return
@@ -356,8 +357,8 @@ class Server:
             limits = self.settings.limits
             raise WorkerLostError(
                 f"kvstore: worker {lost[0]} is missing in round {message.sequence} of "
-                f"{self.state.entries[message.key]}: it was silent for {limits.silent:g} s and not "
-                f"replaced within {limits.replace:g} s"
+                f"{self.state.entries[message.key]}: it was silent for {limits.silent:g} s and "
+                f"was not replaced within {limits.replace:g} s"
             )
 
     def _end(self) -> None:
@@ -421,7 +422,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._timer.cancel()
                 self._decoder.most = MOST_BYTES
             else:
-                raise ProtocolError(f"{message.kind.name} came before HELLO")
+                raise ProtocolError(f"{message.kind.name} arrived before HELLO")
         except KVStoreError as error:
             self.refuse(error)
             self.close()

@@ -33,7 +33,9 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("silent", "replace", "wait", "reach", "room"):
             if not getattr(self, name) > 0:
-                raise WorldError(f"kvstore: the limit {name} is {getattr(self, name)}, not > 0")
+                raise WorldError(
+                    f"kvstore: the limit {name} is {getattr(self, name)}; it must be more than 0"
+                )
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,11 @@ class ServerSettings:
             raise WorldError(f"kvstore: a server for {self.workers} workers")
         if not 0 <= self.port < 1 << 16:
             raise WorldError(
-                f"kvstore: there is no port {self.port}; ports are 1 to 65535, or 0 for any that "
-                "is free"
+                f"kvstore: there is no port {self.port}; use 1 to 65535, or 0 for any free port"
             )
         if self.log_bytes < 1:
             raise WorldError(
-                f"kvstore: a snapshot after {self.log_bytes} bytes of log; there must be 1 or more"
+                f"kvstore: a snapshot after {self.log_bytes} bytes of log; give 1 or more"
             )
         _checked(self.secret)
 
@@ -94,7 +95,9 @@ class WorkerSettings:
         if not 0 <= self.rank < self.workers:
             raise WorldError(f"kvstore: rank {self.rank} of {self.workers} workers")
         if self.staleness < 0 or self.piece < 1:
-            raise WorldError("kvstore: staleness must be at least 0, and a piece 1 element")
+            raise WorldError(
+                "kvstore: staleness must be at least 0, and a piece at least 1 element"
+            )
 
 
 def from_environment() -> WorkerSettings:
@@ -131,15 +134,16 @@ def address(text: str) -> tuple[str, int]:
     """Host and port of "host:port". Raises `WorldError`."""
     host, _, port = text.strip().rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise WorldError(f"kvstore: {text!r} is no address of a server, such as 10.0.0.7:9700")
+        raise WorldError(f"kvstore: {text!r} is not an address of a server, such as 10.0.0.7:9700")
     return host.strip("[]"), int(port)
 
 
 def _checked(secret: bytes) -> None:
     if len(secret) < SHORTEST_SECRET:
         raise WorldError(
-            f"kvstore: a job's secret has {SHORTEST_SECRET} bytes at least, not {len(secret)}; "
-            "python -c 'import secrets; print(secrets.token_hex())' makes one for GEMEL_SECRET"
+            f"kvstore: a job's secret must have at least {SHORTEST_SECRET} bytes, not "
+            f"{len(secret)}; python -c 'import secrets; print(secrets.token_hex())' prints one "
+            "for GEMEL_SECRET"
         )
 
 

@@ -60,23 +60,23 @@ class State:
         """
         handle = _HANDLERS.get(message.kind)
         if handle is None:
-            raise ProtocolError(f"{message.kind.name} is no message to a server")
+            raise ProtocolError(f"{message.kind.name} is not a message to a server")
         return handle(self, rank, message)
 
     def entry(self, rank: int, number: int) -> Entry:
         """The entry of a key. Raises `UnknownKeyError`."""
         if number not in self.entries:
             raise UnknownKeyError(
-                f"kvstore: worker {rank} asks for a key (number {number:016x}) this server does "
-                "not have; call init first"
+                f"kvstore: worker {rank} asks for a key (number {number:016x}) that this server "
+                "does not have; call init first"
             )
         return self.entries[number]
 
     def _takes_part(self, rank: int) -> None:
         if rank in self.gone:
             raise LeftOutError(
-                f"kvstore: worker {rank} was left out: it was silent for too long, and the others "
-                "went on; start it again to join"
+                f"kvstore: worker {rank} was left out: it was silent for too long, and the "
+                "others continued; restart it to join"
             )
 
     # ---- messages
@@ -113,16 +113,19 @@ class State:
             for other, (_, numbers) in others.items():
                 if numbers != message.numbers:
                     raise WorldError(
-                        f"kvstore: worker {rank} pushes {entry} with (learning rate, scale, decay) "
-                        f"{message.numbers}, worker {other} with {numbers}; use the same learning "
-                        "rate and batch size, that of all workers together, everywhere"
+                        f"kvstore: worker {rank} pushes {entry} with (learning rate, scale, "
+                        f"decay) {message.numbers}, worker {other} with {numbers}; all workers "
+                        "must use the same learning rate and the same batch size, that of all "
+                        "workers together"
                     )
             entry.pending.setdefault(message.sequence, {})[rank] = message.array(), message.numbers
             entry.last[rank] = message.sequence
             self._finish(message.key, entry)
         else:
             if entry.value is None:
-                raise UnknownKeyError(f"kvstore: worker {rank} pushes {entry} before its init")
+                raise UnknownKeyError(
+                    f"kvstore: worker {rank} pushes {entry} before it is initialized"
+                )
             self._move(message.key, entry, message.array(), message.numbers)
             entry.last[rank] = message.sequence
         return True

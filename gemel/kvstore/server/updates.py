@@ -31,8 +31,9 @@ def describe(rule: Any) -> dict[str, Any]:
         "gemel."
     ):
         raise WorldError(
-            f"kvstore: {type(rule).__name__} is no optimizer of gemel.optimizer, and code is not "
-            "sent to servers; use one of those, or update on the workers (update_on_kvstore=False)"
+            f"kvstore: {type(rule).__name__} is not an optimizer of gemel.optimizer, and code is "
+            "not sent to servers; use one of gemel's optimizers, or update on the workers "
+            "(update_on_kvstore=False)"
         )
     if name in RANDOM:
         raise WorldError(
@@ -44,11 +45,11 @@ def describe(rule: Any) -> dict[str, Any]:
         if setting[0] == "_" or setting in _ELSEWHERE:
             continue
         if not (value is None or isinstance(value, (bool, int, float, str))):
-            raise WorldError(f"kvstore: {name}'s setting {setting}={value!r} is no number")
+            raise WorldError(f"kvstore: {name}'s setting {setting}={value!r} is not a number")
         if isinstance(value, float) and not isfinite(value):
             raise WorldError(
-                f"kvstore: {name}'s setting {setting}={value!r} is not finite, and servers take "
-                "finite numbers only"
+                f"kvstore: {name}'s setting {setting}={value!r} is not finite, but servers "
+                "accept only finite numbers"
             )
         settings[setting] = value
     return {"name": name, "settings": settings}
@@ -58,7 +59,7 @@ def build(description: Mapping[str, Any]) -> Any:
     """The optimizer described; raises `ProtocolError` for anything but known names and numbers."""
     name, settings = description.get("name"), description.get("settings")
     if not isinstance(name, str) or not isinstance(settings, dict) or len(settings) > 64:
-        raise ProtocolError("OPTIMIZER: a name and settings are wanted")
+        raise ProtocolError("OPTIMIZER: the message must have a name and settings")
     try:
         rule = optimizer.create(name)
     except UnknownNameError as error:

@@ -24,7 +24,7 @@ def candidates(topology: Topology) -> list[Schedule]:
     Raises `TopologyError` for a topology without GPUs.
     """
     if not topology.gpus:
-        raise TopologyError(f"the topology {topology.name} has no GPU: nothing is to be added up")
+        raise TopologyError(f"the topology {topology.name} has no GPU, so there is nothing to sum")
     found = [one_device(topology), pieces(topology), ring(topology), ring(topology, both_ways=True)]
     found += [tree(topology, chunks) for chunks in CHUNKS]
     if topology.hosts:

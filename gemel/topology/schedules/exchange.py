@@ -26,8 +26,8 @@ def exchange(name: str, topology: Topology, holders: Sequence[str], drawing: str
         kind = topology.nodes[topology.number(holder)].kind
         if kind == "switch" or list(holders).count(holder) > 1:
             raise TopologyError(
-                f"{name}: nothing can meet at {holder}, a {kind} named {holders.count(holder)} "
-                "times; give GPUs or hosts, each once"
+                f"{name}: cannot sum at {holder}, a {kind} named {holders.count(holder)} times; "
+                "give GPUs or hosts, each once"
             )
     helpers = tuple(holder for holder in holders if holder not in ranks)
     places = ranks + helpers

@@ -29,8 +29,8 @@ def hierarchical(topology: Topology, inside: str = "ring", between: str = "piece
     groups = topology.machines
     if len(groups) < 2 or len(set(map(len, groups))) > 1:
         raise TopologyError(
-            f"hierarchical: {topology.name} has machines with {sorted(map(len, groups))} GPUs; it "
-            "takes two machines or more with as many GPUs each"
+            f"hierarchical: {topology.name} has machines with {sorted(map(len, groups))} GPUs; "
+            "it needs at least two machines with the same number of GPUs each"
         )
     if inside not in WAYS or between not in WAYS:
         raise TopologyError(f"hierarchical: {inside!r} inside, {between!r} between; give {WAYS}")

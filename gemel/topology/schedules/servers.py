@@ -17,7 +17,9 @@ def servers(topology: Topology, places: Sequence[str] | None = None) -> Schedule
     """
     chosen = topology.hosts if places is None else tuple(places)
     if not chosen:
-        raise TopologyError(f"servers: the topology {topology.name} has no host to be one")
+        raise TopologyError(
+            f"servers: the topology {topology.name} has no host that could be a server"
+        )
     text = " ".join(chosen) if len(chosen) <= 8 else f"{len(chosen)} servers"
     drawing = f"each server has 1/{len(chosen)} of the keys: all GPUs -> {text} -> all GPUs"
     return exchange("servers", topology, chosen, drawing)

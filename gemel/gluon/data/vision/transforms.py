@@ -27,7 +27,7 @@ ALL_TAKE_BATCHES = property(lambda self: all(takes_batches(child) for child in s
 
 
 class Compose(Sequential):
-    """Transforms one after the other. Hybrid ones next to one another become one program."""
+    """Applies transforms one after the other. Adjacent hybrid transforms become one program."""
 
     def __init__(self, transforms: Any) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class _PassesOn(HybridBlock):
 
 
 class HybridCompose(_PassesOn, HybridSequential):
-    """Hybrid transforms one after the other, hybridized; one program does for all sizes."""
+    """Applies hybrid transforms one after the other, hybridized; one program serves all sizes."""
 
     def __init__(self, transforms: Any) -> None:
         super().__init__(*transforms)
@@ -68,7 +68,7 @@ class Transform(_PassesOn):
 
 
 class Cast(Transform):
-    """Another dtype."""
+    """Converts to another dtype."""
 
     def __init__(self, dtype: Any = "float32") -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Cast(Transform):
 
 
 class ToTensor(Transform):
-    """From (H, W, C), 0 to 255, to float32 (C, H, W), 0 to 1."""
+    """Converts (H, W, C), 0 to 255, to float32 (C, H, W), 0 to 1."""
 
     def forward(self, x: Tensor) -> Tensor:
         """The transformed pictures."""
@@ -128,8 +128,8 @@ class RandomRotation(Transform):
         low, high = angle_limits
         if low >= high or not 0 <= rotate_with_proba <= 1:
             raise ValueError(
-                f"RandomRotation: the limits {angle_limits} must rise, and the probability "
-                f"{rotate_with_proba} lie between 0 and 1"
+                f"RandomRotation: the limits {angle_limits} must be increasing, and the "
+                f"probability {rotate_with_proba} must be between 0 and 1"
             )
         self._limits = float(low), float(high)
         self._zoom = zoom_in, zoom_out
@@ -167,7 +167,7 @@ class Resize(Transform):
 
 
 class CenterCrop(Transform):
-    """The middle, of that size or, where there is not enough, resized to it."""
+    """Crops the centre to `size`; where the picture is smaller, resizes it."""
 
     def __init__(self, size: Any, interpolation: int = 1) -> None:
         super().__init__()
@@ -179,7 +179,7 @@ class CenterCrop(Transform):
 
 
 class CropResize(Transform):
-    """The part at column x and row y, resized to `size` if given."""
+    """Crops at column x and row y, and resizes to `size` if given."""
 
     def __init__(
         self, x: int, y: int, width: int, height: int, size: Any = None, interpolation: Any = None
@@ -194,7 +194,7 @@ class CropResize(Transform):
 
 
 class RandomCrop(Transform):
-    """A part of that size at a drawn place, after adding a border of `pad` lines.
+    """Crops to `size` at a random position, after adding a border of `pad` pixels.
 
     `pad` is a number, or the lines before and after along each axis: ((2, 2), (2, 2), (0, 0)).
     """
@@ -218,8 +218,8 @@ class RandomCrop(Transform):
 
 
 class RandomResizedCrop(Transform):
-    """A part with a drawn share (`scale`) of the area and a drawn ratio of width to height,
-    resized (Szegedy et al., CVPR 2015)."""
+    """Crops a random fraction (`scale`) of the area with a random aspect ratio, and resizes
+    (Szegedy et al., CVPR 2015)."""
 
     def __init__(
         self,
@@ -238,7 +238,7 @@ class RandomResizedCrop(Transform):
 
 
 class RandomFlipLeftRight(Transform):
-    """Turned round left to right with probability p."""
+    """Flips left to right with probability p."""
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
@@ -250,7 +250,7 @@ class RandomFlipLeftRight(Transform):
 
 
 class RandomFlipTopBottom(Transform):
-    """Turned upside down with probability p."""
+    """Flips top to bottom with probability p."""
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
@@ -262,7 +262,8 @@ class RandomFlipTopBottom(Transform):
 
 
 class RandomColorJitter(Transform):
-    """Brightness, contrast, saturation and hue by factors between 1 - each and 1 + each."""
+    """Changes brightness, contrast, saturation and hue by random factors between 1 - value and 1 +
+    value."""
 
     def __init__(
         self, brightness: float = 0, contrast: float = 0, saturation: float = 0, hue: float = 0
@@ -276,35 +277,36 @@ class RandomColorJitter(Transform):
 
 
 class RandomBrightness(RandomColorJitter):
-    """Times a factor between 1 - brightness and 1 + brightness."""
+    """Multiplies by a random factor between 1 - brightness and 1 + brightness."""
 
     def __init__(self, brightness: float) -> None:
         super().__init__(brightness=brightness)
 
 
 class RandomContrast(RandomColorJitter):
-    """Mixed with the grey it is on average, by a factor between 1 - contrast and 1 + contrast."""
+    """Blends with the mean grey, by a random factor between 1 - contrast and 1 + contrast."""
 
     def __init__(self, contrast: float) -> None:
         super().__init__(contrast=contrast)
 
 
 class RandomSaturation(RandomColorJitter):
-    """Mixed with its grey picture, by a factor between 1 - saturation and 1 + saturation."""
+    """Blends with the grey picture, by a random factor between 1 - saturation and 1 +
+    saturation."""
 
     def __init__(self, saturation: float) -> None:
         super().__init__(saturation=saturation)
 
 
 class RandomHue(RandomColorJitter):
-    """Colours turned, by a factor between 1 - hue and 1 + hue of which 2 is half a turn."""
+    """Rotates hues, by a random factor between 1 - hue and 1 + hue; 2 is half a turn."""
 
     def __init__(self, hue: float) -> None:
         super().__init__(hue=hue)
 
 
 class RandomLighting(Transform):
-    """Noise along the directions in which colours vary (Krizhevsky et al., 2012)."""
+    """Adds noise along the principal directions of colour (Krizhevsky et al., 2012)."""
 
     def __init__(self, alpha: float) -> None:
         super().__init__()
@@ -321,7 +323,7 @@ def _chosen(x: Tensor, p: float, changed: Tensor) -> Tensor:
 
 
 class RandomGray(Transform):
-    """Grey, with three channels still, with probability p."""
+    """Converts to grey, still with three channels, with probability p."""
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
@@ -330,7 +332,9 @@ class RandomGray(Transform):
     def forward(self, x: Tensor) -> Tensor:
         """The transformed pictures."""
         if x.shape[-1] != 3:
-            raise ShapeError(f"RandomGray: {list(x.shape)} must have 3 channels, the last axis")
+            raise ShapeError(
+                f"RandomGray: {list(x.shape)} must have 3 channels along the last axis"
+            )
         level = sum(x[..., n : n + 1] * weight for n, weight in enumerate(GREY))
         return _chosen(
             x, self._p, (level if x.dtype.is_floating else np.rint(level)).astype(x.dtype)
@@ -338,7 +342,7 @@ class RandomGray(Transform):
 
 
 class RandomApply(Sequential):
-    """Transforms that are applied, all of them, with probability p."""
+    """Applies all of its transforms with probability p."""
 
     def __init__(self, transforms: Any, p: float = 0.5) -> None:
         super().__init__(*as_list(transforms))
@@ -352,7 +356,7 @@ class RandomApply(Sequential):
 
 
 class HybridRandomApply(Transform):
-    """Hybrid transforms that keep shape and dtype, applied, all of them, with probability p."""
+    """Applies all of its hybrid transforms, which must keep shape and dtype, with probability p."""
 
     def __init__(self, transforms: Any, p: float = 0.5) -> None:
         super().__init__()
@@ -370,7 +374,8 @@ class HybridRandomApply(Transform):
         if len(found.shape) != len(x.shape) or found.dtype != x.dtype:
             raise ShapeError(
                 f"HybridRandomApply: the transforms make {found.dtype}{list(found.shape)} of "
-                f"{x.dtype}{list(x.shape)}; both must be alike, or use RandomApply"
+                f"{x.dtype}{list(x.shape)}; both must have the same shape and dtype, or use "
+                "RandomApply"
             )
         return _chosen(x, self._p, found)
 

@@ -69,8 +69,8 @@ def load_pretrained(network: Block, name: str, root: Any, device: Any) -> None:
         _check(wanted, digest)
     elif not os.path.exists(plain):
         raise PretrainedFileError(
-            f"{name}: pretrained=True reads {wanted}, which is not there; put MXNet's file (or "
-            f"your own as {plain}) there, or name its folder by root="
+            f"{name}: pretrained=True reads {wanted}, which does not exist; put MXNet's file (or "
+            f"your own, as {plain}) there, or give its folder as root="
         )
     network.load_parameters(wanted if os.path.exists(wanted) else plain, device)
 
@@ -84,5 +84,5 @@ def _check(path: str, digest: str | None) -> None:
         found = hashlib.sha1(opened.read(), usedforsecurity=False).hexdigest()
     if not found.startswith(digest):
         raise ParameterFileError(
-            f"{path} is damaged, or not MXNet's file: its SHA-1 digest begins with {found[:8]}"
+            f"{path} is damaged, or is not MXNet's file: its SHA-1 digest begins with {found[:8]}"
         )
