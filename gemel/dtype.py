@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sys import byteorder
+import os
+import sys
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from gemel.errors import DTypeError, unknown_name
@@ -129,6 +130,27 @@ class DType:
 _constructor: list[Any] = []
 
 
+def _flags() -> int | str:
+    """How NumPy hashes a dtype's flags, which are none: a character until 2.3, since then a number.
+
+    Its version is read from its files: importing it takes longer than all of gemel.
+    """
+    version = getattr(sys.modules.get("numpy"), "__version__", "")
+    for folder in () if version else sys.path:
+        try:
+            with open(os.path.join(folder, "numpy", "version.py"), encoding="utf-8") as file:
+                version = file.read().partition('version = "')[2]
+            break
+        except OSError:
+            continue
+    numbers = version.split(".")[:2]
+    known = len(numbers) == 2 and all(map(str.isdecimal, numbers))
+    return "\0" if known and tuple(map(int, numbers)) < (2, 4) else 0
+
+
+FLAGS = _flags()
+
+
 def _made(
     name: str,
     code: int,
@@ -149,11 +171,11 @@ def _made(
     made.compute = compute or made
     made.accumulate = accumulate or made.compute
     made.twin = twin or made
-    # What NumPy 2 hashes of its twin: kind, byte order, flags, size and alignment. Asking it
-    # would import it wherever a dtype is a key.
-    order = "|" if itemsize == 1 else "<" if byteorder == "little" else ">"
+    # What NumPy hashes of its twin: kind, byte order, flags, size and alignment. Asking it would
+    # import it wherever a dtype is a key.
+    order = "|" if itemsize == 1 else "<" if sys.byteorder == "little" else ">"
     alignment = itemsize // 2 if kind == "c" else itemsize
-    made._hash = hash((kind, order, 0, itemsize, alignment))
+    made._hash = hash((kind, order, FLAGS, itemsize, alignment))
     return made
 
 

@@ -210,7 +210,10 @@ def test_pseudo_inverse_and_rank(x: Any) -> None:
     own = np.asarray(x)
     found = linalg.matrix_rank(own)
     assert (found.dtype, found.shape) == (np.int64, x.shape[:-2])
-    same("linalg.matrix_rank", x, rtol=0.5)
+    if x.size:  # NumPy 2.2 knows no rank of nothing
+        same("linalg.matrix_rank", x, rtol=0.5)
+    else:
+        assert not found.asnumpy().any()
     inverse = linalg.pinv(own, rtol=0.25)
     expected = numpy.linalg.pinv(x, rtol=0.25)
     assert (inverse.dtype, inverse.shape) == (x.dtype, expected.shape)

@@ -55,7 +55,9 @@ class Traced:
             self.structure = flatten_results(found, results)
             self.outputs = [trace.state.current(as_entry(value)) for value in results]
         if any(entry in trace.state.contents for entry in self.entries):
-            raise ExportError("export: forward overwrites an argument in place; write to a copy instead")
+            raise ExportError(
+                "export: forward overwrites an argument in place; write to a copy instead"
+            )
         self.updates: list[tuple[Any, Entry]] = list(trace.state.updates.values())
 
     @property

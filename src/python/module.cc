@@ -465,6 +465,10 @@ std::vector<Kernel> kernels_from(PyObject* iterable) {
 extern "C" NB_EXPORT PyObject* PyInit__core();
 NB_MODULE(_core_parts, module) {
   using namespace gemel;
+  static bool imported = false;
+  if (std::exchange(imported, true)) {
+    throw std::runtime_error("gemel was imported before: keep it in sys.modules, or start afresh");
+  }
   // Kernels and views may outlive the module: Python keeps types alive until after it is gone.
   nb::set_leak_warnings(false);
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
@@ -489,12 +493,8 @@ NB_MODULE(_core_parts, module) {
 }
 
 PyObject* PyInit__core() {
-  static bool imported = false;
-  const bool main = PyInterpreterState_Get() == PyInterpreterState_Main();
-  if (main && !std::exchange(imported, true)) return PyInit__core_parts();
-  return PyErr_Format(
-      PyExc_ImportError, "%s",
-      main ? "gemel was imported before in this process, and cannot be imported again: "
-             "keep its modules in sys.modules, or start another process"
-           : "gemel's engine belongs to the main interpreter; use threads or processes");
+  // Python 3.13 begins in the main interpreter for another one, too, and then refuses by itself.
+  if (PyInterpreterState_Get() == PyInterpreterState_Main()) return PyInit__core_parts();
+  PyErr_SetString(PyExc_ImportError, "gemel serves the main interpreter only; use threads");
+  return nullptr;
 }
