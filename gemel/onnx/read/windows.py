@@ -121,7 +121,7 @@ def _cut(full: Any, before: Any, after: Any, more: Any, bias: Any) -> Any:
                     full = full.copy()
                     full[key] = np.broadcast_to(lined, full[key].shape)
     key = tuple(
-        slice(b, n + max(m - a, 0) - max(a - m, 0) - max(m - a, 0))
+        slice(b, n - max(a - m, 0))
         for n, b, a, m in zip(full.shape[2:], before, after, more, strict=True)
     )
     return full[(slice(None), slice(None)) + key]
