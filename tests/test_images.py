@@ -100,7 +100,7 @@ def test_parts_and_flips() -> None:
     assert npx.image.crop(x, 2, 1, 4, 3).tolist() == PHOTO[1:4, 2:6].tolist()
     assert npx.image.flip_left_right(x).tolist() == PHOTO[:, ::-1].tolist()
     assert npx.image.flip_top_bottom(np.expand_dims(x, 0))[0].tolist() == PHOTO[::-1].tolist()
-    with pytest.raises(ShapeError, match="not inside 7 x 5"):
+    with pytest.raises(ShapeError, match="not inside the image of 7 x 5"):
         npx.image.crop(x, 2, 3, 4, 3)
     with pytest.raises(ShapeError, match="must be"):
         npx.image.flip_left_right(np.ones((2, 2)))
@@ -143,7 +143,7 @@ def test_random_crops() -> None:
     expected = npx.image.random_resized_crop(x, 4, 6).asnumpy()
     np.random.seed(3)
     assert abs(program(x).asnumpy().astype(int) - expected).max() <= 1
-    with pytest.raises(ValueError, match="shares"):
+    with pytest.raises(ValueError, match="fractions"):
         npx.image.random_crop(x, (0, 2), (0, 1), 4, 3)
 
 
@@ -176,7 +176,7 @@ def test_colours() -> None:
             assert abs(found - x).max() > 20
         still = call(image, 1.0, 1.0).asnumpy()
         numpy.testing.assert_allclose(still, x, rtol=1e-2, atol=0.7)
-    with pytest.raises(ValueError, match="none"):
+    with pytest.raises(ValueError, match="invalid"):
         npx.image.random_brightness(image, 2.0, 1.0)
     with pytest.raises(ShapeError, match="channels"):
         npx.image.random_contrast(np.ones((2, 2, 4)), 1.0, 1.0)

@@ -307,7 +307,7 @@ def test_slices_as_mxnet_says_them() -> None:
     plain = x.asnumpy()
     assert npx.slice(x, (0, 1), (None, 3)).tolist() == plain[0:, 1:3].tolist()
     assert npx.slice(x, (None, -1), (None, None), (-1, -2)).tolist() == plain[::-1, -1::-2].tolist()
-    with pytest.raises(ShapeError, match="as many axes"):
+    with pytest.raises(ShapeError, match="must have the same length"):
         npx.slice(x, (0, 1), (1,))
 
 

@@ -340,7 +340,7 @@ def test_scopes_of_symbols() -> None:
     assert (symbol.attr("__group__"), symbol.attr("__other__")) == ("1", "2")
     with mx.name.NameManager():
         assert sym.exp(x).name == "exp0"
-    with pytest.raises(ValueError, match="text"):
+    with pytest.raises(ValueError, match="attributes must be strings"):
         mx.AttrScope(group=1)
 
 

@@ -35,7 +35,4 @@ def _maker(function: Any, meaning: str) -> Any:
 ones, zeros = _maker(np.ones, "Ones"), _maker(np.zeros, "Zeros")
 randn = _maker(lambda size, **more: np.random.normal(size=size, **more), "Normal numbers")
 manual_seed = np.random.seed
-
-
-def __getattr__(name: str) -> Any:
-    return lifted(name)
+__getattr__ = lifted  # everything else is a function of np or npx

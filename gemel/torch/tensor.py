@@ -73,9 +73,7 @@ def lifted(name: str) -> Any:
     known, label = NAMES.get(name, name), LABELS.get(name, name.title())
     function = None if name.startswith("_") else getattr(np, known, getattr(npx, known, None))
     if function is None:
-        raise AttributeError(
-            f"gemel.torch has no {name!r}; it has only what the book's chapter uses"
-        )
+        raise AttributeError(f"gemel.torch has no {name!r}, only what the book's chapter uses")
     if not callable(function) or isinstance(function, DType):
         return function
     if known in ("reshape", "transpose"):  # whose sizes may be given one by one
