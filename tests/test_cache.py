@@ -183,7 +183,7 @@ def too_many_kernels(path: Path) -> None:
         (of_another_name, "checksum is wrong"),
         (world_writable, "others may write it"),
         (no_image, "image is damaged"),
-        (too_many_kernels, "ends too early"),
+        (too_many_kernels, "it is truncated"),
     ],
 )
 def test_damaged_plans_are_made_again(warm: Path, damage: Any, why: str) -> None:

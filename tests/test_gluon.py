@@ -104,7 +104,7 @@ def test_devices_and_dtypes():
     made = Parameter("w", shape=(2,), init="ones")
     made.initialize(ctx=npx.cpu(0))
     assert made.list_ctx() == [npx.cpu(0)]
-    with pytest.raises(DeviceError, match=r"parameter w lives on cpu\(0\), not on cpu\(1\)"):
+    with pytest.raises(DeviceError, match=r"parameter w is on cpu\(0\), not on cpu\(1\)"):
         made.data(npx.cpu(1))
     made.cast("float64")
     assert str(made.data().dtype) == "float64"
