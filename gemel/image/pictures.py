@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import _core, np, npx
 from gemel.dtype import uint8
-from gemel.errors import DataFileError, MissingFileError, ShapeError, unknown_name
+from gemel.errors import (
+    DataFileError,
+    MissingFileError,
+    MissingPackageError,
+    ShapeError,
+    unknown_name,
+)
 from gemel.ops.random import number_drawn
 
 if TYPE_CHECKING:
@@ -24,7 +30,7 @@ def _pillow() -> Any:
     try:
         from PIL import Image
     except ImportError:
-        raise ImportError(
+        raise MissingPackageError(
             "reading and writing images needs Pillow: pip install gemel[image]"
         ) from None
     return Image

@@ -10,7 +10,7 @@ from gemel.errors import ExportError, ShapeError
 from gemel.gluon.symbol_block import SymbolBlock
 from gemel.npx import serialize
 from gemel.onnx.read.network import Network, load, read
-from gemel.onnx.write.model import OPSET, model, write
+from gemel.onnx.write.model import OPSET, model, numbered, write
 from gemel.onnx.write.tracing import program
 from gemel.spec import Spec
 from gemel.symbol.export import exported
@@ -48,15 +48,18 @@ def export_model(
     specs = _specs(names, shapes, in_types if input_type is None else input_type)
     block = SymbolBlock(symbol, names)
     block._fill(known, "export_model: params", allow_missing=False, ignore_extra=True)
-    held: set[str] = set()
-    for place, spec in enumerate(specs):
-        said = None if dynamic_input_shapes is None else dynamic_input_shapes[place]
-        for axis in range(spec.ndim):
-            free = dynamic and (said is None or not isinstance(said[axis], int))
-            held |= set() if free else {f"n{place}_{axis}"}
     given = Arguments((tuple, (None,) * len(specs)), list(specs), [])
+    held = numbered(_free(specs, dynamic_input_shapes) if dynamic else [s.shape for s in specs])
     found = program(block._run, given, names, held)
     return write(model(found, block.name or symbol.name or "symbol", OPSET), onnx_file_path)
+
+
+def _free(specs: list[Spec], wanted: Sequence[Any] | None) -> list[list[Any]]:
+    """Shapes with None for free extents: for all, or for what is no number in `wanted`."""
+    if wanted is None:
+        return [[None] * spec.ndim for spec in specs]
+    rows = [[wanted[place][axis] for axis in range(s.ndim)] for place, s in enumerate(specs)]
+    return [[n if isinstance(n, int) else None for n in row] for row in rows]
 
 
 def _arrays(params: Any) -> dict[str, Any]:

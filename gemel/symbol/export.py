@@ -12,7 +12,7 @@ from gemel.ir.methods import call
 from gemel.legacy.declare import Inside, Written, wanted
 from gemel.runtime.prepare import as_entry
 from gemel.spec import Spec
-from gemel.symbol.node import VARIABLE, Reference, SymbolNode, text_of, variables_of
+from gemel.symbol.node import VARIABLE, Reference, SymbolNode, text_of, unused_name, variables_of
 from gemel.symbol.nodes import as_call, fixed, free, number_of, of_batch
 from gemel.symbol.noting import Note, Noting
 from gemel.symbol.own import PREFIX, named_extents, numbers_text, parameters_text
@@ -228,10 +228,7 @@ class Exported(Traced):
         return SymbolNode("_np_copy", self._unique(f"{head[0].name}_copy"), {}, [head]), 0
 
     def _unique(self, name: str) -> str:
-        unique, number = name, 0
-        while unique in self._used:
-            number += 1
-            unique = f"{name}_{number}"
+        unique = unused_name(name, self._used.__contains__)
         self._used.add(unique)
         return unique
 
@@ -240,10 +237,9 @@ class Exported(Traced):
     def _variable_of(self, source: Any, name: str, attrs: dict[str, str]) -> Reference:
         """The variable of a parameter or an array, under that name if it stands for no other."""
         if id(source) not in self._sources:
-            unique, number = name, 0
-            while unique in self._used or self._held.get(unique, source) is not source:
-                number += 1
-                unique = f"{name}_{number}"
+            unique = unused_name(
+                name, lambda n: n in self._used or self._held.get(n, source) is not source
+            )
             self._used.add(unique)
             self._held[unique] = source
             is_parameter = hasattr(source, "grad_req") and hasattr(source, "array")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from gemel.errors import SymbolFileError
@@ -11,6 +11,15 @@ from gemel.symbol.own import PREFIX
 
 #: The operation of variables in files.
 VARIABLE = "null"
+
+
+def unused_name(name: str, is_taken: Callable[[str], bool]) -> str:
+    """The first of ``name``, ``name_1``, ``name_2``, ... that is not taken."""
+    unused, number = name, 0
+    while is_taken(unused):
+        number += 1
+        unused = f"{name}_{number}"
+    return unused
 
 
 class SymbolNode:

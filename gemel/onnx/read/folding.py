@@ -13,7 +13,7 @@ from typing import Any
 from gemel.dtype import DType
 from gemel.extent import Dim, maximum, minimum
 from gemel.ir.op import numpy
-from gemel.onnx.read.known import MOST, Known, each
+from gemel.onnx.read.known import MOST, Known, each, shape_of
 from gemel.onnx.read.table import folds
 from gemel.onnx.types import dtype_of
 from gemel.spec import product
@@ -105,10 +105,7 @@ def _(node: Any, x: Known, axes: Any = None) -> Any:
 # --- movement ---------------------------------------------------------------------------------
 
 
-@folds("Shape")
-def _(node: Any, x: Known) -> Any:
-    extents = list(x.shape)[node.get("start", 0) : node.get("end")]
-    return Known(extents, (len(extents),), "int64")
+folds("Shape")(shape_of)
 
 
 @folds("Identity")

@@ -7,7 +7,7 @@ from typing import Any
 from gemel import np
 from gemel.errors import ShapeError
 from gemel.extent import Dim, same_for_all
-from gemel.onnx.read.known import Known
+from gemel.onnx.read.known import Known, shape_of
 from gemel.onnx.read.table import imports
 from gemel.onnx.types import dtype_of
 from gemel.spec import product
@@ -15,10 +15,7 @@ from gemel.spec import product
 # --- shapes -----------------------------------------------------------------------------------
 
 
-@imports("Shape")
-def _(node: Any, x: Any) -> Any:
-    extents = list(x.shape)[node.get("start", 0) : node.get("end")]
-    return Known(extents, (len(extents),), "int64")
+imports("Shape")(shape_of)
 
 
 @imports("Size")

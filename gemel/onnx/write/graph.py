@@ -10,6 +10,7 @@ from gemel.extent import Dim, same_for_all
 from gemel.forms import Atom, Form, least_of
 from gemel.ir.op import numpy
 from gemel.onnx.types import code_of, onnx, twin
+from gemel.symbol.node import unused_name
 
 #: The lowest position of ONNX's slices: behind the first element, going backwards.
 BEFORE_ALL = -(2**63) + 1
@@ -36,10 +37,7 @@ class Graph:
 
     def named(self, hint: str) -> str:
         """A name no tensor has yet."""
-        found, number = hint, 0
-        while found in self._used:
-            number += 1
-            found = f"{hint}_{number}"
+        found = unused_name(hint, self._used.__contains__)
         self._used.add(found)
         return found
 

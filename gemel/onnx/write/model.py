@@ -35,10 +35,9 @@ def export(net: Any, path: Any, *, opset: int = OPSET, dynamic: bool | Sequence[
     the file, the batch as a rule; with `dynamic=False` all are those of the last call, and a list
     of shapes says which are, with None for free ones. Where the function has asked for sizes, as in
     ``if x.shape[0] > 1``, the file is for those with the same answers: it cannot say that, an
-    `ExportWarning` does. `opset` is the version
-    of ONNX's operators, 18 at least. The file is checked by the package onnx, and appears whole or
-    not at all. Raises `ExportError` for what ONNX cannot say, naming the operation and the line,
-    and `MissingPackageError` without the package.
+    `ExportWarning` does. `opset` is the version of ONNX's operators, 18 at least. The file is
+    checked by the package onnx, and appears whole or not at all. Raises `ExportError` for what ONNX
+    cannot say, naming the operation and the line, and `MissingPackageError` without the package.
     """
     _check_opset(opset)
     function, given, names = _called(net)
@@ -98,6 +97,11 @@ def _held(given: Arguments, dynamic: bool | Sequence[Any]) -> set[str]:
     )
     if not fits:
         raise ShapeError(f"onnx.export: dynamic {list(shapes)} are not the inputs' shapes {had}")
+    return numbered(shapes)
+
+
+def numbered(shapes: Sequence[Any]) -> set[str]:
+    """The names of the extents in the shapes of the inputs that are numbers: free ones are None."""
     return {
         f"n{place}_{axis}"
         for place, shape in enumerate(shapes)
@@ -204,4 +208,4 @@ def write(made: Any, path: Any) -> str:
     return place
 
 
-__all__ = ["OLDEST", "OPSET", "export", "model", "write"]
+__all__ = ["OLDEST", "OPSET", "export", "model", "numbered", "write"]

@@ -111,19 +111,17 @@ class Writer:
         specs = tuple(entry.spec for entry in node.inputs)
         dtypes, results = op.types(specs, node.params)
         rule = OPERATIONS.get(op.name)
-        kind: str | None = None if op.random else op.names.get("onnx")
-        if rule is None and kind is None:
-            return None
-        if rule is None and len(set(dtypes)) > 1:
-            dtypes = (reduce(promote, dtypes),) * len(dtypes)
         if rule is not None:
             given = tuple(Spec(s.shape, d, s.weak) for s, d in zip(specs, dtypes, strict=True))
             values = [e.node.value if e.node.is_number else None for e in node.inputs]
             call = Call(op.name, given, node.specs, tuple(values))
             names = [self._input(e, d) for e, d in zip(node.inputs, dtypes, strict=True)]
             return rule(self.graph, call, *names, **node.params)
-        computed = None if kind is None else computed_in(kind, dtypes[0], self.graph.opset)
-        if kind is None or computed is None:
+        kind: str | None = None if op.random else op.names.get("onnx")
+        if kind is None:
+            return None
+        computed = computed_in(kind, reduce(promote, dtypes), self.graph.opset)
+        if computed is None:
             return None
         names = [self._input(entry, computed) for entry in node.inputs]
         found = self.graph.node(kind, *names)
@@ -131,14 +129,14 @@ class Writer:
 
     def _by_parts(self, node: Node) -> tuple[Entry, ...]:
         """The entries a node consists of. Raises `ExportError`."""
-        with self.program.trace:
-            found = None if node.op is None or node.op.random else by_parts(node)
         assert node.op is not None
         if node.op.random:
             raise ExportError(
                 f"onnx.export: {node.op.name} draws random numbers, which no file draws as gemel "
                 "does; give them as an argument"
             )
+        with self.program.trace:
+            found = by_parts(node)
         if found is None:
             settings = ", ".join(f"{key}={value!r}" for key, value in node.params.items())
             where = f" ({node.origin})" if node.origin else ""
