@@ -33,8 +33,8 @@ struct Call {
 // Records the call in the same way as an earlier one with the same key; false when there is none.
 // `wanted`: which inputs are tracked.
 bool record_like_before(Words key, const Arguments& arguments, uint64_t wanted, PyObject* result);
-// Remembers what Python says about a recorded call, (kind, reads), for later calls with the same
-// key; or None.
+// Remembers what Python says about a recorded call, (kind, reads, whether the output's dtype is
+// floating), for later calls with the same key. None: there is nothing to remember.
 void remember_recorded(Words key, PyObject* found);
 void forget_recorded();
 
