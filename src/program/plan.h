@@ -59,7 +59,7 @@ struct Binding {
   std::vector<int64_t> slots;
   std::vector<BoundStep> steps;
   std::vector<Buffer> buffers;       // of all steps
-  std::vector<Buffer> predicates;    // of all choices
+  std::vector<Buffer> predicates;    // of all choices and loops
   std::vector<BoundWindow> windows;  // of all loops
   std::vector<int64_t> integers;     // of all steps
   std::vector<bool> together;  // for each group of branches: whether running them side by side pays

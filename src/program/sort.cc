@@ -26,7 +26,7 @@ struct Range {  // of rows
 };
 
 // --- keys: unsigned numbers of the order of the elements ---
-// `number` of a key grows with it, in proportion to what the element means.
+// `number` of a key increases with the key, in proportion to the value of the element.
 
 template <typename Bits>
 constexpr Bits kTop = Bits{1} << (8 * sizeof(Bits) - 1);
