@@ -27,15 +27,15 @@ struct gemel_completion {
 namespace {
 
 thread_local std::string last_error;
-// Those made here, a bit each: nobody else's, and none that is not there.
+// The lanes created through this interface, one bit each; other lanes cannot be used here.
 std::atomic<uint64_t> own_lanes{0};
 static_assert(kMostLanes <= 64);
 
-// Runs the body of a call: what it throws becomes its status.
+// Runs the body of a call and turns its exceptions into the status.
 template <typename Body>
 gemel_status guarded(Body&& body) noexcept {
   try {
-    Engine::get();  // which registers the CPUs
+    Engine::get();  // registers the CPU devices
     body();
     return GEMEL_OK;
   } catch (const Error& error) {
@@ -84,7 +84,7 @@ void check_host(const Tensor& tensor, const void* data, size_t bytes) {
   require(bytes == static_cast<size_t>(tensor.bytes()), "the array has another number of bytes");
 }
 
-// Copies in or out, in its turn.
+// Copies into or out of an array, in its turn.
 class Transfer final : public Operation {
  public:
   Transfer(void* to, const void* from, size_t bytes) : to_(to), from_(from), bytes_(bytes) {}
@@ -151,7 +151,7 @@ const std::shared_ptr<const Program>& program_of(const gemel_plan* plan) {
   return plan->program;
 }
 
-// One call of a plan: what fits, and the results it makes.
+// One call of a plan: its inputs, the binding that fits, and the results it makes.
 struct PlanCall {
   PlanCall(const std::shared_ptr<const Program>& program, gemel_array* const* arrays,
            const double* given, gemel_array** results)
@@ -241,7 +241,7 @@ gemel_status gemel_array_write(gemel_array* array, const void* data, size_t byte
 gemel_status gemel_array_read(gemel_array* array, void* data, size_t bytes) noexcept {
   return guarded([&] {
     check_host(tensor_of(array), data, bytes);
-    Tensor ended;  // what is waited for: nobody else writes it
+    Tensor ended;  // written by the transfer only, so it is what the call waits for
     ended.make(kBool, nullptr, 0, 0);
     auto transfer = std::make_unique<Transfer>(data, nullptr, bytes);
     transfer->reads.push_back(array->tensor.storage);
@@ -332,7 +332,7 @@ gemel_status gemel_push(const char* name, gemel_function function, void* context
     operation->writes = storages(writes, write_count);
     for (Storage* storage : operation->writes) storage->bump_version();
     operation->lane = lane;
-    operation->drop_with(drop);  // from here on nothing fails
+    operation->drop_with(drop);  // set last, when nothing can fail any more
     Engine::get().issue(std::move(operation));
   });
 }

@@ -1,6 +1,6 @@
 // Tells the sanitizers what an operation reads and writes. Kernels made by LLVM are not
-// instrumented: without this, a race between two of them, or one that touches memory given back,
-// would pass. Outside sanitizer builds it is nothing.
+// instrumented, so without this the sanitizers would miss a race between two kernels, or a kernel
+// that uses memory after its release. In other builds these functions do nothing.
 
 #pragma once
 
@@ -25,7 +25,7 @@ inline void announce_one(void* data, size_t bytes, bool write) {
   write ? __tsan_write_range(data, bytes) : __tsan_read_range(data, bytes);
 }
 #elif defined(__SANITIZE_ADDRESS__)
-// The first and the last byte: blocks are poisoned as wholes.
+// Checks only the first and the last byte, since a block is always poisoned as a whole.
 inline void announce_one(void* data, size_t bytes, bool) {
   auto* last = static_cast<char*>(data) + bytes - 1;
   if (!__asan_address_is_poisoned(data) && !__asan_address_is_poisoned(last)) return;

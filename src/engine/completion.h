@@ -1,4 +1,4 @@
-// How whoever does an operation's work says that it has ended.
+// A Completion reports the end of an operation to the engine.
 
 #pragma once
 
@@ -10,8 +10,9 @@ namespace gemel {
 
 class Operation;
 
-// Called once, now or later, on any thread: null, or why the operation failed. One that is dropped
-// without having been called fails its operation, so that nobody waits for ever.
+// Call it once, now or later, on any thread: with null, or with the reason why the operation
+// failed. If a Completion is destroyed without having been called, its operation fails, so that no
+// thread waits for ever.
 class Completion {
  public:
   explicit Completion(Operation* operation) noexcept : operation_(operation) {}

@@ -1,5 +1,6 @@
-// A device is a table: how its memory is taken and given back, how bytes are copied, how a kernel
-// is launched, and which lanes it has. Tables are registered at run time (Engine::register_device).
+// A device is a table of functions and lanes: how its memory is allocated and released, how bytes
+// are copied, how a kernel is launched, and which lanes the device has. Devices are registered at
+// run time (Engine::register_device).
 
 #pragma once
 
@@ -12,13 +13,13 @@
 
 namespace gemel {
 
-// The calling convention of machine-code kernels: buffers, integers, begin, end -> 0, or a positive
-// status.
+// The calling convention of machine-code kernels: buffers, integers, begin and end. The result is
+// 0, or a positive status when the kernel failed.
 using KernelFunction = int32_t (*)(void* const* buffers, const int64_t* integers, int64_t begin,
                                    int64_t end);
 
-// One call of a kernel over [0, extent), in pieces of `chunk`. On a device whose kernels are no
-// functions of this process, `function` is whatever its `launch` understands.
+// One call of a kernel over [0, extent), in pieces of `chunk`. If the kernels of a device are not
+// functions of this process, `function` is whatever the device's launch() understands.
 struct KernelCall {
   KernelFunction function;
   void* const* buffers;
@@ -27,7 +28,7 @@ struct KernelCall {
   int64_t chunk;
 };
 
-// The functions given here are the CPU's; another device overrides them.
+// The virtual functions defined here are those of the CPU; other devices override them.
 class Device {
  public:
   Device(std::string name, std::string target) : name(std::move(name)), target(std::move(target)) {}
@@ -37,22 +38,24 @@ class Device {
 
   virtual void* allocate(size_t bytes) noexcept;  // null when out of memory
   virtual void release(void* block, size_t bytes) noexcept;
-  // Between this device and the host, or within it; `done` when the bytes have arrived.
+  // Copies between this device and the host, or within this device. Calls `done` when the bytes
+  // have arrived.
   virtual void copy(void* to, const void* from, size_t bytes, Completion done);
-  // Runs, or begins to run, a kernel: its status, the first one in the order of the range, so that
-  // it is the same every time.
+  // Runs a kernel, or begins to run it. If several pieces fail, the status is that of the first one
+  // in the order of the range, so that it is the same every time.
   virtual int32_t launch(const KernelCall& call);
-  // `done` when what was launched by this operation has ended: here, when launch has returned.
+  // Calls `done` when everything that this operation launched has ended. On the CPU that is as soon
+  // as launch() has returned.
   virtual void finish(Completion done) { done(); }
   virtual void synchronize() {}
 
   const std::string name;
-  const std::string target;  // what machine code it runs
-  // Its memory is the host's and any thread may do its work: small work is done by the call itself.
+  const std::string target;  // which machine code it runs
+  // Its memory is host memory and any thread may do its work, so a call does small work itself.
   bool on_host = false;
-  int lane = -1;             // where its operations run
-  int incoming = kCopyLane;  // copies from the host to it
-  int outgoing = kCopyLane;  // copies from it to the host
+  int lane = -1;             // the lane of its operations
+  int incoming = kCopyLane;  // the lane of copies from the host to it
+  int outgoing = kCopyLane;  // the lane of copies from it to the host
 };
 
 }  // namespace gemel

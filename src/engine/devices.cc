@@ -1,4 +1,4 @@
-// Devices and lanes: their registration, and the CPUs.
+// Registration of devices and lanes, and the CPU's functions.
 
 #include <cstring>
 #include <stdexcept>

@@ -1,4 +1,4 @@
-// Forks and the exit.
+// What the engine does around a fork and at the exit.
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@ namespace gemel {
 
 namespace {
 
-// Whether this thread has drained for a fork that is not over.
+// Whether this thread has closed the queue for a fork that is not over yet.
 thread_local bool drained = false;
 
 }  // namespace
@@ -20,7 +20,7 @@ thread_local bool drained = false;
 void Engine::close_for_fork() {
   EngineState& state = *state_;
   drained = true;
-  // Nothing new comes in: who issues finds the queue full until the forks are over.
+  // Keeps new operations out: threads that issue find the queue full until the forks are over.
   Guard guard(state.lock);
   ++state.forks;
   state.queue_operations.store(0);
@@ -64,8 +64,8 @@ void Engine::after_fork_child() {
   state.thread_mutex.unlock();
 }
 
-// Only this thread is left. Whatever belongs to the others is dropped as it is: who destroys the
-// handle of a thread that runs aborts.
+// In the child only this thread is left. Objects of the other threads are leaked instead of
+// destroyed: destroying the handle of a running thread would abort.
 void EngineState::forget_threads() {
   new auto(std::exchange(threads, {}));
   new auto(std::exchange(timers, {}));
@@ -97,9 +97,10 @@ bool EngineState::runs_here(const Operation* operation) noexcept {
   return running != nullptr;
 }
 
-// What the parent is to do, the child must not wait for: where nobody has drained before, and but
-// for what this thread itself is inside of. The operations stay as they are: others may own what is
-// in them.
+// Only the parent computes what is pending now, so the child must not wait for it. Those operations
+// fail in the child, except the ones this thread is inside of. (None are pending if the front end
+// has drained the queue before.) The operations are not destroyed, since other threads may have
+// owned what is in them.
 void EngineState::fail_pending() {
   const auto reason = std::make_shared<Failure>(
       "RuntimeError", "the process forked while this was pending: only the parent computes it");
@@ -136,9 +137,9 @@ void EngineState::fail_pending() {
 // --- the exit ---
 
 void Engine::shut_down(bool abandon, InterruptedFunction interrupted) {
-  if (operation_depth > 0) return;  // somebody called exit() inside an operation: just go
+  if (operation_depth > 0) return;  // exit() was called inside an operation: just go
   EngineState& state = *state_;
-  // A daemon thread may go on issuing for ever: it does so serially, and is not waited for.
+  // A daemon thread may issue for ever. From now on it does so serially, and nothing waits for it.
   state.serial.store(true);
   state.unusual.store(true);
   if (!abandon) abandon = !wait_all_quietly(interrupted);

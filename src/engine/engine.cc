@@ -19,7 +19,8 @@ namespace {
 constexpr size_t kHeaderBytes =
     (sizeof(Storage) + memory::kAlignment - 1) / memory::kAlignment * memory::kAlignment;
 
-// Not told by where the data are: a block of its own may begin where the storage's ends.
+// The address of the data does not tell: a separate block may begin right where the storage's block
+// ends.
 bool lies_inside(size_t bytes, int device) noexcept {
   return bytes <= Storage::kInsideBytes && Engine::on_host(device);
 }
@@ -161,11 +162,12 @@ double usual_inline_limit(const EngineState& state) noexcept {
 double inline_limit(const EngineState& state) noexcept {
   if (!state.unusual.load(std::memory_order_relaxed)) return usual_inline_limit(state);
   if (state.tracing.load(std::memory_order_relaxed)) return 0;
-  // Without workers nothing is gained by waiting: whoever needs the result would have to do it.
+  // Without workers, queueing gains nothing: the thread that needs the result would have to do the
+  // work.
   return std::numeric_limits<double>::infinity();
 }
 
-// Lists as callers of the inline path give them.
+// The lists that callers of the inline path pass.
 StorageList list(Storage* const* storages, int count) noexcept {
   return {storages, static_cast<size_t>(count)};
 }
@@ -182,7 +184,7 @@ bool Engine::acquire_inline(Storage* const* read_list, int read_count, Storage* 
   if (microseconds > inline_limit(state)) return false;
   const StorageList reads = list(read_list, read_count);
   const StorageList writes = list(write_list, write_count);
-  // Other devices do their work themselves, however little it is; giving failures costs nothing.
+  // Other devices always do their work themselves. Passing on a failure costs 0 and is allowed.
   if (microseconds > 0 && !(gemel::on_host(reads) && gemel::on_host(writes))) return false;
   bool lacks_memory = false;
   {
@@ -221,7 +223,7 @@ bool Engine::acquire_inline(Storage* const* read_list, int read_count, Storage* 
 void Engine::release_inline(Storage* const* reads, int read_count, Storage* const* writes,
                             int write_count, FailurePointer failure) noexcept {
   EngineState& state = *state_;
-  std::vector<FailurePointer> replaced;  // dropped after the lock
+  std::vector<FailurePointer> replaced;  // destroyed after the lock is released
   Wakes wakes;
   Guard guard(state.lock);
   if (failure != nullptr) state.register_failure(++state.sequence, failure);
@@ -241,8 +243,8 @@ bool Engine::issue(std::unique_ptr<Operation> owned, InterruptedFunction interru
   EngineState& state = *state_;
   if (owned->lane < 0) owned->lane = device(owned->device)->lane;
   if (!serial()) state.start_threads(owned->lane);
-  // An operation that issues others holds a place itself: making it wait for room could be for
-  // ever.
+  // An operation that issues others occupies a place in the queue itself: making it wait for room
+  // could take for ever.
   bool patient = true;
   if (operation_depth == 0 && !has_room()) {
     patient = state.help_until({.kind = Condition::Kind::kRoom}, interrupted);
@@ -274,8 +276,8 @@ trace::OperationRecord record_of(const Operation& operation) {
 
 }  // namespace
 
-// Serial (each operation is finished when this returns) or traced (what would have been run inline
-// had nobody looked is run here now).
+// In serial mode every operation has finished when this returns. While tracing, operations that
+// would otherwise have run inline run here, on the issuing thread.
 void Engine::issue_watched(Operation* operation) {
   EngineState& state = *state_;
   const bool serial = this->serial();
@@ -304,7 +306,8 @@ void Engine::issue_watched(Operation* operation) {
     if (!run_here) state.restore(wakes);
   }
   if (run_here) {
-    const Taker* const outer = std::exchange(own_taker, nullptr);  // it goes back to its caller
+    // This thread returns to its caller instead of looking for work.
+    const Taker* const outer = std::exchange(own_taker, nullptr);
     state.execute(operation);
     own_taker = outer;
   }

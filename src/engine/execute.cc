@@ -1,4 +1,4 @@
-// One operation, from its turn to its end.
+// The path of one operation from its turn to its end.
 
 #include <algorithm>
 
@@ -37,7 +37,8 @@ void Completion::drop() noexcept {
 
 namespace {
 
-// The end of an input that has only been started is not known: learn_late_failure() sees to it.
+// Whether the input has only been started and its end is not known yet; learn_late_failure() checks
+// such inputs later.
 bool early_on(std::span<const Request> requests, const Storage* storage) {
   const auto same = [&](const Request& request) { return request.storage == storage; };
   return std::find_if(requests.begin(), requests.end(), same)->early;
@@ -67,7 +68,7 @@ FailurePointer EngineState::failed_input(Operation& operation) const {
   return nullptr;
 }
 
-// Why it cannot be started, if it cannot; the outcome it has then is left in it.
+// The reason why the operation cannot be started, or null. Sets the outcome that it then has.
 FailurePointer EngineState::obstacle(Operation* operation) {
   operation->outcome_ = Outcome::kInputFailed;
   if (abandoned.load(std::memory_order_relaxed)) {
@@ -80,7 +81,7 @@ FailurePointer EngineState::obstacle(Operation* operation) {
 }
 
 void EngineState::begin(Operation* operation) {
-  // What is started on a stream is done later, elsewhere.
+  // On a stream the work is done later and elsewhere.
   if (!lanes[operation->lane].options.ordered) {
     announce(operation->reads, operation->writes);
   }
@@ -89,7 +90,7 @@ void EngineState::begin(Operation* operation) {
   operation->outer_ = std::exchange(current_operation, operation);
   try {
     operation->start(Completion(operation));
-  } catch (const std::exception&) {  // its completion has been dropped on the way
+  } catch (const std::exception&) {  // its Completion has been dropped, so it fails
   }
   current_operation = operation->outer_;
 }
@@ -127,8 +128,8 @@ void Engine::complete(Operation* operation, FailurePointer failure) noexcept {
   state_->close(operation);
 }
 
-// A storage it writes passes on to those behind it before its end. On an ordered lane they may have
-// been started before.
+// Releases one storage that the operation writes, before the operation ends. On an ordered lane
+// there is nothing to do, since those behind it may have been started already.
 void EngineState::wrote(Operation* operation, Storage* storage,
                         std::vector<FailurePointer>& replaced) {
   if (lanes[operation->lane].options.ordered) return;
@@ -143,14 +144,15 @@ void EngineState::wrote(Operation* operation, Storage* storage,
 }
 
 void Engine::wrote(Operation* operation, Storage* storage) noexcept {
-  std::vector<FailurePointer> replaced;  // dropped after the lock
+  std::vector<FailurePointer> replaced;  // destroyed after the lock is released
   Wakes wakes;
   Guard guard(state_->lock);
   state_->wrote(operation, storage, replaced);
   state_->restore(wakes);
 }
 
-// Start() has returned, or its end has been told: the later of the two ends it.
+// Called when start() has returned and when the end has been reported; the later call finishes the
+// operation.
 void EngineState::close(Operation* operation) {
   if (operation->open_.fetch_sub(1, std::memory_order_acq_rel) == 1) finish(operation);
 }
@@ -160,7 +162,7 @@ void EngineState::finish(Operation* operation) {
     const bool failed = operation->failure_ != nullptr || !operation->partial.empty();
     trace::finished(operation->traced_, failed, pending() - 1);
   }
-  std::vector<FailurePointer> replaced;  // dropped after the lock
+  std::vector<FailurePointer> replaced;  // destroyed after the lock is released
   Operation* ended = nullptr;
   {
     Wakes wakes;
@@ -174,7 +176,8 @@ void EngineState::finish(Operation* operation) {
     for (const Request& request : operation->requests()) request.storage->release();
     const uint8_t counter = operation->epoch_;
     delete operation;
-    // After the storages are gone: who has waited for everything finds the memory given back.
+    // Counted down after the storages are released, so that a thread that has waited for everything
+    // finds the memory free.
     pending_in[counter].fetch_sub(1);
   }
   if (pending_waiters.load() == 0) return;

@@ -1,4 +1,4 @@
-// Why an operation did not deliver, and where it was issued.
+// Why an operation failed, and where it was issued.
 
 #pragma once
 
@@ -10,8 +10,9 @@
 
 namespace gemel {
 
-// A place in a program only the front end can read: it derives from this, and keeps each at least
-// while `users` is not 0. Origins come and go on any thread, without a lock and without Python.
+// A place in a program that only the front end can interpret. The front end derives from this class
+// and keeps each place at least as long as `users` is not 0. Origins are created and destroyed on
+// any thread, without a lock and without Python.
 struct OriginPlace {
   std::atomic<uint32_t> users{0};
 };
@@ -46,15 +47,15 @@ class Origin {
   int position_ = 0;
 };
 
-// Shared by every storage it reaches; never changes.
+// Shared by all storages that it reaches; immutable except for `seen`.
 struct Failure {
   std::string type;  // name of the exception class, e.g. "IndexError"
   std::string message;
   Origin origin;
-  // Whatever the front end wants back when somebody waits, e.g. a Python exception. Its deleter may
-  // run on any thread.
+  // Whatever the front end wants back when a wait raises the failure, such as a Python exception.
+  // Its deleter may run on any thread.
   std::shared_ptr<void> payload;
-  mutable std::atomic<bool> seen{false};  // set by whoever raises it
+  mutable std::atomic<bool> seen{false};  // set when the failure is raised or listed
 
   Failure(std::string type_name, std::string text, Origin where = {},
           std::shared_ptr<void> kept = nullptr)
@@ -65,7 +66,7 @@ struct Failure {
 };
 using FailurePointer = std::shared_ptr<const Failure>;
 
-// What to say of a failure: its message, or what a front end knows besides.
+// How to describe a failure: by its message, or with what a front end knows in addition.
 using DescribeFunction = std::string (*)(const Failure&);
 inline std::string message_of(const Failure& failure) { return failure.message; }
 

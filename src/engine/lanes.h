@@ -1,5 +1,5 @@
-// Lanes: where ready operations queue for somebody to start them. A device has one, a link between
-// devices has one for each direction, so has Python. They are registered at run time.
+// A lane is a queue of ready operations that wait to be started. Every device has a lane, a link
+// between devices has one for each direction, and Python has one. Lanes are registered at run time.
 
 #pragma once
 
@@ -8,29 +8,31 @@
 
 namespace gemel {
 
-constexpr int kMostLanes = 64;  // a set of lanes is one word
+constexpr int kMostLanes = 64;  // so that a set of lanes fits in one word
 constexpr int kMostDevices = 64;
-// Registered by the engine itself: the logical CPU devices, whose lanes come first, and two lanes.
+// Registered by the engine itself: the logical CPU devices, whose lanes come first, and two more
+// lanes.
 constexpr int kHosts = 16;
-constexpr int kCopyLane = kHosts;        // copies between CPUs: the pool's
-constexpr int kPythonLane = kHosts + 1;  // operations which need the GIL
+constexpr int kCopyLane = kHosts;        // copies between CPUs, run by the pool
+constexpr int kPythonLane = kHosts + 1;  // operations that need the GIL
 
 constexpr int kNoLink = -2;        // a lane that carries no copies
 constexpr int kBetweenHosts = -1;  // copies that use no link
 
 struct LaneOptions {
   std::string name;
-  // Operations are started by one thread made for the lane, when it is first needed; else by the
-  // workers and by threads which wait.
+  // If true, a thread of the lane's own starts the operations; it is created when it is first
+  // needed. Otherwise workers and waiting threads start them.
   bool own_thread = false;
-  // A stream: what is started later on it runs after what was started earlier, so that an operation
-  // may be started as soon as those before it have been. It has no updates then, which must know
-  // whether their inputs have failed. They end in the order in which they were started.
+  // A stream: its operations run in the order in which they are started. So an operation may be
+  // started as soon as those before it on the lane have been started, and they end in that order
+  // too. Operations with `updates` are an exception, because they must know whether their inputs
+  // have failed.
   bool ordered = false;
-  // Operations that may run at a time; of an ordered lane: that may be being started. 0: any number
-  // for the pool, one for a thread of its own.
+  // How many operations may run at the same time; on an ordered lane, how many may be in the
+  // process of being started. 0: any number in the pool, one on a thread of the lane's own.
   int at_once = 0;
-  int link = kNoLink;  // or the device at the far end of what copies travel over
+  int link = kNoLink;  // or the device at the far end of the link that carries the copies
 };
 
 constexpr uint64_t lane_bit(int lane) { return uint64_t{1} << lane; }

@@ -1,9 +1,10 @@
-// How long a thread that has nothing to do looks on before it sleeps.
+// How long a thread without work keeps looking before it sleeps.
 //
-// Waking a thread costs its waker some 5 us, but where the other core has halted meanwhile, as
-// those of virtual machines do at once, the sleeper is awake 50 to 100 us later: longer than most
-// kernels take, and between two kernels of a program somebody waits for somebody. So it looks on
-// for about as long as what follows may take to come, and offers its core to others meanwhile.
+// Waking a thread costs the waking thread about 5 us. But if the other core has halted meanwhile,
+// as the cores of virtual machines do at once, the sleeper is awake only 50 to 100 us later. That
+// is longer than most kernels take, and between two kernels of a program some thread always waits
+// for another. So a thread keeps looking for about as long as the next work may take to arrive, and
+// offers its core to other threads meanwhile.
 
 #pragma once
 
@@ -16,12 +17,13 @@ namespace gemel {
 
 class Patience {
  public:
-  // A short pause; false when it has been long enough.
+  // Pauses briefly; false when the patience has run out.
   bool left() noexcept {
     pause_briefly();
     return ++pauses_ % kPauses != 0 || left_by_clock();
   }
-  // After looking in vain under the engine's lock: lets others have it.
+  // Called after looking in vain under the engine's lock: pauses longer, so that other threads can
+  // have the lock.
   bool left_for_lock() noexcept {
     for (int pause = 0; pause < kPauses; ++pause) pause_briefly();
     return left_by_clock();
@@ -38,7 +40,7 @@ class Patience {
     return true;
   }
 
-  static constexpr int kPauses = 20;  // between two looks at the clock, which takes some of them
+  static constexpr int kPauses = 20;  // between two looks at the clock, which costs some pauses
   static constexpr int kAloneMicroseconds = 20;
   static constexpr int kMicroseconds = 1000;
 

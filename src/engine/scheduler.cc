@@ -1,5 +1,5 @@
-// Queues of storages and the heap of ready operations. Everything here runs under the engine's lock
-// unless it says otherwise.
+// The queues of storages and the heaps of ready operations. Everything here runs under the engine's
+// lock.
 
 #include "engine/scheduler.h"
 
@@ -13,7 +13,8 @@ bool contains(StorageList storages, const Storage* storage) noexcept {
   return std::find(storages.begin(), storages.end(), storage) != storages.end();
 }
 
-// What one write of an operation that failed in part gets; `others` for those it does not name.
+// The failure of one write of an operation that failed in part; `others` if `partial` does not name
+// the storage.
 const FailurePointer& partial_failure(const Operation& operation, const Storage* storage,
                                       const FailurePointer& others) noexcept {
   for (const auto& [failed, reason] : operation.partial) {
@@ -47,14 +48,15 @@ bool EngineState::done(const Condition& condition) const noexcept {
 
 // --- the heaps ---
 
-// Whether left is to start after right. The top of a heap is the last in such an order.
+// Whether `left` is to start after `right`. With this order std::push_heap keeps the operation to
+// start first on top.
 bool EngineState::after(const Operation* left, const Operation* right) noexcept {
   if (left->wanted_ != right->wanted_) return right->wanted_;
   if (left->priority != right->priority) return left->priority < right->priority;
   return left->sequence_ > right->sequence_;
 }
 
-// Between the tops of different lanes: a copy goes first, so that it travels while others compute.
+// Compares the tops of different lanes. Copies go first, so that they travel while others compute.
 bool EngineState::better(const Operation* left, const Operation* right) noexcept {
   const bool equal = left->wanted_ == right->wanted_ && left->priority == right->priority;
   const bool left_copies = left->lane == kCopyLane;
@@ -77,7 +79,7 @@ void EngineState::push_ready(Operation* operation) {
   if (operation->wanted_ && !known) add(wanted_lanes, bit);
 }
 
-// The lane's ready operations have changed.
+// Updates the sets of lanes after the lane's ready operations have changed.
 void EngineState::note_ready(int number) noexcept {
   const std::vector<Operation*>& ready = lanes[number].ready;
   const auto note = [=](std::atomic<uint64_t>& set, bool contains) {
@@ -88,7 +90,7 @@ void EngineState::note_ready(int number) noexcept {
   note(wanted_lanes, !ready.empty() && ready.front()->wanted_);
 }
 
-// Takes it out of its heap, wherever it is, by making it the top: the caller runs it.
+// Takes an operation out of its heap, wherever it is, by making it the top. The caller runs it.
 void EngineState::start_now(Operation* operation) noexcept {
   Lane& lane = lanes[operation->lane];
   std::vector<Operation*>& ready = lane.ready;
@@ -104,23 +106,25 @@ void EngineState::start_now(Operation* operation) noexcept {
   running_bytes += operation->taken_bytes_;
 }
 
-// An operation bigger than the bound runs alone; one needed by a running one (nested) runs anyhow.
+// An operation larger than the bound runs alone. One that a running operation needs (nested) always
+// fits.
 bool EngineState::fits(const Operation* operation, bool nested) const noexcept {
   if (nested || operation->taken_bytes_ == 0) return true;
   return running_bytes == 0 || running_bytes + operation->taken_bytes_ <= queue_bytes;
 }
 
-// The oldest unfinished operation of a lane; among those somebody waits for when `wanted`.
+// The oldest unfinished operation of a lane or, if `wanted`, the oldest that some thread waits for.
 Operation* EngineState::leader(const Lane& lane, bool wanted) noexcept {
   Operation* operation = lane.oldest;
   while (wanted && operation != nullptr && !operation->wanted_) operation = operation->newer_;
   return operation;
 }
 
-// Whether it may take memory now. A loop that never waits has the first operations of many batches
-// ready: results nobody needs yet must not pile up while the batch at the head is computed. What is
-// oldest in its lane, or oldest of all (which depends on nothing unfinished), always may; what
-// somebody waits for is only compared with its like.
+// Whether it may allocate memory now. A loop that never waits has the first operations of many
+// batches ready. Results that are not needed yet must not pile up while the first of these batches
+// is being computed. The oldest operation of a lane, and the oldest of all (which depends on
+// nothing unfinished), always may. An operation that some thread waits for is only compared with
+// others of that kind.
 bool EngineState::in_turn(const Operation* operation) const noexcept {
   const Lane& lane = lanes[operation->lane];
   if (operation->taken_bytes_ == 0 || lane.ahead_bytes <= ahead_bytes) return true;
@@ -132,7 +136,8 @@ bool EngineState::in_turn(const Operation* operation) const noexcept {
   return true;
 }
 
-// What a lane would start next: the best of its ready operations, or else the one they wait for.
+// What a lane would start next: the best of its ready operations or, if that is not in turn, the
+// one it has to wait for.
 Operation* EngineState::candidate(const Lane& lane) const noexcept {
   Operation* top = lane.ready.front();
   if (in_turn(top)) return top;
@@ -164,7 +169,8 @@ void EngineState::remove(Operation* operation, bool ran) {
   lane.ahead_bytes += bytes;
 }
 
-// Ask once: its tiles may be used up a moment later.
+// The answer holds only for a moment, since other threads take tiles without the lock. So ask once
+// and use the answer.
 TileJob* EngineState::open_job(const Taker& taker) const noexcept {
   for (TileJob* job : jobs) {
     if (job->branches && taker.only_tiles()) continue;
@@ -174,14 +180,14 @@ TileJob* EngineState::open_job(const Taker& taker) const noexcept {
   return nullptr;
 }
 
-// What a lane may start now, if anything.
+// What a lane may start now; null if nothing.
 Operation* EngineState::next_of(const Lane& lane) const noexcept {
   if (lane.ready.empty() || lane.busy >= lane.share) return nullptr;
   Operation* next = candidate(lane);
   return next != nullptr && fits(next, false) ? next : nullptr;
 }
 
-// The lanes without threads of their own; in serial mode nobody has one.
+// The lanes that the pool serves: those without a thread of their own; in serial mode all lanes.
 uint64_t EngineState::served() const noexcept {
   return serial.load(std::memory_order_relaxed) ? ~uint64_t{0} : pool_lanes.load();
 }
@@ -195,8 +201,8 @@ bool EngineState::allowed(const Operation* operation, const Taker& taker) const 
   return taker.any_operation() || operation->microseconds <= kShortMicroseconds;
 }
 
-// The best of the lanes which have room. A thread that waits passes over long operations nobody
-// waits for, and nothing younger overtakes what does not fit.
+// The best operation of the lanes that have room. A waiting thread passes over long operations that
+// no thread waits for. If the best one does not fit, no younger one overtakes it.
 Operation* EngineState::next_operation(const Taker& taker) const noexcept {
   if (taker.stand_in && off_duty(taker)) return nullptr;
   const uint64_t python = taker.interrupted != nullptr ? lane_bit(kPythonLane) : 0;
@@ -211,7 +217,7 @@ Operation* EngineState::next_operation(const Taker& taker) const noexcept {
   return best != nullptr && fits(best, taker.nested) ? best : nullptr;
 }
 
-// How many threads of the pool could start something now: an operation, or a tile.
+// How many pool threads could start something now: an operation or a tile.
 int64_t EngineState::startable() const noexcept {
   int64_t count = 0;
   for (const TileJob* job : jobs) {
@@ -229,7 +235,8 @@ int64_t EngineState::startable() const noexcept {
   return count;
 }
 
-// What somebody waits for, then tiles (what has been started holds memory), then the rest.
+// Takes wanted operations first, then tiles (since started work holds memory), then other
+// operations.
 bool EngineState::take(Work& work, const Taker& taker) {
   Operation* operation = next_operation(taker);
   const bool wanted = operation != nullptr && operation->wanted_;
@@ -247,7 +254,8 @@ bool EngineState::take(Work& work, const Taker& taker) {
   return true;
 }
 
-// Another thread has taken its place, or it stands in for nobody any more.
+// Whether the stand-in has taken its place or, for the stand-in, whether no thread needs one any
+// more.
 bool EngineState::off_duty(const Taker& taker) const noexcept {
   if (taker.stand_in) return parked_waiters.empty();
   return taker.condition != nullptr && standing_in && !taker.nested;
@@ -274,13 +282,14 @@ void EngineState::grant(Request& request, bool early) {
 
 namespace {
 
-// The ordered lane on which some requests of a storage have been started.
+// The ordered lane on which requests of a storage have been started.
 class Stream {
  public:
   void join(int lane) { lane_ = lane_ == kNobody || lane_ == lane ? lane : kSeveral; }
   void block() { lane_ = kSeveral; }
   bool empty() const { return lane_ == kNobody; }
-  // Whether the operation may be started behind them. One with updates must know how they end.
+  // Whether the operation may be started behind these requests. An operation with updates has to
+  // know how they end.
   bool lets_pass(const Operation* operation) const {
     return lane_ == kNobody || (lane_ == operation->lane && operation->updates.empty());
   }
@@ -294,7 +303,7 @@ class Stream {
 }  // namespace
 
 void EngineState::grant_followers(Storage* storage) {
-  Stream all, writers;  // of what is unfinished ahead
+  Stream all, writers;  // over the unfinished requests ahead
   for (Request* request = storage->first_; request != nullptr; request = request->next) {
     if (request->operation->launched_) {
       all.join(request->operation->lane);
@@ -353,7 +362,7 @@ void EngineState::link(Operation* operation) {
   }
 }
 
-// Its start() has returned on an ordered lane: what follows there may be started.
+// On an ordered lane, start() has returned: what follows there may be started.
 void EngineState::launch(Operation* operation) {
   operation->launched_ = true;
   --lanes[operation->lane].busy;
@@ -367,8 +376,8 @@ void EngineState::launch(Operation* operation) {
   for (const Request& request : operation->requests()) grant_followers(request.storage);
 }
 
-// Takes out what has ended with this operation, chained by newer_: on an ordered lane nothing
-// before it has been, and others that wait for it are.
+// Removes the operations that end now and returns them, chained by newer_. On an ordered lane this
+// operation has to wait for earlier ones, and its end may end later ones that waited for it.
 Operation* EngineState::end(Operation* operation, std::vector<FailurePointer>& replaced) {
   Lane& lane = lanes[operation->lane];
   if (!lane.options.ordered) {
@@ -391,7 +400,7 @@ Operation* EngineState::end(Operation* operation, std::vector<FailurePointer>& r
   return first;
 }
 
-// One that was started before its inputs were there learns now whether they have failed.
+// An operation that was started before its inputs had ended learns now whether they have failed.
 void EngineState::learn_late_failure(Operation* operation) {
   if (!operation->early_) return;
   for (const Storage* storage : operation->reads) {
@@ -403,7 +412,7 @@ void EngineState::learn_late_failure(Operation* operation) {
   }
 }
 
-// Takes it out of the queue and the counts of its storage.
+// Takes a request out of the queue and the counts of its storage.
 void EngineState::leave(Request& request) noexcept {
   Storage* storage = request.storage;
   (request.previous != nullptr ? request.previous->next : storage->first_) = request.next;
@@ -425,7 +434,7 @@ void EngineState::set_failure(Storage* storage, const FailurePointer& failure,
   storage->failed_.store(failure != nullptr, std::memory_order_release);
 }
 
-// Each failure once, however many storages it reaches.
+// Registers each failure once, however many storages it reaches.
 void EngineState::register_partial(const Operation& operation) {
   for (auto entry = operation.partial.begin(); entry != operation.partial.end(); ++entry) {
     const auto same = [&](const auto& earlier) { return earlier.second == entry->second; };
@@ -434,7 +443,8 @@ void EngineState::register_partial(const Operation& operation) {
   }
 }
 
-// The operation has finished (or was skipped): its storages pass on to those behind it.
+// The operation has finished (or was skipped): those behind it in the queues of its storages get
+// their turn.
 void EngineState::unlink(Operation* operation, std::vector<FailurePointer>& replaced) {
   const FailurePointer& failure = operation->failure_;
   const Outcome outcome = operation->outcome_;
@@ -457,7 +467,7 @@ void EngineState::unlink(Operation* operation, std::vector<FailurePointer>& repl
   for (const Request& request : operation->requests()) {
     if (request.over) continue;
     Storage* storage = request.storage;
-    // A reader who leaves others behind makes room for nobody.
+    // While other readers remain, the end of a reader lets nothing else start.
     const bool room = storage->reading_ == 0 || operation->launched_;
     if (storage->first_ != nullptr && room) grant_followers(storage);
   }

@@ -1,8 +1,8 @@
-// Private to the engine: its state, everything it does under its lock.
+// Private to the engine: its state, and everything it does under its lock.
 //
-// One lock guards every queue. Sections under it are a few dozen instructions, so a lock for each
-// storage would cost more in atomic operations (an inline call takes this one twice, whatever the
-// number of its storages) and acquiring several storages in one step would need roll-back.
+// One lock guards every queue. Sections under it are a few dozen instructions. One lock for each
+// storage would cost more atomic operations (an inline call takes this one twice, whatever the
+// number of its storages), and acquiring several storages in one step would need roll-back.
 
 #pragma once
 
@@ -24,53 +24,55 @@ namespace gemel {
 
 struct TileJob;
 
-// What a thread waits for. done() may be asked by anybody who holds the lock, and by its owner.
+// What a thread waits for. done() may be called by the waiting thread, and by any thread that holds
+// the lock.
 struct Condition {
   enum class Kind { kWritten, kIdle, kDevice, kEpoch, kRoom, kFlag, kJob };
   Kind kind = Kind::kFlag;
   const Storage* storage = nullptr;
-  uint64_t writes = 0;                      // kWritten: this many have finished
+  uint64_t writes = 0;                      // kWritten: so many writes have finished
   int device = 0;                           // kDevice: nothing issued to it is unfinished
-  uint64_t epoch = 0;                       // kEpoch: what was issued in it is finished,
-  int64_t own = 0;                          // but for what this thread is inside of
+  uint64_t epoch = 0;                       // kEpoch: everything issued in it is finished,
+  int64_t own = 0;                          // except what this thread is inside of
   const std::atomic<bool>* flag = nullptr;  // kFlag: it is set
-  const TileJob* job = nullptr;             // kJob: nobody is at its tiles
+  const TileJob* job = nullptr;             // kJob: no helper is at its tiles
 };
 
-// A thread that looks for work, and what it may take.
+// A thread that looks for work, and which work it may take.
 struct Taker {
-  const Condition* condition = nullptr;  // what it waits for meanwhile; null: it only works
-  // Who polls for signals has come from Python, as has a callback that waits. Such a thread takes
-  // Python work too, but only what it waits for, since it may hold locks which foreign callbacks
-  // take.
+  const Condition* condition = nullptr;  // what it waits for; null: it only works
+  // A thread that polls for signals comes from Python, as does a callback that waits. Such a thread
+  // also takes Python work, but only the work it waits for, since it may hold locks that other
+  // callbacks acquire.
   InterruptedFunction interrupted = nullptr;
   bool nested = false;    // it is inside an operation
-  bool stand_in = false;  // it works while another thread waits, in its place
-  double longest = std::numeric_limits<double>::infinity();  // microseconds of an operation
+  bool stand_in = false;  // it works in place of a waiting thread
+  // The longest operation it may take, in microseconds.
+  double longest = std::numeric_limits<double>::infinity();
   Engine::Time polled = {};
 
-  // Who waits for one storage takes only what is short or wanted.
+  // A thread that waits for one storage takes only short or wanted operations.
   bool any_operation() const noexcept {
     return condition == nullptr ||
            (condition->storage == nullptr && condition->kind != Condition::Kind::kFlag &&
             condition->kind != Condition::Kind::kJob);
   }
-  // Who waits for helpers with branches helps with their tiles: soon over, all of them.
+  // A thread that waits for helpers with its branches only helps with tiles, which are short.
   bool only_tiles() const noexcept {
     return condition != nullptr && condition->kind == Condition::Kind::kJob;
   }
-  bool due() const noexcept;  // time to ask `interrupted`
+  bool due() const noexcept;  // it is time to call `interrupted`
 };
 
-// A place to sleep. Whoever takes a parker out of the list of sleepers, under the lock, owes it
-// exactly one wake(), after the lock. Parkers are reused and never freed, so that late wake() is
-// always safe.
+// A place to sleep. A thread that takes a parker out of a list of sleepers, under the lock, must
+// call wake() exactly once, after it has released the lock. Parkers are reused and never freed, so
+// a late wake() is always safe.
 struct Parker {
   void wake();
-  bool sleep(Engine::Time limit);  // false when nobody has woken it until then
+  bool sleep(Engine::Time limit);  // false when no thread has woken it by then
 
   const Taker* taker = nullptr;
-  bool looks = false;      // whoever woke it has counted it among those who look
+  bool looks = false;      // the thread that woke it has counted it among those that look
   Parker* next = nullptr;  // in a list of Wakes
 
  private:
@@ -79,7 +81,7 @@ struct Parker {
   bool woken_ = false;
 };
 
-// Threads to wake once the lock is free: declare it before the Guard.
+// Threads to wake after the lock has been released: declare it before the Guard.
 class Wakes {
  public:
   Wakes() = default;
@@ -98,33 +100,34 @@ class Wakes {
 // Ready operations of one device, link, ... (see lanes.h).
 struct Lane {
   LaneOptions options;
-  std::vector<Operation*> ready;                // a heap: wanted, then priority, then oldest first
-  int share = std::numeric_limits<int>::max();  // how many may be busy with it at a time
-  int busy = 0;                                 // threads, and operations to be completed
-  Operation* oldest = nullptr;                  // of the unfinished, in order of issue
+  std::vector<Operation*> ready;  // a heap: wanted first, then by priority, then oldest
+  int share = std::numeric_limits<int>::max();  // how many may be busy with it at the same time
+  int busy = 0;                 // threads, and operations that have not been completed
+  Operation* oldest = nullptr;  // the unfinished operations, in order of issue
   Operation* newest = nullptr;
-  std::vector<Operation*> flight;  // of an ordered lane: started and not finished, in this order
-  // Memory of what finished out of order, until the oldest has caught up: its results wait for
-  // others. Each of the unfinished carries that of those behind it.
+  std::vector<Operation*> flight;  // on an ordered lane: started and not finished, in this order
+  // Memory of operations that finished before older ones, whose results thus wait for others, until
+  // the oldest has caught up. Each unfinished operation has the share of those that finished right
+  // behind it.
   uint64_t ahead_bytes = 0;
-  Parker* sleeper = nullptr;         // its own thread, asleep
+  Parker* sleeper = nullptr;         // its own thread, while asleep
   std::atomic<bool> started{false};  // it has its own thread
 };
 
-// One call of parallel(); lies on the stack of the thread which called. That takes tiles from the
-// first one on, who helps takes them from the last: where the same data are used by one call after
-// the other, a core mostly finds those it has in its caches.
+// One call of parallel(), on the stack of the calling thread. The caller takes tiles from the
+// front, helpers take them from the back. So when several calls use the same data, each core mostly
+// finds the part that is already in its caches.
 struct TileJob {
   TileFunction function;
   void* context;
   int64_t tiles;
   int lane;                          // whose share of the cores it counts in; -1: none
-  bool branches;                     // its tiles are long and call parallel() in turn
-  std::atomic<int64_t> taken{0};     // by anybody, and asked for in vain
-  std::atomic<int64_t> from_end{0};  // of those, by helpers
+  bool branches;                     // its tiles are long and call parallel() themselves
+  std::atomic<int64_t> taken{0};     // by any thread, including attempts when none was left
+  std::atomic<int64_t> from_end{0};  // how many of these by helpers
   std::atomic<int> helpers{0};       // changed under the lock
-  bool quiet = false;                // nobody has been woken for it,
-  Engine::Time begun = {};           // since when
+  bool quiet = false;                // no thread has been woken for it
+  Engine::Time begun = {};           // since when it has been quiet
   Parker* owner = nullptr;           // asleep until the last helper has left
 };
 
@@ -133,7 +136,7 @@ struct Work {
   TileJob* job = nullptr;
 };
 
-// What a thread is inside of: an operation, or work it does inline; or nothing.
+// What a thread is inside of: an operation, work that it does inline, or nothing.
 struct Around {
   const Operation* operation = nullptr;
   const InsideOperation* here = nullptr;
@@ -155,20 +158,20 @@ struct EngineState {
   TileJob* open_job(const Taker& taker) const noexcept;
   int64_t startable() const noexcept;
   void register_failure(uint64_t sequence, const FailurePointer& failure);
-  void forget_seen();  // failures, and what they hold
+  void forget_seen();  // drops the failures that have been seen
   uint64_t served() const noexcept;
-  bool may_find_work() const noexcept {  // for spinners
+  bool may_find_work() const noexcept {  // for spinning threads
     return (ready_lanes.load() & pool_lanes.load()) != 0 || job_count.load() > 0;
   }
   bool in_pool(int lane) const noexcept { return (pool_lanes & lane_bit(lane)) != 0; }
 
-  // What somebody waits for (wanted.cc); the lock is held.
+  // What threads wait for (wanted.cc); the lock is held.
   void want(const Storage* storage, bool idle);
   void want(Operation* operation);
   bool needs(const Condition& condition, const Operation* operation) const;
   Around own_obstacle(const Condition& condition) const;
 
-  // Who sleeps (waking.cc); the lock is held.
+  // Which threads sleep (waking.cc); the lock is held.
   void restore(Wakes& wakes);
   void mark_looking(bool looks) noexcept;
   void look_again() noexcept;
@@ -193,7 +196,8 @@ struct EngineState {
   void park_waiter(const Taker& taker);
   void stop_looking();
   void sleep(Parker* parker);
-  // `forget` takes it out of where it would be woken; false: somebody has, his wake is on its way.
+  // `forget` removes the parker from the place where it would be woken. False: it is no longer
+  // there, so another thread is about to wake it.
   template <typename Forget>
   void sleep(Parker* parker, Engine::Time limit, Forget forget) {
     if (!parker->sleep(limit)) {
@@ -221,22 +225,23 @@ struct EngineState {
   void fail_pending();
 
   mutable Lock lock;
-  std::mutex thread_mutex;  // starting and stopping threads; before `lock`
+  std::mutex thread_mutex;  // for starting and stopping threads; acquired before `lock`
   std::vector<std::thread> threads;
   std::atomic<bool> started{false};
   bool stopping = false;
   std::atomic<bool> serial{false};
   std::atomic<bool> tracing{false};
-  std::atomic<bool> abandoned{false};  // nothing is started any more, tiles are skipped
-  // Serial, tracing, or without workers: what the quick ways need not ask for one by one.
+  std::atomic<bool> abandoned{false};  // no operation is started any more, and tiles are skipped
+  // Serial, tracing, or without workers: one flag, so that the fast paths need not test each of
+  // these.
   std::atomic<bool> unusual{false};
   std::atomic<int> worker_count{0};
   std::atomic<int> workers_made{0};
-  std::atomic<int64_t> queue_operations{1024};  // 0 while somebody forks
-  int64_t queue_bound = 1024;                   // what it is else
-  int forks = 0;                                // drained for, and not over
+  std::atomic<int64_t> queue_operations{1024};  // 0 while a thread is forking
+  int64_t queue_bound = 1024;                   // its value at other times
+  int forks = 0;                                // announced by close_for_fork and not over yet
   uint64_t queue_bytes = 0;
-  uint64_t ahead_bytes = 0;  // a lane's bound on what finishes out of order
+  uint64_t ahead_bytes = 0;  // each lane's bound on what finishes out of order
 
   uint64_t sequence = 0;
   int64_t pending() const noexcept {  // operations handed over and not yet destroyed
@@ -247,22 +252,22 @@ struct EngineState {
   bool epoch_over(uint64_t which, int64_t own) const noexcept;
   bool begin_epoch(InterruptedFunction interrupted, Condition& over);
 
-  Counters counters;  // all but `issued` and `pending`
+  Counters counters;  // all except `issued` and `pending`
   Lane lanes[kMostLanes];
   int lane_count = 0;
-  std::atomic<uint64_t> pool_lanes{0};    // the set of those without a thread of their own
-  std::atomic<uint64_t> ready_lanes{0};   // of those with ready operations,
-  std::atomic<uint64_t> wanted_lanes{0};  // and with some that somebody waits for
+  std::atomic<uint64_t> pool_lanes{0};    // the set of lanes without a thread of their own
+  std::atomic<uint64_t> ready_lanes{0};   // the set of lanes with ready operations
+  std::atomic<uint64_t> wanted_lanes{0};  // those with ready operations that some thread waits for
   std::vector<TileJob*> jobs;
-  std::atomic<uint32_t> job_count{0};  // = jobs.size(), for spinners
+  std::atomic<uint32_t> job_count{0};  // = jobs.size(), for spinning threads
   std::atomic<int64_t> device_pending[kMostDevices] = {};
-  uint64_t running_bytes = 0;  // taken by operations which run now
-  // Who waits for everything waits for what was issued before, not for what other threads issue
-  // meanwhile: he begins a new epoch and waits until the count of the one before is zero. Of two
-  // epochs back nothing is left, so two counters are enough.
+  uint64_t running_bytes = 0;  // allocated by the operations that are running
+  // A thread that waits for everything waits for what was issued before, not for what other threads
+  // issue meanwhile. So it begins a new epoch and waits until the count of the previous one is
+  // zero. Of the epoch before that nothing is left, so two counters are enough.
   std::atomic<uint64_t> epoch{0};
   std::atomic<int64_t> pending_in[2] = {};
-  std::atomic<int> pending_waiters{0};  // threads that wait for such a count
+  std::atomic<int> pending_waiters{0};  // threads that wait for such a counter
   // See waking.cc for these.
   std::atomic<int> looking{0};
   std::atomic<int> parked{0};  // = parked_workers.size(), for the inline rule
@@ -274,10 +279,10 @@ struct EngineState {
   std::multimap<Engine::Time, Completion> timers;
   Parker* timer_sleeper = nullptr;
   bool timer_started = false;
-  mutable uint64_t visits = 0;                       // searches made by needs()
-  mutable std::vector<Operation*> to_visit;          // of the search under way
-  std::multimap<uint64_t, FailurePointer> failures;  // by order of issue; as far as we know unseen
-  uint64_t more_failures = 0;                        // that are not remembered
+  mutable uint64_t visits = 0;                       // number of searches so far
+  mutable std::vector<Operation*> to_visit;          // operations left in the current search
+  std::multimap<uint64_t, FailurePointer> failures;  // by order of issue; some may have been seen
+  uint64_t more_failures = 0;                        // how many were not remembered
 
  private:
   static bool better(const Operation* left, const Operation* right) noexcept;
@@ -308,42 +313,44 @@ struct EngineState {
   void wake_lanes(Wakes& wakes);
 };
 
-// For counters changed under the lock only: no need of an atomic addition.
+// For counters that change only under the lock: these need no atomic addition.
 template <typename Integer>
 void add(std::atomic<Integer>& counter, Integer amount) noexcept {
   counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_release);
 }
 
-// How many operations this thread is inside of (they may wait, and waiting runs others), the same
-// by epoch, the innermost whose start() it is in, and whether it is in a tile.
+// How many operations this thread is inside of (they may wait, and a waiting thread runs others),
+// the same number for each epoch, the innermost operation whose start() it is in, and whether it is
+// in a tile.
 extern constinit thread_local int operation_depth;
 extern constinit thread_local int operations_in[2];
 extern constinit thread_local Operation* current_operation;
 extern constinit thread_local const InsideOperation* inside_inline;
 extern constinit thread_local bool inside_tile;
-// The call whose branch this thread is in.
+// The call of parallel() whose branch this thread is in.
 extern constinit thread_local const TileJob* current_branches;
-// What this thread may take when it looks for work, as it does again whenever it has done
-// something; null for one that does not. Whether it is counted in `looking`.
+// What this thread may take when it looks for work, which it does again whenever it has finished
+// something; null for a thread that does not. And whether the thread is counted in `looking`.
 extern constinit thread_local const Taker* own_taker;
 extern constinit thread_local bool counted_as_looking;
 
-// The inline rule. Handing over to a spinning worker costs about 0.3 us and starts at once; waking
-// a parked one costs the waker 5 us or more; with every worker busy nothing is gained by queueing.
+// The inline rule: an operation with a cost up to these microseconds is done by the call. Handing
+// it over to a spinning worker costs about 0.3 us and it starts at once. Waking a parked worker
+// costs the waking thread 5 us or more. If every worker is busy, queueing gains nothing.
 constexpr double kInlineWhenSpinning = 2.0;
 constexpr double kInlineWhenBusy = 5.0;
 constexpr double kInlineWhenParked = 8.0;
-// Nobody is woken for so few tiles before the first has shown how long they take: what is over in
-// less than these microseconds is over before who sleeps is awake. Small kernels of plans are cut
-// into so many (SHARES in gemel/codegen/nest.py).
+// For this few tiles no thread is woken until the first tile has shown how long they take: if all
+// of them take less than these microseconds, they are done before a sleeping thread would be awake.
+// The small kernels of plans have this many tiles (SHARES in gemel/codegen/nest.py).
 constexpr int64_t kFewTiles = 4;
 constexpr double kWorthWaking = 30.0;
-// A waiting thread takes operations nobody waits for only when they are this short: its own storage
-// may be ready any moment.
+// A waiting thread takes operations that no thread waits for only when they are this short, since
+// its own storage may be ready at any moment.
 constexpr double kShortMicroseconds = 300.0;
 constexpr int kPollMilliseconds = 50;  // between two looks for Ctrl-C
 constexpr uint64_t kAheadBytes = uint64_t{32} << 20;
-constexpr size_t kMostFailures = 1000;  // remembered, the others are counted
-constexpr size_t kMostListed = 100;     // by waitall
+constexpr size_t kMostFailures = 1000;  // remembered; further ones are only counted
+constexpr size_t kMostListed = 100;     // in the message of wait_all
 
 }  // namespace gemel

@@ -7,7 +7,8 @@
 namespace gemel {
 namespace {
 
-// Runs the CPU's code on one thread. A copy is made at once and has arrived when the link says so.
+// Runs the CPU's code on one thread. A copy is made at once, but ends only when the link would have
+// delivered it.
 class SimulatedGpu final : public Device {
  public:
   SimulatedGpu(int number, const std::string& name) : Device(name, "host") {

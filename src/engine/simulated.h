@@ -1,4 +1,4 @@
-// GPUs for machines without one: a device behind a link that has a bandwidth and a latency.
+// Simulated GPUs, for machines without one: a device behind a link with a bandwidth and a latency.
 
 #pragma once
 
@@ -6,13 +6,14 @@
 
 namespace gemel {
 
-// Copies take at least latency + bytes / bandwidth, whatever the memory does.
+// A copy takes at least latency + bytes / bandwidth, however fast the memory is.
 struct Link {
   double bytes_per_second = 0;
   double latency_seconds = 0;
 };
 
-// Registers it under that number with its three lanes, if it is not there; its link is set anew.
+// Registers the GPU with this number and its three lanes, unless it exists already. In both cases
+// sets its link.
 void simulate_gpu(int number, const std::string& name, const Link& link);
 
 }  // namespace gemel

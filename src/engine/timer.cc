@@ -1,12 +1,12 @@
-// The engine's clock: completions that are due at a time.
+// The engine's clock: completions to be called at a given time.
 
 #include "engine/scheduler.h"
 #include "engine/trace.h"
 
 namespace gemel {
 
-// Without a thread for the clock this one sleeps, as it does in serial mode, where it would wait
-// for the end anyhow.
+// If there is no thread for the clock, this thread sleeps. It does so in serial mode too, where it
+// would have to wait for the end anyway.
 void Engine::complete_at(Time time, Completion done) {
   EngineState& state = *state_;
   if (time > std::chrono::steady_clock::now() && !serial() && state.start_timer()) {

@@ -15,14 +15,14 @@
 namespace gemel::trace {
 namespace {
 
-// Who has touched a storage since its last write. Found by a number the storage carries, which is
-// new for every storage: addresses come back.
+// The operations that have accessed a storage since its last write. Storages carry a number that is
+// never reused, because their addresses are.
 struct History {
   uint64_t writer = 0;
   std::vector<uint64_t> readers;
 };
 
-// A loop may read a weight for ever; its readers are only needed until the next write.
+// A loop may read a weight for ever; its readers matter only until the next write.
 constexpr size_t kMostReaders = 4096;
 
 struct State {
@@ -30,7 +30,7 @@ struct State {
   std::atomic<bool> active{false};
   Recording recording;
   size_t capacity = 0;
-  uint64_t first = 1;  // stands for recording.operations[0]
+  uint64_t first = 1;  // the number of recording.operations[0]
   std::unordered_map<uint64_t, History> histories;
   uint64_t last_token = 0;
   std::unordered_map<int, std::string> names;
@@ -49,7 +49,7 @@ History& history_of(State& all, uint64_t& token) {
 }
 
 OperationRecord* find(State& all, uint64_t record) {
-  if (record < all.first) return nullptr;  // taken while it was running
+  if (record < all.first) return nullptr;  // it was taken out of the recording while it was running
   return &all.recording.operations[record - all.first];
 }
 

@@ -1,8 +1,9 @@
-// What happened, when tracing is on: operations, what each had to wait for, waits, and how much was
-// queued and held. Knows no Python.
+// Records what happens while tracing is on: operations, what each had to wait for, waits, and how
+// much was queued and allocated. Knows no Python.
 //
-// Off, it costs nothing on the inline path (Engine::acquire_inline refuses while tracing, so that
-// every operation comes through Engine::issue) and a test of one flag when an operation is run.
+// When tracing is off, it costs nothing on the inline path and one test of a flag when an operation
+// runs. (While tracing is on, Engine::acquire_inline refuses, so every operation goes through
+// Engine::issue.)
 
 #pragma once
 
@@ -30,10 +31,10 @@ struct OperationRecord {
   int64_t issued = 0;
   int64_t started = 0;
   int64_t finished = 0;
-  int64_t bytes = 0;  // of the results
+  int64_t bytes = 0;  // bytes of the results
   bool inlined = false;
   bool failed = false;
-  double microseconds = 0;  // as estimated
+  double microseconds = 0;  // as estimated when issued
   Origin origin;
 };
 
@@ -52,7 +53,7 @@ struct WaitRecord {
   int64_t started = 0;
   int64_t finished = 0;
   WaitKind kind = WaitKind::kArray;
-  uint64_t operation = 0;  // whose result was waited for; 0: several
+  uint64_t operation = 0;  // the operation whose result was waited for; 0: several
   Origin origin;
 };
 
@@ -62,7 +63,7 @@ struct CounterRecord {
   int64_t bytes = 0;
 };
 
-// A step of a compiled program that was run by an operation.
+// A step of a compiled program, run by an operation.
 struct StepRecord {
   uint64_t operation = 0;
   std::string label;
@@ -81,32 +82,34 @@ struct Recording {
 };
 
 bool active() noexcept;
-// Records up to `capacity` operations (and in proportion of the rest); what is over is counted.
+// Records up to `capacity` operations (and proportionally many of the other records). Operations
+// beyond that are only counted.
 void start(size_t capacity);
 void stop();
-Recording take();  // everything recorded so far; it is recorded no longer
+Recording take();  // takes everything recorded so far out of the recording
 std::unordered_map<int, std::string> thread_names();
 
 // Around fork().
 void lock_for_fork() noexcept;
 void unlock_after_fork() noexcept;
 
-int this_thread() noexcept;  // a small number
+int this_thread() noexcept;  // a small number, assigned on the first call
 void name_this_thread(const std::string& name);
 
-// For the engine. What issued() gives stands for the operation in the other two; 0: not recorded.
+// For the engine. The other two functions take the number that issued() returns; it is 0 when the
+// operation is not recorded.
 uint64_t issued(OperationRecord record, const std::vector<Storage*>& reads,
                 const std::vector<Storage*>& writes, int64_t pending);
 void started(uint64_t record, bool inlined);
 void finished(uint64_t record, bool failed, int64_t pending);
 
-// A step of an operation that is recorded. What is over the capacity is left out.
+// Records a step of an operation that is being recorded. Steps beyond the capacity are dropped.
 void stepped(StepRecord record);
 
-// The storage with this token is gone.
+// Called when the storage with this token is destroyed.
 void forget(uint64_t token) noexcept;
 
-// For the front end. The number of the last operation issued that writes the storage, if known.
+// For the front end. The number of the last issued operation that writes the storage; 0 if unknown.
 uint64_t writer_of(const Storage* storage);
 void waited(const WaitRecord& record);
 

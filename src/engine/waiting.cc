@@ -1,4 +1,4 @@
-// Threads that wait: for what, what they do meanwhile, and where they sleep.
+// Waiting threads: what they wait for, what they do meanwhile, and where they sleep.
 
 #include <algorithm>
 #include <chrono>
@@ -27,12 +27,14 @@ bool Engine::wait_all_quietly(InterruptedFunction interrupted) {
   return state_->begin_epoch(interrupted, over) && state_->help_until(over, interrupted);
 }
 
-// Over for good as soon as its counter is zero: a later epoch may use the counter again then.
+// Once the counter of an epoch has been zero, the epoch is over for good, although a later epoch
+// may use the counter again.
 bool EngineState::epoch_over(uint64_t which, int64_t own) const noexcept {
   return epoch.load() > which + 1 || pending_in[which & 1].load() <= own;
 }
 
-// Begins an epoch, once the one before has ended; `over`: until what has been issued is finished.
+// Begins a new epoch as soon as the previous one has ended. `over` becomes the condition that
+// everything issued before is finished.
 bool EngineState::begin_epoch(InterruptedFunction interrupted, Condition& over) {
   for (;;) {
     {
@@ -73,7 +75,7 @@ FailurePointer Engine::wait_all(InterruptedFunction interrupted, DescribeFunctio
     message += "\nalso " + all.failures[index]->type + ": " + describe(*all.failures[index]);
   }
   if (listed < count) message += "\nand " + std::to_string(count - listed) + " more";
-  // Each line says where it comes from; the whole comes from nowhere.
+  // Each line has its own origin; the summary has none.
   auto summary = std::make_shared<Failure>(first->type, message, Origin(), first->payload);
   summary->seen.store(true);
   return summary;
@@ -150,14 +152,14 @@ void EngineState::check_wait(const Condition& condition) const {
   if (own.here != nullptr) throw WaitForItself(own.here->name_);
 }
 
-// Works, spins, then sleeps, until the condition holds. False when `interrupted` said stop.
+// Works, then spins, then sleeps, until the condition holds. False when `interrupted` said stop.
 bool EngineState::help_until(const Condition& condition, InterruptedFunction interrupted) {
   if (done(condition)) return true;
   check_wait(condition);
   if (!serial.load(std::memory_order_relaxed) && !started.load()) start_workers();
   Taker taker{.condition = &condition, .interrupted = interrupted, .nested = operation_depth > 0};
   taker.polled = std::chrono::steady_clock::now();
-  // It begins nothing it could not leave in time, if there are others to do it.
+  // If workers exist, it begins nothing that would keep it from checking for signals in time.
   const bool helped = workers_made.load(std::memory_order_relaxed) > 0;
   if (interrupted != nullptr && helped && !taker.nested) taker.longest = 1e3 * kPollMilliseconds;
   const bool counts = taker.any_operation();
@@ -181,7 +183,8 @@ bool EngineState::help_until(const Condition& condition, InterruptedFunction int
   return !stopped;
 }
 
-// It turns to something else: somebody may have counted on it.
+// This thread turns to something else, although others may have counted on it: restores the
+// invariant.
 void EngineState::stop_looking() {
   if (!counted_as_looking) return;
   Wakes wakes;
@@ -195,12 +198,12 @@ void EngineState::perform(const Work& work, const Taker& taker) {
   if (work.operation != nullptr) execute(work.operation);
 }
 
-// True when it has done something, or the condition holds; false after spinning in vain.
+// True when it has done some work or the condition holds; false after spinning in vain.
 bool EngineState::help_once(const Taker& taker) {
   const bool works = taker.condition == nullptr;
   Patience patience;
   for (bool first = true; patience.left(); first = false) {
-    // The hint tells of the pool only: look at the other lanes once.
+    // The hint covers only the pool, so look at the other lanes once.
     if (may_find_work() || first) {
       Work work;
       bool found = false;
@@ -208,7 +211,7 @@ bool EngineState::help_once(const Taker& taker) {
         Wakes wakes;
         Guard guard(lock);
         found = take(work, taker);
-        // Who only works can be counted on until it sleeps.
+        // A thread that only works counts as looking until it sleeps.
         if (!found && counted_as_looking != works) {
           mark_looking(works);
           restore(wakes);
@@ -218,7 +221,8 @@ bool EngineState::help_once(const Taker& taker) {
         perform(work, taker);
         return true;
       }
-      if (!patience.left_for_lock()) break;  // there may be work, but not for us
+      // There may be work, but none that this thread may take.
+      if (!patience.left_for_lock()) break;
     }
     if (!works && done(*taker.condition)) return true;
   }
@@ -231,15 +235,15 @@ void EngineState::park_waiter(const Taker& taker) {
   {
     Wakes wakes;
     Guard guard(lock);
-    // What happens from here on wakes us; what has happened already must be looked at once more.
+    // Events from here on wake this thread; earlier ones have to be checked once more.
     if (done(condition)) return;
-    // Operations issued since we began to wait hold up "idle" as well.
+    // To become idle, the storage also needs operations that were issued since the wait began.
     if (condition.kind == Condition::Kind::kIdle) want(condition.storage, true);
     if (may_take(taker)) return;
     parker = take_parker();
     parker->taker = &taker;
     parked_waiters.push_back(parker);
-    restore(wakes);  // what we pass over may be for who stands in for us
+    restore(wakes);  // the stand-in may take what this thread passes over
   }
   const auto poll = taker.polled + std::chrono::milliseconds(kPollMilliseconds);
   sleep(parker, taker.interrupted == nullptr ? Engine::Time::max() : poll,

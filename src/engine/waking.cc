@@ -1,10 +1,11 @@
-// Who sleeps and who is woken. Everything here but the parkers runs under the engine's lock.
+// Which threads sleep and which are woken. Everything here except the parkers runs under the
+// engine's lock.
 //
 // The invariant, whenever the lock is free:
 //
-//   Nobody sleeps on a condition that holds. A lane's own thread does not sleep while the lane may
-//   start something. And if k pieces of work of the pool could be started, k threads are awake that
-//   are about to look for work, or nobody who may take such work sleeps.
+//   No thread sleeps on a condition that holds. A lane's own thread does not sleep while the lane
+//   may start something. And if k pieces of work of the pool could be started, then k awake threads
+//   are about to look for work, or no thread that may take such work sleeps.
 //
 // docs/internals/engine.md says what "about to look" promises; `looking` counts those threads.
 // restore() is called at the end of each section that makes work startable or a condition true.
@@ -17,7 +18,8 @@
 namespace gemel {
 
 void Parker::wake() {
-  // Notify inside: the sleeper may give the parker to another thread as soon as it sees the flag.
+  // Notify under the mutex: as soon as the sleeper sees the flag, it may pass the parker on to
+  // another thread.
   std::lock_guard<std::mutex> guard(mutex_);
   woken_ = true;
   changed_.notify_one();
@@ -38,7 +40,7 @@ bool Parker::sleep(Engine::Time limit) {
 Wakes::~Wakes() {
   while (first_ != nullptr) {
     Parker* parker = first_;
-    first_ = parker->next;  // before the wake: then it may be reused
+    first_ = parker->next;  // read before the wake, after which the parker may be reused
     parker->wake();
   }
 }
@@ -58,7 +60,7 @@ Parker* EngineState::take_parker() {
 }
 
 void EngineState::give_parker(Parker* parker) {
-  if (parker->looks) counted_as_looking = true;  // its waker has counted it
+  if (parker->looks) counted_as_looking = true;  // the waking thread has counted this one
   free_parkers.push_back(parker);
 }
 
@@ -74,8 +76,8 @@ void EngineState::mark_looking(bool looks) noexcept {
   add(looking, looks ? 1 : -1);
 }
 
-// This thread has done something, and looks again if it is one of those who do. One that waits may
-// leave instead: it only counts where it would find something.
+// This thread has finished something, and looks again if it is a thread that looks for work. A
+// waiting thread may leave instead, so it counts only if it would find something.
 void EngineState::look_again() noexcept {
   if (own_taker == nullptr) return;
   const bool waits = own_taker->condition != nullptr;
@@ -110,13 +112,14 @@ void EngineState::restore(Wakes& wakes) {
     add(parked, -1);
   }
   std::erase_if(parked_waiters, [&](Parker* parker) {
-    // What a running operation waits for may start although it does not fit: nobody counts on it.
+    // An operation that a running one waits for may start although it does not fit. It is not part
+    // of the count.
     const bool exempt = parker->taker->nested;
     if ((missing <= 0 && !exempt) || !may_take(*parker->taker)) return false;
     wake(parker);
     return true;
   });
-  // Who waits must not begin what is long: another thread does in its place.
+  // The waiting threads must not begin work that is long: the stand-in does it instead.
   if (missing <= 0 || stand_in == nullptr || parked_waiters.empty()) return;
   wake(std::exchange(stand_in, nullptr));
   standing_in = true;

@@ -1,4 +1,4 @@
-// What somebody waits for. Everything here runs under the engine's lock.
+// Finds what waiting threads need. Everything here runs under the engine's lock.
 
 #include <algorithm>
 
@@ -6,8 +6,8 @@
 
 namespace gemel {
 
-// Enters what holds up somebody behind `request`: the nearest writer, and for a writer the readers
-// behind that one as well. `enter` says whether the search goes on from there.
+// Enters the operations that hold up one behind `request`: the nearest writer and, for a writer,
+// the readers behind that writer too. `enter` says whether the search continues from an operation.
 template <typename Enter>
 void EngineState::enter_ahead(const Request* request, bool readers, Enter enter) const {
   for (; request != nullptr; request = request->previous) {
@@ -17,7 +17,7 @@ void EngineState::enter_ahead(const Request* request, bool readers, Enter enter)
   }
 }
 
-// What holds up those that have been entered.
+// Continues with what holds up the operations that have been entered.
 template <typename Enter>
 void EngineState::enter_rest(Enter enter) const {
   while (!to_visit.empty()) {
@@ -29,7 +29,7 @@ void EngineState::enter_rest(Enter enter) const {
   }
 }
 
-// False when it was before.
+// False when it was marked already.
 bool EngineState::mark_wanted(Operation* operation) {
   if (operation->wanted_) return false;
   operation->wanted_ = true;
@@ -42,8 +42,9 @@ bool EngineState::mark_wanted(Operation* operation) {
   return true;
 }
 
-// What the storage's content depends on (for `idle` also those who read it) goes first, and no
-// other: who reads the same weights is not held up by all who do.
+// Marks the operations that the storage's contents depend on (and for `idle` those that read it),
+// so that they go first. Other operations are not marked: an operation that reads the same weights
+// as many others does not have to wait for all of them.
 void EngineState::want(const Storage* storage, bool idle) {
   const auto enter = [this](Operation* operation) { return mark_wanted(operation); };
   enter_ahead(storage->last_, idle, enter);
@@ -55,7 +56,8 @@ void EngineState::want(Operation* operation) {
   enter_rest([this](Operation* other) { return mark_wanted(other); });
 }
 
-// Whether the condition cannot hold before the operation has run. `wanted_` does not say for whom.
+// Whether the condition cannot hold before the operation has run. `wanted_` does not help here,
+// since it does not say which thread wants the operation.
 bool EngineState::needs(const Condition& condition, const Operation* sought) const {
   switch (condition.kind) {
     case Condition::Kind::kEpoch:
@@ -78,8 +80,8 @@ bool EngineState::needs(const Condition& condition, const Operation* sought) con
   return sought->visit_ == visits;
 }
 
-// What this thread is inside of and has to end before the condition on a storage can hold. What
-// other threads wait for is not looked at.
+// The operation (or inline work) that this thread is inside of and that has to end before the
+// condition on a storage can hold. What other threads wait for is not considered.
 Around EngineState::own_obstacle(const Condition& condition) const {
   const auto reads = [](const InsideOperation* here, const Storage* storage) {
     return std::find(here->reads_.begin(), here->reads_.end(), storage) != here->reads_.end();
@@ -93,7 +95,7 @@ Around EngineState::own_obstacle(const Condition& condition) const {
   Around found;
   if (idle) found.here = inline_reader(condition.storage);
   ++visits;
-  // Who reads inline has no request: it holds up writers that have not got their turn.
+  // An inline reader has no request, but it holds up writers that do not have their turn yet.
   const auto enter = [&](Operation* operation) {
     if (std::exchange(operation->visit_, visits) == visits) return false;
     for (const Request& request : operation->requests()) {
@@ -103,7 +105,7 @@ Around EngineState::own_obstacle(const Condition& condition) const {
     return true;
   };
   const Request* last = condition.storage->last_;
-  if (!idle) {  // others may have issued writes behind those that are waited for
+  if (!idle) {  // skip writes that were issued after those the condition waits for.
     uint64_t behind = condition.storage->writes_issued_ - condition.writes;
     for (; behind > 0 && last != nullptr; last = last->previous) behind -= last->write ? 1 : 0;
   }

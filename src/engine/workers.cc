@@ -1,4 +1,4 @@
-// Threads: workers, those of lanes, and tiles.
+// The threads of the engine: workers, the stand-in, lanes' own threads; and tiles.
 
 #include <signal.h>
 
@@ -13,7 +13,8 @@ namespace gemel {
 
 namespace {
 
-// Signals are the front end's business: Python expects them on its own threads.
+// Blocks all signals in the new thread: they are the front end's business, and Python expects them
+// on its own threads.
 template <typename Body>
 bool make_thread(std::vector<std::thread>& threads, Body body) noexcept {
   sigset_t all, old;
@@ -22,7 +23,7 @@ bool make_thread(std::vector<std::thread>& threads, Body body) noexcept {
   bool made = true;
   try {
     threads.emplace_back(std::move(body));
-  } catch (const std::exception&) {  // the system has no more of them
+  } catch (const std::exception&) {  // the system allows no more threads
     made = false;
   }
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
@@ -38,7 +39,7 @@ void EngineState::start_threads(int lane) {
   if (!in_pool(lane)) start_lane(lane);
 }
 
-// Fewer than there should be will do: threads that wait work as well.
+// If the system allows fewer threads than wanted, that is enough: waiting threads work too.
 void EngineState::start_workers() {
   std::lock_guard<std::mutex> guard(thread_mutex);
   if (started.load()) return;
@@ -52,12 +53,12 @@ void EngineState::start_workers() {
   started.store(true);
 }
 
-// A lane whose thread cannot be made is served by the pool, until it can.
+// If the thread of a lane cannot be created, the pool serves the lane until it can.
 void EngineState::start_lane(int number) {
   Lane& lane = lanes[number];
   if (lane.started.load(std::memory_order_acquire)) return;
   std::lock_guard<std::mutex> guard(thread_mutex);
-  if (lane.started.load()) return;  // changed with this mutex held only
+  if (lane.started.load()) return;  // changes only with this mutex held
   const bool made = make_thread(threads, [this, number] { lane_main(number); });
   Guard state_guard(lock);
   lane.started.store(made);
@@ -101,7 +102,7 @@ void EngineState::stop_workers() {
 
 // --- workers ---
 
-// A worker looks for work by spinning, then sleeps.
+// A worker spins while it looks for work, then sleeps.
 void EngineState::worker_main(int index) {
   trace::name_this_thread("worker " + std::to_string(index));
   const Taker taker;
@@ -122,8 +123,8 @@ void EngineState::worker_main(int index) {
   }
 }
 
-// One thread more than the machine has cores for, if those that wait are counted: it works while
-// one of these sleeps, because what there is to do is too long for it.
+// One more thread than there are cores, counting the waiting threads. It works in place of a
+// waiting thread that sleeps because the available work is too long for it.
 void EngineState::stand_in_main() {
   trace::name_this_thread("stand-in");
   const Taker taker{.stand_in = true};
@@ -149,7 +150,7 @@ void EngineState::stand_in_main() {
 
 // --- lanes with a thread of their own ---
 
-// Such threads do not spin: they would take a core from the pool.
+// These threads do not spin, since that would take a core away from the pool.
 void EngineState::lane_main(int number) {
   Lane& lane = lanes[number];
   trace::name_this_thread(lane.options.name);
@@ -173,14 +174,15 @@ void EngineState::lane_main(int number) {
 
 // --- tiles ---
 
-// For what it waits for itself, or for what somebody else does.
+// Whether a helper may leave its job: for what it waits for itself, for a signal check, or for an
+// operation that some thread waits for.
 bool EngineState::may_leave(const Taker& taker) const noexcept {
   return (taker.condition != nullptr && done(*taker.condition)) || taker.due() ||
          (wanted_lanes.load() & pool_lanes.load()) != 0;
 }
 
-// Until the tiles are used up; `number` is that of the first one it takes, of all that are taken.
-// Who only helps may leave before.
+// Takes tiles until none are left. `number` counts all tiles taken so far, beginning with this
+// thread's first one. A helper may leave earlier.
 void EngineState::run_tiles(TileJob& job, int64_t number, const Taker* helper) {
   const bool outer = std::exchange(inside_tile, inside_tile || !job.branches);
   const TileJob* const around = current_branches;
@@ -198,7 +200,8 @@ void EngineState::run_tiles(TileJob& job, int64_t number, const Taker* helper) {
   inside_tile = outer;
 }
 
-// Its owner has done the first tile. Who looks on has seen the job by himself.
+// Its owner has done the first tile. Threads that are looking for work have seen the job already;
+// this wakes sleeping ones if the rest is long enough.
 void EngineState::call_for_help(TileJob& job) {
   job.quiet = false;
   const int64_t left = job.tiles - job.taken.load(std::memory_order_relaxed);
@@ -210,7 +213,7 @@ void EngineState::call_for_help(TileJob& job) {
   restore(wakes);
 }
 
-// take() has counted us among the helpers: the job stays until we have left.
+// take() has counted this thread among the helpers, so the job stays alive until it has left.
 void EngineState::help_with(TileJob& job, const Taker& taker) {
   run_tiles(job, job.taken.fetch_add(1, std::memory_order_relaxed), &taker);
   Wakes wakes;
@@ -219,7 +222,8 @@ void EngineState::help_with(TileJob& job, const Taker& taker) {
   look_again();
   const int others = job.helpers.load(std::memory_order_relaxed) - 1;
   if (others == 0 && job.owner != nullptr) wakes.add(job.owner);
-  job.helpers.store(others, std::memory_order_release);  // the last touch: the owner may return now
+  // The last access: the owner may return now.
+  job.helpers.store(others, std::memory_order_release);
   restore(wakes);
 }
 
@@ -254,7 +258,7 @@ void Engine::parallel(int64_t tiles, TileFunction function, void* context, bool 
     Wakes wakes;
     Guard guard(state.lock);
     state.counters.tiles += static_cast<uint64_t>(tiles);
-    job.taken = 1;  // the first is for this thread
+    job.taken = 1;  // the first tile is for this thread
     if (!alone) {
       state.jobs.push_back(&job);
       add<uint32_t>(state.job_count, 1);

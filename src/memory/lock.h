@@ -1,7 +1,8 @@
-// A mutex for critical sections of a few nanoseconds to a few microseconds. Giving it back is a
-// plain store, which a lock with sleepers cannot afford: half the atomic operations of std::mutex,
-// and the inline path of an operation takes it twice. Who does not get it spins, then yields, then
-// naps (the holder may have lost its core).
+// A mutex for critical sections of a few nanoseconds to a few microseconds. Releasing it is a plain
+// store, which is impossible for a lock with sleeping waiters. So it needs half the atomic
+// operations of std::mutex, which matters because the inline path of an operation takes it twice. A
+// thread that does not get the lock spins, then yields, then takes short naps, because the holder
+// may have lost its core.
 
 #pragma once
 
@@ -56,7 +57,7 @@ class Lock {
   std::atomic<bool> held_{false};
 };
 
-// std::lock_guard, without <mutex>.
+// Like std::lock_guard, but without including <mutex>.
 class Guard {
  public:
   explicit Guard(Lock& lock) noexcept : lock_(lock) { lock_.lock(); }

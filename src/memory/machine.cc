@@ -25,7 +25,7 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-// "max", nonsense and what is not positive limit nothing.
+// "max", malformed numbers and numbers that are not positive set no limit.
 double number(const std::string& text) {
   const double value = std::strtod(text.c_str(), nullptr);
   return value > 0 ? value : std::numeric_limits<double>::infinity();
@@ -36,7 +36,7 @@ void limit_cores(Limits& limits, double quota, double period) {
   if (cores > 0) limits.cores = std::min(limits.cores, cores);
 }
 
-// No file name means something else in another version or controller, so we look for all.
+// No file name has another meaning in another version or controller, so we look for all of them.
 void read_group(const std::string& folder, Limits& limits) {
   std::istringstream unified(first_line(folder + "/cpu.max"));
   std::string quota;
@@ -53,8 +53,8 @@ void read_group(const std::string& folder, Limits& limits) {
   }
 }
 
-// The group and those it lies in. A container may see its own group as the uppermost, under the
-// name it has outside: then only `mount` itself is there.
+// Reads the group and all groups around it. In a container the own group may be mounted at the top
+// although its path is the one outside; then only `mount` itself exists.
 void read_groups(const std::string& mount, std::string path, Limits& limits) {
   if (!path.starts_with('/') || path.find("/..") != path.npos) path.clear();
   for (;; path.resize(path.rfind('/'))) {
@@ -63,8 +63,8 @@ void read_groups(const std::string& mount, std::string path, Limits& limits) {
   }
 }
 
-// A line is "NUMBER:CONTROLLERS:PATH"; version 2 names no controllers. The folder of several
-// controllers has links with their single names.
+// A line is "NUMBER:CONTROLLERS:PATH"; version 2 has no controllers. A folder for several
+// controllers has links with the name of each.
 void read_line(const std::string& line, const std::string& groups, Limits& limits) {
   std::istringstream parts(line);
   std::string hierarchy;
@@ -101,13 +101,14 @@ Limits read(const char* process, const char* groups) noexcept {
   try {
     std::ifstream file(process);
     for (std::string line; std::getline(file, line);) read_line(line, groups, limits);
-  } catch (const std::exception&) {  // out of memory: what has been read holds
+  } catch (const std::exception&) {  // out of memory: keep what has been read
   }
   return limits;
 }
 
 int cores() noexcept {
-  // Asked whenever a plan is compiled: the files of control groups are read for the first one only.
+  // cores() is called for every compiled plan, so the files of the control groups are read only
+  // once.
   static const double quota = std::ceil(limits().cores);
   return std::max(1, static_cast<int>(std::min<double>(quota, allowed_cores())));
 }

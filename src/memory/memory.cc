@@ -22,7 +22,8 @@
 namespace gemel::memory {
 namespace {
 
-// Classes: every 64 bytes up to 1 KiB, then four a doubling (at most a quarter is wasted).
+// Size classes: every 64 bytes up to 1 KiB, then four for each doubling (so at most a quarter is
+// wasted).
 constexpr size_t kFineBytes = 1024;
 constexpr int kFineClasses = kFineBytes / kAlignment;
 constexpr int kFineLog = 10;
@@ -43,21 +44,22 @@ constexpr size_t class_bytes(int index) noexcept {
   return static_cast<size_t>(4 + (index - kFineClasses) % 4 + 1) << (log - 2);
 }
 
-// Small blocks are cut from slabs, bigger ones come one by one.
+// Small blocks are cut from slabs; bigger ones are mapped one by one.
 constexpr size_t kSmallBytes = 32 * 1024;
 constexpr int kSmallClasses = class_of(kSmallBytes) + 1;
 constexpr size_t kSlabBytes = 256 * 1024;
-constexpr int kMostSpares = 24;  // free slabs we keep for any class
+constexpr int kMostSpares = 24;  // free slabs kept for use by any class
 
-// Free blocks are chained through their last word, which alone stays unpoisoned: a stale reader
-// most likely touches the front, and the leak checker follows pointers in unpoisoned memory only.
+// Free blocks are chained through their last word, the only one that stays unpoisoned: a stale
+// reader most likely touches the front, and the leak checker follows pointers only in unpoisoned
+// memory.
 void*& link_of(void* block, size_t bytes) noexcept {
   return *reinterpret_cast<void**>(static_cast<char*>(block) + bytes - sizeof(void*));
 }
 
 // --- what is held, and what is kept ---
 
-struct Free {  // at the front of a slab or block that is given back to the system
+struct Free {  // at the front of a slab or block that is free or about to go back to the system
   Free* next;
   size_t bytes;
 };
@@ -68,10 +70,10 @@ struct BigClass {
   uint64_t in_use = 0;  // blocks
 };
 
-BigClass big_classes[kClasses];  // the first kSmallClasses are not used
-Lock cache_lock;                 // of these and the next four
+BigClass big_classes[kClasses];  // the first kSmallClasses are unused
+Lock cache_lock;                 // guards these classes and the next four variables
 uint64_t cached_bytes = 0;
-int eviction_class = 0;  // goes round, so that no size is favoured
+int eviction_class = 0;  // goes round, so that no size is preferred
 Free* spare_slabs = nullptr;
 int spares = 0;
 std::atomic<uint64_t> held{0};  // slabs and big blocks in use
@@ -113,12 +115,12 @@ void discard(Free* evicted) noexcept {
 
 // --- small blocks ---
 
-// Lies before its blocks and is aligned to its size, so that a block's address tells its slab.
-// `releases` counts down to the one after which the pool has to act: blocks in use, and one more in
-// the current slab; 1 in a full one.
+// Precedes its blocks and is aligned to its size, so a block's address determines its slab.
+// `releases` is the number of releases after which the pool has to act: in an open slab the blocks
+// in use, in the current slab one more, and 1 in a full slab.
 struct alignas(kAlignment) Slab {
   void* free = nullptr;
-  uint32_t fresh = kSlabBytes;  // where what was never cut begins
+  uint32_t fresh = kSlabBytes;  // offset of the part that was never cut into blocks
   uint32_t releases = 0;
   bool open = false;
   Slab* next = nullptr;
@@ -133,11 +135,11 @@ constexpr uint32_t blocks_in_slab(size_t bytes) noexcept {
   return static_cast<uint32_t>((kSlabBytes - sizeof(Slab)) / bytes);
 }
 
-Slab no_slab;  // full, and never written
+Slab no_slab;  // acts as a full slab; never written
 
-// The slabs of a class. Blocks come from the current one, which stays when it is empty; `open` ones
-// have a free block, and leave when they are empty; nobody knows the full ones until a block comes
-// back.
+// The slabs of a class. Blocks come from the current slab, which stays in the pool when it is
+// empty. Slabs in the `open` list have a free block, and leave the pool when they are empty. Full
+// slabs are in no list until one of their blocks is released.
 struct alignas(64) Pool {
   Lock lock;
   Slab* current = &no_slab;
@@ -199,7 +201,8 @@ void leave_slab(Slab* slab) noexcept {
   discard(spare);
 }
 
-// The pool's lock is held, its current slab has no free block. Null when out of memory.
+// The pool's lock is held, and the current slab has no block in its free list. Null when out of
+// memory.
 [[gnu::noinline]] void* find_block(Pool& pool, size_t bytes) noexcept {
   if (pool.current->fresh + bytes > kSlabBytes) {
     Slab* next = pool.open;
@@ -241,7 +244,8 @@ void* allocate_small(Pool& pool, size_t bytes) noexcept {
   return block;
 }
 
-// The pool's lock is held. Whether the slab is empty and leaves the pool.
+// The pool's lock is held. Whether the slab has become empty and leaves the pool; otherwise it was
+// full and is open now.
 [[gnu::noinline]] bool settle(Pool& pool, Slab* slab, size_t bytes) noexcept {
   if (slab->open) {
     close_slab(pool, slab);
@@ -309,7 +313,8 @@ void* allocate_big(BigClass& owner, size_t bytes) noexcept {
   return nullptr;
 }
 
-// The cache's lock is held. Takes blocks out until `most` bytes are left, chained before `evicted`.
+// The cache's lock is held. Takes blocks out of the cache until at most `most` bytes are left;
+// returns them chained in front of `evicted`.
 Free* evict(uint64_t most, Free* evicted) noexcept {
   for (int step = 0; cached_bytes > most && step < kClasses; ++step) {
     eviction_class = (eviction_class + 1) % kClasses;
@@ -346,7 +351,7 @@ void release_big(void* block, BigClass& owner, size_t bytes) noexcept {
   discard(evicted);
 }
 
-// Only what was asked for may be touched, and of a free block only the link.
+// Of a block in use, only the requested bytes may be touched; of a free block only the link.
 void open_block(void* block, size_t bytes, size_t asked) noexcept {
   GEMEL_POISON(block, bytes);
   GEMEL_UNPOISON(block, asked);
@@ -369,7 +374,7 @@ void* allocate(size_t bytes) noexcept {
   const int index = class_of(bytes);
   const size_t rounded = class_bytes(index);
   void* block = take(index, rounded);
-  if (block == nullptr) [[unlikely]] {  // what we hoard may be what is missing
+  if (block == nullptr) [[unlikely]] {  // the memory in the caches may be enough
     trim();
     block = take(index, rounded);
     if (block == nullptr) return nullptr;

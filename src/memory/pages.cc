@@ -11,7 +11,7 @@ namespace gemel::pages {
 
 #if defined(__SANITIZE_ADDRESS__)
 
-// The leak checker knows and searches only what malloc gave.
+// The leak checker searches only memory that malloc returned.
 void* map(size_t bytes, size_t alignment) noexcept {
   void* block = nullptr;
   return posix_memalign(&block, alignment, bytes) == 0 ? block : nullptr;
@@ -28,7 +28,7 @@ void* map_anywhere(size_t bytes) noexcept {
   return block == MAP_FAILED ? nullptr : block;
 }
 
-// Maps too much and gives back what lies before and behind.
+// Maps too much, then unmaps what is before and behind the aligned part.
 void* map_aligned(size_t bytes, size_t alignment) noexcept {
   char* const start = static_cast<char*>(map_anywhere(bytes + alignment));
   if (start == nullptr) return nullptr;
@@ -42,7 +42,8 @@ void* map_aligned(size_t bytes, size_t alignment) noexcept {
 
 void* map(size_t bytes, size_t alignment) noexcept {
   void* block = map_anywhere(bytes);
-  // Mappings follow each other, so that mostly the next one is aligned if the last one was.
+  // The system places mappings next to each other, so if the last one was aligned the next one
+  // usually is too.
   if ((reinterpret_cast<uintptr_t>(block) & (alignment - 1)) != 0) {
     munmap(block, bytes);
     block = map_aligned(bytes, alignment);
@@ -57,7 +58,8 @@ void* map(size_t bytes, size_t alignment) noexcept {
 
 void unmap(void* block, size_t bytes) noexcept {
   if (munmap(block, bytes) == 0) return;
-  // Too many mappings for a hole in one: the addresses are lost, the memory is not.
+  // The process has too many mappings to split one. The addresses are lost, but the memory goes
+  // back.
   madvise(block, bytes, MADV_DONTNEED);
 }
 

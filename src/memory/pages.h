@@ -1,4 +1,4 @@
-// Memory straight from the system, in whole pages. Nothing here throws.
+// Whole pages of memory directly from the system. Nothing here throws.
 
 #pragma once
 
@@ -6,13 +6,13 @@
 
 namespace gemel::pages {
 
-constexpr size_t kHugeBytes = 2 * 1024 * 1024;  // faults of small pages cost 0.1 us/KiB
+constexpr size_t kHugeBytes = 2 * 1024 * 1024;  // page faults of small pages cost 0.1 us/KiB
 
-// Zeros, at a multiple of `alignment` (a power of two); huge pages are asked for where they fit.
-// Null when there is no memory.
+// Returns zeroed memory at a multiple of `alignment` (a power of two), with huge pages requested
+// where they fit. Null when there is no memory.
 void* map(size_t bytes, size_t alignment) noexcept;
 
-// `bytes` as given to map().
+// `bytes` must be the number given to map().
 void unmap(void* block, size_t bytes) noexcept;
 
 }  // namespace gemel::pages

@@ -1,4 +1,4 @@
-// Binding a program to the sizes of a call: nothing here costs more than some microseconds.
+// Binding a program to the sizes of a call. Nothing here takes more than a few microseconds.
 
 #include <algorithm>
 #include <numeric>
@@ -9,9 +9,10 @@ namespace gemel {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-// More than a process can address: allocating it fails, and sums of such do not overflow.
+// More than a process can address: allocating this much fails, and sums of several do not overflow.
 constexpr int64_t kMostBytes = int64_t{1} << 48;
-// What all branches but the longest must cost to be worth another thread's coming.
+// Microseconds: running branches side by side pays if all branches except the longest take this
+// long together.
 constexpr double kWorthTogether = 20.0;
 
 int64_t divided(int64_t left, int64_t right) {
@@ -113,7 +114,7 @@ class Binder {
     return {buffer.base, start + binding_.at(buffer.offset)};
   }
 
-  // The first place with a free size defines it.
+  // The first occurrence of a free size defines it.
   bool agrees(Slot slot, int64_t value) {
     const auto at = static_cast<size_t>(slot);
     if (defined_[at]) return slots_[at] == value;
@@ -127,11 +128,11 @@ class Binder {
   std::vector<int64_t>& slots_;
   Mismatch* mismatch_;
   std::vector<bool> defined_;
-  std::vector<int64_t> offsets_;  // of temporaries
+  std::vector<int64_t> offsets_;  // of the temporaries
 };
 
-// Largest first, each at the lowest offset where nothing alive at the same time lies: the
-// greedy-by-size strategy of Pisarchyk and Lee (2020).
+// Places the largest first, each at the lowest offset that does not overlap a temporary alive at
+// the same time: the greedy-by-size strategy of Pisarchyk and Lee (2020).
 void Binder::place_temporaries() {
   const std::vector<Temporary>& all = program_.temporaries;
   std::vector<int64_t> bytes;
@@ -147,7 +148,7 @@ void Binder::place_temporaries() {
     return all[left].first != all[right].first ? all[left].first < all[right].first : left < right;
   });
   offsets_.assign(all.size(), 0);
-  std::vector<size_t> placed;  // by offset
+  std::vector<size_t> placed;  // sorted by offset
   int64_t total = 0;
   for (size_t index : order) {
     int64_t offset = 0;
@@ -182,12 +183,12 @@ void Binder::bind_steps() {
   }
 }
 
-// Microseconds of the items, one after the other.
+// The cost of the items in microseconds, if they run one after the other.
 double Binder::bind_costs(const std::vector<Item>& items) {
   double total = 0;
   for (const Item& item : items) {
     if (item.kind == Item::Kind::kResult) continue;
-    if (item.kind == Item::Kind::kKept) {  // which is rarely made
+    if (item.kind == Item::Kind::kKept) {  // rarely computed, so not counted
       bind_costs(item.branches[0]);
       continue;
     }
@@ -218,7 +219,7 @@ double Binder::bind_costs(const std::vector<Item>& items) {
   return total * 1e-3;
 }
 
-// Extents as a signature says them: free sizes are called n0, n1, ...
+// Extents as in a signature: free sizes are called n0, n1, ...
 std::string shape_of(const Program& program, const InputSpec& spec) {
   std::string text = "(";
   for (size_t axis = 0; axis < spec.extents.size(); ++axis) {

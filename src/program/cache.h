@@ -1,8 +1,9 @@
-// The cache of prepared calls: keys of a few words, one probe when it hits.
+// The cache of prepared calls. Keys are a few words long, and a hit needs one probe.
 //
-// Bounded by second chance: when it is full, the next entry takes the place of one that has not
-// been asked for since it was last passed over. That goes round in the order of the hashes, not of
-// use, so that a program going round more keys than fit still finds most of them.
+// The size is bounded by the second-chance strategy: when the cache is full, the next entry
+// replaces one that has not been looked up since it was last passed over. The order of passing over
+// is that of the hashes, not of use. So a program that cycles through more keys than fit still
+// finds most of them.
 
 #pragma once
 
@@ -31,7 +32,7 @@ class Cache {
  public:
   explicit Cache(size_t limit) : limit_(limit), slots_(kFewest) {}
 
-  // Valid until the next insert() or clear().
+  // The pointer is valid until the next insert() or clear().
   const Value* find(Words key) {
     const uint64_t hash = hash_words(key);
     for (size_t at = place(hash); slots_[at].used; at = next(at)) {
@@ -43,10 +44,10 @@ class Cache {
     return nullptr;
   }
 
-  // The key must not be there.
+  // The key must not be in the cache yet.
   void insert(Words key, Value value) {
     const uint64_t hash = hash_words(key);
-    Value evicted{};  // dropped last: that may run any code
+    Value evicted{};  // destroyed last, since its destructor may run any code
     if (count_ == limit_) evicted = evict();
     if (2 * (count_ + 1) > slots_.size()) grow();
     put(Slot(hash, key, std::move(value)));
@@ -62,7 +63,7 @@ class Cache {
   }
 
  private:
-  static constexpr size_t kInside = 5;  // words of a key that need no memory of their own
+  static constexpr size_t kInside = 5;  // keys up to this many words need no memory of their own
   static constexpr size_t kFewest = 64;
 
   struct Slot {
@@ -77,7 +78,9 @@ class Cache {
 
     uint64_t hash = 0;
     bool used = false;
-    bool asked = false;  // of a sweep over more keys than fit, the last go first
+    // Looked up since the last time it was passed over. A new entry starts without, so a sweep over
+    // more keys than fit evicts mostly its own entries.
+    bool asked = false;
     uint32_t count = 0;
     uint64_t inside[kInside] = {};
     std::unique_ptr<uint64_t[]> outside;
@@ -107,7 +110,8 @@ class Cache {
     hand_ = at;
     Value evicted = std::move(slots_[at].value);
     --count_;
-    // What was pushed on by it moves back: no probe may meet a gap before its key.
+    // Entries that this one had pushed further on move back: no probe may meet a gap before its
+    // key.
     slots_[at] = Slot();
     for (size_t later = next(at); slots_[later].used; later = next(later)) {
       Slot moved = std::exchange(slots_[later], Slot());
@@ -118,8 +122,8 @@ class Cache {
 
   size_t limit_;
   size_t count_ = 0;
-  size_t hand_ = 0;          // where passing over goes on
-  std::vector<Slot> slots_;  // a power of two, at most half full
+  size_t hand_ = 0;          // where passing over continues
+  std::vector<Slot> slots_;  // their number is a power of two; at most half of them are used
 };
 
 }  // namespace gemel

@@ -114,7 +114,8 @@ void CourierWork::round(std::vector<pollfd>& polled, std::vector<int>& ranks) {
   }
 }
 
-// What has started here, and whether it is all to end. Returns whether there was anything.
+// Starts the errands that have become ready, and notes whether the courier is being closed. True if
+// there were errands.
 bool CourierWork::take() {
   char bytes[64];
   while (read(bell_[0], bytes, sizeof bytes) > 0) continue;
@@ -147,7 +148,7 @@ bool CourierWork::awaits(const Sum& sum, int rank) const {
   return buffer == nullptr || buffer->have < buffer->size || !sum.told[rank];
 }
 
-// Bytes that are worth being woken for.
+// The number of bytes from this rank that are worth waking up for.
 size_t CourierWork::enough(int rank) const {
   const Peer& peer = peers_[rank];
   if (peer.header_have == sizeof(Header)) {
@@ -192,13 +193,13 @@ void CourierWork::tell_of_waiting() {
   for (int other = 0; other < size_; ++other) {
     if (other != rank_ && !come(other)) state_.missing.push_back(other);
   }
-  if (!state_.missing.empty()) return;  // the others may wait for these, too
+  if (!state_.missing.empty()) return;  // the others may be waiting for these ranks too
   for (int other = 0; other < size_; ++other) {
     if (other != rank_ && !oldest->told[other]) state_.missing.push_back(other);
   }
 }
 
-// Nobody can go on; whoever asks for the state hears why, and closes.
+// The courier cannot go on. Its state says why, so that the owner closes it.
 void CourierWork::fail(const std::string& problem) {
   stuck_ = true;
   const std::lock_guard guard(mutex_);
@@ -220,7 +221,8 @@ void CourierWork::fail_unequal(const Sum& sum, int rank, size_t sent, size_t nee
 Courier::Courier(int rank, const std::vector<int>& sockets)
     : work_(std::make_unique<CourierWork>(rank, sockets)) {}
 Courier::~Courier() {
-  if (getpid() != work_->process) static_cast<void>(work_.release());  // its thread is not here
+  // A forked child does not have the thread, so it cannot join it. The work is leaked there.
+  if (getpid() != work_->process) static_cast<void>(work_.release());
 }
 uint64_t Courier::number(uint64_t tag, const std::string& name, int item_bytes, int priority) {
   return work_->number(tag, name, item_bytes, priority);

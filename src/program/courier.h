@@ -1,8 +1,9 @@
-// Sums over the arrays of several processes, by a thread of its own that sleeps on their sockets.
+// A courier sums arrays over several processes. Its own thread sleeps on their sockets.
 //
-// Every process issues the same sums; a sum is known by its tag and its turn, so they may start in
-// any order anywhere, and nobody has to be asked. What comes before its sum has started here is
-// kept. Elements are added up in the order of ranks, whatever travels together.
+// Every process issues the same sums. A sum is identified by its tag and its turn, so sums may
+// start in any order in any process, without asking the others. Data that arrives before its sum
+// has started here is kept. Elements are added in the order of ranks, whatever data travels
+// together, so the result is always the same.
 
 #pragma once
 
@@ -19,28 +20,28 @@ class CourierWork;  // program/courier_work.h
 
 class Courier {
  public:
-  // What is told of it, from any thread.
+  // The state of a courier; may be asked for on any thread.
   struct State {
-    std::string problem;       // why nothing goes on, if so: it is to be closed then
-    uint64_t open = 0;         // sums that are issued and have not ended
-    double waiting = 0;        // seconds since the oldest sum that is open has started here
-    std::string name;          // of that one
-    std::vector<int> missing;  // ranks whose part of it is not here
-    uint64_t sums = 0;         // that have ended well
-    double seconds = 0;        // that these were open, together
-    double worked = 0;         // seconds of a core its thread has taken
+    std::string problem;       // if not empty: why it cannot go on; it has to be closed
+    uint64_t open = 0;         // sums that have been issued and have not ended
+    double waiting = 0;        // since the oldest open sum started here, in seconds
+    std::string name;          // of that sum
+    std::vector<int> missing;  // ranks whose part of that sum has not arrived
+    uint64_t sums = 0;         // sums that have ended successfully
+    double seconds = 0;        // how long these were open, in total
+    double worked = 0;         // CPU time that its thread has used, in seconds
   };
 
-  // Takes over a connected stream socket for each rank; -1 for its own.
+  // Takes ownership of one connected stream socket for each rank; -1 for its own.
   Courier(int rank, const std::vector<int>& sockets);
-  ~Courier();  // closes the sockets: others see that it is gone
+  ~Courier();  // closes the sockets, which tells the others that it is gone
 
-  // The next turn of a tag, whose errand is to be issued to the desk by this number. Items are
-  // float (4 bytes) or double (8).
+  // Returns the number of the next sum with this tag. Its errand has to be issued to the desk with
+  // this number. Items are float (4 bytes) or double (8 bytes).
   uint64_t number(uint64_t tag, const std::string& name, int item_bytes, int priority);
   std::shared_ptr<Desk> desk();
   State state() const;
-  // What is open and what comes from now on fails with this; the sockets stay as they are.
+  // Open sums and later ones fail with this. The sockets stay open.
   void close(const FailurePointer& failure);
 
  private:

@@ -1,4 +1,4 @@
-// What a courier's thread does with sums: their parts go out, come in, and are added up.
+// What a courier's thread does with sums: it sends parts, receives parts, and adds them up.
 
 #include <algorithm>
 #include <cerrno>
@@ -57,7 +57,7 @@ void CourierWork::queue(Sum& sum, int rank, bool total) {
   empty(rank);
 }
 
-// Sends what can be sent now.
+// Sends as much as possible now.
 void CourierWork::empty(int rank) {
   Peer& peer = peers_[rank];
   while (!stuck_ && !peer.gone && !peer.going.empty()) {
@@ -66,7 +66,7 @@ void CourierWork::empty(int rank) {
       peer.gone = true;
       return fail("worker " + std::to_string(rank) + " is gone (" + std::strerror(errno) + ")");
     }
-    if (sent == nullptr) return;  // the rest later
+    if (sent == nullptr) return;  // the rest is sent later
     const auto found = open_.find(sent->header.key());
     peer.going.pop();
     --found->second->unsent;
@@ -74,13 +74,13 @@ void CourierWork::empty(int rank) {
   }
 }
 
-// Receives what has come.
+// Receives the data that has arrived.
 void CourierWork::drain(int rank) {
   Peer& peer = peers_[rank];
   while (!stuck_ && !peer.gone && step(rank)) continue;
 }
 
-// Receives once; whether there may be more.
+// Receives once; true if there may be more.
 bool CourierWork::step(int rank) {
   Peer& peer = peers_[rank];
   ssize_t count = 0;
@@ -119,7 +119,7 @@ bool CourierWork::step(int rank) {
   return true;
 }
 
-// A header has come: where its contents belong.
+// A header has arrived: finds out where its contents belong.
 void CourierWork::open_frame(int rank) {
   Peer& peer = peers_[rank];
   const Header& header = peer.header;
@@ -148,7 +148,7 @@ void CourierWork::open_frame(int rank) {
   if (header.bytes == 0) end_frame(rank);
 }
 
-// More of a frame has come, perhaps all.
+// More of a frame has arrived, perhaps all of it.
 void CourierWork::end_frame(int rank) {
   Peer& peer = peers_[rank];
   const Key key = peer.header.key();
@@ -168,7 +168,7 @@ void CourierWork::end_frame(int rank) {
   if (found != open_.end()) progress(*found->second);
 }
 
-// Adds up what has come of the piece that is ours.
+// Adds up what has arrived of our piece.
 void CourierWork::progress(Sum& sum) {
   if (sum.all_added || stuck_) return;
   const auto [begin, end] = piece(sum.given, rank_);
@@ -189,13 +189,14 @@ void CourierWork::progress(Sum& sum) {
   }
   if (have < end - begin) return;
   for (const auto& buffer : sum.theirs) {
-    if (buffer != nullptr && buffer->have < buffer->size) return;  // of nothing
+    // Only a precaution: each part is as large as our piece.
+    if (buffer != nullptr && buffer->have < buffer->size) return;
   }
   sum.all_added = true;
   if (size_ > 2) {
     for (int other = 0; other < size_; ++other) {
       if (other == rank_) continue;
-      ++sum.unsent;  // not to be finished in between
+      ++sum.unsent;  // keeps the sum from being finished in this loop
       queue(sum, other, true);
       if (stuck_) return;
       --sum.unsent;

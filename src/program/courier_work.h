@@ -1,4 +1,4 @@
-// The thread of a courier, and what it knows.
+// A courier's thread and its state.
 
 #pragma once
 
@@ -23,17 +23,19 @@ namespace gemel {
 
 using Clock = std::chrono::steady_clock;
 
-// Bytes that wake who receives, unless fewer are left; and after how long all are tried anyway, as
-// no system has to do what it is told of how much is enough.
+// The thread is woken when this many bytes have arrived, or when everything that is still missing
+// has. Since systems may ignore this hint (SO_RCVLOWAT), all sockets are tried after this time
+// anyway.
 constexpr size_t kEnough = 256 << 10;
 constexpr int kTryingMilliseconds = 100;
 
-// Nobody has a part of a sum with more: it would be asked of the allocator before the sum is known.
+// No part of a sum is larger. Without this bound a header could make us allocate any size before
+// its sum is known.
 constexpr uint64_t kMostBytes = uint64_t{1} << 40;
 
 using Key = std::pair<uint64_t, uint64_t>;  // tag and turn
 
-// What has been issued, by the number of its errand.
+// A sum that has been issued, by the number of its errand.
 struct Asked {
   Key key;
   std::string name;
@@ -46,10 +48,10 @@ struct Sum {
   Asked asked;
   std::shared_ptr<Errand> errand;
   Row given, total;
-  std::vector<std::unique_ptr<Buffer>> theirs;  // by rank: their part of the piece that is ours
-  std::vector<bool> told;                       // by rank: its piece has come, added up
-  size_t added = 0;                             // bytes of the piece that is ours
-  size_t unsent = 0;                            // frames
+  std::vector<std::unique_ptr<Buffer>> theirs;  // by rank: their part of our piece
+  std::vector<bool> told;                       // by rank: its piece of the total has arrived
+  size_t added = 0;                             // bytes of our piece
+  size_t unsent = 0;                            // frames that have not been sent completely
   bool all_added = false;
   Clock::time_point since;
 };
@@ -57,17 +59,17 @@ struct Sum {
 struct Peer {
   int socket = -1;
   bool gone = false;
-  int enough = -1;  // as the socket was told
+  int enough = -1;  // the value the socket was told
   Outgoing going;
   Header header;
   size_t header_have = 0;
-  Buffer* filling = nullptr;  // of phase 0
+  Buffer* filling = nullptr;  // while receiving phase 0
   std::unique_ptr<Buffer> early;
-  Sum* telling = nullptr;  // of phase 1, from `at` on
+  Sum* telling = nullptr;  // while receiving phase 1: bytes from `at` to `end` are missing
   size_t at = 0, end = 0;
 };
 
-// The thread, and what only it touches unless it says otherwise.
+// Only the thread touches this state, except where stated otherwise.
 class CourierWork {
  public:
   CourierWork(int rank, const std::vector<int>& sockets);
@@ -97,29 +99,31 @@ class CourierWork {
   void fail_without(const Sum& sum, int rank);
   void fail_unequal(const Sum& sum, int rank, size_t sent, size_t needed);
   void count(const Sum& sum);
-  static double worked();  // seconds of a core that the calling thread has taken
+  static double worked();  // CPU time that the calling thread has used, in seconds
   void tell_of_waiting();
   bool awaits(const Sum& sum, int rank) const;
   size_t enough(int rank) const;
   void set_enough(int rank);
   void ring() noexcept;
-  // The part of a row that a rank adds up: all of it where there are two, who exchange them.
+  // The part of a row that a rank adds up. With two ranks each adds up all of it, since they
+  // exchange everything.
   std::pair<size_t, size_t> piece(const Row& row, int rank) const;
 
   const int rank_;
   const int size_;
   std::vector<Peer> peers_;
   std::map<Key, std::unique_ptr<Sum>> open_;
-  std::map<std::pair<Key, int>, std::unique_ptr<Buffer>> early_;  // of sums that have not started
+  // Parts of sums that have not started here.
+  std::map<std::pair<Key, int>, std::unique_ptr<Buffer>> early_;
   Buffers buffers_;
   int bell_[2] = {-1, -1};
   std::atomic<bool> rung_{false};
   std::thread thread_;
-  bool stuck_ = false;  // there is a problem: nothing more is sent or received
+  bool stuck_ = false;  // there is a problem: nothing is sent or received any more
   FailurePointer given_up_;
 
   std::mutex joining_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::unordered_map<uint64_t, uint64_t> turns_;
   std::unordered_map<uint64_t, Asked> asked_;
   uint64_t numbers_ = 0;

@@ -47,7 +47,8 @@ class DeskOperation final : public Operation {
  public:
   DeskOperation(std::shared_ptr<Desk> desk, uint64_t number, std::string name)
       : desk_(std::move(desk)), number_(number), name_(std::move(name)) {}
-  // Without having been started when something it reads has failed: others may wait for it.
+  // If an input has failed, the operation is destroyed without having been started. Its errand is
+  // put on the desk as a notice, since others may be waiting for it.
   ~DeskOperation() override {
     if (!started_) {
       auto errand = std::make_shared<Errand>();
@@ -65,7 +66,7 @@ class DeskOperation final : public Operation {
     for (const Stretch& output : outputs) errand->outputs.push_back(output.part());
     errand->origin_ = origin;
     errand->done_.emplace(std::move(done));
-    // The operation may be gone when put() returns.
+    // When put() returns, the operation may have been destroyed.
     const std::shared_ptr<Desk> desk = desk_;
     desk->put(std::move(errand));
   }
@@ -119,7 +120,8 @@ class DeskLaunch final : public Launch {
     microseconds = 5;
     only_later = true;
   }
-  FailurePointer run(PartialFailures&) override { return nullptr; }  // it is only done later
+  // Never called: this work is always done later.
+  FailurePointer run(PartialFailures&) override { return nullptr; }
   std::unique_ptr<Operation> later() override { return std::move(operation_); }
 
  private:

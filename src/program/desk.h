@@ -1,5 +1,5 @@
-// Operations whose work is done outside of the engine, by whoever takes them: a thread that talks
-// to other machines, for example. Nobody waits inside of the engine meanwhile.
+// Operations whose work is done outside the engine by a thread that takes them from a desk, for
+// example a thread that talks to other machines. No thread waits inside the engine meanwhile.
 
 #pragma once
 
@@ -19,8 +19,8 @@
 
 namespace gemel {
 
-// An operation whose turn has come: its inputs are there, its results have memory. It ends when
-// `end` is called, once, on any thread; one that is dropped fails.
+// An operation whose turn has come: its inputs are ready, its results have memory. It ends when
+// `end` is called, once, on any thread. If it is dropped before that, it fails.
 class Errand {
  public:
   struct Part {
@@ -30,10 +30,11 @@ class Errand {
   ~Errand();
   void end(const FailurePointer& failure = nullptr);
 
-  uint64_t number = 0;  // as issue() was told
+  uint64_t number = 0;  // as given to issue()
   std::vector<Part> inputs;
   std::vector<Part> outputs;
-  // It cannot be done, since what it reads has failed. Then it has ended, and has no parts.
+  // Set if the errand cannot be done because an input has failed. Then it has already ended and has
+  // no parts.
   FailurePointer failure;
 
  private:
@@ -42,20 +43,21 @@ class Errand {
   Origin origin_;
 };
 
-// Where errands wait. They have a lane of their own, which holds up no other.
+// Where errands wait. They have a lane of their own, which delays no other lane.
 class Desk : public std::enable_shared_from_this<Desk> {
  public:
-  // `bell` is called, on any thread, when there may be something to take. `sums` have a
-  // lane apart, so that who does an errand may wait for some: what finishes in a lane before one
-  // that is older is limited.
+  // `bell` is called, on any thread, when there may be something to take. `sums` have a separate
+  // lane, so that a thread that does an errand may wait for sums: within one lane, the results that
+  // may be computed ahead of an older operation are limited.
   static std::shared_ptr<Desk> make(std::function<void()> bell = {}, bool sums = false);
 
-  // The tensors are dense and in the host's memory; the outputs are new.
+  // The tensors must be dense and in host memory; the outputs must be new.
   void issue(uint64_t number, std::string name, const std::vector<Tensor*>& inputs,
              const std::vector<Tensor*>& outputs, Front& front);
-  // The next, in the order in which they start. Null when there is none by then, or it is closed.
+  // The next errand, in the order in which they become ready. Null if none arrives within
+  // `patience`, or if the desk is closed.
   std::shared_ptr<Errand> take(std::chrono::microseconds patience);
-  // What waits here and what comes from now on fails with this.
+  // Waiting errands and later ones fail with this.
   void close(const FailurePointer& failure);
 
  private:

@@ -1,4 +1,4 @@
-// The one table of dtypes. A tag is a byte: dtypes count up from 0, Python's numbers down from 254.
+// The one table of dtypes. A tag is a byte: dtypes count up from 0, Python scalars down from 254.
 
 #pragma once
 
@@ -13,11 +13,11 @@ struct DType {
   const char* name;
   int64_t size;  // bytes
   Kind kind;
-  const char* format;  // of Python's struct module; null where that has none
-  uint8_t exchange;    // DLPack's code
+  const char* format;  // the format character of Python's struct module; null if there is none
+  uint8_t exchange;    // the type code of DLPack
 };
 
-// In the order of their codes, which files and the Python side know.
+// The order is that of the codes, which files and the Python side rely on.
 inline constexpr DType kDTypes[] = {
     {"bool", 1, Kind::kBoolean, "?", 6},          {"uint8", 1, Kind::kUnsigned, "B", 1},
     {"int8", 1, Kind::kSigned, "b", 0},           {"int32", 4, Kind::kSigned, "i", 0},
@@ -52,17 +52,18 @@ static_assert(kDTypeCount <= kScalarFloat);
 
 inline int64_t item_size(int code) { return kDTypes[code].size; }
 
-// Booleans, integers, floats and complex numbers are ordered.
+// Ranks the kinds: boolean, integer, floating, complex.
 inline int kind_rank(int code) {
   const Kind kind = kDTypes[code].kind;
   if (kind == Kind::kComplex) return 3;
   return kind == Kind::kBoolean ? 0 : kind == Kind::kFloating ? 2 : 1;
 }
 
-// Whether results of one dtype are written in place into arrays of another: kinds only widen.
+// Whether results of dtype `from` may be written in place into arrays of dtype `to`: the kind may
+// only become wider.
 inline bool keeps_kind(int from, int to) { return kDTypes[from].kind <= kDTypes[to].kind; }
 
-// Whether an integer dtype has this number.
+// Whether an integer dtype can hold this number.
 inline bool holds(int code, int64_t number) {
   const DType& dtype = kDTypes[code];
   if (dtype.kind == Kind::kUnsigned) {
@@ -72,7 +73,8 @@ inline bool holds(int code, int64_t number) {
   return beyond == 0 || beyond == -1;
 }
 
-// Whether no integer dtype holds the values of both integers: they meet in float64.
+// Whether no integer dtype can hold all values of both integer dtypes; their common dtype is
+// float64.
 inline bool meet_in_floating(int a, int b) {
   const bool signs_differ =
       (kDTypes[a].kind == Kind::kSigned) != (kDTypes[b].kind == Kind::kSigned);

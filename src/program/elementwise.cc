@@ -10,12 +10,12 @@ namespace gemel {
 namespace {
 
 constexpr int kMaxIntegers = kMaxRank * (kMaxOperands + 1) + kMaxOperands;
-// Elements in one tile of a large call: about 20 us of work, so that sharing tiles costs little and
-// a waiting thread is never behind a long one.
+// The number of elements in one tile of a large call. That is about 20 us of work, so that sharing
+// tiles costs little and a waiting thread is never held up by a long tile.
 constexpr int64_t kTileElements = 65536;
 constexpr int64_t kTurnedRows = 16;
 
-// Everything a kernel needs but the memory, which is taken when the operation starts.
+// Everything a kernel needs except the memory, which is allocated when the operation starts.
 struct Work {
   const ElementwiseKernel* kernel;
   Device* device;
@@ -26,7 +26,8 @@ struct Work {
 };
 
 FailurePointer run_work(const Work& work, const int64_t* integers) {
-  if (work.extent == 0) return nullptr;  // only a failure of the operands was to be passed on
+  // There are no elements: only a failure of the operands had to be passed on.
+  if (work.extent == 0) return nullptr;
   void* buffers[kMaxOperands];
   for (int i = 0; i < work.place_count; ++i) buffers[i] = work.places[i].address();
   const KernelCall call{work.kernel->kernel.function, buffers, integers, work.extent, work.chunk};
@@ -47,7 +48,7 @@ class ElementwiseOperation final : public Operation {
   std::string name() const override { return kernel->name; }
   std::string detail() const override;
 
-  const ElementwiseCall* call = nullptr;  // valid until issue() has returned
+  const ElementwiseCall* call = nullptr;  // valid only until issue() has returned
   ElementwisePointer kernel;
   Work work;
   SmallArray<int64_t, 16> integers;
@@ -72,7 +73,7 @@ class ElementwiseLaunch final : public Launch {
     work_.kernel = kernel.get();
     work_.extent = loop.size > 0 ? loop.extents[0] : 0;
     work_.chunk = inner >= kTileElements ? 1 : kTileElements / inner;
-    // Rows that are turned are turned some at a time.
+    // Transposed operands are read several rows at a time, so the chunks are whole groups of rows.
     if (loop.rank > 1 && work_.chunk > kTurnedRows) work_.chunk -= work_.chunk % kTurnedRows;
     microseconds = static_cast<double>(loop.size) * kernel->nanoseconds_per_element * 1e-3;
     reads = reads_;
@@ -93,14 +94,14 @@ class ElementwiseLaunch final : public Launch {
   }
 
   void add_target(const Tensor& tensor) {
-    // What is not overwritten of a storage keeps its meaning, and its failure.
+    // The rest of the storage keeps its contents and its failure.
     if (!tensor.whole()) reads_[read_count++] = tensor.storage;
     add_result(tensor);
     known_writes = 1;
     tensor.storage->bump_version();
   }
 
-  // Extents, then strides by operand, then the scalars; new results are contiguous.
+  // The extents, then the strides of each operand, then the scalars. New results are contiguous.
   void add_integers(int contiguous_results) {
     const Loop& loop = call_.loop;
     int64_t* next = integers_;
@@ -144,9 +145,9 @@ class ElementwiseLaunch final : public Launch {
 
 }  // namespace
 
-// Whether every array is dense and of the first one's shape, the target too.
+// Whether every array, including the target, is dense and has the shape of the first one.
 bool ElementwiseCall::find_even() {
-  if (operands->first == nullptr) return false;  // only numbers, for a target
+  if (operands->first == nullptr) return false;  // only scalars, written into a target
   const Tensor& first = *operands->first;
   const auto like_first = [&first](const Tensor& tensor) {
     return tensor.contiguous && tensor.ndim == first.ndim &&
@@ -197,7 +198,7 @@ bool ElementwiseCall::prepare() {
 int ElementwiseCall::inner_class(int array) const {
   const int64_t* strides = loop.strides[array];
   const int found = stride_class(strides[loop.rank - 1]);
-  // One of stride 1 along the loop above is turned by panels, if that is worth it.
+  // An operand with stride 1 along the loop above is transposed in panels, if that pays.
   const bool across = found == kStrided && array < operands->array_count && loop.rank > 1 &&
                       strides[loop.rank - 2] == 1;
   constexpr int64_t kFew = 8;
@@ -207,8 +208,8 @@ int ElementwiseCall::inner_class(int array) const {
   return kAcross;
 }
 
-// Who is called, then a byte per operand, then two bits per operand (its stride class); the target
-// comes last.
+// The operation and its parameters, then one byte for each operand, then two bits for each operand
+// (its stride class). The target comes last.
 ElementwiseKey ElementwiseCall::key(uint32_t operation, uint32_t parameters) const {
   static_assert(kMaxInputs <= 11);
   ElementwiseKey key;
@@ -216,7 +217,7 @@ ElementwiseKey ElementwiseCall::key(uint32_t operation, uint32_t parameters) con
   key.words[2] = operands->tag_words[1];
   key.words[0] = static_cast<uint64_t>(operation) << 40 | static_cast<uint64_t>(parameters) << 8 |
                  static_cast<uint64_t>(loop.rank) << 1 | (target != nullptr);
-  uint64_t classes = operands->arrays;  // all of them run on
+  uint64_t classes = operands->arrays;  // if all arrays are dense
   if (!even) {
     classes = 0;
     int array = 0;

@@ -1,4 +1,5 @@
-// Elementwise calls: from operands to the key of a prepared kernel, and from the kernel to work.
+// Elementwise calls: from operands to the key of a prepared kernel, and from the kernel to the
+// work.
 
 #pragma once
 
@@ -15,7 +16,7 @@ namespace gemel {
 
 // The positional operands of one call, arrays and Python scalars in order.
 struct Operands {
-  // A byte for each operand: one more than its tag, so that no operand is 0.
+  // Each operand adds a byte to the tag words: its tag plus one, so that 0 means no operand.
   void add(uint8_t tag) {
     tags[count] = tag;
     tag_words[count >> 3] |= (tag + uint64_t{1}) << 8 * (count & 7);
@@ -28,21 +29,21 @@ struct Operands {
   uint64_t arrays = 0;                  // bit 2 * i: operand i is an array
   const Tensor* first = nullptr;        // the first array
   const Tensor* tensors[kMaxOperands];  // null for a scalar
-  int64_t scalars[kMaxOperands];        // or the bits of a float64
+  int64_t scalars[kMaxOperands];        // an integer, or the bits of a float64
   uint8_t tags[kMaxOperands];
 };
-// Room for results and a target is left among kMaxOperands.
+// This leaves room for results and a target among the kMaxOperands.
 constexpr int kMaxInputs = kMaxOperands - 4;
 
-// A prepared call: a loop program with one outer dimension per coalesced dimension.
+// A prepared call: a loop program with one loop for each coalesced dimension.
 struct ElementwiseKernel {
   Kernel kernel;
   std::vector<uint8_t> out_codes;
   double nanoseconds_per_element = 1;
   FailureText failure;
   std::string name;  // of the operation
-  // By operand: the integer dtype a whole number among them must fit, or kAnyNumber; with kNatural
-  // added where none below 0 does. Empty where any number does.
+  // For each operand: the integer dtype that a Python int must fit, or kAnyNumber. kNatural is
+  // added to it if the int must not be negative either. Empty if there are no such limits.
   std::vector<uint8_t> limits;
 };
 constexpr uint8_t kAnyNumber = 255;
@@ -55,12 +56,12 @@ struct ElementwiseKey {
   operator Words() const { return words; }
 };
 
-// One call, ready to look its kernel up and to run.
+// One call, ready to look up its kernel and run.
 struct ElementwiseCall {
   const Operands* operands;
-  const Tensor* target = nullptr;  // what is written instead of a new array
+  const Tensor* target = nullptr;  // is written instead of a new array
   int ndim = 0;                    // of the result
-  bool even;                       // the arrays run on together, in one loop
+  bool even;  // all arrays are dense and of one shape, so one loop runs over them
   int64_t shape[kMaxRank];
   Loop loop;  // array inputs in order, then the target if there is one
 
@@ -69,14 +70,14 @@ struct ElementwiseCall {
   int device() const { return (target != nullptr ? target : operands->first)->device(); }
   ElementwiseKey key(uint32_t operation, uint32_t parameters) const;
   bool find_even();
-  // The stride class of the i-th array input (or of the target, behind the inputs).
+  // The stride class of array input `array` (or of the target, which follows the inputs).
   int inner_class(int array) const;
-  // Throws OverflowError for a whole number that its dtype cannot hold, and what the kernel says of
-  // one below 0 that must not be.
+  // Throws OverflowError for an int that its dtype cannot hold, and the kernel's own error for a
+  // negative int where that is not allowed.
   void check_numbers(const ElementwiseKernel& kernel) const;
-  // None of its operands can still fail it.
+  // True when none of the operands has failed or can still fail.
   bool settled() const;
-  // Runs it or hands it over; `results` are new, one per out code; none with a target.
+  // Runs the call or hands it over. `results` are new, one for each out code; none with a target.
   void launch(const ElementwisePointer& kernel, const Tensor* const* results, Front& front) const;
 };
 

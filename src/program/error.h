@@ -1,4 +1,4 @@
-// What is wrong with a call: thrown by whoever finds it, shown by the front end.
+// An error in a call: thrown where it is found, shown by the front end.
 
 #pragma once
 
@@ -10,7 +10,7 @@ namespace gemel {
 
 class Error : public std::exception {
  public:
-  // `type` names the exception class users meet, e.g. "ShapeError".
+  // `type` is the name of the exception class that users see, e.g. "ShapeError".
   Error(std::string type, std::string message)
       : type_(std::move(type)), message_(std::move(message)) {}
   const char* what() const noexcept override { return message_.c_str(); }

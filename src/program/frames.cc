@@ -14,11 +14,12 @@ namespace {
 #ifndef MSG_NOSIGNAL
 constexpr int MSG_NOSIGNAL = 0;
 #endif
-// Parts of memory in one call, and buffers that are kept.
+// The most parts of memory in one system call, and the most buffers kept for reuse.
 constexpr size_t kMostParts = 64;
 constexpr size_t kMostFree = 64;
 
-// total[i] = rows[0][i] + rows[1][i] + ...; a few at a time, so that sums stay in the cache.
+// total[i] = rows[0][i] + rows[1][i] + ...; a few elements at a time, so that the sums stay in the
+// cache.
 template <typename T>
 void add(const char* const* rows, size_t count, char* total, size_t bytes) {
   constexpr size_t kAtOnce = 2048;
@@ -130,7 +131,7 @@ bool Outgoing::send(int socket, const Frame** done) {
 }
 
 std::unique_ptr<Buffer> Buffers::take(size_t bytes) {
-  // The smallest that is large enough.
+  // Chooses the smallest buffer that is large enough.
   auto best = free_.end();
   for (auto one = free_.begin(); one != free_.end(); ++one) {
     const bool fits = (*one)->capacity >= bytes;

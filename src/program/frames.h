@@ -1,4 +1,4 @@
-// What a courier sends and receives: rows of several parts of memory, and frames of them.
+// What a courier sends and receives: rows, which consist of several parts of memory, and frames.
 
 #pragma once
 
@@ -14,25 +14,26 @@
 
 namespace gemel {
 
-// What receive() gives when nothing is there now; 0 when nothing more will come.
+// Results of receive(): kLater when no data is there now, kGone after an error; 0 when the other
+// side has closed the connection.
 constexpr ssize_t kLater = -1;
 constexpr ssize_t kGone = -2;
 
-// Of a stream socket that does not block: the bytes that came, up to so many.
+// Receives up to `bytes` bytes from a non-blocking stream socket; the number of bytes received.
 ssize_t receive(int socket, char* to, size_t bytes);
-// Who polls the socket is woken by so many bytes.
+// A poll of the socket returns only when this many bytes are there.
 void say_enough(int socket, int bytes);
 
-// Memory in several places, as one row of items.
+// Several parts of memory that together form one row of items.
 class Row {
  public:
   Row() = default;
   Row(std::vector<Errand::Part> parts, size_t item);
   size_t bytes() const { return ends_.empty() ? 0 : ends_.back(); }
   size_t item() const { return item_; }
-  // The memory that begins at a byte of the row, and how much of it is of one part.
+  // The address of byte `place` of the row, and how many bytes of the same part follow.
   std::pair<char*, size_t> at(size_t place) const;
-  // Fills what lies between two bytes, as far as something has come.
+  // Receives into the row from byte `begin` on, at most up to `end`.
   ssize_t receive(int socket, size_t begin, size_t end) const;
 
  private:
@@ -41,12 +42,13 @@ class Row {
   size_t item_ = 1;
 };
 
-// Adds up bytes `first` to `last` of a piece that begins at a byte of the row, in the order of
-// ranks. `rows` has the piece of each other rank; null is our own, which is `given`.
+// Adds up bytes `first` to `last` of a piece that begins at byte `piece` of the row, in the order
+// of ranks. `rows` has the piece of each other rank; null stands for our own rank, whose data is in
+// `given`.
 void add_rows(const Row& given, const Row& total, size_t piece, size_t first, size_t last,
               const std::vector<const char*>& rows);
 
-// Goes before each frame.
+// Precedes the contents of each frame.
 struct Header {
   static constexpr uint64_t kMagic = 0x67656d656c733031;
   uint64_t magic = 0, tag = 0, turn = 0;
@@ -60,16 +62,17 @@ struct Frame {
   const Row* row;
   size_t begin, end;
   int priority;
-  size_t sent;  // with the header
+  size_t sent;  // bytes sent so far, including the header
 };
 
-// The frames on their way to a rank: of those that have not begun, the highest priority goes first.
+// The frames still to be sent to a rank. Among those that have not been begun, the one with the
+// highest priority goes first.
 class Outgoing {
  public:
   bool empty() const { return frames_.empty(); }
   void add(const Frame& frame);
-  // Sends as much as can be sent now; false when nobody is there, with errno. `done` is the first
-  // frame if all of it has been sent, which is then to be popped.
+  // Sends as much as possible now. False when the other side is gone, with errno set. `done` is set
+  // to the first frame if all of it has been sent; the caller then has to pop it.
   bool send(int socket, const Frame** done);
   void pop() { frames_.pop_front(); }
 
@@ -77,7 +80,7 @@ class Outgoing {
   std::deque<Frame> frames_;
 };
 
-// Memory for what comes, which is kept: to take new pages costs as much as a copy.
+// Memory for incoming data. It is reused, because touching new pages costs as much as a copy.
 struct Buffer {
   char* data() { return memory.get(); }
   std::unique_ptr<char[]> memory;

@@ -1,4 +1,5 @@
-// Reading the image of a plan. Whatever the bytes are, what has been read names only what exists.
+// Reading the image of a plan. Whatever the bytes are, a program that has been read refers only to
+// things that exist.
 
 #include <algorithm>
 #include <cstring>
@@ -14,7 +15,7 @@ namespace {
 constexpr int64_t kMagic = 0x006E616C706D6567;  // "gemplan"
 constexpr int64_t kVersion = 2;
 constexpr int64_t kHeaderWords = 4;
-constexpr int kDeepest = 64;                          // items inside items
+constexpr int kDeepest = 64;                          // nesting of items
 constexpr int64_t kConditionalLoop = 5, kResult = 6;  // kinds of items
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -64,7 +65,8 @@ class Reader {
     if (value < least || value >= end) refuse("a number is out of range");
     return value;
   }
-  int64_t count() { return number(0, words_ + 1); }  // every item takes a word at least
+  // Every entry of a list takes at least one word.
+  int64_t count() { return number(0, words_ + 1); }
   Slot slot() { return static_cast<Slot>(number(0, static_cast<int64_t>(slots_))); }
   std::vector<Slot> slots(int64_t length) {
     std::vector<Slot> found;
@@ -79,7 +81,7 @@ class Reader {
     return found;
   }
 
-  // A length of -1: nothing is there.
+  // A length of -1 means that there is nothing.
   struct Blob {
     const char* data;
     int64_t length;
@@ -155,7 +157,7 @@ class Reader {
     for (int64_t left = count(); left > 0; --left) read_output();
   }
 
-  // What an input must look like is a constant or a free size.
+  // The extents and strides of an input must be constants or free sizes.
   void check_known(Slot slot) const {
     const size_t known = program_.constants.size() + static_cast<size_t>(program_.free_sizes);
     if (static_cast<size_t>(slot) >= known) refuse("an input's size is computed");
@@ -192,7 +194,7 @@ class Reader {
     program_.captured.push_back({std::move(storage), 0});
   }
 
-  // Code for other processors would not be refused by this one: it would end the process.
+  // This processor would not refuse code for another one: running it would crash the process.
   void check_target() {
     if (std::exchange(checked_, true)) return;
     const std::string missing = lacking(program_.target);
@@ -315,7 +317,8 @@ class Reader {
     return found;
   }
 
-  // All that decides what is kept: every size in it is a constant, the same for all calls.
+  // Everything that determines the kept values. All sizes in it are constants, the same for all
+  // calls.
   std::string described(const KeptSpec& kept) const {
     std::string text;
     const auto add = [&](int64_t value) { text += std::to_string(value) + ' '; };
@@ -347,7 +350,7 @@ class Reader {
     found.step = static_cast<int>(program_.loops.size());
     LoopSpec loop;
     loop.rounds = slot();
-    std::vector<Window> windows;  // of what is outside, not of each other
+    std::vector<Window> windows;  // their sources are outside the loop, not each other
     for (int64_t left = count(); left > 0; --left) {
       const BufferReference source = buffer();
       const Slot step = slot();
@@ -369,7 +372,7 @@ class Reader {
     std::fill_n(open_.begin() + loop.first_window, loop.window_count, false);
   }
 
-  // Sites do not speak of what is inside a choice or a loop, or kept.
+  // Sites do not count what is inside a choice or a loop, or kept.
   int next_number() { return inside_ > 0 ? -1 : program_.item_count++; }
 
   Step step() {
@@ -423,9 +426,9 @@ class Reader {
   int64_t bytes_ = 0;
   int64_t at_ = 0;
   size_t slots_ = 0;
-  bool checked_ = false;    // whether this machine is one the kernels in the image are for
-  int inside_ = 0;          // choices and loops the item being read is in
-  std::vector<bool> open_;  // windows: whether what is being read is in their loop
+  bool checked_ = false;    // whether the target of the image's kernels has been checked
+  int inside_ = 0;          // how many choices and loops the current item is inside of
+  std::vector<bool> open_;  // for each window: whether what is being read is inside its loop
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 namespace gemel {
 namespace {
 
-// Whether some storage has been written since the first ones were looked at.
+// Whether some storage has been written between the first sources and the others.
 bool older(const std::vector<Source>& first, const std::vector<Source>& others) {
   return std::ranges::any_of(first, [&](const Source& one) {
     return std::ranges::any_of(others, [&](const Source& other) {
@@ -34,10 +34,10 @@ Keeper::Memory Keeper::find(const void* place, const std::string& kind,
 void Keeper::keep(const void* place, const std::string& kind, std::span<const Source> sources,
                   Memory memory) {
   Set made{place, kind, {sources.begin(), sources.end()}, std::move(memory)};
-  std::vector<Set> dropped;  // goes behind the lock
+  std::vector<Set> dropped;  // destroyed after the lock is released
   std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || closed_) return;
-  // What has been made of contents that are gone is of no use to anybody, whatever its kind.
+  // Values made from contents that no longer exist are useless, whatever their kind.
   const auto useless = [&](const Set& set) {
     return set.place == place && (set.kind == kind || older(set.sources, made.sources));
   };

@@ -1,5 +1,6 @@
-// What programs keep from run to run: values that depend on inputs which rarely change, like panels
-// of weights. A run that finds them made of the same contents need not make them again.
+// Values that programs keep from run to run because they depend on inputs that rarely change, such
+// as packed panels of weights. A run that finds values made from the same contents need not compute
+// them again.
 
 #pragma once
 
@@ -12,7 +13,8 @@
 
 namespace gemel {
 
-// Contents that something was made of: of which storage, how often written, from which byte on.
+// The contents that a value was made from: which storage, its count of writes, and from which byte
+// on.
 struct Source {
   uint64_t storage;
   uint64_t contents;
@@ -20,22 +22,23 @@ struct Source {
   bool operator==(const Source&) const = default;
 };
 
-// Sets of values of one graph, whose programs for different sizes share it. Nobody waits here:
-// whoever comes while another thread looks makes the values for itself. So a fork cannot find the
-// lock taken for ever.
+// Sets of values of one graph, shared by its programs for different sizes. No thread waits here: if
+// another thread holds the lock, a run computes the values itself. So it does no harm when a child
+// process finds the lock held after a fork.
 class Keeper {
  public:
   using Memory = std::shared_ptr<char>;
-  // For each place: other sizes may need other panels, and two take turns in serving a network.
+  // For each place. Other sizes may need other panels, and two sizes may alternate.
   static constexpr int kMostSets = 2;
 
-  // What was made of these for this place, null if there is no such. A place is any address; `kind`
-  // says how values are made.
+  // The values made from these sources at this place, or null. A place is any address; `kind` says
+  // how the values are made.
   Memory find(const void* place, const std::string& kind, std::span<const Source> sources);
-  // In place of what was kept of this kind, or of the kind that was not asked for longest.
+  // Replaces the values of the same kind, or else those of the least recently used kind if there
+  // are too many.
   void keep(const void* place, const std::string& kind, std::span<const Source> sources,
             Memory memory);
-  // The owner is gone: nothing is kept any more. Programs may be remembered for some time.
+  // The owner is gone: nothing is kept from now on. Programs may outlive it by some time.
   void close();
 
  private:
@@ -47,11 +50,11 @@ class Keeper {
   };
 
   std::mutex mutex_;
-  std::vector<Set> sets_;  // the last one used comes last
+  std::vector<Set> sets_;  // the most recently used one is last
   bool closed_ = false;
 };
 
-// Closes it when it goes.
+// Its destructor closes the keeper.
 class KeeperOwner {
  public:
   KeeperOwner() : keeper(std::make_shared<Keeper>()) {}

@@ -1,4 +1,5 @@
-// Machine-code kernels: what a function belongs to, what its failure is called, where it runs.
+// Machine-code kernels: what keeps their code alive, how their failures are described, and where
+// their buffers are.
 
 #pragma once
 
@@ -11,21 +12,21 @@
 
 namespace gemel {
 
-// A function and whatever keeps its code mapped. Queued work holds a copy, so that a kernel stays
-// callable after the caches of prepared calls have forgotten it.
+// A function and the object that keeps its code mapped. Queued work holds a copy, so that the
+// kernel can still be called after the caches of prepared calls have dropped it.
 struct Kernel {
   std::shared_ptr<const void> mapping;
   KernelFunction function = nullptr;
 };
 
-// A place in a storage whose memory may not have been taken yet.
+// A place in a storage whose memory may not have been allocated yet.
 struct Place {
   Storage* storage;
   int64_t bytes;
   void* address() const { return static_cast<char*>(storage->data()) + bytes; }
 };
 
-// What a non-zero status of a kernel is called when the user meets it.
+// The error that a non-zero status of a kernel stands for.
 struct FailureText {
   std::string type;
   std::string message;

@@ -21,21 +21,21 @@ const FailurePointer* failure_of(const Storage* storage, const PartialFailures& 
   return nullptr;
 }
 
-// Gives back what was acquired, each storage with its own failure.
+// Releases what was acquired, each storage with its own failure.
 [[gnu::cold]] void release_failed(Launch& work, FailurePointer failure, PartialFailures& partial,
                                   Front& front) {
   Engine& engine = Engine::get();
   if (failure != nullptr) {
     for (int i = 0; i < work.write_count; ++i) partial.emplace_back(work.writes[i], failure);
   }
-  locate(partial, front.origin());  // which is looked for only now
+  locate(partial, front.origin());  // the origin is looked up only now, since failures are rare
   for (const auto& [storage, reason] : partial) {
     if (storage == nullptr) engine.report(reason);
   }
   for (int i = 0; i < work.write_count; ++i) {
     Storage** write = &work.writes[i];
     const FailurePointer* reason = failure_of(*write, partial);
-    // Nobody else knows of the new results: acquiring them cannot fail.
+    // No other code knows the new results, so acquiring them cannot fail.
     const bool acquired = i < work.known_writes ||
                           (reason != nullptr && engine.acquire_inline(nullptr, 0, write, 1, 0));
     if (acquired) {
@@ -52,7 +52,7 @@ bool run_here(Launch& work, Front& front) {
     return false;
   }
   if (!materialize_new(work)) {
-    // The engine reports missing memory as it does for all work.
+    // Hands the work over instead: the engine then reports the missing memory as it always does.
     engine.release_inline(work.reads, work.read_count, work.writes, work.known_writes);
     return false;
   }
@@ -60,7 +60,7 @@ bool run_here(Launch& work, Front& front) {
   FailurePointer failure;
   try {
     failure = work.run(partial);
-  } catch (const std::bad_alloc&) {  // what was acquired must be given back
+  } catch (const std::bad_alloc&) {  // what was acquired must be released
     failure = std::make_shared<const Failure>("MemoryError", "out of memory");
   }
   if (failure == nullptr && partial.empty()) {
@@ -87,8 +87,8 @@ bool any_exported(Storage* const* storages, int count) {
   return std::any_of(storages, storages + count, [](Storage* s) { return s->exported(); });
 }
 
-// When its writes are there, the work has ended, its reads too. To wait until the exported ones
-// are idle could be to wait for the operation this thread is in.
+// Once its writes are there, the work has ended, so its reads are over too. Waiting until the
+// exported storages are idle instead could mean waiting for the operation this thread is in.
 void settle(const Launch& work, Front& front) {
   for (int i = 0; i < work.write_count; ++i) front.wait_until_written(work.writes[i]);
   if (work.write_count > 0) return;
@@ -98,10 +98,10 @@ void settle(const Launch& work, Front& front) {
 }  // namespace
 
 void launch(Launch& work, Front& front) {
-  // Other devices do their work themselves, also what reads nothing.
+  // Other devices always do their work themselves, even work that reads nothing.
   const bool later = work.only_later || !Engine::on_host(work.device);
   if (later || !run_here(work, front)) hand_over(work, front);
-  // Inside of an operation the wait could be for that one.
+  // Inside an operation, the wait could be for that very operation.
   if (Storage::all_exports() == 0 || inside_operation()) return;
   const bool shared =
       any_exported(work.reads, work.read_count) || any_exported(work.writes, work.known_writes);

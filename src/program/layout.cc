@@ -52,7 +52,7 @@ void build_loop(const OperandLayout* operands, int count, const int64_t* shape, 
     for (int i = 0; i < count; ++i) loop->strides[i][rank - 1] = current[i];
   }
   if (rank == 0) {
-    // One element: any stride is right, and "contiguous" needs no kernel of its own.
+    // One element: any stride is right, and with stride 1 the contiguous kernel serves.
     rank = 1;
     loop->extents[0] = 1;
     for (int i = 0; i < count; ++i) loop->strides[i][0] = 1;

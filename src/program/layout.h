@@ -9,14 +9,14 @@ namespace gemel {
 constexpr int kMaxRank = 32;      // dimensions of an array
 constexpr int kMaxOperands = 15;  // arrays, scalars and results of one elementwise call
 
-// One operand as the loop sees it: strides are in elements.
+// One operand of the loop. Strides are in elements.
 struct OperandLayout {
   int ndim;
   const int64_t* shape;
   const int64_t* strides;
 };
 
-// The loop nest of one elementwise call; left uninitialised where unused, since it lives on the
+// The loop nest of one elementwise call. Unused parts remain uninitialised, since it is on the
 // stack of the fastest path.
 struct Loop {
   int rank;
@@ -26,18 +26,19 @@ struct Loop {
   int64_t strides[kMaxOperands][kMaxRank];
 };
 
-// The stride classes along the last dimension that kernels are specialised for; what lies across
-// has stride 1 along the one before.
+// The stride classes along the last dimension for which kernels are specialised. kAcross: the
+// operand has stride 1 along the dimension before the last.
 enum StrideClass { kBroadcast, kContiguous, kStrided, kAcross };
 inline int stride_class(int64_t stride) {
   return stride == 0 ? kBroadcast : stride == 1 ? kContiguous : kStrided;
 }
 
-// Writes the common shape; false when the shapes do not broadcast.
+// Computes the common shape; false when the shapes do not broadcast.
 bool broadcast_shapes(const OperandLayout* operands, int count, int64_t* shape, int* ndim);
 
-// Builds the loop over `shape`, merging dimensions that every operand walks evenly. A result that
-// is contiguous over `shape` stays contiguous over the merged dimensions.
+// Builds the loop over `shape` and merges neighbouring dimensions that every operand traverses with
+// one stride. A result that is contiguous over `shape` is also contiguous over the merged
+// dimensions.
 void build_loop(const OperandLayout* operands, int count, const int64_t* shape, int ndim,
                 Loop* loop);
 
@@ -45,7 +46,8 @@ int64_t element_count(const int64_t* shape, int ndim);
 void contiguous_strides(const int64_t* shape, int ndim, int64_t* strides);
 bool is_contiguous(const int64_t* shape, const int64_t* strides, int ndim);
 
-// The first and one past the last element touched, relative to the operand's start.
+// The first element and one past the last element that are touched, relative to the operand's
+// start.
 void element_range(const OperandLayout& operand, int64_t* low, int64_t* high);
 
 }  // namespace gemel

@@ -9,7 +9,8 @@
 namespace gemel {
 namespace {
 
-// Those that are open. Few at a time. Never taken while a meeting's own lock is wanted.
+// The open meetings; there are few at a time. The lock of a single meeting is never acquired while
+// this lock is held.
 std::mutex& all_mutex() {
   static auto* mutex = new std::mutex;
   return *mutex;
@@ -37,7 +38,8 @@ class MeetingOperation final : public Operation {
       : meeting_(std::move(meeting)), rank_(rank), from_(from), to_(to) {
     from_.storage->retain();
   }
-  // Without having been started when its array has failed: then nobody need wait for it.
+  // If its array has failed, the operation is destroyed without having been started. Then nobody
+  // has to wait for it.
   ~MeetingOperation() override {
     if (!started_) {
       const FailurePointer reason = from_.storage->failure();
@@ -47,7 +49,7 @@ class MeetingOperation final : public Operation {
   }
   void start(Completion done) override {
     started_ = true;
-    // The operation may be gone when arrive() returns.
+    // When arrive() returns, the operation may have been destroyed.
     const std::shared_ptr<Meeting> meeting = meeting_;
     meeting->arrive(rank_, {from_, to_, std::move(done)});
   }
@@ -77,7 +79,8 @@ class MeetingLaunch final : public Launch {
     microseconds = 50;
     only_later = true;
   }
-  FailurePointer run(PartialFailures&) override { return nullptr; }  // it is only done later
+  // Never called: this work is always done later.
+  FailurePointer run(PartialFailures&) override { return nullptr; }
   std::unique_ptr<Operation> later() override {
     const Place from{given_.storage, given_.offset * item_size(given_.dtype)};
     const Place to{taken_.storage, taken_.offset * item_size(taken_.dtype)};
@@ -130,7 +133,8 @@ void Meeting::join(int rank, const Tensor& given, const Tensor& taken, Front& fr
   }
   MeetingLaunch work(shared_from_this(), rank, given, taken);
   launch(work, front);
-  // Not before: while it is open nobody waits for room in the queue.
+  // Marked as open only after launch(): while a meeting is open, no thread waits for room in the
+  // queue.
   const std::lock_guard guard(mutex_);
   set_open(joined_ < static_cast<int>(came_.size()) && failure_ == nullptr);
 }
@@ -155,7 +159,7 @@ void Meeting::arrive(int rank, Arrival arrival) {
   for (std::optional<Arrival>& one : finished) one->done();
 }
 
-// Everybody is there.
+// All parties have arrived.
 void Meeting::deliver() {
   if (bytes_ == 0) return;
   for (const std::optional<Arrival>& receiver : arrivals_) {
@@ -182,7 +186,7 @@ void Meeting::fail(const FailurePointer& failure, bool over) {
   }
 }
 
-// `mutex_` is held, or nobody else knows of it.
+// `mutex_` is held, or nobody else knows this meeting any more.
 void Meeting::set_open(bool open) {
   if (open == open_) return;
   open_ = open;
@@ -202,7 +206,7 @@ void Meeting::fail_open(const std::string& why, std::chrono::seconds age) {
   {
     const std::lock_guard guard(all_mutex());
     for (Meeting* meeting : all_open()) {
-      // One that is being destroyed is no longer anybody's.
+      // Skips a meeting that is being destroyed.
       if (auto held = meeting->weak_from_this().lock()) found.push_back(std::move(held));
     }
   }

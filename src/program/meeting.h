@@ -1,4 +1,4 @@
-// Where operations of several devices meet: all-gather, without a thread that waits.
+// Where operations of several devices meet (all-gather), without a waiting thread.
 
 #pragma once
 
@@ -15,9 +15,10 @@
 
 namespace gemel {
 
-// Each party brings an array and gets what all bring, in the order of their ranks. Its operation
-// begins when its array is there and ends when everybody's is: until then it is pending, in a lane
-// of its own that holds up no other. If somebody's array failed, all get that failure.
+// Each party brings an array and gets the arrays of all parties, in the order of ranks. Its
+// operation begins when its array is ready and ends when everybody's array is. Until then it is
+// pending, in a lane of its own that delays no other lane. If the array of one party has failed,
+// all parties get that failure.
 class Meeting : public std::enable_shared_from_this<Meeting> {
  public:
   static std::shared_ptr<Meeting> make(int parties, std::string name);
@@ -25,15 +26,17 @@ class Meeting : public std::enable_shared_from_this<Meeting> {
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
 
-  // Issues the operation of a party. Both tensors are dense and in the host's memory; `taken` has
-  // room for what all bring. Throws Error for another size than the others', a rank that has come.
+  // Issues the operation of a party. Both tensors must be dense and in host memory; `taken` must
+  // have room for the arrays of all parties. Throws Error if the size differs from the others' or
+  // the rank has already joined.
   void join(int rank, const Tensor& given, const Tensor& taken, Front& front);
-  // Whoever has come, or comes, gets the failure. If it is `over`, nobody need come any more.
+  // Everyone who has joined or will join gets the failure. With `over`, nobody has to join any
+  // more.
   void fail(const FailurePointer& failure, bool over = false);
-  // Somebody may still come.
+  // Whether a party may still join.
   bool open() const;
 
-  // Of all meetings there are.
+  // About all existing meetings.
   static bool any_open() noexcept;
   static void fail_open(const std::string& why, std::chrono::seconds age = {});
 
@@ -55,7 +58,7 @@ class Meeting : public std::enable_shared_from_this<Meeting> {
   size_t bytes_ = 0;
   int joined_ = 0;
   int arrived_ = 0;
-  bool open_ = false;  // who has come waits for others
+  bool open_ = false;  // those who have joined are waiting for others
   bool called_off_ = false;
   std::chrono::steady_clock::time_point began_;
   std::vector<bool> came_;  // which ranks have joined

@@ -11,7 +11,7 @@
 namespace gemel {
 namespace {
 
-// The ELF format, as far as we need it (System V ABI, chapter 4); <elf.h> exists on Linux only.
+// The parts of the ELF format that we need (System V ABI, chapter 4). <elf.h> exists on Linux only.
 struct FileHeader {
   unsigned char identity[16];
   uint16_t type, machine;
@@ -46,7 +46,7 @@ constexpr uint16_t kArm = 183;
 constexpr uint32_t kSymbols = 2;
 constexpr uint32_t kRelocations = 4;  // with addends
 constexpr uint32_t kNoBits = 8;
-constexpr uint32_t kPlainRelocations = 9;  // without
+constexpr uint32_t kPlainRelocations = 9;  // without addends
 constexpr uint32_t kUnwind = 0x70000001;
 constexpr uint64_t kWritable = 1;
 constexpr uint64_t kLoaded = 2;
@@ -104,7 +104,7 @@ int64_t in_range(uint64_t value, int bits) {
   return number;
 }
 
-// Puts `bits` low bits of value at `shift` of the instruction.
+// Puts the lowest `bits` bits of value at bit `shift` of the instruction.
 void patch(unsigned char* place, size_t room, int shift, int bits, uint64_t value) {
   uint32_t instruction = 0;
   if (room < sizeof(instruction)) refuse("relocation outside its section");
@@ -134,7 +134,7 @@ void relocate_x86_64(uint32_t kind, unsigned char* place, size_t room, uint64_t 
     case 1:  // R_X86_64_64
       return store<uint64_t>(place, room, target);
     case 2:  // R_X86_64_PC32
-    case 4:  // R_X86_64_PLT32: ours are near anyhow
+    case 4:  // R_X86_64_PLT32: our functions are always near
       return store<int32_t>(place, room, static_cast<int32_t>(in_range(target - address, 32)));
     case 10:  // R_X86_64_32
       if (target > UINT32_MAX) refuse("relocation out of reach");
@@ -180,7 +180,7 @@ void relocate_aarch64(uint32_t kind, unsigned char* place, size_t room, uint64_t
 
 namespace {
 
-// A file in memory; every access is checked, none can overflow.
+// A file in memory. Every access is checked, and no check can overflow.
 class File {
  public:
   File(const void* data, size_t bytes) : data_(static_cast<const char*>(data)), bytes_(bytes) {}
@@ -220,14 +220,14 @@ struct Section {
   uint64_t start = 0;  // in the mapping
 };
 
-// One object on its way into memory.
+// An object that is being loaded.
 class Loading {
  public:
   Loading(const void* code, size_t bytes) : file_(code, bytes) { read_sections(); }
 
-  uint64_t place();  // how many bytes it needs
+  uint64_t place();  // returns how many bytes it needs
   void fill(char* mapping);
-  uint64_t kernel() const;  // where `kernel` starts in the mapping
+  uint64_t kernel() const;  // the offset of `kernel` in the mapping
 
  private:
   void read_sections();
@@ -271,7 +271,7 @@ uint64_t Loading::place() {
     const SectionHeader& header = each.header;
     const bool unwind = header.type == kUnwind || each.name == ".eh_frame";  // kernels do not throw
     if (!(header.flags & kLoaded) || unwind || header.size == 0) continue;
-    const bool constant = each.name.rfind(".data.rel.ro", 0) == 0;  // written by the loader only
+    const bool constant = each.name.rfind(".data.rel.ro", 0) == 0;  // written only by the loader
     if ((header.flags & kThreadLocal) || ((header.flags & kWritable) && !constant)) {
       refuse("kernels keep no state, but there is a section " + each.name);
     }
@@ -287,7 +287,7 @@ uint64_t Loading::place() {
   return stubs_ + kKnownCount * kStubBytes;
 }
 
-// Library functions may be further away than a call reaches: it goes to a jump next to the code.
+// Library functions may be too far away for a call. So the call goes to a jump next to the code.
 void Loading::write_stubs(char* mapping) const {
   const unsigned char x86[] = {0xff, 0x25, 0, 0, 0, 0};                 // jmp *0(%rip)
   const unsigned char arm[] = {0x50, 0, 0, 0x58, 0, 0x02, 0x1f, 0xd6};  // ldr x16, #8; br x16
@@ -355,7 +355,8 @@ uint64_t Loading::symbol_address(const Section& symbols, uint64_t index, uint64_
   return base + home.start + symbol.value;
 }
 
-// Also those no relocation mentions: an object with a foreign symbol was not made by our compiler.
+// Checks all symbols, even unused ones: an object with a foreign symbol was not made by our
+// compiler.
 void Loading::check_symbols(const Section& symbols) const {
   const uint64_t symbol_count = count(symbols, sizeof(Symbol));
   for (uint64_t index = 1; index < symbol_count; ++index) {

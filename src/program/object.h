@@ -1,7 +1,8 @@
-// Loader of ELF64 relocatable objects (x86-64, aarch64) holding one function, `kernel`.
+// Loads ELF64 relocatable objects (x86-64, aarch64) that contain one function, `kernel`.
 //
-// One mapping, written first and made executable afterwards; never both. Every offset found in the
-// file is checked against its bounds: a truncated or corrupt object throws, it does not crash.
+// There is one mapping: it is first written and then made executable, and is never both. Every
+// offset in the file is checked against its bounds, so a truncated or corrupt object throws instead
+// of crashing.
 
 #pragma once
 
@@ -15,9 +16,9 @@ namespace gemel {
 
 class Object {
  public:
-  // Copies what it needs out of `code`. Throws std::runtime_error saying what is wrong: a malformed
-  // object, another architecture, an unknown relocation, or a symbol outside the fixed table
-  // {memcpy, memset, memmove}, which it names.
+  // Copies what it needs from `code`. Throws std::runtime_error with the reason: a malformed
+  // object, another architecture, an unknown relocation, or a symbol that is not in the fixed table
+  // {memcpy, memset, memmove}.
   static std::unique_ptr<Object> load(const void* code, size_t bytes);
 
   ~Object();
@@ -35,9 +36,9 @@ class Object {
   KernelFunction kernel_ = nullptr;
 };
 
-// One relocation, on any host. `place` holds `room` bytes, which will run at `address`; `target` is
-// symbol plus addend. Throws std::runtime_error when the kind is unknown, or the value does not
-// fit.
+// Applies one relocation; works on any host. `place` has `room` bytes, which will run at `address`.
+// `target` is the symbol plus the addend. Throws std::runtime_error when the kind is unknown or the
+// value does not fit.
 void relocate_x86_64(uint32_t kind, unsigned char* place, size_t room, uint64_t address,
                      uint64_t target);
 void relocate_aarch64(uint32_t kind, unsigned char* place, size_t room, uint64_t address,

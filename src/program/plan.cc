@@ -13,7 +13,8 @@ constexpr size_t kInsideArrays = 24;
 
 class OnDevice final : public Environment {
  public:
-  // `results`: where those of an operation lie, which is told of each that is there before its end.
+  // `results` are the places of the operation's results. Each result that is finished early is
+  // reported to the engine.
   explicit OnDevice(Device* device, Operation* operation = nullptr, const Place* results = nullptr)
       : device_(device), operation_(operation), results_(results) {}
   int32_t launch(const KernelCall& call) const override { return device_->launch(call); }
@@ -65,11 +66,12 @@ void fail(Storage* storage, const FailurePointer& failure, PartialFailures& part
   partial.emplace_back(storage, failure);
 }
 
-// Of an input or output: which storages a site's failure reaches.
+// Which storages the failures of sites reach.
 void spread(const std::vector<SiteFailure>& sites, const Program& program, const Place* places,
             PartialFailures& partial) {
   for (const auto& [site, failure] : sites) {
-    // Also when all it reaches are updates, which stay as they were: somebody has to be told.
+    // A failure may reach only updates, which keep their contents. It has to be reported
+    // nevertheless.
     if (site->inputs.empty() && site->outputs.empty()) partial.emplace_back(nullptr, failure);
     for (int input : site->inputs) fail(places[input].storage, failure, partial);
     for (int output : site->outputs) {
@@ -93,7 +95,7 @@ FailurePointer run_places(const Binding& binding, Device* device, const Place* p
   return failure;
 }
 
-// "float32[2, 3], float32[3] -> float32[2, 3]", of many inputs the first ones.
+// "float32[2, 3], float32[3] -> float32[2, 3]"; of many inputs or outputs only the first ones.
 std::string describe_plan(const Binding& binding) {
   constexpr size_t kMost = 4;
   const Program& program = *binding.program;
@@ -153,7 +155,7 @@ class PlanLaunch final : public Launch {
     microseconds = binding->microseconds;
     workspace = binding->workspace;
     for (size_t i = 0; i < program_.inputs.size(); ++i) add_input(i, *inputs[i]);
-    // Arrays the program closes over are read anew by every run.
+    // Captured arrays are read anew by every run.
     for (const Captured& captured : program_.captured) {
       reads_[read_count++] = captured.storage.get();
     }

@@ -1,4 +1,4 @@
-// One run of a bound program: its items in order.
+// One run of a bound program: it runs the items in order.
 
 #include <algorithm>
 #include <cstring>
@@ -17,7 +17,7 @@ constexpr size_t kInsideIntegers = 64;
 constexpr size_t kInsideBases = 32;
 constexpr size_t kInsideSources = 24;
 
-// The message with "{n}" replaced by integer n.
+// The text with each "{n}" replaced by integer number n.
 std::string filled(std::string text, std::span<const int64_t> integers) {
   for (size_t open = text.find('{'); open != std::string::npos; open = text.find('{', open + 1)) {
     const size_t close = text.find('}', open);
@@ -33,7 +33,7 @@ std::string filled(std::string text, std::span<const int64_t> integers) {
   return text;
 }
 
-// What a run finds kept, or has to make.
+// The kept values of a run: found by the keeper, or to be computed.
 class KeptValues {
  public:
   KeptValues(const PlanRun& run, const Environment& environment)
@@ -51,7 +51,7 @@ class KeptValues {
   bool missing() const { return program_.kept.bytes > 0 && memory_ == nullptr; }
   bool known() const { return known_; }
   char* memory() const { return memory_.get(); }
-  // They have been made.
+  // Called when the values have been computed: stores them.
   void leave() {
     if (memory_ != nullptr && !known_ && place_ != nullptr) {
       program_.keeper->keep(place_, program_.kept.kind, sources(), memory_);
@@ -61,7 +61,7 @@ class KeptValues {
  private:
   std::span<const Source> sources() { return {sources_.data(), count_}; }
 
-  // False where somebody outside may write what they depend on.
+  // False if other code may write the arrays that the values depend on.
   bool identify(const PlanRun& run) {
     const KeptSpec& kept = program_.kept;
     if (run.places == nullptr && !kept.inputs.empty()) return false;
@@ -89,7 +89,7 @@ class KeptValues {
   bool known_ = false;
 };
 
-// One run on its way through the items.
+// One run and its progress through the items.
 class Runner {
  public:
   Runner(const PlanRun& run, const Environment& environment, char** bases, bool kept_known,
@@ -107,7 +107,7 @@ class Runner {
   FailurePointer run_all() {
     FailurePointer failure = run_items(program_.items);
     if (partial_ == nullptr) return failure;
-    // Branches that ran side by side fail in any order; the first item's failure is told.
+    // Branches that run side by side may fail in any order. The failure of the first item counts.
     const auto earlier = [](const SiteFailure& left, const SiteFailure& right) {
       return left.site->item < right.site->item;
     };
@@ -137,12 +137,12 @@ class Runner {
   const Binding& binding_;
   const Program& program_;
   const Environment& environment_;
-  char** bases_;  // those of windows change from round to round
+  char** bases_;  // the entries for windows change from round to round
   const bool kept_known_;
   std::vector<SiteFailure>* partial_;
-  const uint64_t traced_;      // the operation whose steps are recorded; 0: they are not
-  std::vector<char> skipped_;  // by item; each is written before who reads it is run
-  std::mutex mutex_;           // of partial_, and of writing skipped_
+  const uint64_t traced_;      // the operation whose steps are recorded; 0: none
+  std::vector<char> skipped_;  // for each item; written before any thread reaches that item
+  std::mutex mutex_;           // guards partial_ and writes to skipped_
 };
 
 int64_t Runner::patch_value(const ScalarPatch& patch) const {
@@ -218,7 +218,7 @@ FailurePointer Runner::run_together(const Item& item) {
   return nullptr;
 }
 
-// The windows are the loop's own: nothing that runs beside it uses them.
+// The windows belong to this loop: nothing that runs at the same time uses them.
 FailurePointer Runner::run_loop(const Item& item) {
   const LoopSpec& loop = program_.loops[static_cast<size_t>(item.step)];
   const auto first = static_cast<size_t>(loop.first_window);
@@ -238,7 +238,8 @@ FailurePointer Runner::run_loop(const Item& item) {
     }
   };
   const Binding::Buffer* condition = nullptr;
-  bool moves = false;  // the condition is another one in each round, done or not
+  // Whether the condition is at another place in each round, even after one that was not run.
+  bool moves = false;
   if (loop.condition >= 0) {
     condition = &binding_.predicates[static_cast<size_t>(loop.condition)];
     const int64_t window = &bases_[condition->base] - bases;
@@ -262,7 +263,7 @@ FailurePointer Runner::run_loop(const Item& item) {
   return run_items(item.branches[1]);
 }
 
-// Unless it has failed, which is told at the end.
+// Reports a result that is finished early, unless it has failed: that is reported at the end.
 void Runner::tell_result(int output) {
   if (partial_ != nullptr) {
     std::lock_guard<std::mutex> guard(mutex_);
@@ -291,12 +292,12 @@ FailurePointer Runner::run_item(const Item& item) {
   return run_items(item.branches[chosen ? 0 : 1]);
 }
 
-// Whether a site says what the failure reaches: then what depends on it is skipped.
+// Whether a site says what the failure reaches. Then the items that depend on it are skipped.
 bool Runner::reached(const Item& item, const FailurePointer& failure) {
   if (!has_number(item)) return false;
   for (const Site& site : program_.sites) {
     if (site.item != item.number) continue;
-    // Two branches may skip what follows both.
+    // Two branches may both mark the items that follow them.
     std::lock_guard<std::mutex> guard(mutex_);
     for (int later : site.skipped) skipped_[static_cast<size_t>(later)] = 1;
     partial_->push_back({&site, failure});

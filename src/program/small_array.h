@@ -1,4 +1,4 @@
-// A fixed-size array on the stack when it is short, on the heap when it is not.
+// A fixed-size array: on the stack when it is short, otherwise on the heap.
 
 #pragma once
 

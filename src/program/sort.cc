@@ -11,20 +11,22 @@
 namespace gemel {
 namespace {
 
-constexpr int64_t kFew = 48;        // elements for which shifting them one by one is quicker
-constexpr int64_t kSome = 4096;     // elements whose buckets stay in the first cache
-constexpr int64_t kMostFirst = 32;  // so many are kept in order while their row passes by
-constexpr int64_t kShare = 4;       // if they are one in so many, at the most
-constexpr int64_t kTogether = 32;   // elements that are looked at together
-constexpr double kEach = 1.0;       // nanoseconds for each byte of each key, and for the key itself
-constexpr double kTile = 20'000;    // nanoseconds of work that are worth another thread's coming
+constexpr int64_t kFew = 48;     // up to this many elements insertion sort is faster
+constexpr int64_t kSome = 4096;  // up to this many, the buckets stay in the first-level cache
+// The first elements of a row are found in one scan of it if at most kMostFirst are wanted, and at
+// most one in kShare.
+constexpr int64_t kMostFirst = 32;
+constexpr int64_t kShare = 4;
+constexpr int64_t kTogether = 32;  // elements that are compared at once
+constexpr double kEach = 1.0;      // nanoseconds for each byte of a key, and for the key itself
+constexpr double kTile = 20'000;   // nanoseconds of work that are worth waking another thread
 
 struct Range {  // of rows
   int64_t begin, end;
 };
 
 // --- keys: unsigned numbers of the order of the elements ---
-// `number` of a key grows with it, in proportion to what the element means.
+// `number` of a key increases with the key, in proportion to the value of the element.
 
 template <typename Bits>
 constexpr Bits kTop = Bits{1} << (8 * sizeof(Bits) - 1);
@@ -59,7 +61,8 @@ struct Signed {
   }
 };
 
-// `kInfinity` are the bits of infinity: above it lies NaN. Of positions zeros are equal.
+// `kInfinity` has the bits of infinity; larger magnitudes are NaN. When sorting positions, both
+// zeros are equal.
 template <uint64_t kInfinity>
 struct Floating {
   template <typename Bits>
@@ -86,7 +89,7 @@ struct Floating {
 
 // --- sorting ---
 
-// An element on its way: its key and, where that is wanted, its position.
+// An element to be sorted: its key and, if needed, its position.
 template <typename Bits>
 struct Placed {
   Bits key;
@@ -124,7 +127,8 @@ Element* sort_by_digits(Element* elements, Element* spare, int64_t count) {
   }
   for (int digit = 0; digit < kDigits; ++digit) {
     uint32_t* places = counts[digit];
-    if (places[key_of(elements[0]) >> 8 * digit & 0xff] == count) continue;  // all have this one
+    // All keys have the same digit here.
+    if (places[key_of(elements[0]) >> 8 * digit & 0xff] == count) continue;
     uint32_t place = 0;
     for (int value = 0; value < 256; ++value) place += std::exchange(places[value], place);
     for (int64_t i = 0; i < count; ++i) {
@@ -135,15 +139,16 @@ Element* sort_by_digits(Element* elements, Element* spare, int64_t count) {
   return elements;
 }
 
-// The pairs of elements that share a bucket, each twice and with itself.
+// The number of pairs of elements that share a bucket. Each pair counts twice, and each element
+// with itself.
 int64_t pairs_in(const uint16_t* counts, int64_t buckets) {
-  uint32_t pairs = 0;  // kSome squared at the most
+  uint32_t pairs = 0;  // at most kSome squared
   for (int64_t b = 0; b < buckets; ++b) pairs += uint32_t{counts[b]} * counts[b];
   return pairs;
 }
 
-// From counts, whose number is a multiple of four, to where each bucket begins. A product with ones
-// in all parts of a word adds up what is in its parts.
+// Turns counts, whose number is a multiple of four, into the positions where the buckets begin.
+// Multiplying by a word with a one in each part gives the running sums of the parts.
 void add_up(uint16_t* counts, int64_t buckets) {
   constexpr uint64_t kOnes = 0x0001000100010001;
   uint64_t before = 0;
@@ -159,9 +164,9 @@ void add_up(uint16_t* counts, int64_t buckets) {
   }
 }
 
-// The same for some elements whose numbers lie evenly enough: each goes to the bucket of its
-// number, which leaves few to shift. Null if many would share a bucket, or if there is no bucket
-// for one (infinity, NaN).
+// As sort_by_digits, for few elements whose numbers are distributed evenly enough. Each element
+// goes to the bucket of its number, so only a few have to be shifted after that. Null if too many
+// would share a bucket, or if there is no bucket for an element (infinity, NaN).
 template <typename Order, typename Element, typename Bits>
 Element* sort_by_buckets(Element* elements, Element* spare, int64_t count, Bits turned) {
   Bits least = key_of(elements[0]), greatest = least;
@@ -190,14 +195,15 @@ Element* sort_by_buckets(Element* elements, Element* spare, int64_t count, Bits 
   return spare;
 }
 
-// `spare` is room for as many. Where the elements are then: in one of the two.
+// `spare` has room for as many elements. Returns where the sorted elements are: one of the two
+// arrays.
 template <typename Order, typename Element, typename Bits>
 Element* sort_row(Element* elements, Element* spare, int64_t count, Bits turned) {
   if (count <= kFew) {
     shift_into_place(elements, count);
     return elements;
   }
-  if constexpr (sizeof(Bits) >= 4) {  // others have two digits at most
+  if constexpr (sizeof(Bits) >= 4) {  // smaller keys have at most two digits
     if (count <= kSome) {
       Element* sorted = sort_by_buckets<Order>(elements, spare, count, turned);
       if (sorted != nullptr) return sorted;
@@ -242,7 +248,7 @@ void sort_positions(const SortedRows& rows, Range range, const char* source, cha
   }
 }
 
-// The first elements of those seen so far, in order.
+// The smallest elements seen so far, in order.
 template <typename Bits>
 class First {
  public:
@@ -261,7 +267,8 @@ class First {
   Placed<Bits> found_[kMostFirst];
 };
 
-// As sort_positions for a few of each row, which is read once; most elements are left out together.
+// As sort_positions, but only for the first few positions of each row. The row is read once, and
+// most elements are skipped in groups.
 template <typename Bits, typename Order>
 void first_positions(const SortedRows& rows, Range range, const char* source, char* target) {
   const auto* from = reinterpret_cast<const Bits*>(source);
@@ -289,7 +296,7 @@ void first_positions(const SortedRows& rows, Range range, const char* source, ch
   }
 }
 
-// Keys of few bytes are sorted by few digits.
+// For keys of few bytes, sorting by digits is cheap, so fewer elements are worth a scan.
 bool takes_few(const SortedRows& rows, size_t bytes) {
   const int64_t most = std::min<int64_t>(kMostFirst, 8 * static_cast<int64_t>(bytes));
   const int64_t wanted = rows.wanted();
@@ -299,14 +306,15 @@ bool takes_few(const SortedRows& rows, size_t bytes) {
 using Sort = void (*)(const SortedRows&, Range, const char*, char*);
 
 #if defined(__x86_64__)
-// The same, all of it compiled for processors with AVX2: keys and buckets by eight.
+// The same compiled for processors with AVX2, which handle eight keys or buckets at once.
 template <Sort kSort>
 [[gnu::flatten, gnu::target("avx2")]] void by_eight(const SortedRows& rows, Range range,
                                                     const char* source, char* target) {
   kSort(rows, range, source, target);
 }
 
-// What this processor does best. Small keys are sorted by few digits, which go one by one.
+// The fastest version for this processor. Small keys are sorted by digits, one at a time, so AVX2
+// does not help.
 template <typename Bits, Sort kSort>
 Sort fitting() {
   if constexpr (sizeof(Bits) >= 4) {
@@ -375,7 +383,7 @@ Part part_of(const Tensor& tensor) {
 struct Work {
   SortedRows rows;
   Sort sort;
-  int64_t together;  // rows that one thread sorts before another may come for more
+  int64_t together;  // rows in one tile
   Part source, target;
 
   FailurePointer run() const {
@@ -405,7 +413,7 @@ struct Work {
   }
 };
 
-// What it takes, in nanoseconds on one core.
+// The estimated time in nanoseconds on one core.
 double cost_of(const SortedRows& rows, int dtype, int64_t elements) {
   const auto bytes = static_cast<size_t>(item_size(dtype));
   const double passes = takes_few(rows, bytes) ? 1.0 : static_cast<double>(bytes + 1);

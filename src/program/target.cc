@@ -14,7 +14,8 @@ namespace {
 #if defined(__x86_64__)
 constexpr std::string_view kArchitecture = "x86_64";
 
-// What the system saves of a thread when another one runs: vectors of 32 and of 64 bytes.
+// The parts of a thread's state that the system saves when it switches threads: vectors of 32 and
+// of 64 bytes.
 constexpr uint32_t kSaved32 = 0x6, kSaved64 = 0xe6;
 
 struct Registers {
@@ -23,19 +24,20 @@ struct Registers {
 
 Registers told(uint32_t leaf, uint32_t part = 0) {
   Registers found;
-  // 0 of them where the processor does not know the leaf.
+  // All registers remain 0 if the processor does not know the leaf.
   __get_cpuid_count(leaf, part, &found.a, &found.b, &found.c, &found.d);
   return found;
 }
 
 uint32_t saved_by_system() {
-  if ((told(1).c >> 27 & 1) == 0) return 0;  // it may not be asked
+  if ((told(1).c >> 27 & 1) == 0) return 0;  // the instruction that asks is not allowed
   uint32_t low, high;
   __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return low;
 }
 
-// One of LLVM's features: the bit that says whether it is there, and what the system has to save.
+// One of LLVM's features: the bit that says whether the processor has it, and the state that the
+// system has to save.
 struct Feature {
   std::string_view name;
   uint32_t leaf;
@@ -76,7 +78,8 @@ bool has(std::string_view name) {
 #if defined(__aarch64__)
 constexpr std::string_view kArchitecture = "aarch64";
 #else
-constexpr std::string_view kArchitecture = "";  // not known here: the loader looks at each object
+// Unknown architecture: the loader checks each object.
+constexpr std::string_view kArchitecture = "";
 #endif
 
 bool has(std::string_view) { return false; }

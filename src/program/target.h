@@ -1,4 +1,4 @@
-// What code was compiled for, and whether this machine is that.
+// What code was compiled for, and whether this machine can run it.
 
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace gemel {
 
-// What this machine lacks for code of a target, whose text has LLVM's triple and, with a + before
-// each, its features: the first of it, or nothing. Words that are neither ask for nothing.
+// The first thing this machine lacks for code of a target, or an empty text. The text of a target
+// has LLVM's triple and its features, each with a + before it. Other words require nothing.
 std::string lacking(const std::string& target);
 
 }  // namespace gemel

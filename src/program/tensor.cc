@@ -14,7 +14,7 @@ namespace {
                         " is larger than any address space: its bytes do not fit 63 bits");
 }
 
-// Elements; throws an Error of this type when the bytes do not fit 63 bits.
+// The number of elements. Throws an Error of this type when the bytes do not fit 63 bits.
 int64_t checked_size(const char* type, int code, const int64_t* extents, int rank) {
   int64_t size = 1;
   bool overflow = false;

@@ -1,4 +1,4 @@
-// A tensor: extents, strides and an offset over a storage of the engine. Knows no Python.
+// A tensor: extents, strides and an offset into a storage of the engine. Knows no Python.
 
 #pragma once
 
@@ -13,21 +13,22 @@ namespace gemel {
 
 class Tensor {
  public:
-  static constexpr int kInsideRank = 6;  // of these many dimensions, nothing is allocated
+  static constexpr int kInsideRank = 6;  // nothing is allocated up to this rank
 
-  Tensor() noexcept {}  // of nothing, until one of the next two
+  Tensor() noexcept {}  // without a storage until make() or view() is called
   ~Tensor() { clear(); }
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
 
-  // Dense, with a storage of its own that has no memory yet.
+  // Makes it dense, with a new storage that has no memory yet.
   void make(int code, const int64_t* extents, int rank, int device);
-  // Shares `shared`. Strides may be null for dense.
+  // Makes it a view of `shared`. Null strides mean dense.
   void view(Storage* shared, int code, const int64_t* extents, const int64_t* strides, int rank,
             int64_t start);
-  // Both throw Error: too many dimensions, or more bytes than 63 bits count; and std::bad_alloc.
+  // make() and view() throw Error (too many dimensions, or more bytes than fit 63 bits) and
+  // std::bad_alloc.
   void clear() noexcept;
-  // Takes the memory now; throws Error.
+  // Allocates the memory now; throws Error.
   void materialize();
 
   const int64_t* extents() const noexcept { return dims_; }
@@ -36,27 +37,27 @@ class Tensor {
   int64_t bytes() const noexcept { return size * item_size(dtype); }
   int device() const noexcept { return storage->device(); }
   bool on_host() const noexcept { return Engine::on_host(storage->device()); }
-  // The address of the first element; null before memory was taken.
+  // The address of the first element; null if the memory has not been allocated yet.
   char* data() const noexcept {
     auto* base = static_cast<char*>(storage->data());
     return base == nullptr ? nullptr : base + offset * item_size(dtype);
   }
   bool same_layout(const Tensor& other) const noexcept;
-  // Whether some element has several places.
+  // Whether some element of the storage appears at several indexes.
   bool repeats() const noexcept;
-  // Whether it is all of its storage.
+  // Whether it covers its whole storage.
   bool whole() const noexcept {
     return contiguous && static_cast<size_t>(bytes()) == storage->bytes();
   }
-  // Nothing is to come that could fail it, and nothing has: without elements it says no more.
+  // True when it has not failed and nothing is pending that could make it fail.
   bool settled() const noexcept { return Engine::ready(storage) && !storage->failed(); }
-  // Whether some byte may be an element of both.
+  // Whether the byte ranges of both overlap, so that some byte may be part of both.
   bool overlaps(const Tensor& other) const noexcept;
 
   Storage* storage = nullptr;  // holds a reference
-  int64_t offset = 0;          // elements from the storage's start
-  int64_t size = 0;            // elements
-  uint8_t dtype = kBool;       // its code
+  int64_t offset = 0;          // in elements, from the start of the storage
+  int64_t size = 0;            // in elements
+  uint8_t dtype = kBool;       // a Code
   uint8_t ndim = 0;
   bool contiguous = true;
 
@@ -71,7 +72,7 @@ class Tensor {
   int64_t inside_[2 * kInsideRank];
 };
 
-// "(2, 3)", and "float32[2, 3]".
+// "(2, 3)" and "float32[2, 3]".
 std::string shape_text(const int64_t* extents, int rank);
 std::string describe(int code, const int64_t* extents, int rank);
 std::string describe(const Tensor& tensor);

@@ -46,7 +46,7 @@ T load(const char* address) {
   return value;
 }
 
-// The operation behind `copy`, into a new array laid out as asked.
+// Runs the operation registered as `copy` into a new array with the wanted layout.
 Reference copied_into(PyObject* source, Reference target) {
   auto* operation = reinterpret_cast<OpObject*>(find_operator("copy"));
   call_into(operation, target.get(), Arguments{&source, 1, nullptr});
@@ -66,7 +66,8 @@ Reference blank_array() {
     array = free_arrays[--free_count];
     PyObject_Init(as_object(array), array_class);
   } else {
-    // Not tracked by the garbage collector until it refers to something (see array_type.cc).
+    // The garbage collector tracks an array only once it refers to other objects (see
+    // array_type.cc).
     array = PyObject_GC_New(Array, array_class);
     if (array == nullptr) throw PythonError{};
   }

@@ -1,4 +1,5 @@
-// What goes through an index without Python: x[basic key] = value, and x[mask of its own shape].
+// Indexing by copying, without Python: x[basic key] = value, and x[mask] with a mask of the shape
+// of x.
 
 #include <cstring>
 
@@ -10,7 +11,7 @@
 namespace gemel {
 namespace {
 
-// Whether the target holds the value as it is, so that the copy is all there is to do.
+// Whether the target can hold the value unchanged, so that nothing but a copy is needed.
 bool fits(const Tensor& target, PyObject* value) {
   if (PyBool_Check(value) || PyLong_CheckExact(value)) {
     int overflow = 0;
@@ -29,9 +30,9 @@ bool fits(const Tensor& target, PyObject* value) {
   return true;
 }
 
-// Elements where the mask is true, one after another; gives where the next one would go. Every
-// element is written and the place moves on behind those that count: a branch would be guessed
-// wrongly every other time. There is room for one more than are chosen.
+// Copies the elements where the mask is true, one after another; returns how many. Every element is
+// written, but the position advances only behind chosen ones: a branch would be mispredicted every
+// other time. So `to` needs room for one element more than are chosen.
 template <typename Item>
 int64_t select_items(const char* from, const char* mask, int64_t count, char* to) {
   auto* source = reinterpret_cast<const Item*>(from);
@@ -68,7 +69,8 @@ bool is_selectable(const Tensor& source, const Tensor& mask) {
 
 bool assign_at_once(PyObject* self, PyObject* key, PyObject* value) {
   if (thread_flags.recording || capturing()) return false;
-  check_writable("setitem", tensor_of(self));  // a part of it may repeat nothing
+  // A part of the array might not repeat elements although the array does.
+  check_writable("setitem", tensor_of(self));
   Reference view = basic_view(self, key);
   if (!view || !fits(tensor_of(view), value)) return false;
   if (tensor_of(view).size == 0) return true;
@@ -87,7 +89,7 @@ PyObject* select_at_once(PyObject* self, PyObject* key) {
   const auto size = static_cast<size_t>(item_size(source.dtype));
   std::unique_ptr<char[]> chosen(new char[(static_cast<size_t>(source.size) + 1) * size]);
   Storage* storages[2] = {source.storage, mask.storage};
-  // Refused where somebody has begun to write again.
+  // Fails if a writer has started again meanwhile.
   if (!Engine::get().acquire_inline(storages, 2, nullptr, 0, 0)) return nullptr;
   const int64_t count = select(source, mask, chosen.get());
   Engine::get().release_inline(storages, 2, nullptr, 0);

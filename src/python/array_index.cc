@@ -1,4 +1,4 @@
-// Basic indexing: integers, slices, None and Ellipsis make a view.
+// Basic indexing: integers, slices, None and Ellipsis give a view.
 
 #include "python/array.h"
 #include "python/flags.h"
@@ -7,7 +7,7 @@
 namespace gemel {
 namespace {
 
-// The view being built, one part of the key at a time.
+// A view under construction; the parts of the key are applied one by one.
 struct Selection {
   const Tensor& source;
   int axis = 0;  // next dimension of the source
@@ -55,10 +55,10 @@ bool is_basic(PyObject* part) {
   return PyLong_CheckExact(part) || PySlice_Check(part) || part == Py_None || part == Py_Ellipsis;
 }
 
-// What the parts of a key ask for, before any is applied.
+// What the parts of a key need in total, before any part is applied.
 struct KeySummary {
-  int consumed = 0;  // dimensions of the source that parts name
-  int added = 0;     // None
+  int consumed = 0;  // dimensions of the source that the parts index
+  int added = 0;     // the number of None
   int ellipses = 0;
   bool basic = true;
 };

@@ -12,8 +12,8 @@
 namespace gemel {
 namespace {
 
-PyObject* dtype_objects = nullptr;   // list, by code
-PyObject* device_objects = nullptr;  // list, by number
+PyObject* dtype_objects = nullptr;   // a list, by code
+PyObject* device_objects = nullptr;  // a list, by number
 
 PyObject* tuple_of(const int64_t* values, int count, int64_t factor = 1) {
   Reference tuple = owned(PyTuple_New(count));
@@ -23,7 +23,7 @@ PyObject* tuple_of(const int64_t* values, int count, int64_t factor = 1) {
   return tuple.take();
 }
 
-// The object standing for `number`, or the number itself while no list is registered.
+// The object registered for `number`, or the number itself if there is none.
 PyObject* registered(PyObject* list, long number) {
   if (list == nullptr || number >= PySequence_Size(list)) {
     PyErr_Clear();
@@ -69,7 +69,8 @@ PyObject* get_loans(PyObject* self, void*) {
 }
 PyObject* get_storage(PyObject* self, void*) { return PyLong_FromVoidPtr(tensor_of(self).storage); }
 
-// None for an array that is all of its storage, else all of that in one row.
+// None for an array that covers its whole storage; otherwise the whole storage as a one-dimensional
+// array.
 PyObject* get_base(PyObject* self, void*) {
   const Tensor& tensor = tensor_of(self);
   if (tensor.whole()) Py_RETURN_NONE;
@@ -86,8 +87,8 @@ PyObject* get_grad(PyObject* self, void*) {
 int set_grad(PyObject* self, PyObject* value, void*) {
   Py_XSETREF(as_array(self)->grad,
              value == nullptr || value == Py_None ? nullptr : Py_NewRef(value));
-  // Arrays refer to other objects only through this and their history, so the collector learns of
-  // an array where it gets one of them.
+  // Arrays refer to other objects only through their gradient and their history. So the collector
+  // starts to track an array when it gets one of these.
   if (!PyObject_GC_IsTracked(self)) PyObject_GC_Track(self);
   return 0;
 }
@@ -276,7 +277,7 @@ PyObject* set_array_class(PyObject* object) {
       type->tp_basicsize != static_cast<Py_ssize_t>(sizeof(Array)) || type->tp_dictoffset != 0) {
     throw Error("TypeError", "the class of arrays must derive from Array and have empty __slots__");
   }
-  // Straight to our own: a class without fields adds nothing to be freed.
+  // Set directly to our own function: a class without fields has nothing more to free.
   type->tp_dealloc = free_array;
   auto* previous = reinterpret_cast<PyObject*>(array_class);
   Py_INCREF(object);

@@ -1,5 +1,5 @@
 // The buffer protocol. While somebody holds a buffer of an array, operations that touch its storage
-// finish before their call returns: the outside cannot know of the engine's queue.
+// finish before their call returns, because outside code knows nothing about the engine's queue.
 
 #include "python/flags.h"
 #include "python/history.h"
@@ -41,7 +41,7 @@ void check_layout(const Tensor& tensor, int flags) {
 
 }  // namespace
 
-// The consumer reads and writes at will, so pending readers have to finish too.
+// The consumer may read and write at any time, so pending readers have to finish too.
 void wait_until_shareable(const Tensor& tensor) {
   if (!Engine::on_host(tensor.device())) {
     throw Error("BufferError", "the array is on " + Engine::device(tensor.device())->name +
@@ -54,7 +54,7 @@ void wait_until_shareable(const Tensor& tensor) {
         "wait for the callback; take x.asnumpy()");
   }
   wait_for(tensor.storage, trace::WaitKind::kExport);
-  // While this thread was without the GIL another one may have issued more.
+  // While this thread was waiting without the GIL, another one may have issued more operations.
   while (!Engine::idle(tensor.storage)) {
     TracedWait traced(trace::WaitKind::kExport, tensor.storage);
     python_front().wait_until_idle(tensor.storage);
@@ -66,7 +66,7 @@ int array_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   view->obj = nullptr;
   if (capturing()) call_method(self, "_lent", "()");
   check_layout(tensor, flags);
-  // A write from outside would change what gradients read, unseen by the tape.
+  // A write from outside would change values that gradients read, and the tape would not notice.
   const bool computed = is_computed(self);
   if (computed && (flags & PyBUF_WRITABLE) == PyBUF_WRITABLE) {
     throw Error("BufferError",
@@ -81,7 +81,7 @@ int array_get_buffer(PyObject* self, Py_buffer* view, int flags) {
     export_->shape[axis] = tensor.extents()[axis];
     export_->strides[axis] = tensor.strides()[axis] * size;
   }
-  static char nothing[8];  // consumers of empty arrays expect some address
+  static char nothing[8];  // consumers expect an address even for an empty array
   view->buf = tensor.size == 0 ? nothing : tensor.data();
   view->len = tensor.bytes();
   view->itemsize = size;

@@ -15,11 +15,11 @@
 namespace gemel {
 namespace {
 
-// What a plan depends on besides the sizes of arrays. All of it is part of a call's key.
+// What a plan depends on besides the sizes of the arrays. All of it is part of a call's key.
 struct Mode {
   bool training;
   int mixing;
-  PyTypeObject* kind;  // the class of the first array, which that of the results follows; or null
+  PyTypeObject* kind;  // the class of the first array, or null; the results get the same class
   size_t numbers;
 
   Mode(bool is_training, PyObject* const* arrays, size_t count, size_t number_count)
@@ -36,16 +36,16 @@ struct Mode {
   }
 };
 
-// A plan, and the arrays that follow the arguments: arrays first, then numbers. It serves whatever
-// sizes it fits, and whatever the numbers are.
+// A plan, and the arrays that follow the arguments. The arguments are arrays first, then numbers.
+// The entry serves all sizes that the plan fits, and all values of the numbers.
 struct Known {
   Mode mode;
-  Reference kind;  // keeps the mode's alive
-  bool apart;      // only for arrays that are variables of their own: gradients depend on that
+  Reference kind;  // keeps the class in `mode` alive
+  bool apart;  // only for arguments that are separate variables, because gradients depend on that
   size_t arguments;
   ProgramPointer program;
-  Reference parameters;  // a tuple
-  Reference form;        // None: the result is an array; else what is called with a tuple of them
+  Reference parameters;  // a tuple of the arrays that follow the arguments
+  Reference form;  // None: the result is one array; otherwise called with a tuple of the arrays
 };
 
 constexpr size_t kMostKnown = 64;
@@ -54,19 +54,19 @@ constexpr size_t kInsideValues = 32;
 struct SiteObject {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* fallback;
-  std::vector<Known> known;  // the newest first
-  uint32_t owner;            // a new one when what is known no longer holds
+  std::vector<Known> known;  // newest first
+  uint32_t owner;            // changes when the known plans may no longer be valid
 };
 
 SiteObject* as_site(PyObject* object) { return reinterpret_cast<SiteObject*>(object); }
 
-// All there are. Guarded by the GIL.
+// All existing sites. Guarded by the GIL.
 std::vector<SiteObject*>& sites() {
   static auto* all = new std::vector<SiteObject*>;
   return *all;
 }
 
-// What is forgotten goes to `dropped`: dropping it may run any code.
+// Moves the known plans to `dropped`. The caller destroys them, since that may run any code.
 void forget(SiteObject* site, std::vector<Known>& dropped) {
   std::ranges::move(site->known, std::back_inserter(dropped));
   site->known.clear();
@@ -76,7 +76,7 @@ void forget(SiteObject* site, std::vector<Known>& dropped) {
 // The arguments, followed by the parameters.
 struct Values {
   SmallArray<PyObject*, kInsideValues> all;
-  Reference parameters;  // held while the call runs: another thread may replace them
+  Reference parameters;  // held during the call, since another thread may replace them
 
   Values(PyObject* const* arguments, size_t count, const Known& known)
       : all(count + static_cast<size_t>(PyTuple_GET_SIZE(known.parameters.get()))),
@@ -87,7 +87,7 @@ struct Values {
   }
 };
 
-// What the function gives, of the arrays its plan gives. Takes them over.
+// The function's result, made from the arrays that its plan returns. Takes over `found`.
 PyObject* formed(PyObject* form, PyObject* found) {
   if (form == Py_None) return found;
   Reference arrays = owned(PyTuple_CheckExact(found) ? found : packed(&found, 1));
@@ -102,8 +102,8 @@ bool on_one_device(PyObject* const* values, size_t count) {
   });
 }
 
-// Whether what the program overwrites among the arguments are dense arrays that share memory with
-// no other one: as they were given, for a dense copy of a view shares none.
+// Whether the arguments that the program overwrites are dense and share memory with no other input.
+// This looks at the arguments as they were given, because a dense copy of a view shares no memory.
 bool writes_apart(const Program& program, PyObject* const* given, size_t count, Values& values) {
   for (size_t i = 0; i < count; ++i) {
     if (!program.inputs[i].written) continue;
@@ -117,8 +117,8 @@ bool writes_apart(const Program& program, PyObject* const* given, size_t count, 
   return true;
 }
 
-// Whether the arguments share memory neither with each other nor with what follows them, and none
-// was computed while recording.
+// Whether the arguments share no memory with each other or with the parameters, and none was
+// computed while recording.
 bool are_apart(PyObject* const* given, size_t count, PyObject* parameters) {
   SmallArray<const Storage*, kInsideValues> storages(count);
   for (size_t i = 0; i < count; ++i) {
@@ -135,7 +135,7 @@ bool are_apart(PyObject* const* given, size_t count, PyObject* parameters) {
   return true;
 }
 
-// Compiled functions take dense arrays.
+// Compiled functions take dense arrays, so this copies the others.
 void make_dense(PyObject** values, size_t count, std::vector<Reference>& copies) {
   for (size_t i = 0; i < count; ++i) {
     if (tensor_of(values[i]).contiguous) continue;
@@ -146,7 +146,7 @@ void make_dense(PyObject** values, size_t count, std::vector<Reference>& copies)
 
 bool is_number(PyObject* value) { return PyFloat_CheckExact(value); }
 
-// Null when no plan is known for arguments like these.
+// Null when no known plan serves these arguments.
 PyObject* run_known(SiteObject* site, const Mode& mode, PyObject* const* given, size_t count) {
   SmallArray<PyObject*, kInsideValues> values(count);
   std::vector<Reference> copies;
@@ -200,7 +200,7 @@ PyObject* add(PyObject* self, PyObject* arguments) {
                         &arrays, &numbers, &plan, &PyTuple_Type, &parameters, &form)) {
     return nullptr;
   }
-  // Another thread has replaced parameters since these were looked up.
+  // If it has changed, another thread has replaced parameters since these were looked up.
   if (generation != as_site(self)->owner) Py_RETURN_NONE;
   for (PyObject* tuple : {arrays, parameters}) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
@@ -221,7 +221,7 @@ PyObject* add(PyObject* self, PyObject* arguments) {
   std::vector<Known>& all = as_site(self)->known;
   all.insert(all.begin(), std::move(known));
   if (all.size() <= kMostKnown) Py_RETURN_NONE;
-  Known oldest = std::move(all.back());  // dropped after it is out of the list
+  Known oldest = std::move(all.back());  // destroyed after it has been removed from the list
   all.pop_back();
   as_site(self)->owner = new_owner();
   Py_RETURN_NONE;
@@ -246,7 +246,7 @@ PyObject* new_site(PyTypeObject* type, PyObject* arguments, PyObject*) {
   return self.take();
 }
 
-// The fallback is a bound method of the object that owns the site: a cycle.
+// The fallback is a bound method of the object that owns the site, so there is a cycle.
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(as_site(self)->fallback);

@@ -1,4 +1,4 @@
-// CallSite: the quick way from a compiled function's arguments to the plan made for them.
+// CallSite: the fast path from a compiled function's arguments to the plan made for them.
 
 #pragma once
 
@@ -7,8 +7,8 @@
 namespace gemel {
 
 bool make_call_site_type(PyObject* module);
-// Every site asks its fallback again, and keeps no parameter any longer: some have got other
-// arrays.
+// Makes every site ask its fallback again and drop the parameters it holds. Called when parameters
+// have got other arrays.
 void forget_call_sites();
 
 }  // namespace gemel

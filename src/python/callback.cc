@@ -9,9 +9,9 @@ namespace {
 
 using Storages = std::vector<Storage*>;
 
-// What a function gets for one argument: a stretch of a storage, or a number.
+// One argument for a function: a range of bytes of a storage, or a number.
 struct Part {
-  Storage* storage;  // null of a number
+  Storage* storage;  // null for a number
   size_t begin = 0;
   size_t bytes = 0;
   PyObject* number = nullptr;
@@ -48,7 +48,7 @@ Reference memories(const Parts& parts, int access) {
   return views;
 }
 
-// The GIL is held, the storages have memory and nobody else touches them.
+// The GIL is held, the storages have memory, and nothing else uses them.
 FailurePointer call(PyObject* function, const std::string& name, const Parts& inputs,
                     const Parts& outputs) {
   drop_now();
@@ -64,7 +64,7 @@ FailurePointer call(PyObject* function, const std::string& name, const Parts& in
   }
 }
 
-// Runs on threads which may take the GIL: that is what the Python lane is for.
+// Runs only on threads that may take the GIL; the Python lane exists for that.
 class CallbackOperation final : public Operation {
  public:
   CallbackOperation(PyObject* function, Parts given, Parts made)
@@ -98,7 +98,7 @@ class CallbackOperation final : public Operation {
 
 class CallbackLaunch final : public Launch {
  public:
-  // `results` are the new ones.
+  // `results` are the new arrays.
   CallbackLaunch(const Callback& callback, const std::vector<PyObject*>& results)
       : callback_(callback),
         inputs_(parts_of(callback.inputs)),
@@ -114,9 +114,9 @@ class CallbackLaunch final : public Launch {
     read_count = static_cast<int>(reads_.size());
     writes = writes_.data();
     write_count = static_cast<int>(writes_.size());
-    // What is overwritten is read as well: no step may take both at once.
+    // Targets are both read and written, and no storage can be acquired inline both ways.
     only_later = known_writes > 0;
-    microseconds = 1e-3;  // nothing, as far as the engine is concerned: the GIL is here already
+    microseconds = 1e-3;  // counts as nothing for the engine, since this thread has the GIL already
     device = callback.device;
     lane = kPythonLane;
   }

@@ -1,4 +1,4 @@
-// Operations written in Python: NumPy-backed ones, and users' callbacks.
+// Operations written in Python: those computed by NumPy, and users' callbacks.
 
 #pragma once
 
@@ -17,35 +17,38 @@ struct ResultSpec {
   std::vector<int64_t> shape;
 };
 
-// A call of function(inputs, outputs): tuples of memoryviews, those of `inputs` readable, of
-// `targets` and of the new results (in this order) writable. A dense array's is of its elements,
-// another's of its whole storage. Numbers among the inputs stand in their tuple as they are.
+// A call of function(inputs, outputs). Both are tuples of memoryviews: read-only for `inputs`,
+// writable for `targets` and then the new results, which together form `outputs`. The view of a
+// dense array has its elements, that of any other array its whole storage. Python numbers among the
+// inputs are passed unchanged.
 struct Callback {
-  PyObject* function;  // borrowed, as are the others
+  PyObject* function;  // borrowed, as are the other objects
   std::string name;
   std::vector<PyObject*> inputs;
-  std::vector<PyObject*> targets;  // overwritten in place: old content matters
+  std::vector<PyObject*> targets;  // overwritten in place; their old contents matter
   const std::vector<ResultSpec>* results;
   int device = 0;
 };
 
-// Runs it now when everything is there, else in the Python lane. The results, as a new tuple; what
-// the function raises becomes the failure of what it writes.
+// Runs it now if all inputs are ready, else in the Python lane. Returns the results as a new tuple.
+// If the function raises, the error becomes a failure of what it writes.
 Reference issue_callback(const Callback& callback);
 
-// What Python has prepared for calls of one operation on dense arrays like these, on the host.
+// What Python has prepared for calls of one operation on dense host arrays with these dtypes and
+// shapes.
 struct NumpyStep;
 using StepPointer = std::shared_ptr<const NumpyStep>;
-// By the exact key of such calls. Guarded by the GIL.
+// Steps by the exact key of such calls. Guarded by the GIL.
 Cache<StepPointer>& steps();
-// From (function, [(code, shape) of each result]); or from (function, None), which is called with
-// the inputs, waits for them and returns what the operation does. A SortedRows in place of the
-// function is done without Python.
+// Makes a step from (function, [(code, shape) of each result]), or from (function, None): such a
+// function is called with the inputs, waits for them and returns the operation's results. A
+// SortedRows in place of the function is executed without Python.
 StepPointer step_from(PyObject* pair);
-// A new reference: the result, or a tuple of several.
+// Returns a new reference: the result, or a tuple of several results.
 PyObject* call_step(const StepPointer& step, PyObject* name, const Operands& operands,
                     const Arguments& arguments);
-// module.cc: null for anything else; and results as Python describes them.
+// module.cc. sorted_rows_from() returns null for anything else. result_specs_from() converts
+// results as Python describes them.
 const SortedRows* sorted_rows_from(PyObject* object);
 std::vector<ResultSpec> result_specs_from(PyObject* described);
 

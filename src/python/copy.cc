@@ -1,4 +1,4 @@
-// Copies between devices, by the lane of the link between them.
+// Copies between devices, in the lane of the link between them.
 
 #include "program/kernel.h"
 #include "python/array.h"
@@ -7,10 +7,10 @@
 namespace gemel {
 namespace {
 
-// What the memory moves on one core, to know which copies are small enough to be made at once.
+// The memory bandwidth of one core, for estimating the cost of a copy.
 constexpr double kBytesPerMicrosecond = 8000;
 
-// The device at the end of the link, and the lane of that link.
+// The device at the end of the link, and the lane of the link.
 struct Way {
   Device* carrier;
   int lane;
@@ -45,7 +45,7 @@ class CopyLaunch final : public Launch {
     reads_[read_count++] = source.storage;
     writes_[write_count++] = target.storage;
     known_writes = 1;
-    // What is not overwritten keeps its meaning, and its failure.
+    // The rest of the target keeps its contents and its failure.
     if (!target.whole()) reads_[read_count++] = target.storage;
     device = target.device();
     way_ = way_between(source.device(), device);
@@ -54,7 +54,8 @@ class CopyLaunch final : public Launch {
     only_later = true;
   }
 
-  FailurePointer run(PartialFailures&) override { return nullptr; }  // it is only done later
+  // Never called: this work is always done later.
+  FailurePointer run(PartialFailures&) override { return nullptr; }
   std::unique_ptr<Operation> later() override {
     auto operation = std::make_unique<CopyOperation>();
     operation->carrier = way_.carrier;

@@ -10,7 +10,7 @@
 namespace gemel {
 namespace {
 
-// The binary interface of DLPack 1.0: layouts and numbers are the standard's.
+// The binary interface of DLPack 1.0. Layouts and numbers are those of the standard.
 struct Device {
   int32_t type;
   int32_t number;
@@ -26,7 +26,7 @@ struct Shape {
   int32_t ndim;
   ElementType type;
   int64_t* shape;
-  int64_t* strides;  // elements; null when C-contiguous
+  int64_t* strides;  // in elements; null when C-contiguous
   uint64_t byte_offset;
 };
 struct Managed {
@@ -69,7 +69,7 @@ struct Shared {
   int64_t dims[2 * kMaxRank];
 };
 
-// From any thread, with or without the GIL.
+// May be called on any thread, with or without the GIL.
 template <typename M>
 void give_back(M* managed) {
   std::unique_ptr<Shared<M>> shared(static_cast<Shared<M>*>(managed->context));
@@ -77,7 +77,7 @@ void give_back(M* managed) {
   shared->storage->release();
 }
 
-// Of a capsule nobody has used.
+// Called for a capsule that no consumer has used.
 template <typename M>
 void drop_capsule(PyObject* capsule) {
   if (!PyCapsule_IsValid(capsule, kName<M>)) return;
@@ -144,7 +144,7 @@ void check(const Shape& tensor) {
   if (tensor.data == nullptr && !empty) refuse("there are elements, but no memory");
 }
 
-// What a capsule holds, checked, with its strides and the address of its first element.
+// The checked contents of a capsule, with its strides and the address of its first element.
 struct Source {
   explicit Source(const Shape& tensor)
       : code(code_of(tensor.type)),
@@ -195,7 +195,7 @@ Reference copied(const Source& source, int device) {
   return array;
 }
 
-// The last array over an owner's memory may go on any thread.
+// The last array over borrowed memory may be freed on any thread.
 void give_up(void* context) noexcept {
   auto* owner = static_cast<PyObject*>(context);
   if (Py_IsInitialized() && PyGILState_Check()) {
@@ -205,7 +205,7 @@ void give_up(void* context) noexcept {
   }
 }
 
-// Over the memory itself, which `owner` keeps alive.
+// An array over the memory itself, which `owner` keeps alive.
 Reference lent(const Source& source, int device, Reference owner) {
   Reference array = blank_array();
   int64_t low, high;
@@ -224,11 +224,11 @@ Reference lent(const Source& source, int device, Reference owner) {
 
 constexpr const char* kOwnerName = "gemel.lent";
 
-// Of the capsule that keeps lent memory alive.
+// Called when the capsule that keeps borrowed memory alive is freed.
 template <typename M>
 void end_loan(PyObject* capsule) {
   auto* managed = static_cast<M*>(PyCapsule_GetPointer(capsule, kOwnerName));
-  PyObject *type, *value, *traceback;  // an error on its way is none of the lender's business
+  PyObject *type, *value, *traceback;  // hide a pending error from the lender's deleter
   PyErr_Fetch(&type, &value, &traceback);
   if (managed->deleter != nullptr) managed->deleter(managed);
   PyErr_Restore(type, value, traceback);
@@ -247,7 +247,8 @@ PyObject* take(PyObject* capsule, int device, std::optional<bool> copy) {
            ", so it has to be copied; leave out copy=False");
   }
   if (source.empty() || copy.value_or(hindered)) {
-    Reference array = copied(source, device);  // else the capsule stays usable, and frees it all
+    // If this throws, the capsule remains usable and frees the memory.
+    Reference array = copied(source, device);
     PyCapsule_SetName(capsule, kUsedName<M>);
     if (managed->deleter != nullptr) managed->deleter(managed);
     return array.take();

@@ -21,19 +21,20 @@ PyObject* exception_type(const std::string& name) {
   return found != nullptr && PyExceptionClass_Check(found) ? found : PyExc_RuntimeError;
 }
 
-// An exception, and the traceback it was caught with, until that has been shown: its frames may
-// lead to whoever waited and ran the callback, who holds arrays, which hold the failure.
+// An exception, and the traceback with which it was caught. The traceback is kept only until it has
+// been shown once: its frames may lead to the code that waited and ran the callback, which holds
+// arrays, which hold this failure.
 struct Caught {
   PyObject* value;
   PyObject* traceback;
-  std::string shown = {};  // the traceback as text, from then on
+  std::string shown = {};  // the traceback as text, after it has been shown
   ~Caught() {
     drop_later(value);
     drop_later(traceback);
   }
 };
 
-// Says where the failed operation was issued, once.
+// Adds a note that says where the failed operation was issued, unless the exception has it already.
 void add_note(PyObject* exception, const std::string& note) {
 #if PY_VERSION_HEX >= 0x030B0000
   Reference notes(PyObject_GetAttrString(exception, "__notes__"));
@@ -48,7 +49,7 @@ void add_note(PyObject* exception, const std::string& note) {
 #endif
 }
 
-// A function of one of Python's own modules, called; null, without an error, where it fails.
+// Calls a function of one of Python's own modules. Null, without a Python error, if that fails.
 Reference called(const char* module, const char* function, PyObject* argument) {
   Reference home(PyImport_ImportModule(module));
   Reference found(home ? PyObject_CallMethod(home.get(), function, "O", argument) : nullptr);
@@ -56,7 +57,7 @@ Reference called(const char* module, const char* function, PyObject* argument) {
   return found;
 }
 
-// A traceback as Python prints it.
+// A traceback in the form in which Python prints it.
 std::string text_of(PyObject* traceback) {
   Reference lines = called("traceback", "format_tb", traceback);
   Reference nothing(PyUnicode_FromString(""));
@@ -76,11 +77,11 @@ bool is_like(PyObject* copy, PyObject* value) {
   return same;
 }
 
-// Another exception like it; itself where none can be made.
+// Another exception like this one; the same object if it cannot be copied.
 Reference another(PyObject* value) {
   Reference copy = called("copy", "copy", value);
   if (is_like(copy.get(), value)) return copy;
-  // Its class takes other arguments than it keeps: made without calling the class.
+  // The class takes other arguments than `args` has: create the object without calling the class.
   Reference arguments(PyObject_GetAttrString(value, "args"));
   Reference state(PyObject_GetAttrString(value, "__dict__"));
   if (arguments && state) {
@@ -93,8 +94,9 @@ Reference another(PyObject* value) {
   return borrowed(value);
 }
 
-// What is raised gets frames of the program, too: who waits is given a copy, and what is kept leads
-// nowhere. An exception that cannot be copied is given itself.
+// The exception that is raised also collects frames of the program. So each wait raises a copy, and
+// the kept exception does not refer to any frames. An exception that cannot be copied is raised
+// itself.
 void raise_caught(Caught& caught, const Failure& failure) {
   Reference raised = another(caught.value);
   PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(caught.value));
@@ -112,7 +114,8 @@ void raise_caught(Caught& caught, const Failure& failure) {
   PyErr_Restore(Py_NewRef(type), raised.take(), std::exchange(caught.traceback, nullptr));
 }
 
-// The frames an exception and those before it went through give back what they held.
+// Clears the frames that the exception and those before it passed through, so that they release
+// what they hold.
 void clear_frames(PyObject* value, PyObject* traceback) {
   if (traceback != nullptr) called("traceback", "clear_frames", traceback);
   PyException_SetTraceback(value, Py_None);
@@ -150,7 +153,7 @@ void raise_named(const char* type, const std::string& message) {
 }
 
 FailurePointer failure_from_error(const std::string& who) {
-  // Ctrl-C is meant for the program, not for the operation that happened to run: say it again.
+  // Ctrl-C is meant for the program, not for the operation that happened to run: signal it again.
   if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);

@@ -1,4 +1,4 @@
-// What the threads of the front end have switched on, the random stream, and what is counted.
+// What each thread has switched on, the random stream, and counters.
 
 #pragma once
 
@@ -9,20 +9,21 @@ namespace gemel {
 struct ThreadFlags {
   bool recording = false;
   bool training = false;
-  int tracing = 0;         // how many traces are in progress
-  bool capturing = false;  // the innermost is of a function: what it does to arrays is its own
-  int priority = 0;        // of what is issued
-  int mixing = -1;         // the mixed precision programs are computed in; -1: the default
+  int tracing = 0;  // the number of traces in progress
+  // The innermost trace is of a function: its effects on arrays belong to the trace.
+  bool capturing = false;
+  int priority = 0;  // of operations issued by this thread
+  int mixing = -1;   // the mixed precision in which programs are computed; -1: the default
 };
 inline thread_local ThreadFlags thread_flags;
 
-// The mixed precision on threads that say nothing else; 0 is none, and what others are is Python's
-// business. Guarded by the GIL.
+// The mixed precision of threads that do not set their own; 0 means none. The meaning of other
+// numbers is known only to Python. Guarded by the GIL.
 inline int default_mixing = 0;
 inline int mixing() { return thread_flags.mixing < 0 ? default_mixing : thread_flags.mixing; }
 
-// How many threads are capturing, so that asking costs others no look at their own flags. Guarded
-// by the GIL.
+// The number of capturing threads, so that capturing() usually need not read thread-local flags.
+// Guarded by the GIL.
 inline int capturing_threads = 0;
 inline bool capturing() { return capturing_threads != 0 && thread_flags.capturing; }
 
@@ -33,7 +34,7 @@ struct RandomState {
 };
 inline RandomState random_stream;
 
-// How often the caches of prepared calls knew the answer. Guarded by the GIL.
+// Hits and misses of the caches of prepared calls. Guarded by the GIL.
 struct CacheCounters {
   uint64_t hits = 0;
   uint64_t misses = 0;

@@ -78,7 +78,7 @@ void free_history(PyObject* self) {
   Py_TRASHCAN_END;
 }
 
-// Attributes which are None when null, and become null when they are set to None.
+// Attributes that are None when null, and become null when set to None.
 template <PyObject* History::* member>
 PyObject* get(PyObject* self, void*) {
   PyObject* value = as_history(self)->*member;

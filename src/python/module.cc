@@ -1,5 +1,5 @@
-// The module gemel._core. The only file that includes nanobind: what is called often (arrays,
-// operations, plans) are raw types of their own; here are the rest and the functions.
+// The module gemel._core, the only file that includes nanobind. Types used often (arrays,
+// operations, plans) are raw CPython types elsewhere; here are the other types and the functions.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -48,7 +48,7 @@ Configuration configuration;
 
 using FailureTuple = std::optional<std::tuple<std::string, std::string>>;
 
-// Python errors set by the raw types, as C++ exceptions for nanobind.
+// Turns Python errors set by the raw types into C++ exceptions for nanobind.
 nb::object checked(PyObject* object) {
   if (object == nullptr) throw nb::python_error();
   return nb::steal(object);
@@ -188,7 +188,7 @@ nb::object call_python(nb::object function, std::string name, nb::iterable input
   return checked(issue_callback(callback));
 }
 
-// Nothing is pending on a device that is not there.
+// Nothing is pending on a device that does not exist.
 void wait_device(int device) {
   if (Engine::device(device) == nullptr) return;
   if (!Engine::get().device_idle(device)) {
@@ -209,7 +209,7 @@ nb::list unseen_failures() {
   return texts;
 }
 
-// Called while the GIL is released.
+// Called without the GIL.
 std::string described(const Failure& failure) {
   GilHeld held;
   return failure_text(failure);
@@ -395,7 +395,7 @@ void define_engine(nb::module_& module) {
   module.def("trace_thread", &trace::this_thread);
   module.def("drain_for_fork", [] {
     call_off_meetings();
-    // Closed with the GIL held: who has found room, and issues without dropping the GIL, is done.
+    // Closed with the GIL held: no thread is between finding room and issuing with the GIL.
     Engine::get().close_for_fork();
     WithoutGil released;
     Engine::get().drain_for_fork();
@@ -461,7 +461,7 @@ std::vector<Kernel> kernels_from(PyObject* iterable) {
 
 }  // namespace gemel
 
-// The state of the core is the process's, so it serves one interpreter, once.
+// The core has one state for the whole process, so it serves one interpreter, once.
 extern "C" NB_EXPORT PyObject* PyInit__core();
 NB_MODULE(_core_parts, module) {
   using namespace gemel;
@@ -469,7 +469,7 @@ NB_MODULE(_core_parts, module) {
   if (std::exchange(imported, true)) {
     throw std::runtime_error("gemel was imported before: keep it in sys.modules, or start afresh");
   }
-  // Kernels and views may outlive the module: Python keeps types alive until after it is gone.
+  // Kernels and views may outlive the module: Python keeps their types alive for longer.
   nb::set_leak_warnings(false);
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
@@ -493,7 +493,7 @@ NB_MODULE(_core_parts, module) {
 }
 
 PyObject* PyInit__core() {
-  // Python 3.13 begins in the main interpreter for another one, too, and then refuses by itself.
+  // For a subinterpreter, Python 3.13 calls this in the main one first, then refuses by itself.
   if (PyInterpreterState_Get() == PyInterpreterState_Main()) return PyInit__core_parts();
   PyErr_SetString(PyExc_ImportError, "gemel serves the main interpreter only; use threads");
   return nullptr;

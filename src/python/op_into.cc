@@ -1,4 +1,4 @@
-// An operation's result written into an array that is there.
+// Writing an operation's result into an existing array.
 
 #include <vector>
 
@@ -25,7 +25,7 @@ void check_into(const OpObject* op, const Operands& operands, const Tensor& targ
   check_writable(name_of(op), target);
 }
 
-// Inputs that overlap the target are replaced by copies, which `copies` keeps alive.
+// Replaces inputs that overlap the target by copies, which `copies` keeps alive.
 void copy_overlapping(Operands* operands, const Tensor& target, const Arguments& arguments,
                       std::vector<Reference>* copies) {
   for (int i = 0; i < operands->count; ++i) {
@@ -38,7 +38,7 @@ void copy_overlapping(Operands* operands, const Tensor& target, const Arguments&
 }
 
 [[noreturn]] void refuse_shapes(OpObject* op, const Tensor& target, const Arguments& arguments) {
-  // Inputs that do not broadcast among themselves get their own, better error from Python.
+  // If the inputs do not broadcast with each other, Python raises its own, better error here.
   owned(call_in_python(reinterpret_cast<PyObject*>(op), arguments));
   throw Error("ShapeError", std::string(name_of(op)) +
                                 ": the result does not fit a target of shape " +

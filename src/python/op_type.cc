@@ -19,8 +19,8 @@ namespace {
 
 constexpr int kMaxResults = 4;
 constexpr size_t kMostKernels = 4096;
-constexpr size_t kMostPrograms = 4096;  // operations with programs, by what decides which serve
-constexpr size_t kMostVariants = 32;    // programs of one of them
+constexpr size_t kMostPrograms = 4096;  // kinds of calls that have programs (see CallKey)
+constexpr size_t kMostVariants = 32;    // programs for one kind of calls
 
 Cache<ElementwisePointer>& kernels() {
   static auto* cache = new Cache<ElementwisePointer>(kMostKernels);
@@ -61,7 +61,8 @@ bool collect_scalar(PyObject* object, Operands* operands) {
   return false;
 }
 
-// Whether a result, or the first of several, shows what another array has: it shares its history.
+// Whether a result, or the first of several, is a view: then it already has a history, which it
+// shares.
 bool is_view(PyObject* result) {
   if (PyTuple_Check(result)) {
     if (PyTuple_GET_SIZE(result) == 0) return false;
@@ -72,7 +73,7 @@ bool is_view(PyObject* result) {
 
 // --- elementwise calls ---
 
-// ((code, stride class) or (-1, 0) bool, (-2, 0) int, (-3, 0) float) for each operand.
+// For each operand: (code, stride class), or (-1, 0) bool, (-2, 0) int, (-3, 0) float.
 Reference describe_operands(const ElementwiseCall& call) {
   const Operands& operands = *call.operands;
   Reference tuple = owned(PyTuple_New(operands.count));
@@ -102,7 +103,7 @@ ElementwisePointer prepare_kernel(OpObject* op, const ElementwiseCall& call,
   return kernel.get() == Py_None ? nullptr : elementwise_from(kernel.get());
 }
 
-// Null when the shapes do not broadcast, and when there is no kernel.
+// Null when the shapes do not broadcast or there is no kernel.
 PyObject* call_elementwise(OpObject* op, const Operands& operands, const Arguments& arguments,
                            uint32_t parameters) {
   ElementwiseCall call;
@@ -161,8 +162,8 @@ CallKey key_of(OpObject* op, const Operands& operands, uint32_t parameters, bool
   return key;
 }
 
-// A binding of one of the programs known for calls like this one, or of one Python makes. Null when
-// Python has a step for it, or leaves the call to `_call`.
+// A binding of a program that is known for calls like this one, or of a program that Python makes.
+// Null when Python has a step for the call, or leaves it to `_call`.
 BindingPointer prepare_binding(OpObject* op, PlanCall& call, CallKey& like,
                                const Arguments& arguments, StepPointer* step) {
   Mismatch mismatch;
@@ -221,7 +222,7 @@ PyObject* call_program(OpObject* op, const Operands& operands, const Arguments& 
   return call.run(binding);
 }
 
-// Which operands are tracked, a bit each.
+// Which operands are tracked, one bit each.
 uint64_t tracked_operands(const Arguments& arguments) {
   uint64_t found = 0;
   for (Py_ssize_t i = 0; i < arguments.count; ++i) {
@@ -231,8 +232,8 @@ uint64_t tracked_operands(const Arguments& arguments) {
   return found;
 }
 
-// Puts a call on the tape: here when one like it was recorded before, else by
-// `self._record(inputs, parameters, outputs)`, which says how to do it for those to come.
+// Records a call on the tape. This is done here if a call like it was recorded before, otherwise by
+// `self._record(inputs, parameters, outputs)`, which says how to record later calls like it.
 void record_call(OpObject* op, const Operands& operands, const Arguments& arguments,
                  uint32_t parameters, PyObject* result) {
   const bool single = !PyTuple_Check(result);
@@ -281,7 +282,8 @@ PyObject* method_into(PyObject* self, PyObject* const* values, Py_ssize_t count,
 // --- the type ---
 
 #if PY_VERSION_HEX < 0x030C0000
-// Before 3.12 classes made by Python do not inherit the flag, and calls would build tuples.
+// Before Python 3.12, classes defined in Python do not inherit the flag, so calls would build
+// tuples.
 void inherit_vectorcall(PyTypeObject* type) {
   if (type->tp_call == PyVectorcall_Call && type->tp_vectorcall_offset != 0) {
     type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
@@ -360,7 +362,7 @@ PyMethodDef methods[] = {
      "into(target, *inputs, **parameters)\n--\n\nWrite the result into `target`; returns it."},
     {nullptr, nullptr, 0, nullptr}};
 
-// An operation that is an attribute of a class is a method, as a function would be.
+// An operation that is a class attribute acts as a method, like a function.
 PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {
   return instance == nullptr || instance == Py_None ? Py_NewRef(self)
                                                     : PyMethod_New(self, instance);
@@ -418,7 +420,8 @@ ElementwisePointer find_kernel(OpObject* op, const ElementwiseCall& call,
   }
   ++cache_counters.misses;
   ElementwisePointer kernel = prepare_kernel(op, call, arguments);
-  if (kernels().find(key) == nullptr) kernels().insert(key, kernel);  // another thread may have
+  // Another thread may have inserted it.
+  if (kernels().find(key) == nullptr) kernels().insert(key, kernel);
   return kernel;
 }
 

@@ -8,7 +8,7 @@
 
 namespace gemel {
 
-// Keywords of an earlier call, and the number they have: the next call often has the very objects.
+// The keywords of an earlier call and their number. The next call often passes the same objects.
 struct RecentParameters {
   static constexpr Py_ssize_t kMost = 4;
   PyObject* names[kMost];
@@ -22,28 +22,28 @@ struct OpObject {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* name;
   PyObject* parameters;
-  // Type-tagged keyword values -> small integer: those asked for lately, and those before them.
+  // From type-tagged keyword values to a small integer: those used recently, and the ones before.
   PyObject* parameter_ids;
   PyObject* older_parameter_ids;
   RecentParameters recent[kRecent];
-  unsigned oldest;  // of these, the one the next takes the place of
+  unsigned oldest;  // the entry of `recent` that is replaced next
   uint32_t next_parameter_id;
   uint32_t owner;
-  int most;  // inputs it takes; calls with more are Python's
+  int most;  // the largest number of inputs; calls with more go to Python
   bool elementwise;
 };
 
 extern PyTypeObject* op_type;
 bool make_op_type(PyObject* module);
 
-// The positional and keyword arguments of one call as the vectorcall protocol has them.
+// The positional and keyword arguments of one call, in the form of the vectorcall protocol.
 struct Arguments {
   PyObject* const* values;
   Py_ssize_t count;
-  PyObject* names;  // null, or a tuple of the last values' names
+  PyObject* names;  // null, or a tuple of the names of the last values
 };
 
-// parameters.cc: the small integer standing for these keyword values; false, without a Python
+// parameters.cc: the small integer that stands for these keyword values. False, without a Python
 // error, when they cannot be a key.
 bool parameters_id(OpObject* op, const Arguments& arguments, uint32_t* id);
 int visit_recent(const OpObject* op, visitproc visit, void* arg);
@@ -51,12 +51,13 @@ void forget_recent(OpObject* op);
 Reference parameters_dict(const Arguments& arguments);
 Reference inputs_tuple(const Arguments& arguments);
 
-// False, without a Python error, when the call is one for Python: an operand of another kind,
-// different devices, too many operands, an int beyond 64 bits. `tracked`: some array is on a tape.
+// False, without a Python error, when Python has to handle the call: an operand of another kind,
+// different devices, too many operands, or an int beyond 64 bits. `tracked`: some array is on a
+// tape.
 bool collect_operands(PyObject* const* objects, Py_ssize_t count, Operands* operands,
                       bool* tracked);
-// The kernel for this call, from the cache or from Python. The caller's copy keeps it while the
-// call runs, as Python code may empty the cache meanwhile. Null when there is none: NumPy does it.
+// The kernel for this call, from the cache or from Python. The caller's copy keeps it alive during
+// the call, since Python code may empty the cache meanwhile. Null when Python has no kernel for it.
 ElementwisePointer find_kernel(OpObject* op, const ElementwiseCall& call,
                                const Arguments& arguments, uint32_t parameters);
 // `self._call(args, kwargs)`.
@@ -64,14 +65,14 @@ PyObject* call_in_python(PyObject* op, const Arguments& arguments);
 // `op.into(target, ...)`
 void call_into(OpObject* op, PyObject* target, const Arguments& arguments);
 
-// Throws ShapeError for an array whose elements have several places.
+// Throws ShapeError if some element of the array appears at several indexes.
 void check_writable(const char* operation, const Tensor& target);
 
-// Both caches of what operations have prepared.
+// About both caches of prepared calls: kernels and steps.
 size_t prepared_calls();
 void clear_prepared_calls();
 
-// module.cc: what Python prepared, seen from here; throws TypeError for anything else.
+// module.cc: converts a kernel that Python has prepared; throws TypeError for anything else.
 ElementwisePointer elementwise_from(PyObject* object);
 
 }  // namespace gemel

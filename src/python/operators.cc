@@ -1,4 +1,4 @@
-// Python's operators, as type slots: a table of operations indexed by slot, filled from Python.
+// Python's operators as type slots. A table, filled from Python, has the operation for each slot.
 
 #include <cstring>
 #include <iterator>
@@ -44,14 +44,15 @@ constexpr const char* kSlotNames[kSlots] = {"add", "sub",    "mul",    "truediv"
                                             "eq",  "ne",     "gt",     "ge",      "copy"};
 
 PyObject* operations[kSlots];
-PyObject* symbol_types = nullptr;  // tuple of classes, or null
+PyObject* symbol_types = nullptr;  // a tuple of classes, or null
 
 bool is_scalar(PyObject* object) {
   return PyLong_CheckExact(object) || PyFloat_CheckExact(object) || PyBool_Check(object);
 }
 
-// Operands the operation's Python side understands: symbols, lists, tuples, NumPy's objects, arrays
-// of other libraries, numbers of derived classes. Others may have reflected operators of their own.
+// Whether the operation's Python side handles this operand: symbols, lists, tuples, NumPy objects,
+// arrays of other libraries, instances of classes derived from numbers. Objects of other types may
+// have reflected operators of their own.
 bool is_for_python(PyObject* object) {
   if (PyList_Check(object) || PyTuple_Check(object)) return true;
   if (PyLong_Check(object) || PyFloat_Check(object) || PyComplex_Check(object)) return true;
@@ -92,16 +93,16 @@ PyObject* positive(PyObject* a) {
   return unary<kCopy>(a);
 }
 
-// Whether the result of `self op other` can be written over self without losing kind or shape.
+// Whether the result of `self op other` can be written into self without losing kind or shape.
 bool fits_in_place(OperatorSlot slot, const Tensor& self, PyObject* other) {
   int own = kind_rank(self.dtype);
   if (slot == kTrueDivide && own < 2) return false;
-  // What arithmetic makes of bools are numbers.
+  // Arithmetic on bools gives numbers.
   if (own == 0 && slot != kAnd && slot != kOr && slot != kXor) return false;
   if (self.repeats()) return false;
   if (PyBool_Check(other)) return true;
   if (PyLong_CheckExact(other)) {
-    int overflow;  // what int64 cannot hold stands for an array of uint64
+    int overflow;  // an int that does not fit int64 acts as a uint64 array
     PyLong_AsLongLongAndOverflow(other, &overflow);
     return own >= 1 && overflow == 0;
   }
@@ -160,7 +161,7 @@ int truth(PyObject* self) {
   return PyObject_IsTrue(owned(array_item(self)).get());
 }
 
-// The only element, for what Python makes a number of.
+// The only element, for conversions to Python numbers.
 Reference number(PyObject* self) {
   const int64_t size = tensor_of(self).size;
   if (size == 1) return owned(array_item(self));

@@ -14,10 +14,11 @@ namespace {
 
 PyObject* file_namer = nullptr;
 
-// A code object that frames have been seen of. Kept while origins lie in it, and a little longer.
+// A code object that occurred in a frame. It is kept as long as origins refer to it, and a little
+// longer.
 struct CodePlace : OriginPlace {
   Reference code;
-  bool inside = false;  // it belongs to this package
+  bool inside = false;  // whether it belongs to this package
 };
 
 using Table = std::unordered_map<PyObject*, std::unique_ptr<CodePlace>>;
@@ -31,10 +32,10 @@ Table& places() {
 constexpr size_t kFirstSweep = 256;
 size_t next_sweep = kFirstSweep;
 
-// Drops the code objects which nobody else has and no origin lies in: notebook cells, for one, are
-// compiled anew each time they run.
+// Drops the code objects that only this table refers to and that no origin needs. Notebook cells,
+// for example, are compiled again each time they run.
 void sweep() {
-  std::vector<std::unique_ptr<CodePlace>> dropped;  // dropping one may run any code
+  std::vector<std::unique_ptr<CodePlace>> dropped;  // destroying one may run any code
   for (auto entry = places().begin(); entry != places().end();) {
     CodePlace& place = *entry->second;
     const bool used = place.users.load(std::memory_order_acquire) > 0;
@@ -48,7 +49,7 @@ void sweep() {
   next_sweep = std::max(kFirstSweep, 2 * places().size());
 }
 
-// The package's directory with a trailing separator, found once the module knows its own file.
+// The package's directory with a trailing separator. It is found once the module has its __file__.
 const std::string& package_directory() {
   static auto* directory = new std::string;
   if (!directory->empty()) return *directory;
@@ -103,7 +104,7 @@ Origin current_origin() {
   while (frame != nullptr) {
     PyCodeObject* code = PyFrame_GetCode(frame);
     CodePlace* place = place_of(code);
-    Py_DECREF(code);  // the table keeps it
+    Py_DECREF(code);  // the table holds a reference
     if (!place->inside) {
       Origin origin(place, instruction_of(frame));
       Py_DECREF(frame);

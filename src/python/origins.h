@@ -1,4 +1,4 @@
-// Where operations were issued, as Python knows it: a code object and a position in it.
+// Where operations were issued, as Python identifies it: a code object and a position in it.
 
 #pragma once
 
@@ -11,15 +11,16 @@
 
 namespace gemel {
 
-// The first Python frame outside the package.
+// The innermost Python frame outside the package.
 Origin current_origin();
-// "FILE" and the line; an empty text and 0 when it is not known. Needs the GIL.
+// The file and the line; an empty text and 0 when unknown. Needs the GIL.
 const char* file_of(const Origin& origin);
 int line_of(const Origin& origin);
-// "FILE:LINE" as a function of Python wants files called, such as a notebook's number of a cell.
+// "FILE:LINE". A registered Python function chooses the name of the file, such as the number of a
+// notebook cell.
 std::string shown_line(const Origin& origin);
 void set_file_namer(PyObject* function);
-// How many code objects are kept at this moment.
+// How many code objects are kept alive now.
 size_t kept_code();
 
 }  // namespace gemel

@@ -1,6 +1,6 @@
-// Keyword parameters as keys. 2, 2.0 and True are equal as Python keys and are not the same
-// parameter, so values other than Python's own integers and strings go into the key together with
-// their type.
+// Keyword parameters as keys. As Python keys, 2, 2.0 and True are equal, but they are different
+// parameters. So values other than Python's own integers and strings become part of the key
+// together with their type.
 
 #include <algorithm>
 #include <cstring>
@@ -26,7 +26,7 @@ PyObject* tagged_items(PyObject* sequence) {
   return items.take();
 }
 
-// By its bits: 0.0 equals -0.0, and a NaN does not equal itself.
+// A float is represented by its bits: 0.0 equals -0.0, and NaN does not equal itself.
 PyObject* tagged_float(PyObject* value) {
   double number = PyFloat_AS_DOUBLE(value);
   long long bits;
@@ -35,7 +35,7 @@ PyObject* tagged_float(PyObject* value) {
   return key ? PyTuple_Pack(2, &PyFloat_Type, key.get()) : nullptr;
 }
 
-// Null with a Python error set when the value cannot be part of a key.
+// Null with a Python error set if the value cannot be part of a key.
 PyObject* tagged(PyObject* value) {
   if (PyLong_CheckExact(value) || PyUnicode_CheckExact(value) || value == Py_None) {
     return Py_NewRef(value);
@@ -62,8 +62,8 @@ PyObject* make_key(const Arguments& arguments) {
   return key.take();
 }
 
-// Whether the operation itself has all these keywords. NumPy's common ones (out, where, dtype, ...)
-// are not its own: such calls are Python's.
+// Whether all these keywords are the operation's own. NumPy's common ones (out, where, dtype, ...)
+// usually are not; such calls go to Python.
 bool are_own(OpObject* op, PyObject* names) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
     const int found = PySequence_Contains(op->parameters, PyTuple_GET_ITEM(names, i));
@@ -72,11 +72,12 @@ bool are_own(OpObject* op, PyObject* names) {
   return true;
 }
 
-// Two generations: when the younger is full it takes the place of the older, whose keys nobody has
-// asked for meanwhile are forgotten. A number is never used again: prepared calls are found by it.
+// There are two generations of keys. When the younger one is full it replaces the older one, whose
+// keys are forgotten unless they were used meanwhile. A number is never reused, since prepared
+// calls are found by it.
 PyObject* find_id(OpObject* op, PyObject* key, PyObject* names) {
   constexpr Py_ssize_t kMostIds = 2048;
-  constexpr uint32_t kEnd = 1u << 31;  // beyond that many the calls go through Python
+  constexpr uint32_t kEnd = 1u << 31;  // beyond this number calls go through Python
   PyObject* known = PyDict_GetItemWithError(op->parameter_ids, key);
   if (known != nullptr || PyErr_Occurred()) return Py_XNewRef(known);
   known = PyDict_GetItemWithError(op->older_parameter_ids, key);
@@ -96,8 +97,8 @@ PyObject* find_id(OpObject* op, PyObject* key, PyObject* names) {
 
 // --- the same objects again ---
 
-// Whether a value can be another one later on. What a dict takes as a key cannot, and lists, of
-// which keys have the items.
+// Whether a value can change later. Dictionary keys cannot, but lists can (a key has only their
+// items).
 bool may_change(PyObject* value) {
   if (!PyTuple_Check(value)) return PyList_Check(value);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
@@ -128,7 +129,8 @@ void keep(OpObject* op, PyObject* names, PyObject* const* values, uint32_t id) {
   const Py_ssize_t count = PyTuple_GET_SIZE(names);
   if (count > RecentParameters::kMost || std::any_of(values, values + count, may_change)) return;
   RecentParameters& recent = op->recent[op->oldest++ % OpObject::kRecent];
-  RecentParameters forgotten = std::exchange(recent, {});  // dropped last: that may run any code
+  // Destroyed last, since that may run any code.
+  RecentParameters forgotten = std::exchange(recent, {});
   for (Py_ssize_t i = 0; i < count; ++i) {
     recent.names[i] = Py_NewRef(PyTuple_GET_ITEM(names, i));
     recent.values[i] = Py_NewRef(values[i]);

@@ -39,7 +39,7 @@ RandomNumbers take_random(int count) {
   return taken;
 }
 
-// A new array with the same extents, and strides as far as they are not dense.
+// A new array with the same extents and, if the tensor is not dense, the same strides.
 Reference laid_out_like(const Tensor& tensor) {
   if (tensor.contiguous) return new_array_like(tensor, tensor.device());
   int64_t low, high;
@@ -64,7 +64,7 @@ void CallKey::add(const Tensor& tensor) {
       static_cast<uint64_t>(tensor.contiguous) << 16);
   if (!exact_) return;
   const int count = tensor.contiguous ? tensor.ndim : 2 * tensor.ndim;
-  const int64_t* dims = tensor.extents();  // strides come next
+  const int64_t* dims = tensor.extents();  // the strides follow the extents
   for (int i = 0; i < count; ++i) add(static_cast<uint64_t>(dims[i]));
 }
 
@@ -99,7 +99,8 @@ bool PlanCall::is_copy(PyObject* array) const {
 
 void PlanCall::make_dense(size_t index) { replace(index, copy_of(arrays_[index])); }
 
-// No input may lie in a storage which the plan overwrites through another input.
+// No other input may be in a storage that the plan overwrites through an input. So inputs that are
+// only read get copies.
 void PlanCall::separate_written(const Program& program) {
   for (size_t i = 0; i < count_; ++i) {
     if (!program.inputs[i].written) continue;

@@ -1,4 +1,4 @@
-// Calls of programs from Python: which binding fits the arrays, its results, its scalars.
+// Calls of programs from Python: the binding that fits the arrays, the results, the scalars.
 
 #pragma once
 
@@ -14,11 +14,12 @@ namespace gemel {
 using ProgramPointer = std::shared_ptr<const Program>;
 using BindingPointer = std::shared_ptr<const Binding>;
 
-// Numbers of what keys belong to: operations, plans and call sites count together.
+// A new number for an owner of keys: an operation, a plan or a call site.
 uint32_t new_owner();
 
-// The key of a call: whose it is, then what is known of every array. `exact` with all sizes, else
-// what decides which programs may serve it: dtype, rank, and whether it is dense.
+// The key of a call: its owner, then words about every array. `exact` includes all sizes; otherwise
+// the key has what decides which programs can serve the call: dtype, rank, and whether the array is
+// dense.
 class CallKey {
  public:
   CallKey(uint64_t owner, bool exact) : exact_(exact) { add(owner); }
@@ -40,17 +41,17 @@ class CallKey {
   bool exact_;
   size_t count_ = 0;
   uint64_t inside_[kInside];
-  std::vector<uint64_t> more_;  // all of them, when they are more
+  std::vector<uint64_t> more_;  // all words, when they do not fit inside_
 };
 
-// Programs bound to exact sizes, by key. Guarded by the GIL.
+// Programs bound to exact sizes. Guarded by the GIL.
 Cache<BindingPointer>& bindings();
 
-// The arrays and numbers of one call, in the program's order.
+// The arrays and scalars of one call, in the program's order.
 class PlanCall {
  public:
   PlanCall(PyObject* const* arrays, size_t array_count, PyObject* const* scalars);
-  // Null when the program does not fit; `mismatch` says why.
+  // Null when the program does not fit; `mismatch` then says why.
   BindingPointer bind(const ProgramPointer& program, Mismatch* mismatch);
   std::string explain(const Program& program, const Mismatch& mismatch) {
     return gemel::explain(program, mismatch, tensors());
@@ -58,10 +59,10 @@ class PlanCall {
   // Replaces an array by a dense copy of it.
   void make_dense(size_t index);
   const Tensor& tensor(size_t index) { return tensor_of(arrays_[index]); }
-  // New references; runs it here or hands it over: on `device`, or if that is -1 where the first
-  // array is.
+  // Runs the program here or hands it over, on `device`, or on the device of the first array if
+  // that is -1. The results are new references.
   void run(const BindingPointer& binding, int device, PyObject** results);
-  // The same, in one object: the only result, or a tuple.
+  // The same with the results in one object: the only result, or a tuple.
   PyObject* run(const BindingPointer& binding, int device = -1);
 
  private:
@@ -78,7 +79,7 @@ class PlanCall {
   std::vector<Reference> copies_;
 };
 
-// A tuple of new references, which it takes over.
+// Makes a tuple and takes over these references.
 PyObject* packed(PyObject** results, size_t count);
 
 }  // namespace gemel

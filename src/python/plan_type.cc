@@ -1,4 +1,4 @@
-// Plan: a program read from its image, called with arrays, then numbers.
+// Plan: a program read from its image. It is called with arrays first, then numbers.
 
 #include "python/plan_type.h"
 
@@ -17,13 +17,13 @@ PyTypeObject* plan_type = nullptr;
 struct PlanObject {
   PyObject_HEAD vectorcallfunc vectorcall;
   ProgramPointer program;
-  KeeperPointer keeper;  // closed when the last plan that shares it has gone
+  KeeperPointer keeper;  // closed when the last plan that shares it is freed
   uint32_t owner;
 };
 
 PlanObject* as_plan(PyObject* object) { return reinterpret_cast<PlanObject*>(object); }
 
-// -1: none was given.
+// -1 if no device was given.
 int take_device(PyObject* const* values, Py_ssize_t count, PyObject* names) {
   int device = -1;
   for (Py_ssize_t i = 0; names != nullptr && i < PyTuple_GET_SIZE(names); ++i) {
@@ -37,7 +37,8 @@ int take_device(PyObject* const* values, Py_ssize_t count, PyObject* names) {
   return device;
 }
 
-// Who says where a plan runs may give it arrays of other CPU devices: their memory is one.
+// A caller who names the device may pass arrays of other CPU devices, since all of them use host
+// memory.
 bool reaches(int device, int other) {
   return device == other || (Engine::on_host(device) && Engine::on_host(other));
 }
@@ -80,7 +81,7 @@ BindingPointer find_binding(PlanObject* plan, const ProgramPointer& program, Pla
 }
 
 PyObject* call_plan(PyObject* self, PyObject* const* values, size_t flags, PyObject* names) {
-  // The call may run Python (a copy of an input), which may drop the plan.
+  // The call may run Python code (a copy of an input), which may drop the plan.
   Reference keep = borrowed(self);
   const ProgramPointer program = as_plan(self)->program;
   const auto count = static_cast<size_t>(PyVectorcall_NARGS(flags));
@@ -93,7 +94,7 @@ PyObject* call_plan(PyObject* self, PyObject* const* values, size_t flags, PyObj
   return packed(results.data(), program->outputs.size());
 }
 
-// What a plan closes over; null stands for nothing. The arrays are dense.
+// The arrays a plan closes over, which must be dense; a null iterable means none.
 std::vector<Captured> captured_from(PyObject* iterable) {
   std::vector<Captured> captured;
   if (iterable == nullptr) return captured;

@@ -23,7 +23,7 @@ void print_unseen() {
   PySys_WriteStderr("gemel: %zu operation(s) failed and nobody looked at the results:\n",
                     unseen.failures.size() + unseen.more);
   for (const FailurePointer& failure : unseen.failures) {
-    // PySys_WriteStderr cuts long texts; this one does not.
+    // PySys_WriteStderr truncates long texts; PySys_FormatStderr does not.
     std::string line = "  " + failure->type + ": " + failure_text(*failure) + "\n";
     PySys_FormatStderr("%s", line.c_str());
   }
@@ -34,7 +34,8 @@ void print_unseen() {
   must_fail = mode == nullptr || std::strcmp(mode, "warn") != 0;
 }
 
-// Whether the program ends because of Ctrl-C. At a prompt, an earlier one says nothing.
+// Whether Ctrl-C ends the program. In an interactive session an earlier Ctrl-C says nothing about
+// that.
 bool ended_by_interrupt() {
   PyObject* last = PySys_GetObject("last_type");
   return last == PyExc_KeyboardInterrupt && PySys_GetObject("ps1") == nullptr;
@@ -53,7 +54,8 @@ PyObject* at_exit(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// Runs after the interpreter has gone. Python's own atexit cannot set the exit code.
+// Runs after the interpreter has been finalized, because Python's own atexit cannot set the exit
+// code.
 void end_process() {
   if (!must_fail) return;
   std::fflush(nullptr);
@@ -72,8 +74,8 @@ bool install_exit_hooks() {
   return done && Py_AtExit(end_process) == 0;
 }
 
-// Python's own forks have waited for what is pending (gemel/process/forking.py). Others, from C
-// code, may hold the GIL, so that nobody must wait for anything here.
+// Python's own forks have already waited for pending operations (gemel/process/forking.py). Forks
+// from C code have not, and the forking thread may hold the GIL, so nothing may wait here.
 void install_fork_hooks() {
   pthread_atfork([] { Engine::get().before_fork(); }, [] { Engine::get().after_fork_parent(); },
                  [] { Engine::get().after_fork_child(); });

@@ -1,4 +1,4 @@
-// The ends of a process: exit with errors nobody has seen, and fork.
+// What happens when a process exits (unseen errors are shown) and when it forks.
 
 #pragma once
 

@@ -1,5 +1,6 @@
-// An array's elements for Python. A read is like any other: it has its place in the order of
-// operations, so it is of one moment, and no writer can keep it waiting for ever.
+// Reading an array's elements for Python. A read has its place in the order of operations like any
+// other operation. So it sees the contents of one moment, and later writers cannot delay it for
+// ever.
 
 #include <cstring>
 #include <memory>
@@ -11,7 +12,7 @@
 namespace gemel {
 namespace {
 
-// Elements in C order; gives where the next one goes.
+// Copies elements in C order; returns the position after the last one.
 char* copy_elements(const Tensor& tensor, int axis, const char* from, char* to) {
   const int64_t size = item_size(tensor.dtype);
   if (axis == tensor.ndim) {
@@ -28,7 +29,7 @@ char* copy_elements(const Tensor& tensor, int axis, const char* from, char* to) 
   return to;
 }
 
-// Where the storage is ready at this moment. The memory is only touched in between.
+// Reads if the storage is ready now. The memory is touched only while it is acquired.
 bool read_at_once(const Tensor& tensor, char* to) {
   Engine& engine = Engine::get();
   Storage* storage = tensor.storage;
@@ -58,13 +59,14 @@ PyObject* nested_list(const Tensor& tensor, int axis, const char*& next) {
 }  // namespace
 
 void read_elements(PyObject* given, char* to) {
-  // What a function being traced asks for, the trace remembers.
+  // If a function that is being traced asks for values, the trace has to remember it.
   Reference asked = capturing() ? call_method(given, "_asked", "()") : borrowed(given);
   Reference host = in_memory(asked.get());
   const Tensor& tensor = tensor_of(host);
   wait_for(tensor.storage);
   if (tensor.size == 0 || read_at_once(tensor, to)) return;
-  // Somebody has begun to write again: a copy has its turn behind him, and is nobody else's.
+  // A writer has started again. A copy is issued behind that writer, and no other operation writes
+  // the copy.
   Reference copy = copy_of(host.get());
   const Tensor& own = tensor_of(copy);
   wait_for(own.storage);
@@ -73,7 +75,7 @@ void read_elements(PyObject* given, char* to) {
 
 PyObject* to_list(PyObject* self, PyObject*) {
   const Tensor& tensor = tensor_of(self);
-  // The elements first, then Python's objects: making those may run any code.
+  // Read the elements before creating Python objects, since that may run any code.
   auto bytes = std::make_unique<char[]>(static_cast<size_t>(tensor.bytes()));
   read_elements(self, bytes.get());
   const char* next = bytes.get();

@@ -11,8 +11,8 @@ constexpr size_t kMostRecorded = 8192;
 
 PyTypeObject* saved_type = nullptr;
 PyTypeObject* call_type = nullptr;
-PyTypeObject* call_class = nullptr;   // derived from it in Python
-PyObject* source_function = nullptr;  // array -> where its contents come from
+PyTypeObject* call_class = nullptr;   // a class derived from Call in Python
+PyObject* source_function = nullptr;  // from an array to where its contents come from
 
 Saved* as_saved(PyObject* object) { return reinterpret_cast<Saved*>(object); }
 Call* as_call(PyObject* object) { return reinterpret_cast<Call*>(object); }
@@ -136,8 +136,8 @@ PyType_Slot call_slots[] = {{Py_tp_init, slot<init_call>()},
 struct Recorded {
   Reference kind;
   Reference reads;
-  std::vector<int> places;  // of what is kept: an input's number, or -1 for the output
-  bool floating;            // whether the output is
+  std::vector<int> places;  // of each kept value: the number of an input, or -1 for the output
+  bool floating;            // whether the output's dtype is floating
 };
 using RecordedPointer = std::shared_ptr<const Recorded>;
 
@@ -146,8 +146,8 @@ Cache<RecordedPointer>& recorded() {
   return *cache;
 }
 
-// Where the contents of a tracked array come from. Python says so of views, and of variables that
-// something has been written to.
+// Where the contents of a tracked array come from. For views, and for variables that have been
+// written to, Python has to say.
 Reference source_of(PyObject* array) {
   const History* history = as_array(array)->history;
   const bool written = history->variable != nullptr && history->variable != history->source;
@@ -155,7 +155,7 @@ Reference source_of(PyObject* array) {
   return owned(into_python([&] { return PyObject_CallOneArg(source_function, array); }));
 }
 
-// Whether a source is part of a step whose tape has been freed: a constant for what comes after.
+// Whether a source belongs to a step whose tape has been freed. Later steps treat it as a constant.
 bool is_over(PyObject* source) {
   if (!PyTuple_Check(source)) return false;
   PyObject* call = PyTuple_GET_ITEM(source, 0);
@@ -200,7 +200,7 @@ bool record_like_before(Words key, const Arguments& arguments, uint64_t wanted, 
     Reference source = owned(PyTuple_Pack(2, made.get(), index.get()));
     owned(track(result, source.get()));
   }
-  // After that: what is kept of the result is watched by its history.
+  // After tracking, so that what is kept of the result is watched by its history.
   call->values = kept_values(*like, arguments, result).take();
   return true;
 }

@@ -1,5 +1,5 @@
-// The tape as the core writes it: recorded calls, and what they save. What is read from it and why
-// is Python's business (gemel/tape/recording.py).
+// The part of the tape that the core writes: recorded calls and what they save. Python decides what
+// is read from it, and why (gemel/tape/recording.py).
 
 #pragma once
 
@@ -8,31 +8,33 @@
 
 namespace gemel {
 
-// An array somebody will read again, and the version it had.
+// An array that will be read again, and the version it had.
 struct Saved {
-  PyObject_HEAD PyObject* array;  // without history: that of the original may hold who saves this
+  // Without a history: that of the original may keep the owner of this Saved alive.
+  PyObject_HEAD PyObject* array;
   uint64_t version;
-  // Its place among those who saved contents of a history; null when that is gone, or has been
-  // told.
+  // Its place in the list of those that saved contents of a history. Null when the history is gone
+  // or has forgotten them.
   History* history;
   Saved* next;
   Saved* previous;
 };
 
-// One recorded call: null means None.
+// One recorded call. Null means None.
 struct Call {
   PyObject_HEAD PyObject* kind;
-  PyObject* sources;    // per input: where it came from
+  PyObject* sources;    // for each input: where it came from
   PyObject* reads;      // which inputs and outputs are kept
   PyObject* values;     // what is kept: a Saved, or a number
-  PyObject* variables;  // outputs whose gradients are wanted
+  PyObject* variables;  // outputs whose gradients are needed
   bool freed;
 };
 
-// Puts a call like one that was recorded before on the tape; false when there was none. `wanted`:
-// which inputs are tracked.
+// Records the call in the same way as an earlier one with the same key; false when there is none.
+// `wanted`: which inputs are tracked.
 bool record_like_before(Words key, const Arguments& arguments, uint64_t wanted, PyObject* result);
-// What Python says of a call it has recorded: (kind, reads), to know those like it; or None.
+// Remembers what Python says about a recorded call, (kind, reads, whether the output's dtype is
+// floating), for later calls with the same key. None: there is nothing to remember.
 void remember_recorded(Words key, PyObject* found);
 void forget_recorded();
 

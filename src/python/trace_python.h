@@ -1,4 +1,4 @@
-// The trace as Python sees it: see `trace_take` in the stub file.
+// The trace as Python sees it; `trace_take` in the stub file describes it.
 
 #pragma once
 

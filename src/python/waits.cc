@@ -16,7 +16,8 @@ namespace {
 std::atomic<bool> exiting{false};
 std::atomic<std::thread::id> exits;
 
-// Where a thread goes no further once the process ends. The GIL is not held.
+// At the exit of the process, a thread other than the exiting one goes no further than here. The
+// GIL is not held.
 void stop_at_exit() {
   if (!exiting.load(std::memory_order_acquire) || inside_operation()) return;
   if (exits.load() != std::this_thread::get_id()) sleep_for_ever();
@@ -83,7 +84,7 @@ TracedWait::~TracedWait() {
 
 namespace {
 
-// So many operations may be pending while a meeting is open, however long the queue is to be.
+// While a meeting is open, this many operations may be pending, whatever the bound of the queue.
 constexpr uint64_t kMostForMeetings = 1 << 16;
 
 [[noreturn]] void throw_interrupted() {
@@ -93,7 +94,7 @@ constexpr uint64_t kMostForMeetings = 1 << 16;
 
 class PythonFront final : public Front {
  public:
-  // The GIL is not held across anything that may block.
+  // The GIL must not be held during anything that may block.
   void issue(std::unique_ptr<Operation> operation) override {
     Engine& engine = Engine::get();
     operation->priority = thread_flags.priority;
@@ -101,7 +102,7 @@ class PythonFront final : public Front {
       engine.issue(std::move(operation));
       return;
     }
-    // What the queue is full of may wait for what is issued next.
+    // The operations that fill the queue may be waiting for the next one that is issued.
     if (!engine.serial() && Meeting::any_open() && engine.counters().pending < kMostForMeetings) {
       const InsideOperation no_room_needed;
       engine.issue(std::move(operation));

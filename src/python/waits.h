@@ -1,6 +1,6 @@
-// Python as a front end of the engine: how it hands over, and how it waits. The GIL is dropped
-// meanwhile, Ctrl-C ends it. From the exit of the program on, other threads than the one that exits
-// stop at the engine's door.
+// Python as a front end of the engine: how it hands operations over and how it waits. Waiting drops
+// the GIL, and Ctrl-C ends it. Once the program exits, all threads other than the exiting one sleep
+// for ever when they try to issue or wait.
 
 #pragma once
 
@@ -21,7 +21,7 @@ class WithoutGil {
   PyThreadState* state_;
 };
 
-// For threads which may not have it.
+// Takes the GIL, on threads that may not hold it.
 class GilHeld {
  public:
   GilHeld();
@@ -33,15 +33,17 @@ class GilHeld {
   PyGILState_STATE state_;
 };
 
-// From now on all threads but this one, and those inside operations, stop when they wait or issue.
+// From now on, all threads except this one and those inside operations sleep for ever when they
+// wait or issue.
 void stop_other_threads();
 
-// For Engine::wait: true when a signal handler raised; the error stays set for this thread.
+// For Engine::wait: true when a signal handler raised; the error remains set in this thread.
 bool interrupted_by_signal();
-// Meetings that cannot take place fail: somebody is missing, and who could still come is this
-// thread, which waits. Where there are other threads, they get a minute.
+// Fails the meetings that cannot take place, because a party is missing and the only thread that
+// could still join is this one, which waits. If there are other threads, they get a minute.
 void call_off_meetings();
-// Records a wait, when tracing is on, from its making to its end. Made while the GIL is held.
+// Records a wait from construction to destruction, if tracing is on. Must be created with the GIL
+// held.
 class TracedWait {
  public:
   explicit TracedWait(trace::WaitKind kind, const Storage* storage = nullptr);
@@ -53,9 +55,9 @@ class TracedWait {
   trace::WaitRecord record_;
 };
 
-// Until the storage's contents are there; throws what made them fail.
+// Waits until the storage's contents are ready; throws their failure.
 void wait_for(Storage* storage, trace::WaitKind kind = trace::WaitKind::kArray);
-// Needs the GIL, as everything here does. Throws PythonError.
+// Needs the GIL, like everything here. Throws PythonError.
 Front& python_front();
 
 }  // namespace gemel

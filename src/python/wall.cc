@@ -9,7 +9,7 @@
 namespace gemel {
 namespace {
 
-// A stack without a lock: it must work whatever a fork has interrupted.
+// A stack without a lock, because it must work whatever a fork has interrupted.
 struct Dropped {
   PyObject* object;
   Dropped* next;
@@ -42,12 +42,12 @@ void set_error_in_flight() noexcept {
 void drop_later(PyObject* object) noexcept {
   if (object == nullptr || !Py_IsInitialized()) return;
   auto* entry = new (std::nothrow) Dropped{object, nullptr};
-  if (entry == nullptr) return;  // it is kept for good, then
+  if (entry == nullptr) return;  // the object is then never freed
   Dropped* before = dropped.load();
   do {
     entry->next = before;
   } while (!dropped.compare_exchange_weak(before, entry));
-  // Once it is in the list another thread may drop it and free the entry.
+  // Once the entry is in the list, another thread may process and free it.
   if (before == nullptr) Py_AddPendingCall(drop_pending, nullptr);
 }
 

@@ -1,5 +1,5 @@
-// Between Python's C interface and C++: owned references, errors as exceptions, and the wall that
-// lets no exception through into CPython.
+// Between Python's C interface and C++: owned references, errors as exceptions, and a wall that
+// lets no C++ exception through into CPython.
 
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace gemel {
 
-// An owned reference. Only where the GIL is held.
+// An owned reference. Use it only with the GIL held.
 class Reference {
  public:
   Reference() = default;
@@ -34,10 +34,10 @@ class Reference {
   PyObject* object_ = nullptr;
 };
 
-// The error is set in Python.
+// Thrown when a Python error has been set.
 struct PythonError {};
 
-// A new reference, or the exception for the error that is set.
+// Owns a new reference, or throws PythonError if it is null.
 inline Reference owned(PyObject* object) {
   if (object == nullptr) throw PythonError{};
   return Reference(object);
@@ -46,33 +46,34 @@ inline Reference borrowed(PyObject* object) { return Reference(Py_NewRef(object)
 inline void check(int status) {
   if (status < 0) throw PythonError{};
 }
-// When the interpreter goes, a thread that comes for the GIL is ended by unwinding its stack. That
-// must not pass through C++, where it would drop objects without the GIL, or abort: such a thread
-// sleeps for ever where it stands, the process ends without it.
+// When the interpreter shuts down, it ends a thread that asks for the GIL by unwinding its stack.
+// That must not pass through C++ code, where it would drop objects without the GIL, or abort. Such
+// a thread sleeps here for ever, and the process ends without it.
 [[noreturn]] void sleep_for_ever();
 
-// Calls what may run Python code, or wait for the GIL.
+// Makes a call that may run Python code or wait for the GIL.
 template <typename Call>
 auto into_python(Call&& call) {
   try {
     return call();
-  } catch (...) {  // Python throws nothing: this is the end of the thread
+  } catch (...) {  // Python throws no exceptions: this is its forced unwinding of the thread
     sleep_for_ever();
   }
 }
 
-// A method's result; throws.
+// Calls a method; throws if that fails.
 template <typename... Arguments>
 Reference call_method(PyObject* self, const char* name, const char* format, Arguments... given) {
   return owned(into_python([&] { return PyObject_CallMethod(self, name, format, given...); }));
 }
 
-// Sets the exception in flight as Python's error.
+// Turns the C++ exception being handled into Python's error.
 void set_error_in_flight() noexcept;
 
-// Drops a reference from any thread, GIL or not: it is left to the next thread that has the GIL.
+// Drops a reference from any thread, with or without the GIL: the next thread that holds the GIL
+// does it.
 void drop_later(PyObject* object) noexcept;
-// Drops what is left; needs the GIL.
+// Drops these references; needs the GIL.
 void drop_now();
 
 namespace wall {
@@ -105,7 +106,7 @@ struct Guarded<function> {
 
 }  // namespace wall
 
-// The function for a slot or a method table: what it throws becomes Python's error.
+// The function for a slot or a method table: its C++ exceptions become Python errors.
 template <auto function>
 void* slot() {
   return reinterpret_cast<void*>(&wall::Guarded<function>::call);

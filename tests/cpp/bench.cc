@@ -1,4 +1,4 @@
-// What the engine itself costs, nanoseconds; best of several rounds.
+// The cost of the engine itself, in nanoseconds; the best of several rounds.
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-// The engine's promises, one by one. Exit status 1 when one is broken.
+// Checks the engine's promises one by one. The exit status is 1 when one is broken.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -76,7 +76,7 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
-struct Handle {  // gives the storage back
+struct Handle {  // releases the storage
   explicit Handle(size_t bytes = 8) : storage(Storage::create(bytes, 0)) {}
   ~Handle() { storage->release(); }
   Handle(const Handle&) = delete;
@@ -107,7 +107,7 @@ void waiting_is_for_one_storage() {
 
 // engine.md 4, 7
 void waiting_prefers_what_it_needs() {
-  Engine::get().configure(0, false, 0, 0);  // nobody but the waiting thread works
+  Engine::get().configure(0, false, 0, 0);  // only the waiting thread works
   Handle other, first, last;
   int unrelated = 0;
   for (int index = 0; index < 50; ++index) {
@@ -197,7 +197,7 @@ void failures_stick(int workers, bool serial) {
         "and only once");
 }
 
-// Fails some of its writes only.
+// An operation that fails some of its writes only.
 class Partial : public gemel::Operation {
  public:
   explicit Partial(std::vector<std::pair<Storage*, FailurePointer>> told)
@@ -244,7 +244,7 @@ void some_writes_fail(int workers, bool serial) {
   check(message_of(first).empty(), "overwriting heals what failed alone");
 }
 
-// Tells of its first write, and ends when it is let go.
+// Reports its first write early, and ends when `go` is set.
 class EarlyWriter : public gemel::Operation {
  public:
   EarlyWriter(std::atomic<bool>& begun, std::atomic<bool>& go, FailurePointer failure)
@@ -252,7 +252,7 @@ class EarlyWriter : public gemel::Operation {
   void start(Completion done) override {
     begun_ = true;
     Engine::get().wrote(this, writes[0]);
-    Engine::get().wrote(this, writes[0]);  // once more is nothing
+    Engine::get().wrote(this, writes[0]);  // a second report does nothing
     while (!go_) std::this_thread::yield();
     done(failure_);
   }
@@ -268,14 +268,14 @@ void what_is_written_early_is_there(bool serial) {
   Engine::get().configure(2, serial, 0, 0);
   for (const bool fails : {false, true}) {
     Handle early, late, result;
-    issue({}, {early.storage}, failing("before"));  // which the early write heals
+    issue({}, {early.storage}, failing("before"));  // the early write clears this failure
     std::atomic<bool> begun{false}, go{serial};
     auto writer =
         std::make_unique<EarlyWriter>(begun, go, fails ? failing("at its end")() : nullptr);
     writer->writes = {early.storage, late.storage};
     writer->microseconds = 100;
     Engine::get().issue(std::move(writer));
-    while (!begun) std::this_thread::yield();  // who waits could begin it, and would not go on
+    while (!begun) std::this_thread::yield();  // a waiting thread could get stuck in start()
     std::atomic<int> read{0};
     const auto count = [&]() -> FailurePointer {
       ++read;
@@ -336,7 +336,7 @@ void tiles_all_run(int workers, bool serial) {
   const auto outer = [](void* context, int64_t) {
     const auto inner = [](void* same, int64_t) { ++static_cast<Tally*>(same)->inner; };
     ++static_cast<Tally*>(context)->outer;
-    Engine::get().parallel(3, inner, context);  // nested: runs here
+    Engine::get().parallel(3, inner, context);  // nested: runs on this thread
   };
   Engine::get().parallel(100, outer, &tally);
   Handle result;
@@ -387,7 +387,7 @@ struct Sleepers {
   std::atomic<size_t> seen{0};
   int tiles = 0;
 
-  // How many tiles have begun before.
+  // Returns how many tiles have begun before this one.
   int enter() {
     std::lock_guard<std::mutex> guard(mutex);
     threads.insert(std::this_thread::get_id());
@@ -399,11 +399,11 @@ struct Sleepers {
 void sleep_all_workers() {
   Handle first;
   issue({}, {first}, fine, {1e6});
-  Engine::get().wait(first);                                    // the worker has been there
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // and has gone to sleep
+  Engine::get().wait(first);                                    // then the worker has been started
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // and then it has gone to sleep
 }
 
-// engine.md 8: the first tile lasts, the others until somebody has come.
+// engine.md 8: the first tile takes long, the others wait until a second thread has joined.
 void sleepers_are_woken_for_what_lasts(int64_t tiles) {
   Engine::get().configure(1, false, 0, 0);
   sleep_all_workers();
@@ -422,7 +422,7 @@ void sleepers_are_woken_for_what_lasts(int64_t tiles) {
   check(sleepers.seen == 2, "who sleeps is woken for what lasts");
 }
 
-// On a busy machine even nothing may last: one short call of many is enough to tell.
+// On a busy machine even an empty tile may take long, so one short call out of many is enough.
 void sleepers_are_not_woken_for_less() {
   Engine::get().configure(1, false, 0, 0);
   for (int attempt = 0; attempt < 20; ++attempt) {
@@ -440,7 +440,7 @@ void waits_can_be_interrupted() {
   Engine::get().configure(1, false, 0, 0);
   Handle slow;
   issue({}, {slow}, sleeping(500), {500000.0});
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the worker has it now
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the worker is running it now
   const auto start = std::chrono::steady_clock::now();
   check(!Engine::get().wait(slow, [] { return true; }), "an interrupted wait says so");
   check(milliseconds_since(start) < 300, "and stops soon");
@@ -448,7 +448,7 @@ void waits_can_be_interrupted() {
 }
 
 void operations_may_wait() {
-  Engine::get().configure(1, false, 2, 1);  // small bounds: nothing may wait for room here
+  Engine::get().configure(1, false, 2, 1);  // small bounds: nothing here may wait for room
   Handle first, second, last;
   issue({}, {last}, [&]() -> FailurePointer {
     issue({}, {first}, sleeping(5));
@@ -463,7 +463,7 @@ void operations_may_wait() {
 // engine.md 20
 void operations_may_wait_for_memory() {
   constexpr size_t kBytes = 4096;
-  Engine::get().configure(1, false, 0, kBytes);  // room for one at a time
+  Engine::get().configure(1, false, 0, kBytes);  // room for one operation at a time
   Handle inner(kBytes), outer(kBytes);
   issue({}, {outer}, [&]() -> FailurePointer {
     issue({}, {inner}, sleeping(5));
@@ -474,7 +474,7 @@ void operations_may_wait_for_memory() {
   check(Engine::ready(inner), "what a running operation waits for is not held back");
 }
 
-// The waiting thread alone works; what is issued while it waits for idleness holds it up as well.
+// Only the waiting thread works. It also has to run what is issued while it waits for idleness.
 void idle_counts_later_operations() {
   Engine::get().configure(0, false, 0, 0);
   Handle storage;
@@ -503,7 +503,7 @@ void idle_means_no_reader() {
   check(Engine::ready(copy), "wait_idle waits for readers");
 }
 
-// The ends of operations that have been started, for somebody to tell.
+// The Completions of operations that have been started, to be called later.
 class Begun {
  public:
   void add(Completion done) {

@@ -1,6 +1,6 @@
-// Couriers over socketpairs: sums are exact for any sizes and orders; ranks that go, stop, or send
-// what makes no sense end in a problem and failures, never in silence. Exit status 1 when a promise
-// is broken.
+// Couriers connected by socket pairs. Sums are exact for all sizes and orders. If a rank goes away,
+// stops, or sends nonsense, that is reported as a problem and as failures, never ignored. The exit
+// status is 1 when a promise is broken.
 
 #include "program/courier.h"
 
@@ -41,7 +41,7 @@ std::unique_ptr<Tensor> array(int64_t size, int code) {
   return tensor;
 }
 
-// Values of which sums in another order have other bits.
+// Values whose sums have other bits when they are added in another order.
 Arrays drawn(const std::vector<int64_t>& sizes, int code, std::mt19937& draw) {
   std::normal_distribution<double> normal;
   Arrays found;
@@ -82,14 +82,14 @@ Arrays issued(Courier& courier, uint64_t tag, const Arrays& given, int priority 
   return made;
 }
 
-// What went wrong with an array when it is there at last; empty if nothing did.
+// Waits for an array and returns its failure; empty if it has none.
 std::string failure_of(const Tensor& tensor) {
   Engine::get().wait(tensor.storage);
   const gemel::FailurePointer failure = tensor.storage->failure();
   return failure == nullptr ? "" : failure->message;
 }
 
-// What a courier says is wrong, as soon as it does.
+// Waits until the courier reports a problem, and returns it.
 std::string problem_of(const Courier& courier) {
   const auto end = Clock::now() + kPatience;
   while (Clock::now() < end) {
@@ -118,7 +118,7 @@ void close(Courier& courier, const char* reason) {
   courier.close(std::make_shared<const Failure>("WorkersError", reason));
 }
 
-// For each rank its sockets to the others; `room`: bytes of the kernel's buffers, 0 as they are.
+// The sockets of each rank to the others. `room`: the size of the kernel's buffers; 0: the default.
 std::vector<std::vector<int>> connected(int size, int room = 0) {
   std::vector<std::vector<int>> ends(size, std::vector<int>(size, -1));
   for (int low = 0; low < size; ++low) {
@@ -170,7 +170,7 @@ bool in_order(const Case& one, size_t place, const Tensor& total) {
   return true;
 }
 
-// Each rank issues the same sums in an order of its own, some of them twice.
+// Each rank issues the same sums twice, each rank in its own order.
 void sums_are_exact(int ranks, int room, unsigned seed) {
   std::mt19937 draw(seed);
   const auto ends = connected(ranks, room);
@@ -215,7 +215,7 @@ void sums_are_exact(int ranks, int room, unsigned seed) {
 
 // ---- ranks that go
 
-// One of three goes while sums are on their way; another closes when it hears of it.
+// One of three ranks goes away while sums are being exchanged. The others close when they notice.
 void a_rank_goes(unsigned seed) {
   std::mt19937 draw(seed);
   const auto ends = connected(3, 4096);
@@ -231,7 +231,7 @@ void a_rank_goes(unsigned seed) {
     }
   }
   std::this_thread::sleep_for(std::chrono::microseconds(draw() % 2000));
-  couriers[2].reset();  // its own sums fail by that
+  couriers[2].reset();  // which fails its own sums
   for (int rank = 0; rank < 2; ++rank) {
     check(says(problem_of(*couriers[rank]), "worker 2 is gone"), "it is said who is gone");
   }
@@ -244,7 +244,7 @@ void a_rank_goes(unsigned seed) {
   }
 }
 
-// A rank whose part is played by the test, which sends what it likes.
+// A courier whose peer is played by the test, which can send anything.
 class Against {
  public:
   explicit Against(int room = 0) {
@@ -265,7 +265,7 @@ class Against {
     if (other_ >= 0) ::close(other_);
     other_ = -1;
   }
-  // What is wrong ends the sums that are open and those that come later.
+  // The problem fails the open sums and later ones.
   void ends_with(const Arrays& total, const char* problem) {
     check(says(problem_of(*courier), problem), "it is said what is wrong");
     const Arrays later = issued(*courier, 77, ones(10));
@@ -304,7 +304,8 @@ void frames_that_lie() {
     one.say(5, 0, kBytes, 0, 12345);
     one.ends_with(total, "makes no sense");
   }
-  for (const uint64_t phase : {uint64_t{1}, uint64_t{2}, ~uint64_t{0}}) {  // two have no phase 1
+  // Two ranks have no phase 1.
+  for (const uint64_t phase : {uint64_t{1}, uint64_t{2}, ~uint64_t{0}}) {
     Against one;
     const Arrays total = issued(*one.courier, 5, ones(kItems));
     one.say(5, 0, kBytes, phase);
@@ -324,8 +325,8 @@ void frames_that_lie() {
   }
 }
 
-// Twice the same part: before its sum has started here that is a mistake. After it has ended nobody
-// knows any more, and it is kept for nothing.
+// The same part is sent twice. Before its sum has started here, that is an error. After the sum has
+// ended nothing is known about it any more, so the part is kept in vain.
 void a_part_that_comes_twice() {
   const std::vector<float> part(kItems, 1.0F);
   for (const bool early : {false, true}) {
@@ -343,7 +344,7 @@ void a_part_that_comes_twice() {
   }
 }
 
-// What is being sent when it is told to stop: nobody reads, so that it cannot end.
+// The courier is stopped while it sends. Nobody receives, so the sums cannot end.
 void stopped_while_sending() {
   for (int round = 0; round < 20; ++round) {
     Against one(4096);

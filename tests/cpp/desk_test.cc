@@ -1,6 +1,6 @@
-// Errands: they start when their inputs are there and end when told, by any thread, in any order;
-// failures, dropped ones and a closed desk reach what depends on them. Exit status 1 when a promise
-// is broken.
+// Errands. They start when their inputs are ready, and end when they are told to, by any thread and
+// in any order. Failures, dropped errands and a closed desk reach what depends on them. The exit
+// status is 1 when a promise is broken.
 
 #include "program/desk.h"
 
@@ -32,7 +32,7 @@ std::unique_ptr<Tensor> row() {
   return tensor;
 }
 
-// Results are the inputs' sum, and one more.
+// The result is the sum of the inputs, plus one.
 void do_it(Errand& errand) {
   auto* out = static_cast<float*>(errand.outputs[0].data);
   for (int64_t i = 0; i < kSize; ++i) {
@@ -42,7 +42,7 @@ void do_it(Errand& errand) {
   errand.end();
 }
 
-// A chain of errands, beside another: each thread takes what comes and ends two at a time.
+// Two chains of errands. Each thread takes whatever comes and ends up to two errands at a time.
 void chains(int workers) {
   Engine::get().configure(workers, false, 0, 0);
   PlainFront front;
@@ -113,7 +113,7 @@ void failures_reach_what_depends(int workers) {
 int main() {
   for (int workers : {0, 1, 3}) {
     chains(workers);
-    // Without workers nothing starts unless somebody waits for it.
+    // Without workers, an errand starts only when a thread waits for it.
     if (workers > 0) failures_reach_what_depends(workers);
   }
   Engine::get().shut_down();

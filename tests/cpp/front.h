@@ -1,4 +1,4 @@
-// What tests without Python say of broken promises, and how they issue.
+// What the tests without Python share: how they report a broken promise, and how they issue.
 
 #pragma once
 

@@ -1,5 +1,6 @@
-// Meetings: who comes gets what all bring, in any order of coming, from any thread; failures and
-// being called off reach everybody. Exit status 1 when a promise is broken.
+// Meetings. Each party gets what all parties bring, in whatever order and on whatever thread they
+// join. Failures and cancelled meetings reach all parties. The exit status is 1 when a promise is
+// broken.
 
 #include "program/meeting.h"
 

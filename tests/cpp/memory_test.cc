@@ -1,4 +1,4 @@
-// The memory's promises, and what the machine is said to be. Exit status 1 when one is broken.
+// Checks the promises of the memory pool and of machine.h. The exit status is 1 when one is broken.
 
 #include "memory/memory.h"
 
@@ -28,7 +28,7 @@ namespace memory = gemel::memory;
 namespace machine = gemel::machine;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // a tenth of the work; what is resident means nothing
+constexpr bool kSanitized = true;  // a tenth of the work; resident memory means nothing
 #else
 constexpr bool kSanitized = false;
 #endif
@@ -49,7 +49,7 @@ uint64_t resident_bytes() {
   return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-// A block filled with bytes that tell whether somebody else has written there.
+// A block filled with bytes that show whether anything else has been written into it.
 class Block {
  public:
   Block() = default;
@@ -80,7 +80,7 @@ class Block {
   unsigned char mark_ = 0;
 };
 
-// Mostly tens of bytes to a few KiB, as arrays are.
+// Mostly tens of bytes to a few KiB, like the sizes of arrays.
 size_t random_bytes(std::mt19937& random, size_t most) {
   const double exponent = std::uniform_real_distribution<>(0, 1)(random);
   return static_cast<size_t>(std::pow(static_cast<double>(most) + 1, exponent)) - 1;
@@ -88,7 +88,7 @@ size_t random_bytes(std::mt19937& random, size_t most) {
 
 // --- contents ---
 
-struct Slot {  // any thread may put a block here and give back the one it finds
+struct Slot {  // any thread may put a block here and release the one it finds
   std::atomic_flag busy;
   Block block;
 };
@@ -198,7 +198,7 @@ void impossible_sizes_are_refused() {
   memory::release(nullptr, 100);
 }
 
-// Takes blocks until there are no more. How many bytes there were.
+// Allocates blocks until there is no memory left. Returns how many bytes it got.
 size_t exhaust(std::vector<Block>& alive, size_t bytes) {
   size_t taken = 0;
   for (Block block(bytes, 3); block.there(); block = Block(bytes, 3)) {
@@ -226,7 +226,7 @@ void the_limit_holds() {
 }
 
 void the_system_may_refuse() {
-  if (kSanitized) return;  // sanitizers reserve more addresses than any limit
+  if (kSanitized) return;  // sanitizers reserve more address space than any limit
   memory::trim();
   const uint64_t held = memory::footprint();
   std::vector<Block> alive;
@@ -254,7 +254,7 @@ void the_system_may_refuse() {
 
 #if !defined(__SANITIZE_THREAD__)
 
-// Status of a child that works with blocks, its own and inherited ones.
+// The exit status of a child that uses its own blocks and an inherited one.
 int forked(Block& inherited) {
   memory::lock_for_fork();
   const pid_t child = fork();
@@ -307,7 +307,7 @@ void children_find_the_memory_in_order() {
 
 // --- the machine ---
 
-// A folder of made-up control groups.
+// A folder with invented control groups.
 class Groups {
  public:
   Groups() {

@@ -1,10 +1,11 @@
 // The object loader: objects made by the compiler load and run; truncated, corrupt or foreign ones
 // throw.
 //
-//   object_test FILE.o ...    every file must load; then copies of it with a cut end or changed
-//   bytes
-//                             must load or throw, never crash (without files: only the built-in
-//                             checks)
+//   object_test FILE.o ...
+//
+// Every file must load, unless its name contains "foreign". Then copies of it that are truncated or
+// have changed bytes must load or throw, but never crash. Without files, only the built-in checks
+// run.
 
 #include "program/object.h"
 
@@ -29,7 +30,7 @@ void check(bool right, const std::string& what) {
 
 using Relocate = void (*)(uint32_t, unsigned char*, size_t, uint64_t, uint64_t);
 
-// The instruction or word at address 0x10000 after the relocation.
+// The instruction or word at address 0x10000 after it has been relocated.
 uint32_t relocated(Relocate relocate, uint32_t kind, uint32_t before, uint64_t target) {
   unsigned char place[8] = {};
   std::memcpy(place, &before, sizeof(before));
@@ -70,7 +71,7 @@ void check_relocations() {
   }
 }
 
-// The loader sees exactly these bytes: on the heap, so that a sanitizer notices a step outside.
+// The loader gets exactly these bytes, on the heap, so that a sanitizer notices any access outside.
 std::string load(const std::vector<char>& bytes) {
   const std::vector<char> exact(bytes.begin(), bytes.end());
   try {

@@ -1,11 +1,11 @@
-// Random programs on the engine, compared bit for bit with a serial replay of the order of issue.
+// Random programs on the engine, compared bit for bit with a serial replay in the order of issue.
 //
 //   stress [--seconds N] [--seed S]
 //
-// Storages hold small vectors of int64; operations read several and write one or two, overwrite in
-// place, update, fail on purpose (all results or one), compute in tiles, run inline or are handed
-// over to any lane; several threads issue, wait and take snapshots. Some programs are traced: every
-// recorded dependency must have been kept. Exit status 1 on the first difference.
+// Storages hold small vectors of int64. Operations read several and write one or two; they
+// overwrite in place, update, fail on purpose (all results or one), compute in tiles, run inline,
+// or are handed over to any lane. Several threads issue, wait and take snapshots. Some programs are
+// traced: every recorded dependency must have been kept. Exit status 1 at the first difference.
 
 #include <chrono>
 #include <condition_variable>
@@ -34,15 +34,15 @@ using gemel::Failure;
 using gemel::FailurePointer;
 using gemel::Storage;
 
-constexpr size_t kImpossibleBytes = (size_t{1} << 46) + 64;  // the pool refuses these at once
+constexpr size_t kImpossibleBytes = (size_t{1} << 46) + 64;  // the pool refuses this size at once
 
-struct Vector {  // a storage as the program knows it
+struct Vector {  // a storage, as the program sees it
   int id;
   int64_t length;
-  bool impossible = false;  // too big for any memory: every write is a MemoryError
+  bool impossible = false;  // too large for any memory: every write is a MemoryError
 };
 
-struct Step {  // one entry of the log
+struct Step {  // an entry of the log
   enum class Kind { kOperation, kSnapshot };
   Kind kind = Kind::kOperation;
   std::vector<Vector> reads;
@@ -50,9 +50,9 @@ struct Step {  // one entry of the log
   std::vector<Vector> updates;
   uint64_t salt = 0;
   bool fails = false;
-  bool partial = false;  // of several writes only the last fails
+  bool partial = false;  // if there are several writes, only the last one fails
   bool tiled = false;
-  std::string failure;  // kSnapshot of reads[0]: what was seen
+  std::string failure;  // kSnapshot: the failure and the contents found in reads[0]
   std::vector<int64_t> content;
 };
 
@@ -69,8 +69,8 @@ bool among(const std::vector<Vector>& vectors, int id) {
   return false;
 }
 
-// What a step computes; `data` maps its position in reads, then in writes, to content. In-place
-// targets and updates depend on what they held. Elements [begin, end) of write number `target`.
+// Computes elements [begin, end) of write number `target` of a step. `data` has the contents of the
+// step's reads, then of its writes. In-place targets and updates depend on their old contents.
 void compute(const Step& step, const std::vector<int64_t*>& data, size_t target, int64_t begin,
              int64_t end) {
   const Vector& out = step.writes[target];
@@ -142,7 +142,7 @@ FailurePointer run_step(const Step& step, const std::vector<Storage*>& reads,
   return std::make_shared<Failure>("ValueError", own_failure(step));
 }
 
-// Does what it is given one after another, as a GPU's stream does; the engine does not know of it.
+// Runs work in order on its own thread, like a stream of a GPU. The engine does not know about it.
 class Stream {
  public:
   Stream() : thread_([this] { run(); }) {}
@@ -182,13 +182,13 @@ Stream& stream() {
   return instance;
 }
 
-// Whether it fails for its last write only. Inline work knows no partial failures.
+// Whether only the step's last write fails. Inline work has no partial failures.
 bool fails_in_part(const Step& step) {
   return step.fails && step.partial && step.writes.size() == 2 &&
          step.writes[0].id != step.writes[1].id;
 }
 
-// Lanes of the programs: a thread of its own, one that lets two run at a time, and a stream.
+// Lanes of the programs: one with its own thread, one that runs two at a time, and a stream.
 int own_lane, double_lane, stream_lane;
 
 class StepOperation : public gemel::Operation {
@@ -196,7 +196,7 @@ class StepOperation : public gemel::Operation {
   StepOperation(Step step, uint64_t microseconds)
       : step_(std::move(step)), microseconds_(microseconds) {}
 
-  // Ends here, or later: by the engine's clock, in a stream by the thread that does its work.
+  // Ends here or later: by the engine's clock or, in a stream, by the thread that does the work.
   void start(Completion done) override {
     if (lane == stream_lane) {
       stream().push(
@@ -297,9 +297,9 @@ struct Settings {
   int64_t queue_bytes;
   int64_t ahead_bytes;
   int threads;
-  bool shared;  // threads share the storages, and a lock makes the log
+  bool shared;  // the threads share one set of storages, and a lock orders the log
   bool traced;
-  int share;  // threads that may work for lane 0; 0: all
+  int share;  // how many threads may work for device 0; 0: all
   uint64_t seed;
 };
 
@@ -308,7 +308,7 @@ struct Slot {
   Storage* storage;
 };
 
-// Storages some threads work on, with the log of what they issued.
+// The storages that some threads work on, with a log of what they issued.
 class World {
  public:
   World(std::mt19937_64& random, int slots) {
@@ -344,7 +344,7 @@ class World {
   }
 
  private:
-  // New storages have no content: the first operation on them writes all of it.
+  // New storages have no contents, so the first operation on them writes all of it.
   Slot fresh(std::mt19937_64& random) {
     const bool impossible = random() % 64 == 0;
     const Vector vector{next_id_++, static_cast<int64_t>(1 + random() % 96), impossible};
@@ -358,7 +358,7 @@ class World {
     return slot;
   }
 
-  // The old storage lives on as long as operations need it.
+  // The old storage lives as long as operations need it.
   void replace(std::mt19937_64& random) {
     std::lock_guard<std::mutex> guard(mutex_);
     const size_t slot = random() % slots_.size();
@@ -367,7 +367,7 @@ class World {
   }
 
   void snapshot(size_t slot) {
-    std::lock_guard<std::mutex> guard(mutex_);  // nobody issues: the content stays as it is
+    std::lock_guard<std::mutex> guard(mutex_);  // no thread issues: the contents do not change
     const auto& [vector, storage] = slots_[slot];
     Engine::get().wait(storage);
     Step step;
@@ -451,7 +451,7 @@ class World {
   void hand_over(Step step, const std::vector<Storage*>& reads, const std::vector<Storage*>& writes,
                  const std::vector<Storage*>& updates, std::mt19937_64& random) {
     log_.push_back(step);
-    // Rarely so late that who waits for it goes to sleep.
+    // Rarely, the end comes so late that a thread waiting for it goes to sleep.
     const uint64_t most = random() % 100 == 0 ? 4000 : 200;
     const uint64_t late = most > 200 || random() % 8 == 0 ? random() % most : 0;
     auto operation = std::make_unique<StepOperation>(std::move(step), late);
@@ -474,7 +474,7 @@ class World {
   int next_id_ = 0;
 };
 
-// Every dependency the trace has recorded was kept.
+// Whether every dependency in the trace was respected.
 bool check_trace() {
   const gemel::trace::Recording recording = gemel::trace::take();
   std::map<uint64_t, const gemel::trace::OperationRecord*> known;
