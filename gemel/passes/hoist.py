@@ -32,8 +32,8 @@ def hoist(graph: Graph) -> Graph:
 
 
 class _Rewritten:
-    """One loop being rewritten: the inputs of a round (`data`, `states`, `shared`: the same in all
-    rounds), and the entry outside that is given for each (`given`)."""
+    """One loop being rewritten. The inputs of a round are `data`, `states` and `shared` (the same
+    in all rounds); `given` has the entry outside of the loop that each of them gets."""
 
     def __init__(self, node: Node, inputs: tuple[Entry, ...], read: set[Entry]) -> None:
         self.node = node
