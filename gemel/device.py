@@ -139,7 +139,7 @@ def gpu(device_id: int = 0) -> Device:
 
 
 def _whole(name: str, value: Any) -> int:
-    """An integer argument of what is called `name`. Raises `DeviceError` for anything else."""
+    """An integer argument of the function `name`. Raises `DeviceError` for anything else."""
     try:
         return index(value)
     except TypeError:

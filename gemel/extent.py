@@ -1,4 +1,4 @@
-"""Extents: whole numbers, some of which have names.
+"""Extents: integers, some of which are symbolic.
 
 A `Dim` is a free size of a traced function, or an expression of free sizes. It computes like an
 integer; a question whose answer depends on its value records a guard. It is not an `int`: C code

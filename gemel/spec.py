@@ -1,4 +1,4 @@
-"""Specs: what is known of an array before it is computed -- its shape and dtype.
+"""Specs: what is known about an array before it is computed: its shape and dtype.
 
 An extent may be a `Dim`: an integer with a name, a free size of a traced function.
 """

@@ -132,9 +132,9 @@ class Site:
         return self._element(number, self.builder.sub(Constant(I64, 0), last))
 
     def _needed(self, number: int) -> Value | None:
-        """The mask for contiguous accesses. Panels are accessed without one: they have room for
-        whole vectors, and a load cannot be forwarded from a masked store, so it would have to wait
-        until the data is in the cache."""
+        """The mask for contiguous accesses. Strips (operands of the class ACROSS) are accessed
+        without one: they have room for whole vectors, and a load cannot be forwarded from a masked
+        store, so it would have to wait until the data is in the cache."""
         return None if self.operands[number].stride_class == ACROSS else self.mask
 
     def _scattered(self, number: int, offsets: Value) -> memory.Scattered:

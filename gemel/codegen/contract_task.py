@@ -16,7 +16,7 @@ EXACT = 64
 #: Bytes read per nanosecond from the second-level cache, and its capacity. From beyond it come 20
 #: bytes per nanosecond: as 1/20 = 1/90 + 1/26, each 26 bytes beyond it add a nanosecond.
 NEAR, NEAR_BYTES, FURTHER = 90, 1 << 20, 26
-#: The extent and stride of an axis that is not there.
+#: The extent and stride of a missing axis.
 ONE = (1, 0)
 #: A vector of lines is assembled from at most this many runs.
 MOST_RUNS = 4

@@ -23,7 +23,7 @@ def emit(program: Program, target: Target) -> Module:
 
 
 class Either(Loops):
-    """Plain loops, and other ways where there are some."""
+    """Plain loops, together with the other ways that suit the program."""
 
     def run(self, bases: Bases) -> None:
         ways = [ShortRows.of(self), Woven.of(self), Strips.of(self)]

@@ -67,7 +67,7 @@ class Frame:
         return [self._base(i) if i in used else None for i in range(len(program.operands))]
 
     def _used(self) -> set[int]:
-        # Tiles read the first two operands without an instruction among the live ones.
+        # Kernels that work in tiles access their first two operands themselves.
         read = {0, 1} if self.program.in_tiles else set()
         steps = (self.program.code[position] for position in self.analysis.live)
         return read | {step.operand for step in steps if step.operand is not None}

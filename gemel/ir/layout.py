@@ -81,7 +81,7 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 def broadcast_strides(
     shape: tuple[int, ...], strides: tuple[Any, ...], rank: int
 ) -> tuple[Any, ...]:
-    """Strides that broadcast an array to `rank` axes, of which its own are the last ones."""
+    """Strides that broadcast an array to `rank` axes; its own axes are the last ones."""
     own = (0 if n == 1 else stride for n, stride in zip(shape, strides, strict=True))
     return (*[0] * (rank - len(shape)), *own)
 

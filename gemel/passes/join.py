@@ -55,7 +55,7 @@ def unite(graph: Graph) -> Graph:
 
 
 def _spans(op: Any, inputs: tuple[Entry, ...], params: Any, extents: Any) -> list[Span]:
-    """The parts that a sum or a chain of assignments writes along one axis; [] if it is no such."""
+    """The parts that a sum or a chain of assignments writes along one axis; else []."""
     found: list[Span] = []
     pending = [(op, inputs, params)]
     added = False

@@ -32,8 +32,8 @@ def recompute(graph: Graph) -> Graph:
 
     Layer normalization, say, does not store the standardized values for the gradient of its scale:
     the kernel of that gradient reads the input and two numbers for each row instead. A store counts
-    as two loads, since the cache line it writes to is loaded first. Never recomputed are random
-    numbers, what can fail, and what is read at other positions than that of the element.
+    as two loads, since the cache line it writes to is loaded first. Random numbers, operations that
+    can fail, and values that are read at other positions are never recomputed.
     """
     return _Recomputing(graph).run()
 

@@ -161,7 +161,7 @@ class _Cut:
 
 
 def _is_free(entry: Entry) -> bool:
-    """Whether recomputing an entry costs nothing: a view, or made of numbers alone."""
+    """Whether recomputing an entry costs nothing: a view, or computed from numbers alone."""
     node = entry.node
     if node.op is None or node.op.random or node.fails:
         return False

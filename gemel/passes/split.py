@@ -84,7 +84,7 @@ def cut(graph: Graph) -> tuple[Graph, list[Piece | Node]]:
 
 
 def _apart(graph: Graph) -> Graph:
-    """The graph with copies for what is an output twice, or an input as well."""
+    """The graph, with copies of outputs that occur twice or that are inputs."""
     outputs: list[Entry] = []
     shared = set(graph.inputs)
     for entry in graph.outputs:

@@ -1,4 +1,4 @@
-"""Plans and elementwise calls: read from disk, else made and stored there.
+"""Plans and elementwise calls: read from disk, or made and stored there.
 
 The key is a text that determines the plan (`ir.text.signature`). The file holds the image and its
 kernels, so that only one file is read. If a plan has to be made, kernels that are known already
