@@ -199,8 +199,8 @@ class Loops(Frame):
             return []
 
         copies = self._copies_outer()
-        # A walk along columns waits for memory: a second vector beside the first takes no extra
-        # time. But if rows are written, what the mask excludes would be waited for in the next row.
+        # A walk along columns waits for memory, so a second vector takes no extra time. But if rows
+        # are written, loads in the next row would wait for what a masked store leaves out.
         writes = any(o.role == OUTPUT and o.varies for o in self.program.operands)
         pairs = self.program.inner > 0 and copies > 1
         fewer = 2 if pairs and writes else 0

@@ -404,8 +404,8 @@ class _Fusion:
         return substitute_results(self.graph, replaced)
 
     def _reads_arrays(self, node: Node) -> bool:
-        """Whether a node needs its inputs as arrays in memory: a product, or a node without a
-        kernel."""
+        """Whether a node needs its inputs as arrays in memory: a product, or one that is not
+        fused."""
         if isinstance(self.order.unit[node], Group):
             return isinstance(node.op, Contraction)
         return node not in self.copied
