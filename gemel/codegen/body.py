@@ -70,7 +70,7 @@ def in_loops(body: Graph) -> list[Node]:
     return [n for n in nodes if n in found and not (is_mover(n) and is_view(n))]
 
 
-# --- results that consist of parts ----------------------------------------------------------
+# --- results put together of parts ----------------------------------------------------------
 
 
 def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> list[Launch]:

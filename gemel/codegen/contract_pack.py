@@ -132,7 +132,7 @@ class _Pack(Tiled):
         others = zip(inside, values[1:], strict=True)
         return [values[0], *(builder.select(there, value, zero) for there, value in others)]
 
-    # -- lines side by side: a short copy for each k -----------------------------------------
+    # -- lines side by side: every k is a short copy ----------------------------------------
 
     def _copied(self, source: Value, line: Value, place: Value) -> None:
         builder = self.builder

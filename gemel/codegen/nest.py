@@ -194,7 +194,7 @@ class Nest:
         self.failure: tuple[Any, ...] | None = None
         self.parallel = True
 
-    # --- memory access ----------------------------------------------------------------------
+    # --- what a kernel touches --------------------------------------------------------------
 
     def operand(self, place: Place | None, strides: Strides | None, role: str = INPUT) -> int:
         """The number of an operand with these strides along the domain (default: the place's

@@ -160,7 +160,7 @@ class _Kernel:
     def _extent(self, dimension: int) -> str:
         return self.integer(f"n{dimension}", dimension)
 
-    # --- operands and scalars ---------------------------------------------------------------
+    # --- what is there ----------------------------------------------------------------------
 
     def _buffers(self) -> None:
         """Declares the arrays; those that are written may share the memory of others."""

@@ -204,7 +204,7 @@ class Rules:
     view: ViewRule | None = None
     put: PutRule | None = None
 
-    # --- other ways to run it
+    # --- what is run otherwise
     step: StepRule | None = None
     issue: IssueRule | None = None
 

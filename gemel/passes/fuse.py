@@ -313,7 +313,7 @@ class _Fusion:
         found = (n for n in nodes if n not in moved)
         return Domain.of_all(sorted(found, key=self.position.__getitem__))
 
-    # --- values read at other positions ------------------------------------------------------
+    # --- what is read at other positions ------------------------------------------------------
 
     def _bring(self, node: Node) -> None:
         """Take groups that only this node reads, through views or by its rule, into its own group.

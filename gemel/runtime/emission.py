@@ -91,7 +91,7 @@ class Emission:
         buffer.first = time if buffer.first < 0 else min(buffer.first, time)
         buffer.last = max(buffer.last, time)
 
-    # --- separate lists of items ------------------------------------------------------------
+    # --- lists of items of their own --------------------------------------------------------
 
     def begin(self) -> Outside:
         """Begin a separate list. Panels packed in it are not available outside of it."""
