@@ -195,7 +195,7 @@ class Builder:
         self._values = 0
         #: Values that are already computed and valid in the current block, by instruction.
         self._known: dict[str, Value] = {}
-        #: By block: what was known in the block that created it.
+        #: By block: what is known at the end of the block that created it.
         self._above: list[dict[str, Value]] = []
 
     def _new(self, kind: Type, text: str) -> Value:
