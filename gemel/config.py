@@ -1,4 +1,4 @@
-"""Every environment variable gemel reads: its type, default and meaning, in one list."""
+"""All environment variables that gemel reads, in one list: type, default and meaning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gemel.errors import UnknownNameError
 
 
 class Variable:
-    """One setting: `name` in the environment, its default, and what it means."""
+    """One setting: its `name` in the environment, its default, and what it means."""
 
     __slots__ = ("choices", "default", "doc", "name")
 
@@ -20,7 +20,7 @@ class Variable:
         self.choices = choices
 
     def read(self) -> Any:
-        """The environment's value, as the type of the default; or `UnknownNameError`."""
+        """The environment's value in the type of the default. Raises `UnknownNameError`."""
         text = os.environ.get(self.name)
         if text is None or text == "":
             return self.default

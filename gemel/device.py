@@ -1,9 +1,9 @@
 """Devices: where arrays live and operations run.
 
-`cpu(0)`, `cpu(1)`, ... are logical devices over one pool of cores; `cores` gives one a share of
-them. `GEMEL_SIMULATED_GPUS=2` (or `simulate`) makes `gpu(0)` and `gpu(1)`: devices with a worker
-each, behind links with a bandwidth and a latency, so that a program for several GPUs can be
-written, run and looked at on any machine.
+`cpu(0)`, `cpu(1)`, ... are logical devices over one pool of cores; `cores` limits how many of them
+one device may use. `GEMEL_SIMULATED_GPUS=2` (or `simulate`) makes `gpu(0)` and `gpu(1)`: devices
+with a worker each, behind links with a bandwidth and a latency, so that a program for several GPUs
+can be written, run and examined on any machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Called = TypeVar("Called", bound=Callable[..., Any])
 
-#: How many logical CPU devices there are names for, and how many GPUs.
+#: How many logical CPU devices there are, and how many GPUs at most.
 CPU_COUNT = 16
 GPU_COUNT = 8
 
@@ -38,7 +38,7 @@ class Device:
 
     __slots__ = ("code", "device_id", "device_type", "simulated")
 
-    #: MXNet's numbers of kinds of devices.
+    #: MXNet's numbers of device types.
     devtype2str: ClassVar[dict[int, str]] = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
     devstr2type: ClassVar[dict[str, int]] = {name: n for n, name in devtype2str.items()}
 
@@ -48,7 +48,7 @@ class Device:
     simulated: bool
 
     def __new__(cls, device_type: Any, device_id: int = 0) -> Device:
-        """The place so called; the device itself when it is one already."""
+        """The device of this type and number; a device itself is returned unchanged."""
         if isinstance(device_type, Device):
             return device_type
         return _restore(device_type, device_id)
@@ -75,7 +75,7 @@ class Device:
 
     @property
     def device_typeid(self) -> int:
-        """MXNet's number for its kind."""
+        """MXNet's number of its type."""
         return self.devstr2type[self.device_type]
 
     def empty_cache(self) -> None:
@@ -109,7 +109,7 @@ _current = _Current()
 
 
 class _Simulation:
-    """How many GPUs are simulated; GB/s and microseconds of each one's link, or their topology."""
+    """How many GPUs are simulated; the GB/s and microseconds of their links, or their topology."""
 
     __slots__ = ("gpus", "link", "topology")
 
@@ -139,7 +139,7 @@ def gpu(device_id: int = 0) -> Device:
 
 
 def _whole(name: str, value: Any) -> int:
-    """A whole number given to what is called `name`. Raises `DeviceError` for anything else."""
+    """An integer argument of the function `name`. Raises `DeviceError` for anything else."""
     try:
         return index(value)
     except TypeError:
@@ -147,7 +147,7 @@ def _whole(name: str, value: Any) -> int:
 
 
 def present(place: Device) -> Device:
-    """The device itself. Raises `DeviceError` for a GPU that is not there."""
+    """The device itself. Raises `DeviceError` for a GPU that does not exist."""
     number, found = place.device_id, num_gpus()
     if not place.linked or number < found:
         return place
@@ -248,7 +248,7 @@ def _simulate_topology(
 
 
 def _make(links: list[tuple[float, float]]) -> None:
-    """GPUs with links of so many GB/s and microseconds."""
+    """Make GPUs whose links have these GB/s and microseconds."""
     for place, (bandwidth, latency) in zip(GPUS, links, strict=False):
         name = f"{place.device_type}({place.device_id})"
         _core.simulate_gpu(place.code, name, bandwidth * 1e9, latency * 1e-6)
@@ -271,7 +271,7 @@ def topology(name: str | None = None) -> Topology:
     communication over a topology; `gemel.links` has the classes to describe one. Raises
     `UnknownNameError`, and `DeviceError` if no GPUs are simulated.
     """
-    from gemel import machines  # imported here: `import gemel` needs none of it
+    from gemel import machines  # imported here, because `import gemel` does not need it
 
     if name is not None:
         return machines.named(name)
@@ -322,7 +322,7 @@ def elsewhere(values: Iterable[Any]) -> Device | None:
         if isinstance(value, (list, tuple)) and value:
             value = value[0]
         device = getattr(value, "device", None)
-        if isinstance(device, Device):  # NumPy's arrays say "cpu"
+        if isinstance(device, Device):  # NumPy's arrays have the device "cpu"
             return None if device is _current.stack[-1] else device
     return None
 
@@ -337,9 +337,9 @@ def as_device(value: Any) -> Device:
 
 
 def beside(device: Any, values: Iterable[Any]) -> Device:
-    """The device meant by `device`; None is that of the first array in `values`, or the current.
+    """The device meant by `device`. None means that of the first array in `values`, or the current.
 
-    So what is made on the way to an array's result is made where the array is.
+    So intermediate arrays are made on the device of the array they are for.
     """
     if device is None:
         held = (getattr(value, "device", None) for value in values)
@@ -348,7 +348,7 @@ def beside(device: Any, values: Iterable[Any]) -> Device:
 
 
 def beside_arrays(function: Called) -> Called:
-    """A function that makes beside the first of its arrays what it needs besides them.
+    """Wrap a function so that it makes further arrays on the device of its first array argument.
 
     Numbers, lists and NumPy's arrays among its arguments become arrays there, too.
     """
@@ -366,7 +366,8 @@ def beside_arrays(function: Called) -> Called:
 
 
 def _first_array(values: Iterable[Any]) -> Any:
-    """The first array among values, or in a list among them that does not begin with a number."""
+    """The first array among values, or in a list among them. Lists that begin with a number are
+    skipped."""
     for value in values:
         if isinstance(value, _core.Array):
             return value
@@ -382,7 +383,7 @@ def from_code(code: int) -> Device:
     return (*CPUS, *GPUS)[code]
 
 
-#: MXNet's kinds of places. Memory that several processes or a GPU see is a CPU's here.
+#: MXNet's device types. Memory shared with other processes or a GPU is ordinary CPU memory here.
 KINDS = {"cpu": cpu, "gpu": gpu, "cpu_pinned": cpu, "cpu_shared": cpu}
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from gemel.errors import DTypeError, unknown_name
 from gemel.extent import Dim
 
-#: What a dtype says by its NumPy twin.
+#: The attributes that a dtype has by its NumPy twin.
 NUMPYS = frozenset(
     ("alignment", "byteorder", "char", "descr", "fields", "hasobject", "isnative", "names")
     + ("newbyteorder", "num", "str", "subdtype", "type")
@@ -17,17 +17,17 @@ NUMPYS = frozenset(
 
 
 class DType:
-    """The type of an array's elements. ``DType(value)``, that is ``np.dtype(value)``, is the one
-    meant by a name, a Python type or a dtype of NumPy's; raises `DTypeError`.
+    """The type of an array's elements. ``DType(value)``, that is ``np.dtype(value)``, is the dtype
+    meant by a name, a Python type or a NumPy dtype; raises `DTypeError`.
 
     A dtype equals its name, its NumPy twin (``numpy.dtype('float32')`` and ``numpy.float32``) and
-    nothing else. In dictionaries it is the same key as ``numpy.dtype('float32')``, and as these
-    another one than the name. ``kind`` is ``b``, ``u``, ``i``, ``f`` or ``c``; ``itemsize`` is in
-    bytes; ``digits`` is how many binary digits an element (or each part of it) holds.
+    nothing else. In dictionaries it is the same key as its NumPy twin, but, like that, not the same
+    key as its name. ``kind`` is ``b``, ``u``, ``i``, ``f`` or ``c``; ``itemsize`` is in bytes;
+    ``digits`` is how many binary digits an element (or each part of it) holds.
 
     ``compute`` is the dtype its elements are computed in, ``accumulate`` the one that sums, means,
     products of many and matrix products add up in. A dtype that is not its own ``compute`` is only
-    a way to keep numbers. ``twin`` is the dtype NumPy has its elements in: itself, but float32 for
+    for storage. ``twin`` is the dtype in which NumPy has its elements: itself, but float32 for
     bfloat16, which NumPy lacks.
     """
 
@@ -48,7 +48,7 @@ class DType:
         _hash: int
 
     def __new__(cls, dtype: object, /) -> DType:
-        """One of those there are."""
+        """One of the existing dtypes."""
         return as_dtype(dtype)
 
     def __eq__(self, other: object) -> bool:
@@ -87,7 +87,7 @@ class DType:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """What other libraries ask of NumPy's dtypes, of its twin."""
+            """The attributes that other libraries ask NumPy's dtypes for come from its twin."""
             if name not in NUMPYS:
                 raise AttributeError(f"a dtype has no attribute {name!r}")
             return getattr(self.dtype, name)
@@ -104,7 +104,7 @@ class DType:
 
     @property
     def is_inexact(self) -> bool:
-        """Whether its elements can be varied a little, so that there are gradients: floating or
+        """Whether its elements vary continuously, so that there are gradients: floating-point or
         complex."""
         return self.kind in "fc"
 
@@ -115,7 +115,8 @@ class DType:
 
     @property
     def real(self) -> DType:
-        """The dtype of real parts and sizes of its elements: itself, unless it is complex."""
+        """The dtype of the real parts and magnitudes of its elements: itself, unless it is
+        complex."""
         return self if self.kind != "c" else float32 if self.itemsize == 8 else float64
 
     @property
@@ -126,14 +127,14 @@ class DType:
         return complex128 if self.floating is float64 else complex64
 
 
-#: How `dtype(value)` makes an array; the array layer, which lies above this one, puts it here.
+#: The function that makes an array for `dtype(value)`; set by the array layer, above this one.
 _constructor: list[Any] = []
 
 
 def _flags() -> int | str:
-    """How NumPy hashes a dtype's flags, which are none: a character until 2.3, since then a number.
+    """What NumPy hashes for a dtype's flags, of which there are none: a character until 2.3, now 0.
 
-    Its version is read from its files: importing it takes longer than all of gemel.
+    NumPy's version is read from its files, because importing it takes longer than all of gemel.
     """
     version = getattr(sys.modules.get("numpy"), "__version__", "")
     for folder in () if version else sys.path:
@@ -161,7 +162,7 @@ def _made(
     accumulate: DType | None = None,
     twin: DType | None = None,
 ) -> DType:
-    """One of the dtypes there are."""
+    """Make one of the dtypes."""
     made = object.__new__(DType)
     made.name = name
     made.code = code
@@ -171,8 +172,8 @@ def _made(
     made.compute = compute or made
     made.accumulate = accumulate or made.compute
     made.twin = twin or made
-    # What NumPy hashes of its twin: kind, byte order, flags, size and alignment. Asking it would
-    # import it wherever a dtype is a key.
+    # What NumPy hashes for the twin: kind, byte order, flags, size and alignment. Asking NumPy for
+    # the hash would import it wherever a dtype is a key.
     order = "|" if itemsize == 1 else "<" if sys.byteorder == "little" else ">"
     alignment = itemsize // 2 if kind == "c" else itemsize
     made._hash = hash((kind, order, FLAGS, itemsize, alignment))
@@ -195,7 +196,7 @@ bfloat16 = _made("bfloat16", 12, 2, "f", 8, compute=float32, twin=float32)
 complex64 = _made("complex64", 13, 8, "c", 24)
 complex128 = _made("complex128", 14, 16, "c", 53)
 
-#: All of them, by code: the one of the core, which files know too.
+#: All dtypes, in the order of their codes, which the core and files use, too.
 DTYPES = (
     *(bool_, uint8, int8, int32, int64, float16, float32, float64),
     *(uint32, uint64, int16, uint16, bfloat16, complex64, complex128),
@@ -203,7 +204,7 @@ DTYPES = (
 _SIGNED = (int8, int16, int32, int64)
 
 BY_NAME = {dtype.name: dtype for dtype in DTYPES}
-#: By NumPy's type numbers; C's "long" has 64 bits wherever there is a core.
+#: By NumPy's type numbers. C's "long" has 64 bits on all platforms of the core.
 _BY_NUMBER = {
     0: bool_, 1: int8, 2: uint8, 3: int16, 4: uint16, 5: int32, 6: uint32, 7: int64, 8: uint64,
     9: int64, 10: uint64,
@@ -215,7 +216,7 @@ _PYTHON = {bool: bool_, int: int64, float: float64, complex: complex128}
 def as_dtype(value: object) -> DType:
     """The dtype meant by a dtype, a name, a Python type or a NumPy dtype, as in NumPy.
 
-    Raises `DTypeError` for anything else, and for NumPy dtypes gemel has no arrays of.
+    Raises `DTypeError` for anything else, and for NumPy dtypes that gemel has no arrays of.
     """
     if isinstance(value, DType):
         return value
@@ -223,7 +224,7 @@ def as_dtype(value: object) -> DType:
     if found is not None:
         return found
     number: Any = getattr(value, "num", None)
-    found = _BY_NUMBER.get(number)  # a quick way for NumPy's dtypes
+    found = _BY_NUMBER.get(number)  # a fast path for NumPy's dtypes
     if found is not None:
         return found
     if isinstance(value, str):
@@ -243,7 +244,7 @@ def as_dtype(value: object) -> DType:
 
 
 def _numpys(name: str) -> DType | None:
-    """The dtype that NumPy calls so beside its own name: "int", "f4", "double"."""
+    """The dtype for NumPy's other names of it: "int", "f4", "double"."""
     import numpy
 
     try:
@@ -252,12 +253,13 @@ def _numpys(name: str) -> DType | None:
         return None
 
 
-#: Integers with floating or complex give that dtype (the one deviation from NumPy).
+#: Mixed kinds give the higher one: integers with floating-point or complex give that dtype (the one
+#: deviation from NumPy).
 _LADDER = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
 
 def promote(a: DType, b: DType) -> DType:
-    """The dtype that holds values of both, as NumPy says; but floating wins over integer."""
+    """The dtype that holds values of both, as in NumPy; but floating-point wins over integers."""
     if a is b:
         return a
     if "c" in (a.kind, b.kind) and a.kind in "fc" and b.kind in "fc":
@@ -265,32 +267,33 @@ def promote(a: DType, b: DType) -> DType:
         return a if a.digits > b.digits else b
     if _LADDER[a.kind] != _LADDER[b.kind]:
         return a if _LADDER[a.kind] > _LADDER[b.kind] else b
-    if a.kind != b.kind:  # integers with a sign and without: the next signed that holds both
+    if a.kind != b.kind:  # signed and unsigned integers: the next signed dtype that holds both
         digits = max(a.digits, b.digits)
         return next((signed for signed in _SIGNED if signed.digits >= digits), float64)
-    if a.itemsize == b.itemsize:  # float16 has more digits, bfloat16 goes further
+    if a.itemsize == b.itemsize:  # float16 has more digits, bfloat16 a larger range
         return a.compute
     return a if a.digits > b.digits else b
 
 
 def keeps_kind(result: DType, target: DType) -> bool:
-    """Whether results of one dtype are written in place into arrays of another: kinds only widen.
+    """Whether results of one dtype may be written in place into arrays of another: kinds only
+    widen.
 
-    From bools to integers without a sign, with one, floats and complex numbers: NumPy's casting
+    From bools to unsigned integers, signed integers, floats and complex numbers: NumPy's casting
     "same_kind".
     """
     kinds = "buifc"
     return kinds.index(result.kind) <= kinds.index(target.kind)
 
 
-#: What Python's numbers become, and whether floating arrays are positions. `npx.set_np` follows
-#: MXNet: whole numbers become float32 as well, and so they are positions, too.
+#: What Python's numbers become, and whether floating-point arrays may be positions. `npx.set_np`
+#: follows MXNet: integers become float32, too, so float32 arrays are positions.
 MANNERS: dict[str, Any] = {"integers": int64, "floats": float32, "floating positions": False}
 
 
 def default_float() -> DType:
-    """The dtype of arrays of floating numbers where none is given, and of what functions make of
-    integers. What depends on it is kept under it: programs, files of plans."""
+    """The dtype of floating-point arrays if none is given, and of the results of functions such as
+    mean for integers. It is part of the key of whatever depends on it: programs, files of plans."""
     found: DType = MANNERS["floats"]
     return found
 
@@ -318,24 +321,24 @@ def castable(source: DType, target: DType, casting: str = "safe") -> bool:
 
 
 def as_number(dtype: DType) -> DType:
-    """What Python's numbers of a dtype are computed in among themselves: floats have 64 bits."""
+    """The dtype in which Python numbers alone are computed: floats have 64 bits."""
     return float64 if dtype.is_floating else complex128 if dtype.is_complex else dtype
 
 
 def is_large(number: Any) -> TypeGuard[int]:
-    """Whether a number is a whole one int64 cannot hold."""
+    """Whether a number is an integer that int64 cannot hold."""
     return type(number) is int and not -(2**63) <= number < 2**63
 
 
 def limits(dtype: DType) -> tuple[int, int]:
-    """The least and the most that an integer dtype holds."""
+    """The least and the greatest value of an integer dtype."""
     return -(2**dtype.digits) if dtype.kind == "i" else 0, 2**dtype.digits - 1
 
 
 def check_held(name: str, number: Any, dtype: DType) -> None:
     """Raises `OverflowError` for a whole number that an integer dtype cannot hold.
 
-    That an extent is held is said by guards: another size may not be. int64 holds all of them.
+    For a free extent this leaves a guard, because another size may not fit. int64 holds all sizes.
     """
     if dtype.kind not in "iu" or type(number) not in (int, Dim):
         return
@@ -349,7 +352,7 @@ def check_held(name: str, number: Any, dtype: DType) -> None:
 
 
 def weak(scalar: bool | int | complex) -> DType:
-    """The dtype a Python scalar has on its own; next to an array it gives way."""
+    """The dtype that a Python scalar has on its own; next to an array it takes the array's."""
     if isinstance(scalar, complex):
         return default_float().complex
     if isinstance(scalar, float):

@@ -192,7 +192,7 @@ class UnknownKeyError(KVStoreError, UnknownNameError):
 
 
 def suggestion(name: object, known: Iterable[str]) -> str:
-    """Which of the known names may have been meant: "; did you mean 'sum'?", or nothing."""
+    """The known name that may have been meant: "; did you mean 'sum'?", or an empty text."""
     from difflib import get_close_matches
 
     near = get_close_matches(str(name), list(known), n=1)
@@ -200,7 +200,7 @@ def suggestion(name: object, known: Iterable[str]) -> str:
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnknownNameError:
-    """The error for a name that is none of `known`, suggesting the nearest."""
+    """The error for a name that is not among `known`, suggesting the nearest one."""
     choices = sorted(known)
     hint = suggestion(name, choices)
     return UnknownNameError(f"unknown {kind} {name!r}{hint} (known: {', '.join(choices)})")
@@ -211,7 +211,7 @@ class UnknownKeywordError(GemelError, TypeError):
 
 
 def unknown_keyword(kind: type, keyword: str) -> UnknownKeywordError:
-    """The error for a keyword none of a class's constructors has, suggesting the nearest."""
+    """The error for a keyword that no constructor of a class has, suggesting the nearest one."""
     known: list[str] = []
     for each in kind.__mro__:
         code = getattr(each.__dict__.get("__init__"), "__code__", None)
@@ -223,7 +223,7 @@ def unknown_keyword(kind: type, keyword: str) -> UnknownKeywordError:
     )
 
 
-#: Large parts of MXNet's that are not here, by what they would be called, and what there is.
+#: Large parts of MXNet that gemel lacks, by their names, and what to use instead.
 ABSENT = {
     **dict.fromkeys(
         ("gemel.mod", "gemel.module"),
@@ -243,12 +243,13 @@ ABSENT = {
 
 
 def nearest(module: str, name: str, known: Iterable[str]) -> str:
-    """What to use for a name that a module lacks: what there is of it here, or the nearest name."""
+    """What to use for a name that a module lacks: gemel's replacement, or the nearest name."""
     absent = ABSENT.get(f"{module}.{name}")
     return suggestion(name, known) if absent is None else f"; {absent}"
 
 
 def unknown_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError:
-    """The error for a name a module lacks. Names with underscores are asked for by machines."""
+    """The error for a name that a module lacks. Names with underscores, which tools ask for, get no
+    suggestion."""
     hint = "" if name.startswith("_") else nearest(module, name, known)
     return AttributeError(f"module {module!r} has no attribute {name!r}{hint}")

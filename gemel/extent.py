@@ -1,8 +1,8 @@
-"""Extents: whole numbers, some of which have names.
+"""Extents: integers, some of which are symbolic.
 
-A `Dim` is a free size of a traced function, or what is computed from one. It computes like an
-integer; asking something of it that depends on its value records a guard. It is no `int`: C code
-that wants a number has to ask for it (`__index__`), and a guard holds on to what it was told.
+A `Dim` is a free size of a traced function, or an expression of free sizes. It computes like an
+integer; a question whose answer depends on its value records a guard. It is not an `int`: C code
+that needs a number has to ask for it (`__index__`), and a guard then holds the answer.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from gemel.forms import (
 
 
 class Guards(list["Guard"]):
-    """What a trace has asked of its free extents; `open`: it goes on."""
+    """What a trace has asked of its free extents. `open`: the trace goes on."""
 
     open = True
 
 
 class Guard:
-    """A comparison of free extents a trace relied on: other values must answer it alike."""
+    """A comparison of free extents that a trace relied on: it must have the same answer later."""
 
     __slots__ = ("answer", "left", "relation", "right")
 
@@ -47,17 +47,17 @@ class Guard:
         return form_of(self.left), form_of(self.right)
 
     def names(self) -> set[str]:
-        """The free extents it is about."""
+        """The names of the free extents in it."""
         left, right = self.forms()
         return names_of(left) | names_of(right)
 
     def holds(self, values: Mapping[str, int]) -> bool:
-        """Whether the comparison comes out the same for these extents."""
+        """Whether the comparison has the same answer for these extents."""
         left, right = evaluate(self.left, values), evaluate(self.right, values)
         return RELATIONS[self.relation](left, right) is self.answer
 
     def equates(self) -> tuple[str, int]:
-        """The name of a size that is another or a number by this guard; "" if there is none."""
+        """The name of a size, and what it equals by this guard; ("", 0) if there is none."""
         if self.answer and self.relation == "==":
             for side, other in ((self.left, self.right), (self.right, self.left)):
                 if name_of(side) and (name_of(other) or not isinstance(other, Dim)):
@@ -65,7 +65,7 @@ class Guard:
         return "", 0
 
     def of(self, sizes: Mapping[str, int]) -> Guard | None:
-        """The guard for such sizes; None when it holds for every value."""
+        """The guard for such sizes; None if it holds for all values."""
         left, right = evaluate(self.left, sizes), evaluate(self.right, sizes)
         if compared(self.relation, left, right) is self.answer:
             return None
@@ -101,10 +101,10 @@ else:
 class Dim(Integer):
     """A symbolic extent: remembers how it was made, and the value seen while tracing.
 
-    Sums, products, quotients and whole powers of dims are dims again. Comparisons answer for the
-    value seen and add a `Guard` to the trace's list, unless they hold for every value (n == n;
-    n > 1, since only extents above 1 are free). What has no symbolic form (range(n), float(n),
-    n / 2, [0] * n) is computed for the value seen, and a guard holds on to it.
+    Sums, products, quotients and integer powers of dims are dims again. Comparisons answer for the
+    value seen and add a `Guard` to the trace's list, unless they hold for all values (n == n;
+    n > 1, since only extents above 1 are free). Anything without a symbolic form (range(n),
+    float(n), n / 2, [0] * n) is computed for the value seen, and a guard holds that value.
     """
 
     __slots__ = ("form", "guards", "value")
@@ -116,7 +116,7 @@ class Dim(Integer):
     def __new__(
         cls, value: int, made: str | Form, guards: list[Guard], least: int | None = 2
     ) -> Dim:
-        """A dim now `value`: a free size with a name and least value, or a sum."""
+        """A dim with the present value `value`: a free size with a name and a minimum, or a sum."""
         self = object.__new__(cls)
         self.form = of_name(made, least) if isinstance(made, str) else made
         self.guards = guards
@@ -130,7 +130,7 @@ class Dim(Integer):
         return combine(operator, left, right, self.guards)
 
     def _number(self, operation: Callable[[Any, Any], Any], other: Any, swap: bool) -> Any:
-        """An operation on the value seen, which a guard holds."""
+        """An operation on the value seen, which a guard then holds."""
         if not isinstance(other, (int, float, Dim)):
             return NotImplemented
         mine, others = int(self), int(other) if isinstance(other, Dim) else other
@@ -230,7 +230,7 @@ class Dim(Integer):
         return self._compare("<=", other, self)
 
     def _compare(self, relation: str, left: Any, right: Any) -> Any:
-        """left relation right, one of which is this."""
+        """left relation right; one of them is this dim."""
         other = right if left is self else left
         if isinstance(other, WHOLE):
             return self._ask(relation, left, right)
@@ -243,7 +243,7 @@ class Dim(Integer):
         return not self == 0
 
     def __hash__(self) -> int:
-        # What is not found by it depends on it: no comparison follows that would say so.
+        # A failed lookup is followed by no comparison that would leave a guard, so this leaves it.
         return hash(int(self) if _is_open(self) else self.value)
 
     def __int__(self) -> int:
@@ -278,19 +278,19 @@ class Dim(Integer):
         return form_text(self.form)
 
     def __getattr__(self, name: str) -> Any:
-        # What else an int has, for the value seen.
+        # Further attributes of int, for the value seen.
         if name.startswith("_") or not hasattr(int, name):
             raise AttributeError(f"an extent has no {name!r}")
         return getattr(int(self), name)
 
 
-#: What is a whole number, and what is a Python number; for isinstance.
+#: Types of integers, and of Python numbers, for isinstance.
 WHOLE = (int, Dim)
 NUMBER = (bool, int, float, complex, Dim)
 
 
 def name_of(extent: int) -> str:
-    """The name of a free size that is nothing but that; else ""."""
+    """The name of an extent that is a single free size; else ""."""
     if not isinstance(extent, Dim) or len(extent.form) != 1:
         return ""
     ((product, count),) = extent.form
@@ -307,7 +307,7 @@ def _repeated(base: Any, exponent: int) -> Any:
 
 
 def _held(operation: Callable[[Any, Any], Any], swap: bool) -> Callable[[Dim, Any], Any]:
-    """The method for an operation that has no symbolic form."""
+    """The method for an operation without a symbolic form."""
 
     def method(self: Dim, other: Any) -> Any:
         return self._number(operation, other, swap)
@@ -330,7 +330,7 @@ for _name, _operation in {
 
 
 def seen(extent: int) -> int:
-    """The number an extent was traced with; no guard holds on to it."""
+    """The number with which an extent was traced; leaves no guard."""
     return extent.value if isinstance(extent, Dim) else extent
 
 
@@ -345,14 +345,14 @@ def form_of(extent: int) -> Form:
 
 
 def compared(relation: str, left: int, right: int) -> bool | None:
-    """The answer of a comparison when it is the same for every value."""
+    """The answer of a comparison if it is the same for all values, else None."""
     if type(right) is int:
         if type(left) is int:
             return RELATIONS[relation](left, right)
         least = least_of(form_of(left))
         if least is not None and least > right:
             return False
-        if relation == "==" and name_of(left):  # may be any number from its least on
+        if relation == "==" and name_of(left):  # it may have any value from its least on
             return None
     difference = added(form_of(right), form_of(left), -1)
     if not difference:
@@ -365,7 +365,7 @@ def compared(relation: str, left: int, right: int) -> bool | None:
 
 
 def combine(operator: str, left: int, right: int, guards: list[Guard]) -> int:
-    """left operator right, a plain number when it is the same for every value."""
+    """left operator right; a plain number if it is the same for all values."""
     left, right = _of_one_trace(left, right)
     if isinstance(left, Dim):
         guards = left.guards
@@ -377,7 +377,7 @@ def combine(operator: str, left: int, right: int, guards: list[Guard]) -> int:
 
 
 def _of_one_trace(left: int, right: int) -> tuple[int, int]:
-    """Two extents; one a trace has left behind is a number for another trace that goes on."""
+    """Two extents; one of a trace that has ended becomes a number if the other's trace goes on."""
     if isinstance(left, Dim) and isinstance(right, Dim) and left.guards is not right.guards:
         if _is_open(left) and not _is_open(right):
             return left, right.value
@@ -391,18 +391,18 @@ def _is_open(extent: Dim) -> bool:
 
 
 def is_left_over(extent: Dim) -> bool:
-    """Whether the trace whose extent it is has ended."""
+    """Whether the trace of an extent has ended."""
     return isinstance(extent.guards, Guards) and not extent.guards.open
 
 
 def minimum(a: int, b: int) -> int:
-    """The smaller of two extents; no guard."""
+    """The smaller of two extents; leaves no guard."""
     guards = _guards_of(a, b)
     return min(a, b) if guards is None else combine("minimum", a, b, guards)
 
 
 def maximum(a: int, b: int) -> int:
-    """The larger of two extents; no guard."""
+    """The larger of two extents; leaves no guard."""
     guards = _guards_of(a, b)
     return max(a, b) if guards is None else combine("maximum", a, b, guards)
 
@@ -415,26 +415,26 @@ def _guards_of(*extents: int) -> list[Guard] | None:
 
 
 def evaluate(extent: int, values: Mapping[str, int]) -> int:
-    """An extent with its names replaced: by numbers, or by other dims."""
+    """An extent with its names replaced by numbers, or by other dims."""
     return _evaluated(extent.form, values) if isinstance(extent, Dim) else extent
 
 
 class Sizes(dict[str, int]):
-    """What names stand for; it remembers the forms that were evaluated with it."""
+    """The values of names; it remembers the forms that were evaluated with it."""
 
     def __init__(self, values: Mapping[str, int]) -> None:
         super().__init__(values)
         self.found: dict[Form, int] = {}
-        #: Whether a quotient had no divisor, which makes it 0.
+        #: Whether a divisor was 0, which makes the quotient 0.
         self.by_zero = False
-        #: Where every name stands for a dim of that name: the numbers these are now.
+        #: If every name stands for a dim of the same name: the present numbers of these.
         self.numbers: Sizes | None = None
         self.guards = _guards_of(*self.values())
         if self.guards is not None and all(name_of(dim) == name for name, dim in self.items()):
             self.numbers = Sizes({name: seen(dim) for name, dim in self.items()})
 
     def of(self, form: Form) -> int:
-        """A form evaluated. One of names that stay has the same form again, of another number."""
+        """A form, evaluated. If all names stay, it has the same form again, with another number."""
         if self.numbers is not None and self.guards is not None:
             number = _evaluated(form, self.numbers)
             if not self.numbers.by_zero:
@@ -495,5 +495,5 @@ def hold(extent: int, above: int, most: int) -> None:
 
 
 def same_for_all(a: int, b: int) -> bool:
-    """Whether two extents are equal for every value of their names; asks nothing."""
+    """Whether two extents are equal for all values of their names; leaves no guard."""
     return form_of(a) == form_of(b)

@@ -1,19 +1,19 @@
-"""Normal forms: whole numbers as sums of products, in which equality is decided.
+"""Normal forms: integers as sums of products, for which equality can be decided.
 
-A form over names, and over quotients, remainders and extremes of other forms. Where a number is
-known that a name is never below, so is one for sums of it, which decides many comparisons.
+A form consists of names, and of quotients, remainders and extremes of other forms. If lower bounds
+of its names are known, so is a lower bound of the form, which decides many comparisons.
 """
 
 from __future__ import annotations
 
-#: An extent as a sum of products of atoms, each with its factor. Equal extents have equal sums.
+#: An extent as a sum of products of atoms, each with its factor. Equal extents have equal forms.
 Form = tuple[tuple[tuple["Atom", ...], int], ...]
 
 
 class Atom(str):
-    """What sums are made of: a name, or a quotient, remainder or extreme of two sums.
+    """A part of forms: a name, or a quotient, remainder or extreme of two forms.
 
-    Its text tells it from others. `least` is a number it is never below, None where none is known.
+    Its text identifies it. `least` is a lower bound, or None if none is known.
     """
 
     __slots__ = ("least", "left", "operator", "right")
@@ -31,17 +31,17 @@ def _atom(text: str, least: int | None, operator: str, left: Form, right: Form) 
 
 
 def of_number(number: int) -> Form:
-    """A number as a sum."""
+    """A number as a form."""
     return (((), number),) if number else ()
 
 
 def of_name(text: str, least: int | None) -> Form:
-    """A name as a sum; `least`: what it is never below."""
+    """A name as a form; `least` is its lower bound."""
     return (((_atom(text, least, "", (), ()),), 1),)
 
 
 def names_of(form: Form) -> set[str]:
-    """The names a sum depends on, in quotients, remainders and extremes, too."""
+    """The names that a form depends on, including those in quotients, remainders and extremes."""
     found: set[str] = set()
     for product, _ in form:
         for atom in product:
@@ -74,7 +74,7 @@ def _multiplied(left: Form, right: Form) -> Form:
 
 
 def _divided(left: Form, right: Form) -> tuple[Form, Form]:
-    """What of a sum a positive product divides without remainder, and the rest."""
+    """The quotient of a form by a positive product as far as it is exact, and the rest."""
     ((divisor, factor),) = right
     quotient, rest = [], []
     for product, count in left:
@@ -98,13 +98,13 @@ def _without(product: tuple[Atom, ...], divisor: tuple[Atom, ...]) -> tuple[Atom
 
 
 def at_least(form: Form, bound: int) -> bool:
-    """Whether a sum is known never to be below a number."""
+    """Whether a form is known to be at least a number."""
     found = least_of(form)
     return found is not None and found >= bound
 
 
 def least_of(form: Form) -> int | None:
-    """A number a sum is never below, where one is known."""
+    """A lower bound of a form; None if none is known."""
     total = 0
     for product, count in form:
         bound = count
@@ -141,7 +141,7 @@ def _extreme(operator: str, left: Form, right: Form) -> Form:
 
 
 def _single(operator: str, left: Form, right: Form) -> Form:
-    """An atom as a sum."""
+    """An atom as a form."""
     first, second = least_of(left), least_of(right)
     least = None
     if operator == "maximum":
@@ -159,7 +159,7 @@ def _single(operator: str, left: Form, right: Form) -> Form:
 
 
 def form_text(form: Form) -> str:
-    """A sum as text: ``n``, ``4 * n + 1``."""
+    """A form as text: ``n``, ``4 * n + 1``."""
     text = ""
     for product, count in sorted(form, key=lambda term: not term[0]):
         factors = [*([str(abs(count))] if abs(count) != 1 or not product else []), *product]

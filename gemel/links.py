@@ -1,7 +1,7 @@
 """Topologies: GPUs, hosts and switches, and the links between them.
 
-A topology is a description; `gemel.topology` computes with it. `gemel.device.topology` has named
-ones, `Topology` takes any.
+A topology is only a description; `gemel.topology` computes with it. `gemel.device.topology` returns
+named ones; `Topology` describes any other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gemel.errors import TopologyError, unknown_name
 
-#: What a node can be. Switches and hosts pass on what is not for them, GPUs do not.
+#: The kinds of nodes. Switches and hosts forward messages to other nodes, GPUs do not.
 KINDS = ("gpu", "host", "switch")
 
 
@@ -204,5 +204,5 @@ def _plural(word: str, count: int) -> str:
 
 
 def _several(names: list[str]) -> str:
-    """Names, of many only the first and the last."""
+    """Names; of many, only the first and the last."""
     return " ".join(names) if len(names) <= 16 else f"{names[0]} ... {names[-1]} ({len(names)})"

@@ -1,4 +1,4 @@
-"""Lists and tuples of Python's: nested ones of numbers become the bytes of an array."""
+"""Python's lists and tuples: nested lists of numbers become the bytes of an array."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from gemel.dtype import DType, bool_
 from gemel.errors import DTypeError, ShapeError
 
-#: What Python's own arrays call our dtypes.
+#: The type codes of Python's own arrays for gemel's dtypes.
 LETTERS = {
     "bool": "b",
     "uint8": "B",
@@ -25,12 +25,12 @@ LETTERS = {
 
 
 def packed(value: Any, dtype: DType) -> tuple[Any, tuple[int, ...]]:
-    """The numbers in C order as that dtype, and the shape.
+    """The numbers in C order in that dtype, and the shape.
 
-    Raises `ShapeError` for ragged lists, `OverflowError` for a number the dtype cannot hold, and
-    `DTypeError` for complex numbers where it is not complex.
+    Raises `ShapeError` for ragged lists, `OverflowError` for a number that the dtype cannot hold,
+    and `DTypeError` for complex numbers if the dtype is not complex.
     """
-    from array import array  # only who makes arrays of lists pays for it
+    from array import array  # only programs that make arrays from lists import it
 
     shape = _shape(value)
     flat: list[Any] = []
@@ -38,26 +38,26 @@ def packed(value: Any, dtype: DType) -> tuple[Any, tuple[int, ...]]:
     if not dtype.is_complex and any(isinstance(number, complex) for number in flat):
         raise DTypeError(f"array: {dtype} cannot hold complex numbers; use their real parts")
     letter = LETTERS[dtype.real.name]
-    if dtype.is_complex:  # the real part of each, then the imaginary one
+    if dtype.is_complex:  # the real part of each, then its imaginary part
         flat = [part for number in map(complex, flat) for part in (number.real, number.imag)]
     try:
         if dtype is bool_:
             return array(letter, map(bool, flat)), shape
         try:
             return array(letter, flat), shape
-        except TypeError:  # floats for integers lose their fraction
+        except TypeError:  # floats lose their fraction in integer dtypes
             return array(letter, map(int, flat)), shape
     except OverflowError:
         raise OverflowError(f"array: {dtype} cannot hold all of these numbers") from None
 
 
 def as_list(value: Any) -> list[Any]:
-    """The items of a list or tuple; anything else is the only one."""
+    """The items of a list or tuple; anything else becomes a list of one."""
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Everything in nested lists that is no list."""
+    """All items of nested lists that are not lists themselves."""
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from leaves(item)

@@ -1,7 +1,7 @@
 """Named topologies: machines with several GPUs, and clusters of them.
 
-Where the figures come from is in docs/topology.md. Bandwidths are each way, in GB/s. Latencies are
-round figures for a message that a program sends, not for a bare wire.
+The sources of the figures are in docs/topology.md. Bandwidths are in GB/s in each direction.
+Latencies are round figures for a message that a program sends, not for a bare wire.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from collections.abc import Callable
 from gemel.errors import TopologyError, suggestion, unknown_name
 from gemel.links import Link, Node, Topology
 
-#: GB/s each way, microseconds of latency and of overhead, and what a reader calls it.
+#: GB/s in each direction, microseconds of latency and of overhead, and a name for readers.
 PCIE = (16.0, 2.0, 0.0, "PCIe")
 SOCKETS = (20.0, 1.0, 0.0, "UPI")
 NVLINK = (18.0, 2.0, 0.0, "NVLink")
 NVLINKS = (36.0, 2.0, 0.0, "2 NVLinks")
 NVSWITCH = (108.0, 1.0, 0.0, "6 NVLinks")
 
-#: What a message costs in an Ethernet: microseconds on its way over one link, and of the link.
+#: The cost of a message on an Ethernet link: microseconds of latency, and of occupying the link.
 ETHERNET = (10.0, 1.0)
 #: Networks by name: gigabits per second.
 NETWORKS = {"10gbe": 10.0, "25gbe": 25.0, "100gbe": 100.0}
 
-#: Which GPUs of a p3.16xlarge are joined by one NVLink, and which by two.
+#: Which pairs of GPUs of a p3.16xlarge are joined by one NVLink, and which by two.
 CUBE_SINGLE = ((0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7))
 CUBE_DOUBLE = ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7))
 

@@ -1,6 +1,6 @@
-"""Specs: what is known of an array before it is computed -- its shape and dtype.
+"""Specs: what is known about an array before it is computed: its shape and dtype.
 
-An extent may be a `Dim`: a whole number with a name, a free size of a traced function.
+An extent may be a `Dim`: an integer with a name, a free size of a traced function.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 
 
 class Spec:
-    """Shape and dtype of an array. `weak` marks a Python scalar, whose dtype gives way."""
+    """Shape and dtype of an array. `weak` marks a Python scalar, which takes the other's dtype."""
 
     __slots__ = ("dtype", "shape", "weak")
 
@@ -73,7 +73,7 @@ def product(extents: Iterable[int]) -> int:
 
 
 def extents(name: str, shape: Any) -> tuple[int, ...]:
-    """The shape of a result, given by the caller. Raises `ShapeError` for one no array can have."""
+    """A shape given by the caller. Raises `ShapeError` if no array can have it."""
     whole_numbers(name, "shape", shape)
     known = [n for n in shape if type(n) is int]
     if any(n < 0 for n in known):
@@ -84,14 +84,14 @@ def extents(name: str, shape: Any) -> tuple[int, ...]:
 
 
 def whole_numbers(name: str, kind: str, values: Any) -> None:
-    """Raises `ShapeError` for what is no whole number, such as 2.0."""
+    """Raise `ShapeError` for anything but integers, such as 2.0."""
     if not is_several(values) or not all(hasattr(n, "__index__") for n in values):
         given = list(values) if is_several(values) else values
         raise ShapeError(f"{name}: {kind} {given!r} must be whole numbers")
 
 
 def plain(value: Any) -> Any:
-    """Settings: NumPy's whole numbers, and rows of them, as Python's; everything else as it is."""
+    """NumPy's integers, and lists of them, as Python's; everything else unchanged."""
     if type(value) in (list, tuple):
         return tuple(map(plain, value))
     dtype = getattr(value, "dtype", None) if type(value).__module__ == "numpy" else None
@@ -100,7 +100,7 @@ def plain(value: Any) -> Any:
 
 
 def is_several(values: Any) -> bool:
-    """Whether there is something to go through, in order: not a number or an array of no axes."""
+    """Whether it can be iterated over in order: not a number or an array without axes."""
     if isinstance(values, (list, tuple)):
         return True
     if isinstance(values, (str, bytes, set, frozenset, dict)):
@@ -109,14 +109,15 @@ def is_several(values: Any) -> bool:
 
 
 def sequence(name: str, kind: str, values: Any) -> tuple[Any, ...]:
-    """Several arguments in one, as a tuple. Raises `TypeError` for what is no list of them."""
+    """Several values in one argument, as a tuple. Raises `TypeError` if it is not a list of
+    them."""
     if not is_several(values):
         raise TypeError(f"{name}: {kind} must be a list, not {type(values).__name__} {values!r}")
     return tuple(values)
 
 
 def whole(name: str, kind: str, value: Any) -> Any:
-    """A whole number, NumPy's as Python's. Raises `TypeError` for anything else, as 2.0."""
+    """An integer; NumPy's become Python's. Raises `TypeError` for anything else, such as 2.0."""
     if isinstance(value, WHOLE):
         return value
     if hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0:
@@ -125,27 +126,27 @@ def whole(name: str, kind: str, value: Any) -> Any:
 
 
 def wholes(name: str, kind: str, values: Any) -> tuple[Any, ...]:
-    """Whole numbers of which one may come alone. Raises `TypeError`."""
+    """Several integers, or a single one, as a tuple. Raises `TypeError`."""
     several = values if is_several(values) else (values,)
     return tuple(whole(name, kind, value) for value in several)
 
 
-#: So many of the widest dtype have addresses: sizes in bytes stay within 63 bits.
+#: The most elements of the widest dtype that can be addressed: sizes in bytes stay within 63 bits.
 MOST_ELEMENTS = 2**60 - 1
 
 
 def same_shape(a: Shape, b: Shape) -> bool:
-    """Whether two shapes are equal, for every value of their free extents or by guard."""
+    """Whether two shapes are equal, for all values of their free extents or by a guard."""
     return len(a) == len(b) and all(m == n for m, n in zip(a, b, strict=True))
 
 
 def same_shape_for_all(a: Sequence[int], b: Sequence[int]) -> bool:
-    """Whether two shapes are equal for every value of their free extents; asks nothing."""
+    """Whether two shapes are equal for all values of their free extents; leaves no guard."""
     return len(a) == len(b) and all(map(same_for_all, a, b))
 
 
 def broadcast(name: str, *specs: Spec) -> Shape:
-    """The shape these broadcast to. Raises `ShapeError` naming the operation and both specs."""
+    """The shape that these broadcast to. Raises `ShapeError` naming the operation and all specs."""
     if len(specs) == 1:
         return specs[0].shape
     result = list(specs[0].shape) if specs else []
@@ -166,7 +167,7 @@ def broadcast(name: str, *specs: Spec) -> Shape:
 
 
 def promote_specs(*specs: Spec) -> DType:
-    """The dtype of an operation over these: arrays decide, Python scalars give way."""
+    """The dtype of an operation over these: arrays decide, Python scalars adapt."""
     result = None
     scalars = []
     for spec in specs:
@@ -192,8 +193,8 @@ def normalize_axis(name: str, axis: Any, ndim: int) -> int:
 def normalize_axes(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
     """None (all), one axis, or several, as sorted axes without repetition. Raises `ShapeError`.
 
-    Of an array without dimensions the first and the last axis are none: NumPy combines the one
-    element there is.
+    For an array without dimensions, axis 0 or -1 means no axes: NumPy then combines the array's
+    only element.
     """
     if axis is None:
         return tuple(range(ndim))

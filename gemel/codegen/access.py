@@ -1,4 +1,4 @@
-"""Printing instructions at a site of a loop nest: how operands are read and written there."""
+"""Printing instructions at a site of a loop nest: how they read and write the operands there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gemel.codegen.target import Target
 
 __all__ = ["Access", "Bases", "Site", "Values"]
 
-#: Where each operand is: an address, or an index operand's value; None when it is not used.
+#: By operand: its address, or the value of an index operand; None where it is not used.
 Bases = list[Any]
 
 
@@ -38,49 +38,49 @@ class Access:
         self.builder = builder
         self.strides: dict[tuple[int, int], Value] = {}
         self.extra: list[Value] = []
-        #: Where the status of checks is.
+        #: The address of the status that checks set.
         self.status: Any = None
-        #: Vectors of interleaved outputs, until there is one of each.
+        #: Vectors of interleaved outputs, held until there is one for each output.
         self.interleaved: dict[int, Value] = {}
 
     def printer(self, lanes: int) -> Printer:
-        """What prints instructions of so many lanes."""
+        """A printer of instructions on this many lanes."""
         return Printer(self.builder, lanes, self.target)
 
     def watch(self) -> None:
-        """Makes room for the status of checks."""
+        """Reserves memory for the status of checks and clears it."""
         self.status = self.builder.alloca(I32)
         self.builder.store(Constant(I32, 0), self.status, 4)
 
     def result(self) -> Value:
-        """The status."""
+        """The status that the kernel returns."""
         if self.status is None:
             return Constant(I32, 0)
         return self.builder.load(self.status, I32, 4)
 
     def print(self, positions: list[int], site: Site, given: Values) -> Values:
-        """`given` and the values of `positions` at a site."""
+        """Prints the instructions at `positions`; returns `given` together with their values."""
         return self.printer(site.lanes).emit(self.program.code, site, given, positions)
 
     def print_pass(self, work: Pass, site: Site, given: Values) -> Values:
-        """The varying instructions of a pass."""
+        """Prints the varying instructions of a pass."""
         if work.reloads is not None:
             position, number = work.reloads
             given = {**given, position: site.load(number)}
         return self.print(work.varying, site, given)
 
     def spill(self, work: Pass, site: Site, found: Values) -> None:
-        """Leaves what a pass spills for the last one to reload."""
+        """Stores the value that this pass spills, for the last pass to reload."""
         if work.spills is not None:
             position, number = work.spills
             site.store(number, found[position])
 
 
 class Site:
-    """Where instructions are printed: the operands' bases, the place along the vector, the mask,
-    and what makes a scan's next value of its position and next argument.
+    """Where instructions are printed: the operands' bases, the index along the vector, the mask,
+    and `scan`, which makes the next value of a scan from its position and its argument.
 
-    Its methods are the instructions that reach beyond values (see `Printer.emit`).
+    Its methods are the instructions that access memory (see `Printer.emit`).
     """
 
     __slots__ = ("access", "bases", "builder", "index", "lanes", "mask", "operands", "scan")
@@ -106,11 +106,11 @@ class Site:
         return splat(self.builder, value, self.lanes)
 
     def _still(self, number: int) -> bool:
-        """Whether an operand is at one element for all lanes."""
+        """Whether all lanes read the same element of an operand."""
         return self.index is None or self.operands[number].stride_class == BROADCAST
 
     def _offsets(self, number: int) -> Value:
-        """How far along the vector each lane of an operand is, in elements."""
+        """The offset of each lane along the vector, in elements of this operand."""
         builder, lanes = self.builder, self.lanes
         stride = self.access.strides.get((number, self.access.program.vector))
         first: Value = self.index if stride is None else builder.mul(self.index, stride)
@@ -132,17 +132,18 @@ class Site:
         return self._element(number, self.builder.sub(Constant(I64, 0), last))
 
     def _needed(self, number: int) -> Value | None:
-        """The mask of neighbours: a panel has whole vectors, and what a mask is on is not read
-        again before it is in the cache."""
+        """The mask for contiguous accesses. Strips (operands of the class ACROSS) are accessed
+        without one: they have room for whole vectors, and a load cannot be forwarded from a masked
+        store, so it would have to wait until the data is in the cache."""
         return None if self.operands[number].stride_class == ACROSS else self.mask
 
     def _scattered(self, number: int, offsets: Value) -> memory.Scattered:
-        """An operand's elements anywhere."""
+        """Access to an operand's elements at any offsets."""
         dtype, native = self.operands[number].dtype, self.access.target.masks
         return memory.Scattered(self.builder, self.bases[number], offsets, dtype, self.mask, native)
 
     def load(self, number: int) -> Value:
-        """The operand's elements."""
+        """Reads the operand's elements."""
         operand, base = self.operands[number], self.bases[number]
         builder, lanes, mask = self.builder, self.lanes, self.mask
         if operand.role == INDEX:
@@ -183,7 +184,8 @@ class Site:
             self._scattered(number, self._offsets(number)).store(value)
 
     def _store_interleaved(self, number: int, value: Value) -> None:
-        """Hold a vector until there is one of each output, then write all as whole vectors."""
+        """Holds a vector until there is one for each output, then writes all of them
+        interleaved."""
         there = self.access.interleaved
         there[number] = value
         _, count = self.operands[number].interleaved or (0, 1)
@@ -203,7 +205,7 @@ class Site:
         there.clear()
 
     def _chosen(self, number: int, extra: int, index: Value) -> Value:
-        """The offsets of elements chosen by index."""
+        """The offsets of the elements that an index chooses."""
         factor = self._splat(self.access.extra[extra])
         offsets = self.builder.mul(self._splat(index), factor)
         if self._still(number):
@@ -211,19 +213,19 @@ class Site:
         return self.builder.add(offsets, self._offsets(number))
 
     def gather(self, chosen: tuple[int, int], index: Value) -> Value:
-        """The chosen elements of an operand."""
+        """Reads the elements of an operand that an index chooses."""
         number, extra = chosen
         dtype, builder = self.operands[number].dtype, self.builder
         together = self.operands[number].stride_class == CONTIGUOUS and self.index is not None
         if together and index.type.lanes == 1:
-            # One index for all lanes: what they read lies side by side.
+            # All lanes have the same index, so the elements they read are contiguous.
             offset = builder.add(builder.mul(index, self.access.extra[extra]), self.index)
             pointer = self._element(number, offset)
             return memory.load(builder, pointer, dtype, self.lanes, self.mask)
         return self._scattered(number, self._chosen(number, extra, index)).load()
 
     def scatter_add(self, chosen: tuple[int, int], index: Value, value: Value) -> None:
-        """Adds to the chosen element of an operand."""
+        """Adds to the element of an operand that an index chooses."""
         number, extra = chosen
         builder, dtype = self.builder, self.operands[number].dtype
         pointer = self._element(number, self._chosen(number, extra, index))
@@ -232,7 +234,7 @@ class Site:
         memory.store(builder, add(old, self._splat(value)), pointer, dtype, 1)
 
     def check(self, _: object, value: Value) -> None:
-        """Remembers status 1 when any lane of `value` is false."""
+        """Sets the status to 1 if any lane of `value` is false."""
         builder, lanes, place = self.builder, self.lanes, self.access.status
         bad = builder.xor(self._splat(value), memory.full_mask(lanes))
         if self.mask is not None:

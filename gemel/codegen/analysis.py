@@ -1,8 +1,8 @@
 """What a program's instructions depend on, and the passes its reductions need.
 
-A program with reductions reads its inner dimensions several times: pass p computes the reductions
-whose arguments need those of the passes before, and the last pass also stores. A value which is
-needed in a later pass again is computed again there, from its loads.
+A program with reductions walks over its inner dimensions several times. Pass p computes the
+reductions whose arguments need the reductions of earlier passes; the last pass also stores. If a
+later pass needs a value again, it computes the value again from its loads.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from gemel.errors import CompileError
 class Pass(NamedTuple):
     """One walk over the inner dimensions.
 
-    `uniform` and `varying` are the positions to compute at each step: those which do not change
-    along the vector and those which do. `reductions` are the positions of the reductions it does,
-    `scans` those of the scans it goes on with.
-    `spills` and `reloads` name a value and the output that holds it from this pass to the last.
+    `uniform` and `varying` are the positions to compute at each step: those that stay the same
+    along the vector and those that vary along it. `reductions` are the positions of the reductions
+    that this pass computes, `scans` those of the scans that it continues. `spills` and `reloads`
+    name a value and the output that holds it from this pass until the last.
     """
 
     uniform: list[int]
@@ -44,10 +44,10 @@ class Pass(NamedTuple):
 
 
 class Analysis:
-    """What is known of each instruction.
+    """What is known about each instruction.
 
-    Whether it changes along the vector (`vector`) and along the inner dimensions (`inner`), how
-    many passes must have ended before it is known (`stage`), whether it is used (`live`).
+    Whether its value varies along the vector (`vector`) and along the inner dimensions (`inner`),
+    how many passes must have ended before it is known (`stage`), and whether it is used (`live`).
     """
 
     def __init__(self, program: Program) -> None:
@@ -72,7 +72,7 @@ class Analysis:
             ]
 
     def _operand(self, number: int) -> tuple[bool, bool]:
-        """Whether an operand changes along the vector, and along the inner dimensions."""
+        """Whether an operand varies along the vector, and along the inner dimensions."""
         operand = self.program.operands[number]
         inner = operand.varies and self.program.inner > 0
         moves = operand.stride_class != BROADCAST
@@ -115,8 +115,9 @@ class Analysis:
                     self._refuse(position, "reduces, but there is no inner dimension")
 
     def closure(self, roots: list[int], inner_only: bool = False, known: int = -1) -> set[int]:
-        """The roots and all they are computed from; with `inner_only`, what varies of that. What
-        `known` is computed from is left out."""
+        """The roots and everything they are computed from; with `inner_only`, only what varies
+        along the inner dimensions. The value `known`, and what only it is computed from, is left
+        out."""
         found, waiting = set[int](), list(roots)
         while waiting:
             position = waiting.pop()
@@ -133,7 +134,8 @@ class Analysis:
         return max([*reduced, *rooted], default=-1)
 
     def _pass(self, number: int, known: int = -1, also: Sequence[int] = ()) -> Pass:
-        """The pass `number`; `known` is given to it, `also` is computed besides."""
+        """The pass `number`. It is given the value `known`; it computes the values `also` as
+        well."""
         code, live = self.program.code, sorted(self.live)
         reductions = [p for p in live if code[p].name == "reduce" and self.stage[p] == number + 1]
         roots = [*also, *(code[p].arguments[0] for p in reductions)]
@@ -143,16 +145,16 @@ class Analysis:
             if self.inner[position] and (writes or checks):
                 roots.append(position)
         needed = sorted(self.closure(roots, inner_only=True, known=known))
-        # Writing is work of the vector, even of a value that is the same all along it.
+        # A write belongs to the vector, even if the value is the same in all lanes.
         varying = [p for p in needed if self.vector[p] or code[p].name in WRITES]
         uniform = [p for p in needed if p not in set(varying)]
         scans = [p for p in varying if code[p].name == "scan"]
         return Pass(uniform, varying, reductions, scans)
 
     def _worth_spilling(self) -> tuple[int, int] | None:
-        """A costly value of the last pass which an earlier one can leave in an output (softmax's
-        exponentials), and that output. The last pass must then read no other array, since the
-        output may be the same memory as any."""
+        """An expensive value of the last pass that the pass before can leave in an output (the
+        exponentials of a softmax), and that output. The last pass must then read no other array,
+        because the output may share the memory of any input."""
         if self.last < 1:
             return None
         best, found = 11, None
@@ -165,7 +167,8 @@ class Analysis:
             operand = self.program.operands[number]
             if operand.stride_class in (BROADCAST, INTERLEAVED):
                 continue  # interleaved outputs are only written together
-            # What a value is computed from varies no further than it: there is a place for each.
+            # What the stored value is computed from varies no more than the output does, so the
+            # output has an element for each.
             made = self.closure(list(self.program.code[store].arguments), inner_only=True)
             for position in sorted(made.intersection(final.varying)):
                 step = self.program.code[position]
@@ -177,7 +180,7 @@ class Analysis:
         return found
 
     def _reads_only(self, known: int) -> bool:
-        """Whether the last pass reads no array when it is given the value `known`."""
+        """Whether the last pass reads no array if it is given the value `known`."""
         rest, program = self._pass(self.last, known), self.program
         steps = [program.code[position] for position in rest.uniform + rest.varying]
         if any(step.name in ("gather", "scatter_add") for step in steps):
@@ -188,7 +191,7 @@ class Analysis:
     # -- instructions outside the passes ----------------------------------------------------------
 
     def fixed(self) -> list[int]:
-        """Those no load and no loop has a part in: computed once per call."""
+        """The instructions that depend on no load and no loop: they are computed once per call."""
         return [p for p in sorted(self.live) if not self._moves(p)]
 
     def _moves(self, position: int) -> bool:
@@ -197,7 +200,7 @@ class Analysis:
         return self.loads[position] or self.inner[position] or self.vector[position]
 
     def _outside(self, stage: int) -> list[int]:
-        """Those that no inner dimension has a part in but through `stage` passes; no writes."""
+        """Instructions outside the inner loops that need exactly `stage` passes; no writes."""
         code = self.program.code
         return [
             p
@@ -209,11 +212,11 @@ class Analysis:
         ]
 
     def row(self) -> list[int]:
-        """Those which do not change along the vector nor need a pass; lanes outer only."""
+        """Those that neither vary along the vector nor need a pass; only for outer lanes."""
         return [p for p in self._outside(0) if not self.vector[p]]
 
     def point(self, stage: int, lanes_outer: bool) -> list[int]:
-        """Those computed at each outer position once the passes before `stage` have ended."""
+        """Those computed at each outer position after the passes before `stage` have ended."""
         skip = set(self.row()) if lanes_outer else set()
         found = [p for p in self._outside(stage) if p not in skip]
         if stage <= self.last:
@@ -222,8 +225,8 @@ class Analysis:
         return sorted([*found, *(p for p in writes if not self.inner[p])])
 
     def known_later(self) -> list[set[int]]:
-        """What each pass and those before it know of an outer position that later ones ask for;
-        lanes inner only."""
+        """For each pass: the values per outer position that it and earlier passes have computed and
+        that later ones need; only for inner lanes."""
         code = self.program.code
         made, asked = list[set[int]](), list[set[int]]()
         for stage, work in enumerate(self.passes):
@@ -238,7 +241,7 @@ class Analysis:
     # -- sizes ------------------------------------------------------------------------------------
 
     def cost(self, positions: list[int]) -> int:
-        """About how many machine operations these instructions are."""
+        """About how many machine operations these instructions take."""
         total = 0
         for position in positions:
             step = self.program.code[position]
@@ -252,13 +255,13 @@ class Analysis:
         return total
 
     def lanes(self, width: int) -> int:
-        """How many lanes fill vectors of `width` bytes with the widest dtype that matters."""
+        """How many lanes fill a vector of `width` bytes, for the widest dtype that varies."""
         program = self.program
         names = {step.name for step in program.code}
         if "scatter_add" in names:
             return 1
         if "scan" in names and any(o.stride_class != CONTIGUOUS for o in program.operands):
-            return 1  # one position after another is as fast as it gets
+            return 1  # nothing is faster than one position after another
         moving = (o for o in program.operands if o.role != INDEX and o.stride_class != BROADCAST)
         sizes = [o.dtype.itemsize for o in moving]
         for position in self.live:

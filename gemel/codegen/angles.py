@@ -1,7 +1,7 @@
-"""Large angles in quarter turns: the angle's significand times the bits of 2 / pi that tell.
+"""Range reduction of large angles: the significand times those bits of 2 / pi that matter.
 
-Quarter turns count modulo 4 only, so of 2 / pi what comes before those bits is left out; what comes
-after changes no bit of the result, however near the angle is to a multiple of pi / 2.
+The number of quarter turns is needed modulo 4 only, so earlier bits of 2 / pi are left out. Bits
+after those used change no bit of the result, however near the angle is to a multiple of pi / 2.
 
 Source: Payne and Hanek (1983).
 """
@@ -12,9 +12,9 @@ from gemel import dtype as dtypes
 from gemel.codegen.lane import Lane, Recorded
 from gemel.codegen.rounding import exact_product
 
-#: From here on the few parts of pi / 2 in `mathlib` do not do.
+#: From this angle on, the few parts of pi / 2 in `mathlib` are not precise enough.
 FAR = 2.0**17
-#: 54 zeros and the first bits of 2 / pi: from bit e on they count for angles of 2**e and above.
+#: 54 zeros and the first bits of 2 / pi: for angles of 2**e and above, bits from e on matter.
 _DIGITS = (
     "000000000000028be60db9391054a7f09d5f47d4d377036d8a5664f10e4107f9458eaf7aef1586dc"
     "91b8e909374b801924bba827464873f877ac72c4a69cfba208d7d4baed1213a671c09ad17df904e6"
@@ -26,8 +26,8 @@ _LOW = 2**32 - 1
 
 
 def _telling(xp: Lane, exponent: Recorded, steps: tuple[int, ...], count: int) -> list[Recorded]:
-    """The `count` words of 2 / pi that tell of angles with this exponent, which is below 128 times
-    the first of `steps`."""
+    """The `count` words of 2 / pi that matter for angles with this exponent, which is below 128
+    times the first of `steps`."""
     words = [xp.constant(word, dtypes.uint64) for word in _WORDS[: count + 2 * steps[0]]]
     for step in steps:
         later = ((exponent >> 6) & step) != 0
@@ -37,7 +37,7 @@ def _telling(xp: Lane, exponent: Recorded, steps: tuple[int, ...], count: int) -
 
 
 def _times(xp: Lane, significand: Recorded, words: list[Recorded]) -> list[Recorded]:
-    """The product's digits of 32 bits, the lowest first, but for what is beyond all words."""
+    """The product in digits of 32 bits, the lowest first, without the overflow of the highest."""
     low, high = significand & _LOW, significand >> 32
     carry = xp.constant(0, dtypes.uint64)
     digits = []
@@ -49,15 +49,15 @@ def _times(xp: Lane, significand: Recorded, words: list[Recorded]) -> list[Recor
 
 
 def quarter_turns(xp: Lane, x: Recorded) -> tuple[Recorded, Recorded]:
-    """The angle left within [-pi/4, pi/4] as float64, NaN where x is not finite, and how many
-    quarter turns were taken, modulo 4, as uint64; |x| >= 1."""
+    """The remaining angle within [-pi/4, pi/4] as float64 (NaN where x is not finite) and the
+    number of quarter turns modulo 4 as uint64. Requires |x| >= 1."""
     bits = xp.reinterpret(abs(x).cast(dtypes.float64), dtypes.uint64)
     sizes = ((1,), 2) if x.dtype is dtypes.float32 else ((8, 4, 2, 1), 3)
     words = _telling(xp, (bits >> 52) - 1023, *sizes)
     least, less, low, high = _times(xp, (bits & (2**52 - 1)) | 2**52, words)[-4:]
     top = (high << 32) | low
     n = (top + 2**61) >> 62
-    # What is left of the top, in two parts that float64 holds: no bit of their sum gets lost.
+    # The remainder, split so that float64 holds each part exactly: their sum loses no bit.
     parts = (top - (n << 62)).cast(dtypes.int64) >> 20, ((top & (2**20 - 1)) << 32) | less, least
     a, b, c = (part.cast(dtypes.int64).cast(dtypes.float64) for part in parts)
     turns = a + b * 2.0**-52

@@ -1,7 +1,7 @@
 """LLVM's assembly, written as text: types, values, and a `Builder` of one function.
 
-Every instruction is a line, made at once; an object for each, which llvmlite would make, takes four
-times as long. Lines may be put in another order afterwards (`Builder.interleaving`).
+Each instruction is written as a line at once. An object for each instruction, as llvmlite makes,
+would take four times as long. Lines may be reordered afterwards (`Builder.interleaving`).
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from gemel.errors import CompileError
 #: Names of values.
 _VALUE = re.compile(r"%v[0-9]+")
 
-#: What is written inside it belongs to one side of a choice.
+#: Lines written inside it belong to one branch.
 Side: TypeAlias = "AbstractContextManager[None]"
 
 
 class Type:
-    """A type: one object for each, compared by identity. A vector has `lanes` of `element`."""
+    """A type, compared by identity: there is one object for each type. A vector has `lanes` times
+    `element`."""
 
     __slots__ = ("element", "lanes", "suffix", "text")
 
     def __init__(self, text: str, suffix: str, element: Type | None = None, lanes: int = 1) -> None:
         self.text = text
-        self.suffix = suffix  # how an overloaded intrinsic's name spells it: f32, v16f32
+        self.suffix = suffix  # the spelling in the names of overloaded intrinsics: f32, v16f32
         self.element = element or self
         self.lanes = lanes
 
@@ -42,7 +43,7 @@ _vectors: dict[tuple[Type, int], Type] = {}
 
 
 def integer(bits: int) -> Type:
-    """The integers of so many bits."""
+    """The integer type of this many bits."""
     found = _integers.get(bits)
     if found is None:
         found = _integers[bits] = Type(f"i{bits}", f"i{bits}")
@@ -50,7 +51,7 @@ def integer(bits: int) -> Type:
 
 
 def widened(scalar: Type, lanes: int) -> Type:
-    """`scalar`, or a vector of `lanes` of them."""
+    """The scalar type itself for one lane, else a vector of it."""
     if lanes == 1:
         return scalar
     found = _vectors.get((scalar, lanes))
@@ -67,7 +68,7 @@ POINTER, VOID = Type("ptr", "p0"), Type("void", "")
 
 
 class Value:
-    """What an instruction takes: its type, and how it is referred to."""
+    """An argument of instructions: its type, and its name in the text."""
 
     __slots__ = ("text", "type")
 
@@ -80,13 +81,13 @@ class Value:
 
 
 class Constant(Value):
-    """A number, or what LLVM has a word for: ``poison``, ``zeroinitializer``."""
+    """A number, or one of LLVM's words for constants: ``poison``, ``zeroinitializer``."""
 
     __slots__ = ()
 
     def __init__(self, kind: Type, value: int | float | str) -> None:
         if isinstance(value, float):
-            # The bits of the double of this value, for float32 too.
+            # LLVM writes float32 constants, too, as the bits of the double of the same value.
             value = f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016x}"
         super().__init__(kind, str(value))
 
@@ -97,7 +98,7 @@ def splat_constant(one: Constant, lanes: int) -> Constant:
 
 
 class Phi(Value):
-    """A value that depends on the block one comes from."""
+    """A value that depends on the block from which control arrives."""
 
     __slots__ = ("ways",)
 
@@ -106,24 +107,24 @@ class Phi(Value):
         self.ways: list[str] = []
 
     def add_incoming(self, value: Value, block: str) -> None:
-        """What it is for those who come from `block`."""
+        """Adds the value for control that arrives from `block`."""
         self.ways.append(f"[ {value.text}, %{block} ]")
 
     def line(self) -> str:
-        """The instruction, once all ways are known."""
+        """The instruction, once all incoming values are known."""
         return f"{self.text} = phi {self.type.text} {', '.join(self.ways)}"
 
 
 class Module:
-    """The module of the function ``kernel``: what `Builder` has written, and what that calls."""
+    """The module of the function ``kernel``: the lines of its `Builder`, and what they call."""
 
     def __init__(self, triple: str) -> None:
         self.triple = triple
         self.lines: list[str | Phi] = []
-        #: Lines of the first block, wherever they were asked for.
+        #: Stack allocations: they belong to the first block, wherever they were asked for.
         self.rooms: list[str] = []
         self.declared: dict[str, str] = {}
-        #: Functions of the module's own, by name.
+        #: Functions that the module defines itself, by name.
         self.functions: dict[str, str] = {}
 
     @property
@@ -149,7 +150,7 @@ class Module:
 
 _ORDERS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 _EQUAL = {"==": "eq", "!=": "ne"}
-#: The whole number which an instruction with it second changes nothing by.
+#: The neutral second operand of instructions, with which they return the first.
 _NEUTRAL = {"add": "0", "sub": "0", "mul": "1", "udiv": "1"}
 _NAN = {"ord": "ord", "uno": "uno"}
 
@@ -185,20 +186,20 @@ def _conversion(name: str) -> Callable[[Builder, Value, Type], Value]:
 
 
 class Builder:
-    """Writes the function's lines, one block after the other; names of blocks are texts."""
+    """Writes the function's lines, one block after another. Blocks are identified by name."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
         self.block = "entry"
         self._lines = module.lines
         self._values = 0
-        #: What is computed already, wherever the current block is.
+        #: Values that are already computed and valid in the current block, by instruction.
         self._known: dict[str, Value] = {}
-        #: The same at the end of the block in which a block was named.
+        #: By block: what is known at the end of the block that created it.
         self._above: list[dict[str, Value]] = []
 
     def _new(self, kind: Type, text: str) -> Value:
-        """The value of an instruction that is done here."""
+        """The value of an instruction that is executed at this point."""
         number = self._values
         self._values = number + 1
         name = f"%v{number}"
@@ -206,7 +207,7 @@ class Builder:
         return Value(kind, name)
 
     def _value(self, kind: Type, text: str) -> Value:
-        """The value of an instruction that gives the same wherever it is done: it is done once."""
+        """The value of a pure instruction. If it is known already, it is not computed again."""
         found = self._known.get(text)
         if found is None:
             found = self._known[text] = self._new(kind, text)
@@ -214,10 +215,10 @@ class Builder:
 
     @contextmanager
     def interleaving(self) -> Iterator[Callable[[], None]]:
-        """What is written inside is in parts, each begun by calling what this gives: their lines
-        are interleaved, unless they are more than a block or write to memory, so that while a
-        processor waits for what one has begun the others' is near. A part reads nothing of later
-        ones."""
+        """Interleaves the lines of several parts; each part begins where the yielded function is
+        called. So while the processor waits for an instruction of one part, it finds instructions
+        of others nearby. Nothing is reordered if the parts span several blocks or write to memory.
+        No part may use values of later ones."""
         starts: list[int] = []
         block = self.block
         yield lambda: starts.append(len(self._lines))
@@ -225,7 +226,7 @@ class Builder:
         if len(starts) < 2 or self.block != block:
             return
         if any(str(line).startswith(("store", "call")) for line in self._lines[starts[0] :]):
-            return  # what one part writes another may read
+            return  # one part may read what another writes
         parts = [
             deque(map(str, self._lines[begin:end])) for begin, end in zip(starts, ends, strict=True)
         ]
@@ -241,13 +242,13 @@ class Builder:
     # -- blocks -----------------------------------------------------------------------------
 
     def append_basic_block(self) -> str:
-        """The name of a block to come. This block must dominate it: every way to it leads through
-        here, so that what is computed by now is known there, too."""
+        """The name of a new block. The current block must dominate it (every path to it leads
+        through here), so that values known at this point are known there, too."""
         self._above.append(self._known)
         return f"b{len(self._above) - 1}"
 
     def position_at_end(self, block: str) -> None:
-        """Begins a block; the one before has ended with a branch."""
+        """Begins a block; the previous one has ended with a branch."""
         self.block = block
         self._known = self._above[int(block[1:])].copy()
         self._lines.append(f"{block}:")
@@ -256,7 +257,7 @@ class Builder:
         self._lines.append(f"br label %{block}")
 
     def cbranch(self, condition: Value, block: str, other: str, likely: bool = True) -> None:
-        """To `block` where the condition holds, else to the other one."""
+        """Jumps to `block` if the condition holds, else to `other`."""
         weights = "" if likely else ", !prof !0"
         self._lines.append(f"br i1 {condition.text}, label %{block}, label %{other}{weights}")
 
@@ -264,7 +265,7 @@ class Builder:
         self._lines.append(f"ret {value}")
 
     def phi(self, kind: Type, *ways: tuple[Value, str]) -> Phi:
-        """What each of these blocks gives; more may be added."""
+        """The value that depends on the preceding block; more incoming values may be added."""
         found = Phi(kind, f"%v{self._values}")
         self._values += 1
         for value, block in ways:
@@ -274,7 +275,7 @@ class Builder:
 
     @contextmanager
     def if_then(self, condition: Value, likely: bool = True) -> Iterator[None]:
-        """What is written inside is done where the condition holds."""
+        """Code written inside runs only if the condition holds."""
         inside, after = self.append_basic_block(), self.append_basic_block()
         self.cbranch(condition, inside, after, likely)
         with self._side(inside, after):
@@ -283,7 +284,7 @@ class Builder:
 
     @contextmanager
     def if_else(self, condition: Value) -> Iterator[tuple[Side, Side]]:
-        """Two sides: ``with builder.if_else(c) as (then, otherwise): with then: ...``."""
+        """Two branches: ``with builder.if_else(c) as (then, otherwise): with then: ...``."""
         first, other, after = (self.append_basic_block() for _ in range(3))
         self.cbranch(condition, first, other)
         yield self._side(first, after), self._side(other, after)
@@ -315,16 +316,17 @@ class Builder:
     def fneg(self, a: Value) -> Value:
         return self._value(a.type, f"fneg {a}")
 
-    # Which order an instruction asks for is `sign`: ==, <, ... or, of floating values, ord and uno.
+    # `sign` is the comparison: ==, <, ... or, for floating-point values, ord and uno.
     icmp_signed, icmp_unsigned = _comparison("icmp", "s", ""), _comparison("icmp", "u", "")
     fcmp_ordered, fcmp_unordered = _comparison("fcmp", "o", "o"), _comparison("fcmp", "u", "u")
 
     def freeze(self, a: Value) -> Value:
-        """The same value, of which nothing is known."""
+        """The same value, but LLVM may assume nothing about it."""
         return self._value(a.type, f"freeze {a}")
 
     def opaque(self, a: Value) -> Value:
-        """The same vector, whose making LLVM does not look into from what is made of it."""
+        """The same vector, but LLVM may not combine instructions that use it with those that made
+        it."""
         bits = int(a.type.element.suffix[1:]) * a.type.lanes
         if bits % 32:
             return a
@@ -358,8 +360,8 @@ class Builder:
     def where_any(
         self, condition: Value, usual: Sequence[Value], compute: Callable[[], Sequence[Value]]
     ) -> list[Value]:
-        """What `compute` gives if the condition holds in some lane, which is seldom; else `usual`:
-        vectors alone would compute both."""
+        """The results of `compute` if the condition holds in any lane, which is rare; else `usual`.
+        Without the branch, vector code would always compute both."""
         some, before = self.any(condition), self.block
         with self.if_then(some, likely=False):
             found, inside = compute(), self.block
@@ -382,16 +384,17 @@ class Builder:
     # -- memory -----------------------------------------------------------------------------
 
     def alloca(self, kind: Type, count: int = 1, align: int = 8) -> Value:
-        """Room for so many of a type, for as long as the call takes. It is made where the function
-        begins: anywhere else LLVM takes it for room of unknown size, made anew in each round of a
-        loop, and moves the stack at run time."""
+        """Stack memory for `count` values of a type, for the whole call. It is allocated at the
+        start of the function: anywhere else LLVM would take it for an allocation of unknown size
+        that is repeated in each iteration of a loop, and would move the stack pointer at run
+        time."""
         name = f"%v{self._values}"
         self._values += 1
         self.module.rooms.append(f"{name} = alloca [{count} x {kind}], align {align}")
         return Value(POINTER, name)
 
     def gep(self, pointer: Value, offset: Value, kind: Type) -> Value:
-        """The address so many of a type after `pointer`."""
+        """The address `offset` elements of this type after `pointer`."""
         if offset.text == "0":
             return pointer
         return self._value(POINTER, f"getelementptr {kind}, {pointer}, {offset}")
@@ -410,8 +413,8 @@ class Builder:
         return f"call {result} @{name}({', '.join(map(str, arguments))})"
 
     def call(self, name: str, arguments: Sequence[Value], write: Callable[..., Value]) -> Value:
-        """A function of the module's own, of values of one type, which is its result's: if it is
-        called first here, `write(builder, *arguments)` writes it."""
+        """Calls a function that the module defines. Its arguments and its result have one type. On
+        the first call of this name, `write(builder, *arguments)` writes the function."""
         kind, module = arguments[0].type, self.module
         name = f"{name}.{kind.suffix}"
         if name not in module.functions:
@@ -427,7 +430,7 @@ class Builder:
         return self._value(kind, f"call {kind} @{name}({', '.join(map(str, arguments))})")
 
     def intrinsic(self, name: str, result: Type, arguments: Sequence[Value]) -> Value:
-        """The intrinsic of this full name, which computes and does nothing else."""
+        """The intrinsic of this full name, which has no side effects and reads no memory."""
         return self._value(result, self._call(name, result, arguments))
 
     def reading(self, name: str, result: Type, arguments: Sequence[Value]) -> Value:
@@ -435,5 +438,5 @@ class Builder:
         return self._new(result, self._call(name, result, arguments))
 
     def writing(self, name: str, arguments: Sequence[Value]) -> None:
-        """The intrinsic of this full name, which gives nothing."""
+        """The intrinsic of this full name, which writes memory and returns nothing."""
         self._lines.append(self._call(name, VOID, arguments))

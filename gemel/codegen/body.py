@@ -1,8 +1,8 @@
 """Bodies: the operations of a fused node, written into nests of loops.
 
-A result put together of parts (joined, bordered, written into) has a kernel for each: what follows
-on it is computed where each part is written, and what its inputs are made of, too; nothing is kept
-in between.
+A result assembled from parts (by joining, padding or assignment to a part) has one kernel per part.
+Each kernel also computes the operations that follow, for its part, and the operations the part is
+made from: nothing is stored in between.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from gemel.spec import product, same_shape, same_shape_for_all
 
 
 def aligned(placement: Placement, entry: Entry) -> Placement:
-    """The placement of an input, lined up from the right with its user's."""
+    """The placement of an input, aligned from the right with the placement of its user."""
     lead = len(placement) - entry.ndim
     return placement[lead:] if lead >= 0 else (*[None] * -lead, *placement)
 
 
 def write_loops(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> list[Launch]:
-    """The launch of a fused body of operations that share loops; or one for each of its parts."""
+    """The launch of a fused body whose operations share loops, or one launch for each part."""
     if any(map(in_pieces, body.walk())):
         return write_pieces(body, given, outputs)
     domain = Domain.of_all(in_loops(body))
@@ -51,8 +51,8 @@ def write_loops(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> l
 def in_loops(body: Graph) -> list[Node]:
     """The operations of a body that have a place in its loops, each after its inputs.
 
-    What a mover reads is computed where it is read instead; but what is reduced runs along all
-    loops.
+    What a mover reads is not among them: it is computed where it is read. But whatever is reduced
+    runs along all loops.
     """
     nodes = [n for n in body.walk() if n.op is not None]
     pending = [entry.node for entry in body.outputs]
@@ -74,7 +74,7 @@ def in_loops(body: Graph) -> list[Node]:
 
 
 def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> list[Launch]:
-    """The launches of a fused body with one operation in pieces, whose shape all results have."""
+    """The launches of a fused body with one operation in pieces; all results have its shape."""
     node = next(n for n in body.walk() if in_pieces(n))
     parts = _parts(node, far(node.specs[0].shape))
     regions = [[layout for layout, _ in _parts(node, place.layout)] for place in outputs]
@@ -105,15 +105,15 @@ def write_pieces(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> 
 
 
 def _alike(before: tuple[Layout, Any], part: tuple[Layout, Any]) -> bool:
-    """Whether two parts are one number, and of one shape whatever the sizes."""
+    """Whether two parts are filled with the same number and have the same shape for all sizes."""
     (one, number), (other, source) = before, part
     numbers = type(number) is type(source) is float and number == source
     return numbers and same_shape_for_all(one.shape, other.shape)
 
 
 def _sharing(node: Node, parts: list[tuple[Layout, Any]]) -> bool:
-    """Whether each part is made of values that another part is made of, too: one kernel computes
-    them for all. Not of parts that lie over others, which are to be written later."""
+    """Whether each part shares computed values with another part, so that one kernel computes them
+    for all parts. Not if parts overlap: the later ones must be written last."""
     together = sum([product(layout.shape) for layout, _ in parts])
     if not same_for_all(together, product(node.specs[0].shape)):
         return False
@@ -128,9 +128,9 @@ def _sharing(node: Node, parts: list[tuple[Layout, Any]]) -> bool:
 
 
 def stays_in_place(body: Graph, inner: set[Entry]) -> bool:
-    """Whether a body writes over parts of an array, one of `inner`, and does nothing else with it.
+    """Whether a body overwrites parts of an array of `inner` and uses the array for nothing else.
 
-    It may then write into that array itself: the rest of it is there.
+    It may then write into that array itself, since the remaining elements are already there.
     """
     node = body.outputs[0].node
     if len(body.outputs) > 1 or not in_pieces(node) or node.inputs[0] not in inner:
@@ -142,7 +142,8 @@ def stays_in_place(body: Graph, inner: set[Entry]) -> bool:
 
 
 def _lies(source: Any, part: Place) -> bool:
-    """Whether a part of the result is there already: what is written over in part."""
+    """Whether a part of the result is in its place already: the array that is partly
+    overwritten."""
     if not isinstance(source, Place) or source.buffer is not part.buffer:
         return False
     axes = zip(part.shape, source.strides, part.strides, strict=True)
@@ -151,14 +152,14 @@ def _lies(source: Any, part: Place) -> bool:
 
 
 def _parts(node: Node, layout: Layout) -> list[tuple[Layout, Any]]:
-    """Where in the result each part lies, and what it is: an input's number, or a float."""
+    """Where in the result each part lies, and its source: the number of an input, or a float."""
     assert node.op is not None
     specs = [entry.spec for entry in node.inputs]
     return node.op.parts(layout, specs, node.params)
 
 
 def _value(writer: ElementWriter, node: Node, source: Any, here: Any) -> Any:
-    """What a part is, rounded to what the result holds."""
+    """The value of a part, rounded to the dtype of the result."""
     dtype = node.specs[0].dtype
     if isinstance(source, float):
         value = writer.nest.scalar(Number(("constant", source), float64))
@@ -169,7 +170,7 @@ def _value(writer: ElementWriter, node: Node, source: Any, here: Any) -> Any:
 
 
 def _interleaves(parts: list[Layout], number: int) -> bool:
-    """Whether a part is interleaved with those before it: one kernel writes all of them."""
+    """Whether a part is interleaved with the parts before it, so that one kernel writes all."""
     part = parts[number]
     along = (s for n, s in zip(reversed(part.shape), reversed(part.strides), strict=True) if n != 1)
     step = next(along, 0)
@@ -190,9 +191,10 @@ def write_elementwise(
     parameters: dict[str, Any],
     target: tuple[DType, int] | None = None,
 ) -> tuple[Program, tuple[DType, ...], bytes]:
-    """The program of one elementwise call as the core makes it: arrays, then the results.
+    """The program of one elementwise call as the core makes it; its operands are arrays, then
+    results.
 
-    With it the dtypes of the results, and what the core calls the limits of whole numbers.
+    Also returns the dtypes of the results, and what the core calls the limits of whole numbers.
     """
     specs = operand_specs(rank, operands)
     alone = all(spec.weak for spec in specs)
@@ -227,16 +229,16 @@ def write_elementwise(
     return program, stored, limits(operands, held, checked)
 
 
-#: Added to the code of a dtype: no number below 0, either. As in `program/elementwise.h`.
+#: Added to the code of a dtype: the number must not be negative. As in `program/elementwise.h`.
 NATURAL = 64
 
 
 def limits(
     operands: tuple[tuple[int, int], ...], types: tuple[DType, ...], checked: int | None
 ) -> bytes:
-    """By operand the code of the integer dtype that a whole number must fit; nothing for any.
+    """For each operand, the code of the integer dtype that a Python int must fit; 255 for no limit.
 
-    That of the `checked` one must not be below 0.
+    The `checked` operand must not be negative either. Empty if there are no limits at all.
     """
     found = bytes(
         d.code + NATURAL * (i == checked)

@@ -1,6 +1,6 @@
-"""Instructions as C expressions, and the functions these call.
+"""Instructions as C expressions, and the C functions that these expressions call.
 
-Functions such as exp are written out from the table the machine code is made from (`mathlib`).
+Functions such as exp are written out from the same table as the machine code (`mathlib`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def kind(dtype: DType) -> str:
 
 
 def memory(dtype: DType) -> str:
-    """The C type elements of a dtype have in memory: a bool is a byte that is not 0."""
+    """The C type that elements of a dtype have in memory: a bool is a byte that is 0 or not."""
     return "uint8_t" if dtype.kind == "b" else kind(dtype)
 
 
@@ -34,7 +34,7 @@ def _unsigned(dtype: DType) -> str:
 
 
 def literal(dtype: DType, value: Any) -> str:
-    """A constant."""
+    """A constant of this dtype, as C spells it."""
     if dtype.kind == "b":
         return "true" if value else "false"
     if dtype.kind == "f":
@@ -50,7 +50,7 @@ def literal(dtype: DType, value: Any) -> str:
 
 
 def _floating(dtype: DType, value: float) -> str:
-    """The shortest text that is this value."""
+    """The shortest C literal that has exactly this value."""
     single = dtype is dtypes.float32
     value = rounded(value) if single else value
     if value != value:
@@ -65,7 +65,7 @@ def _floating(dtype: DType, value: float) -> str:
 
 
 class Functions:
-    """The functions that kernels of one text share, each after those it calls."""
+    """The functions that the kernels of one C file share; each follows the functions it calls."""
 
     def __init__(self) -> None:
         self.functions: dict[str, str] = {}
@@ -73,7 +73,7 @@ class Functions:
     def _once(
         self, name: str, made: DType, arguments: str, lines: Callable[[], list[str]], told: str = ""
     ) -> str:
-        """The name of a function, whose lines are written when it is first asked for."""
+        """The name of a function. Its lines are written when it is first asked for."""
         if name not in self.functions:
             body = "".join(f"    {line}\n" for line in lines() if line)
             text = f"{told}static {kind(made)} {name}({arguments}) {{\n{body}}}\n"
@@ -81,7 +81,7 @@ class Functions:
         return name
 
     def expanded(self, name: str, given: DType) -> str:
-        """The function which mathlib writes out as arithmetic."""
+        """The function that `mathlib` expresses in simpler instructions."""
         code, result = mathlib.expansion(name, given)
         count = sum(step.name == "argument" for step in code)
         values = Expressions(self, code)
@@ -96,7 +96,7 @@ class Functions:
         return self._once(full, code[result].dtype, arguments, lines, f"/* {told} */\n")
 
     def power(self, dtype: DType) -> str:
-        """Powers: products and roots where the exponent says so."""
+        """Powers: for some exponents by products and roots (`powers.SHORT`)."""
 
         def lines() -> list[str]:
             found = []
@@ -109,26 +109,26 @@ class Functions:
         return self._once(f"any_power_{dtype}", dtype, f"{made} x, {made} y", lines)
 
     def bits(self, given: DType, found: DType) -> str:
-        """The function that gives the same bits as another type."""
+        """The function that reinterprets the bits of a value as another type."""
         lines = [f"{kind(found)} y;", "memcpy(&y, &x, sizeof y);", "return y;"]
         name = f"bits_of_{given}_as_{found}"
         return self._once(name, found, f"{kind(given)} x", lambda: lines)
 
 
 class Expressions:
-    """Instructions as expressions: each is a variable of its number, constants stand where used."""
+    """Instructions as expressions: each result is a variable; constants are written where used."""
 
     def __init__(self, unit: Functions, code: Sequence[Instruction]) -> None:
         self.unit = unit
         self.code = code
 
     def of(self, position: int) -> str:
-        """What stands for a value."""
+        """The expression for a value: its variable, or the literal of a constant."""
         step = self.code[position]
         return literal(step.dtype, step.attribute) if step.name == "constant" else f"v{position}"
 
     def statement(self, position: int) -> str:
-        """The line that computes a value; nothing for a constant."""
+        """The line that computes a value; empty for a constant."""
         step = self.code[position]
         if step.name == "constant":
             return ""
@@ -161,7 +161,7 @@ class Expressions:
         return f"{self.unit.expanded(name, given)}({', '.join(arguments)})"
 
     def cast(self, text: str, source: DType, target: DType) -> str:
-        """As NumPy's astype; two bytes are rounded to once."""
+        """As NumPy's astype; a conversion to a two-byte float rounds only once."""
         for name, following in halves.casts(source, target):
             if name:
                 text = f"{self.unit.expanded(name, source)}({text})"

@@ -1,11 +1,12 @@
 """Matrix products: from sizes to steps in tiles.
 
-A product is a program whose loops are two of a batch, the rows m, the columns n and, reduced, k
-(n and k may be three loops each): the sum of the products of its first two operands, float32 or
-float64, and what follows. Operands that are only stored (float16, bfloat16) are read as float32,
-where they lie or while panels of them are made; of bytes that are added up in int32 four along k
-are one lane, and two of bfloat16 where the machine multiplies these. Sums run along k in an order
-fixed by shape and target, so the result has the same bits however the tiles are spread over cores.
+The loops of such a program are two batch dimensions, the rows m, the columns n and, reduced, k
+(n and k may be three loops each). It computes the sum of the products of its first two operands,
+in float32 or float64, and what follows the sum. Operands that are only stored (float16, bfloat16)
+are converted to float32 when they are read, or when panels of them are made. If bytes are summed
+in int32, four bytes along k share a lane. So do two bfloat16 where the processor multiplies pairs.
+The order of the sum along k depends only on shape and target, so the result has the same bits
+however the tiles are distributed over cores.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ __all__ = ["Several", "StepPlan", "steps"]
 
 #: A packing step's tile copies about this many bytes.
 PACKED_TILE = 1 << 18
-#: Panels that share lines of memory are made together: so many at least, where there are enough of
-#: them for so many tiles.
+#: Adjacent panels share cache lines, so they are made together: at least this many, if the panels
+#: suffice for this many tiles.
 SIDE_BY_SIDE = 4
 
 
@@ -52,12 +53,12 @@ def steps(
     often: bool = False,
     several: Several | None = None,
 ) -> list[StepPlan]:
-    """The steps which compute a product, to be run in order; none for an empty result.
+    """The steps that compute a product, to be run in this order; none if the result is empty.
 
-    `program` and `integers` say what it is, by the schedule in loops and without the scalars' bits.
-    `lasts` are the axes along which the strides of its first two operands are 1: ``"k"`` or
-    ``"m"``, and ``"n"`` or ``"k"``. `often`: the second is packed for several products. `several`:
-    how it lies where n or k are three loops.
+    `program` and `integers` describe the product with the schedule of plain loops and without the
+    bits of the scalars. `lasts` names the axes along which the first two operands have stride 1:
+    ``"k"`` or ``"m"`` for the first, ``"n"`` or ``"k"`` for the second. `often`: the second is
+    packed once for several products. `several`: how the second lies if n or k are three loops.
     """
     if 0 in integers[: program.outer]:
         return []
@@ -65,13 +66,13 @@ def steps(
 
 
 def has_pairs(factors: Sequence[DType], target: Target) -> bool:
-    """Whether an instruction multiplies two of these at once."""
+    """Whether the target has an instruction that multiplies pairs of these dtypes."""
     return set(factors) == {bfloat16} and has_instruction(target, "bf16")
 
 
 class _Packed(NamedTuple):
-    """Panels of an operand: `number` of them for each of a batch, each `size` elements for `width`
-    lines; from one of the batch to the next they are `apart`."""
+    """Panels of an operand: `number` of them per matrix, each of `size` elements for `width`
+    lines. `apart` are the distances between matrices along the two batch dimensions."""
 
     batch: list[int]
     apart: list[int]
@@ -82,22 +83,22 @@ class _Packed(NamedTuple):
 
     @property
     def all_of_them(self) -> int:
-        """Elements of those for one of the batch."""
+        """The number of elements in the panels of one matrix."""
         return self.number * self.size
 
 
 class _Planner:
-    """Collects the steps of one product and lays out its scratch."""
+    """Collects the steps of one product and lays out its scratch memory."""
 
     def __init__(
         self, program: Program, integers: Sequence[int], lasts: tuple[str, str], target: Target
     ) -> None:
         rank, count = program.rank, len(program.operands)
         self.program, self.lasts, self.target = program, lasts, target
-        #: What is computed in, and what the operands are read from.
+        #: The dtype of the computation, to which the operands' elements are converted.
         self.dtype = program.operands[0].dtype.compute
         self.code, self.operands = program.code, list(program.operands)
-        #: Which operand or scratch each operand is read from.
+        #: Which operand or block of scratch memory each operand is read from.
         self.buffers = [i for i, each in enumerate(self.operands) if each.role != INDEX]
         self.extents = list(integers[:rank])
         self.strides = [list(integers[rank * (1 + i) : rank * (2 + i)]) for i in range(count)]
@@ -107,11 +108,11 @@ class _Planner:
         self.k = product(self.extents[program.outer :])
         self.scratch: list[int] = []
         self.found: list[StepPlan] = []
-        #: How many k of a line lie side by side in panels, along which axis of k.
+        #: How many k of a line lie side by side in panels, and along which axis of k.
         self.together, self.paired = 1, 0
 
     def steps(self, often: bool, several: Several | None) -> list[StepPlan]:
-        """All steps."""
+        """All steps, in order."""
         sizes = self.m, self.n, self.k, product(self.batch)
         plain = self._is_plain(0)
         task = Task(self.dtype, self.lasts, self.target, *sizes, often, plain)
@@ -127,11 +128,11 @@ class _Planner:
         return self.found
 
     def _choice(self, task: Task, several: Several | None) -> Choice:
-        """The kernels, and their tiling."""
+        """The kernels and their tiling."""
         kept = [operand.dtype for operand in self.program.operands[:2]]
         if self.dtype in (int8, uint8):
             self.together = FOURS
-            # One of the two it multiplies must be signed.
+            # The instruction needs one signed factor.
             native = int8 in kept and has_instruction(self.target, "vnni")
             return contract_plan.for_fours(task, native)
         if several is None:
@@ -144,16 +145,16 @@ class _Planner:
         return contract_plan.for_several(task, several, masked)
 
     def _is_plain(self, number: int) -> bool:
-        """Whether an operand is stored as what is computed in."""
+        """Whether an operand is stored in the dtype of the computation."""
         return self.program.operands[number].dtype is self.dtype
 
     def _reserve(self, elements: int, dtype: DType) -> int:
-        """Whose a new block of scratch is, of so many elements."""
+        """The number of a new block of scratch memory with room for this many elements."""
         self.scratch.append(elements * dtype.itemsize)
         return SCRATCH - len(self.scratch) + 1
 
     def _pack(self, number: int, width: int) -> None:
-        """Puts an operand into panels of so many lines, where it is read from then."""
+        """Packs an operand into panels of `width` lines; the product reads it from these."""
         panels = self._panels(number, width)
         room = self._reserve(product(panels.batch) * panels.all_of_them, self._in_panels(number))
         if self.k:
@@ -161,9 +162,9 @@ class _Planner:
         self._read_from(number, panels, room)
 
     def _panels(self, number: int, width: int) -> _Packed:
-        """How an operand lies in panels of so many lines."""
+        """How an operand lies in panels of `width` lines."""
         strides = self.strides[number]
-        # An axis the operand broadcasts over is packed once.
+        # An axis that the operand is broadcast over is packed once.
         batch = [n if stride else 1 for n, stride in zip(self.batch, strides, strict=False)]
         lines = self.extents[ROWS + number]
         depth = -(-self.k // self.together) * self.together
@@ -173,7 +174,7 @@ class _Planner:
         return _Packed(batch, apart, lines, width, count, size)
 
     def _copy(self, number: int, panels: _Packed, room: int) -> StepPlan:
-        """The step that makes them."""
+        """The step that makes the panels."""
         strides, turn = self.strides[number], self.lasts[number] == "k"
         stored, made = self.operands[number].dtype, self._in_panels(number)
         bytes_of_one = panels.size * made.itemsize
@@ -184,24 +185,25 @@ class _Planner:
         line = strides[ROWS + number]
         integers = [*panels.batch, panels.lines, self.k, *strides[:ROWS], line, strides[-1]]
         integers += [*panels.apart, panels.size, panels.width * self.together]
-        # All k of some lines are one tile: the copy has k where a result has its columns.
+        # A tile consists of all k of some lines: k takes the place of a result's columns.
         integers += [at_once * panels.width, self.k, tiles, 1, 1]  # `TILES`
         extent = product(panels.batch) * tiles
         whole = extent * minimum(panels.number, at_once) * bytes_of_one
         chunk = maximum(1, extent * PACKED_TILE // maximum(whole, 1))
-        # Where there are masks one kernel transposes lines for panels of all widths.
+        # On targets with masks, one kernel transposes lines for panels of all widths.
         every = turn and self.together == 1 and self.target.small_masks
         copies = _copies(stored, made, ANY if every else panels.width, turn, self.together)
         step = StepPlan(copies, [number, room], integers, extent, chunk)
-        # The list of scratch grows while further steps are planned; all of them have it whole.
+        # Later steps add to the list of scratch blocks. All steps share it, so each has it whole.
         return step._replace(packs=number, scratch=self.scratch, cost=100 + whole // 10)
 
     def _in_panels(self, number: int) -> DType:
-        """What an operand is in panels: what is computed in, but groups stay as they are kept."""
+        """The dtype of an operand's panels: that of the computation, but groups are not
+        converted."""
         return self.dtype if self.together == 1 else self.operands[number].dtype
 
     def _read_from(self, number: int, panels: _Packed, room: int) -> None:
-        """Has the product read an operand from its panels."""
+        """Makes the product read an operand from its panels."""
         k, width, made = self.program.outer, panels.width, self._in_panels(number)
         lanes = list(self.extents[k:])
         lanes[self.paired] = -(-lanes[self.paired] // self.together)
@@ -213,7 +215,7 @@ class _Planner:
         kind, panel_of = self.operands[number].stride_class, (ROWS + number, width)
         grouped = (k + self.paired, self.together) if self.together > 1 else None
         self.operands[number] = Operand(made, INPUT, kind, True, panel_of, grouped)
-        # Converting what has been converted before changes nothing.
+        # The panels hold converted elements already; another conversion changes nothing.
         load = Instruction("load", made, (), number)
         loads = "load", number
         self.code = tuple(load if (s.name, s.operand) == loads else s for s in self.code)
@@ -239,7 +241,7 @@ class _Planner:
 
 
 def _copies(source: DType, dtype: DType, width: int, turn: bool, together: int) -> Program:
-    """What makes panels: lines and k are its loops, besides those of the batch."""
+    """The program that makes panels: its loops are those of the batch, the lines and k."""
     grouped = (ROWS + 1, together) if together > 1 else None
     operands = (
         Operand(source, INPUT, CONTIGUOUS if turn else STRIDED),

@@ -1,7 +1,8 @@
-"""Products with few rows whose b runs along k: dot products straight from b, nothing packed.
+"""Products with few rows whose b is contiguous along k: dot products straight from b, not packed.
 
 Several rows of b (columns of the result) are read at once, each with a vector of partial sums along
-k; a transposing tree makes of the partial sums of a block one short vector per row of the result.
+k. A transposing tree then turns the partial sums of a block into one short vector per row of the
+result.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from gemel.codegen.program import Program
 from gemel.codegen.target import Target
 from gemel.errors import CompileError
 
-#: How many lines of memory ahead a `far` b is asked for: a page.
+#: How many cache lines ahead a `far` b is prefetched: one page.
 AHEAD = 64
-#: What reads some k at a place.
+#: Reads a vector of consecutive k at an address.
 Fetch = Callable[[Elements, Value], Value]
 
 
 def emit(program: Program, target: Target) -> Module:
-    """The kernel of the schedule ``dot ROWSxCOLUMNSxUNROLL``, with ``far`` behind that or without.
+    """The kernel of the schedule ``dot ROWSxCOLUMNSxUNROLL``, with or without ``far`` after that.
 
-    Raises `CompileError` for a sum of anything but products of floating values.
+    Raises `CompileError` if the sum is not one of products of floating-point values.
     """
     return _Dot(program, target).emit()
 
@@ -38,15 +39,16 @@ class _Dot(Tile):
         self.unroll, self.far = way.unroll, way.far
         super().__init__(program, target, way.rows, way.columns)
         self.stack = self.reserve(way.rows * way.columns)
-        # What a vector has behind the last k is zero.
+        # Lanes past the last k read zeros, which add nothing only if the terms are products.
         if not self.sum.is_of_products or self.sum.dtype.kind != "f":
             raise CompileError(f"dot products are floating\n{program.text}")
-        #: Where b lies if its k and its lines run along several axes.
+        #: The layout of b if its k and its lines run along several axes.
         self.windows: Windows | None = None
         if program.inner > 1:
             reader = Reader(self, 1, self.sum.factors[1])
             self.windows = Windows(self, reader, "turned", way.columns)
-        #: How many k are neighbours in both, and which of the last vector's lanes are among them.
+        #: How many k are contiguous in both operands, and the mask of the last vector's valid
+        #: lanes.
         self.length = self.windows.values["k2"] if self.windows else self.depth
         self.whole = self.builder.and_(self.length, i64(-self.lanes))
         self.last = self.mask(self.builder.sub(self.length, self.whole)) if self.has_masks else None
@@ -68,7 +70,7 @@ class _Dot(Tile):
         self.each(0, columns[1], self.columns, across)
 
     def _block(self, bases: Bases, right: list[Value], row: Value, column: Value) -> None:
-        """rows x columns dot products, reduced and finished."""
+        """Computes, reduces and finishes rows x columns dot products."""
         left = self.lines(0, bases[0], row, self.rows)
         sums = self._partial_sums(left, right)
         for i in range(self.rows):
@@ -79,7 +81,7 @@ class _Dot(Tile):
         self.epilogue.from_memory(self.stack, self.columns, rows, columns)
 
     def _partial_sums(self, left: list[Value], right: list[Value]) -> list[Value]:
-        """One vector per dot product, whose lanes are still to be added up."""
+        """One vector per dot product. Its lanes still have to be added up."""
         add, windows = self.builder.add, self.windows
         zero: Value = Constant(self.vector, "zeroinitializer")
         nothing = [zero] * (self.rows * self.columns)
@@ -97,8 +99,8 @@ class _Dot(Tile):
         return run(i64(0), i64(0), nothing)
 
     def _added(self, totals: list[Value], step: Callable[[Fetch], Body]) -> list[Value]:
-        """The sums with the products of all neighbours along k; `step` adds a vector of them, once
-        it is told how that is read."""
+        """The sums plus the products of a contiguous run of k. `step` is given a function that
+        reads a vector, and returns the body that adds the products of one vector of k."""
         builder, lanes, count = self.builder, self.lanes, len(totals)
         single = step(lambda reader, place: reader.load(place))
 
@@ -115,7 +117,7 @@ class _Dot(Tile):
             totals = [builder.fadd(x, y) for x, y in zip(totals, sums[u:], strict=False)]
         if self.unroll > 1:
             totals = self.loop(bulk, self.whole, lanes, totals, single)
-        # The last k are fewer than a vector.
+        # The remaining k fill only part of a vector.
         if self.has_masks:
             masked = step(lambda reader, place: reader.load(place, mask=self.last))
             return self.loop(self.whole, self.length, lanes, totals, masked)
@@ -125,8 +127,8 @@ class _Dot(Tile):
     def _step(
         self, left: list[Value], right: list[Value], k: Range, total: list[Value], fetch: Fetch
     ) -> list[Value]:
-        """One vector of k for every pair; `k` is how far it lies from where the lines of a and
-        those of b begin."""
+        """One vector of k for every pair of lines; `k` are its offsets from the starts of the lines
+        of a and of b."""
         b = [fetch(self.right, self.right.at(pointer, k[1])) for pointer in right]
         if self.far:
             ahead = self.builder.add(k[1], i64(AHEAD * self.right.per_cache_line))
@@ -140,7 +142,8 @@ class _Dot(Tile):
         return result
 
     def _reduce(self, vectors: list[Value]) -> Value:
-        """The lanes of each of 2, 4, ... vectors (at most `lanes`) added up, as one vector."""
+        """Adds up the lanes of each of 2, 4, ... vectors (at most `lanes`); the sums as one
+        vector."""
         segment = self.lanes
         while segment > 1:
             # Every vector holds `lanes / segment` runs of `segment` lanes, one run per dot product.

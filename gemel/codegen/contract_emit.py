@@ -1,4 +1,4 @@
-"""What all kernels done in tiles share: their words, and where a tile is."""
+"""What all kernels that work in tiles share: common instructions, and the position of a tile."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gemel.codegen.target import Target
 from gemel.dtype import DType
 from gemel.errors import CompileError
 
-#: The first of some rows or columns, and how many there are.
+#: The first row (or column) of a range, and the number of rows.
 Range = tuple[Value, Value]
 
 
 class Elements:
-    """Elements of one dtype in memory, `lanes` of which are a vector."""
+    """Elements of one dtype in memory; a vector has `lanes` of them."""
 
     builder: Builder
     dtype: DType
@@ -28,20 +28,20 @@ class Elements:
 
     @property
     def per_cache_line(self) -> int:
-        """How many of them a line of memory holds."""
+        """How many of them a cache line holds."""
         return memory.CACHE_LINE // self.dtype.itemsize
 
     def at(self, pointer: Value, index: Value | int) -> Value:
-        """Address of element `index` of what `pointer` points to."""
+        """The address of element `index` after `pointer`."""
         where = i64(index) if isinstance(index, int) else index
         return memory.element(self.builder, pointer, where, self.dtype)
 
     def load(self, pointer: Value, lanes: int | None = None, mask: Value | None = None) -> Value:
-        """`lanes` elements, a whole vector by default; of 0 where the mask says no."""
+        """Reads `lanes` elements, a whole vector by default; those that the mask excludes are 0."""
         return self.converted(self.stored(pointer, lanes, mask))
 
     def converted(self, value: Value) -> Value:
-        """What is made of elements that have been read: nothing but these."""
+        """The value computed from elements that have been read: here the elements themselves."""
         return value
 
     def stored(
@@ -51,39 +51,39 @@ class Elements:
         mask: Value | None = None,
         other: Value | None = None,
     ) -> Value:
-        """As `load`, but as memory has them; `other` where the mask says no."""
+        """As `load`, without conversion; lanes that the mask excludes come from `other`."""
         return memory.load(self.builder, pointer, self.dtype, lanes or self.lanes, mask, other)
 
     def store(self, value: Value, pointer: Value, mask: Value | None = None) -> None:
-        """Writes a value, of as many lanes as it has."""
+        """Writes a value of any number of lanes."""
         memory.store(self.builder, value, pointer, self.dtype, value.type.lanes, mask)
 
 
 class Tiled(Frame, Elements):
-    """A kernel done in tiles, under construction, one after the other in the program's
-    `tile_order`. As `Elements` it is about what it computes in."""
+    """A kernel under construction that works tile by tile, in the program's `tile_order`. As
+    `Elements` it stands for elements of the dtype it computes in."""
 
     def __init__(self, program: Program, target: Target, dtype: DType) -> None:
-        """`dtype`: what is computed in. Raises `CompileError`."""
+        """`dtype`: the dtype of the computation. Raises `CompileError`."""
         super().__init__(program, target)
         if dtype.kind not in "fiu" or dtype.compute is not dtype:
             raise CompileError(f"no tiles are of {dtype}\n{program.text}")
         self.dtype = dtype
         self.lanes = target.width // dtype.itemsize
         self.vector = register_type(dtype, self.lanes)
-        #: Where the operands are.
+        #: The operands' addresses.
         self.bases = self.enter()
         extents, outer = self.extents, program.outer
         self.m = extents[ROWS]
         self.n = reduce(self.builder.mul, extents[ROWS + 1 : outer])
-        # A copy into panels reduces nothing: its loops are lines and k, so k is where the columns
-        # of a result would be.
+        # A copy into panels reduces nothing: its loops are lines and k, so k takes the place of a
+        # result's columns.
         self.k = reduce(self.builder.mul, extents[outer:]) if program.inner else self.n
         #: The integers of `TILES`, by name.
         self.values = dict(zip(TILES, self.access.extra[-len(TILES) :], strict=True))
 
     def emit(self) -> Module:
-        """The kernel."""
+        """Prints the kernel."""
         found = {"rows": self.values["m_tiles"], "columns": self.values["n_tiles"]}
         found |= {"inner": self.extents[1], "outer": self.extents[0]}
         counts = {name: found[name] for name in self.program.tile_order}
@@ -108,7 +108,8 @@ class Tiled(Frame, Elements):
         self.fill(tile, bases, (row, self.remaining(self.m, row, values["m_block"])), column)
 
     def _next(self, places: list[Value], counts: list[Value]) -> list[Value]:
-        """What follows on some digits, the last of which changes last; a division takes longer."""
+        """The next tile's indices; the last index changes slowest. Dividing again would be
+        slower."""
         builder, more = self.builder, i64(1)
         found = []
         for place, count in zip(places, counts, strict=True):
@@ -119,21 +120,21 @@ class Tiled(Frame, Elements):
         return found
 
     def fill(self, tile: Value, bases: Bases, rows: Range, column: Value) -> None:
-        """Computes the rows of a tile, from a column on; `bases` are those of its batch."""
+        """Computes the rows of a tile from a column on; `bases` are the operands of its batch."""
         raise NotImplementedError
 
     def remaining(self, total: Value, first: Value, most: Value | int) -> Value:
-        """How many of at most `most` remain of `total` from `first` on."""
+        """How many of `total` remain from `first` on, but at most `most`."""
         bound = i64(most) if isinstance(most, int) else most
         return self.builder.minimum(self.builder.sub(total, first), bound)
 
     def reserve(self, elements: int) -> Value:
-        """So many elements on the stack, aligned to a vector; to be asked for at the start."""
+        """Reserves memory on the stack, aligned to a vector; to be called at the kernel's start."""
         return memory.room(self.builder, self.dtype, elements)
 
     @property
     def has_masks(self) -> bool:
-        """Whether loads and stores take a mask at no cost, whatever their element type."""
+        """Whether loads and stores of all dtypes can be masked at no cost."""
         return self.target.small_masks
 
     def stride(self, operand: int, dimension: int) -> Value:
@@ -156,19 +157,19 @@ class Tiled(Frame, Elements):
         return splat(self.builder, value, self.lanes)
 
     def shuffle(self, a: Value, b: Value, lanes: Sequence[int]) -> Value:
-        """The named lanes of `a` followed by `b`."""
+        """These lanes of `a` followed by `b`."""
         if len(lanes) > 1:
             return self.builder.shuffle_vector(a, b, shuffle_mask(tuple(lanes)))
         further, lane = divmod(lanes[0], a.type.lanes)
         return self.builder.extract_element(b if further else a, i64(lane))
 
     def insert(self, vector: Value | None, value: Value, lane: int) -> Value:
-        """`value` in one lane of a vector; of one whose other lanes are 0, where there is none."""
+        """A vector with `value` in one lane; without a vector the other lanes are 0."""
         whole = Constant(self.vector, "zeroinitializer") if vector is None else vector
         return self.builder.insert_element(whole, value, Constant(I32, lane))
 
     def multiply_add(self, a: Value, b: Value, c: Value) -> Value:
-        """``a * b + c``, rounded once where the machine can."""
+        """``a * b + c``, rounded once on targets with such an instruction."""
         if not self.target.fma:
             return self.builder.fadd(self.builder.fmul(a, b), c)
         return self.builder.intrinsic(f"llvm.fma.{a.type.suffix}", a.type, [a, b, c])
@@ -176,11 +177,11 @@ class Tiled(Frame, Elements):
     # -- memory -----------------------------------------------------------------------------
 
     def mask(self, count: Value, lanes: int | None = None) -> Value:
-        """True in the first `count` lanes, of as many as a vector has by default."""
+        """True in the first `count` of `lanes` lanes, by default the lanes of a vector."""
         return memory.first(self.builder, count, lanes or self.lanes)
 
     def between(self, low: Value, high: Value) -> Value:
-        """True in the lanes from low on, below high."""
+        """True in the lanes from `low` up to but not including `high`."""
         builder, order = self.builder, memory.numbered(self.lanes, I32)
 
         def bound(value: Value) -> Value:
@@ -191,8 +192,8 @@ class Tiled(Frame, Elements):
         return builder.and_(above, builder.icmp_signed("<", order, bound(high)))
 
     def masks(self, count: Value, vectors: int, lanes: int) -> list[Value | None]:
-        """Which lanes of each of some vectors are among the first `count`; None for all of them,
-        where the machine has no masks."""
+        """Which lanes of each of several vectors are among the first `count`; None for each vector
+        on targets without masks."""
         if not self.has_masks:
             return [None] * vectors
         starts = (self.builder.sub(count, i64(v * lanes)) for v in range(vectors))
@@ -200,8 +201,8 @@ class Tiled(Frame, Elements):
 
 
 class Reader(Elements):
-    """An operand where it lies; of each element that is read the value at `made` is computed, if
-    that is any."""
+    """An operand where it lies. From each element that is read, the value of the instruction `made`
+    is computed, unless that is None."""
 
     def __init__(self, kernel: Tiled, number: int, made: int | None) -> None:
         code = kernel.program.code
@@ -215,14 +216,14 @@ class Reader(Elements):
         self.steps = sorted(kernel.analysis.closure([self.made], known=self.read))
 
     def gather(self, pointer: Value, offsets: Value) -> Value:
-        """A vector of the elements so many elements after `pointer`, from anywhere."""
+        """A vector of elements at these offsets from `pointer`."""
         kernel = self.kernel
         native = kernel.target.masks
         found = memory.Scattered(kernel.builder, pointer, offsets, self.dtype, None, native).load()
         return self.converted(found)
 
     def converted(self, value: Value) -> Value:
-        """What is made of what was read."""
+        """The value computed from elements that have been read."""
         if not self.steps:
             return value
         kernel = self.kernel
@@ -232,7 +233,7 @@ class Reader(Elements):
 
 
 def sum_position(program: Program) -> int:
-    """Where the sum of a program in tiles stands. Raises `CompileError` where there is none."""
+    """The position of the sum of a program in tiles. Raises `CompileError` if there is none."""
     for position, step in enumerate(program.code):
         if step.name == "reduce" and step.attribute == "sum":
             return position

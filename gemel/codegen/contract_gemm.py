@@ -1,8 +1,9 @@
 """The register-tiled product: a block of rows times a few vectors of columns, summed along k.
 
-The scheme is Goto's and van de Geijn's (Anatomy of High-Performance Matrix Multiplication,
+The scheme is that of Goto and van de Geijn (Anatomy of High-Performance Matrix Multiplication,
 2008): one micro-tile of the result stays in registers while panels of ``a`` and ``b`` stream by.
-PanelRoom are either packed beforehand (`contract_pack`) or read where they lie.
+Panels are either packed beforehand (`contract_pack`) or made by the kernel itself, or the operand
+is read where it lies.
 """
 
 from __future__ import annotations
@@ -23,41 +24,41 @@ from gemel.codegen.frame import Body, i64
 from gemel.codegen.program import INDEX, ROWS, Program
 from gemel.codegen.target import Target
 
-#: Which lanes of each vector of a line are read; None for all of them.
+#: Which lanes of each vector of a line are read; None: all of them.
 Masks = list[Value | None] | None
 
 
 class Feed(Enum):
-    """What a micro-tile reads b from, a line of it for each k; all but the first have a whole
-    number of vectors for each micro-tile, so nothing past the end is read."""
+    """What a micro-tile reads b from, one line for each k. All but `LYING` have a whole number of
+    vectors for each micro-tile, so nothing past the end is read."""
 
-    #: Where b lies along its columns: masks keep it from what is past the last of them.
+    #: From b itself, which is contiguous along its columns. Masks protect what is past the end.
     LYING = auto()
-    #: In panels that a step before has made, of what b is stored as.
+    #: From panels that an earlier step has made, in the dtype in which they are stored.
     PACKED = auto()
-    #: In panels that this kernel has made on its stack, of factors: they need no cast, and are
-    #: near, so that nobody asks for them early.
+    #: From panels that this kernel has made on its stack. They hold factors, which need no cast,
+    #: and they are in a near cache, so they are not prefetched.
     MADE = auto()
-    #: Windows, put together of where they lie, for each k anew.
+    #: From windows, whose vectors are assembled again for each k.
     WALKED = auto()
 
 
-#: Computes a micro-tile: its first row and column, where its columns of b are, what they are read
-#: from, and where what is read of them is to be packed.
+#: Computes a micro-tile, given its first row and column, the address of its columns of b, the
+#: kind of source they are read from, and where to pack what is read (or None).
 Multiply = Callable[[Value, Value, Value, Feed, Value | None], None]
 
-#: How many steps of k ahead packed panels are asked for: of a into the first cache, of a b that is
-#: `far` into the second.
+#: How many steps of k ahead packed panels are prefetched: those of a into the first-level cache,
+#: those of a `far` b into the second-level cache.
 AHEAD, AHEAD_FAR = 16, 64
-#: With more sums than these there is no room for two lines of b.
+#: With more sums than these, no registers are left for two lines of b.
 TWO_LINES = 16
-#: How many lines of memory of a `far` b that is read where it lies are underway at a time.
+#: How many cache lines are in flight at a time if a `far` b is read where it lies.
 UNDERWAY = 160
 
 
 def emit(program: Program, target: Target) -> Module:
-    """The kernel of the schedule ``gemm ROWSxCOLUMNS a:FORM b:FORM``, with ``split``, ``direct``,
-    ``across``, ``vnni``, ``by-rows``, ``far``, ``packs-b`` or ``narrow`` behind that."""
+    """The kernel of the schedule ``gemm ROWSxCOLUMNS a:FORM b:FORM``, followed by any of ``split``,
+    ``direct``, ``across``, ``vnni``, ``bf16``, ``by-rows``, ``far``, ``packs-b`` and ``narrow``."""
     return _Gemm(program, target).emit()
 
 
@@ -66,7 +67,7 @@ class _Gemm(Tile):
         way = program.way
         rows, columns = way.rows, way.columns
         size = columns * program.code[sum_position(program)].dtype.itemsize
-        # Of few columns all are one vector, a narrower one.
+        # If all columns fit into one narrower vector, vectors are narrower.
         super().__init__(program, target.narrowed(size), rows, columns)
         self.a_form = way.a_form
         self.b_feed = {"n": Feed.LYING, "packed": Feed.PACKED}.get(way.b_form, Feed.WALKED)
@@ -75,14 +76,16 @@ class _Gemm(Tile):
         self.vectors = columns // self.lanes
         self.unroll = 2 if rows * self.vectors > 12 else 4
         k = program.rank - 1
-        #: From line to line, or from panel to panel; and along the other axis.
+        #: Strides from line to line or from panel to panel; of a with ``a:m`` and b with ``b:n``,
+        #: along k.
         self.a_stride = self.stride(0, k if self.a_form == "m" else ROWS)
         self.b_stride = self.stride(1, k if self.b_feed is Feed.LYING else ROWS + 1)
-        #: Where sums are stored: for all tiles, or for one of them.
+        #: Where sums are stored: in a buffer for all tiles, or on the stack for one micro-tile.
         buffers = sum(operand.role != INDEX for operand in program.operands)
         self.scratch = self.buffer(buffers) if self.split else self.reserve(rows * columns)
         self.packs_b = way.packs_b
-        #: What reads b that is windows; and where panels of b are made here, if they are.
+        #: Reads b if it consists of windows; and the room for panels of b that this kernel makes,
+        #: if any.
         self.windows: Windows | None = None
         self.panels: PanelRoom | None = None
         if self.b_feed is Feed.WALKED:
@@ -148,11 +151,11 @@ class _Gemm(Tile):
         rows: Value,
         micro: Multiply,
     ) -> None:
-        """Some panels of b are made at a time, so that each row of a is read once for all, and
+        """Makes several panels of b at a time. Each row of a is then read once for all of them, and
         results are written in long runs.
 
-        Where it `packs_b` what it reads the first rows make them: what is written beside
-        multiply-adds takes no time of its own.
+        With `packs_b` the micro-tiles of the first rows make the panels from what they read:
+        storing it costs no extra time beside the multiply-adds.
         """
         builder = self.builder
         together = panels.together(depth)
@@ -182,7 +185,7 @@ class _Gemm(Tile):
     # -- where the operands of a micro-tile lie ----------------------------------------------
 
     def _panel(self, number: int, base: Value, line: Value, start: Value) -> Value:
-        """Where the panel that begins with a line is, from a step on."""
+        """The address of the panel that begins with a line, from step `start` of k on."""
         builder, width = self.builder, i64((self.rows, self.columns)[number])
         stride = self.stride(number, ROWS + number)
         dtype = self.program.operands[number].dtype
@@ -212,7 +215,7 @@ class _Gemm(Tile):
         return self.right.at(b, builder.add(builder.mul(start, self.b_stride), column))
 
     def elements(self, rows: list[Value], k: Value) -> Callable[[int, int], Value]:
-        """Where the element of row i, u steps after k, lies."""
+        """A function for the address of the element in row i, u steps of k after `k`."""
         at, builder = self.left.at, self.builder
         if self.a_form == "packed":
             start = at(rows[0], builder.mul(k, i64(self.rows)))
@@ -232,10 +235,11 @@ class _Gemm(Tile):
 
 
 class _Micro:
-    """One micro-tile over one block of k: where it is, how much of `depth`, rows and columns there
-    is, and where its sums are; what it reads b from, and where it packs what it reads.
+    """One micro-tile over one block of k.
 
-    Of its columns only the first `vectors` are there, if that is said."""
+    `where` is its first row and column, `depth` its range of k, `sums` the address of its sums. b
+    is read from a source of the kind `feed`; what is read is packed to `pack_to`, if that is not
+    None. `vectors`: only so many vectors of its columns exist (0: all of them)."""
 
     def __init__(
         self,
@@ -251,21 +255,21 @@ class _Micro:
         self.vectors = vectors or kernel.vectors
         self.where, self.depth, self.sums = where, depth, sums
         self.feed, self.pack_to = feed, pack_to
-        #: What was left in panels here are the factors.
+        #: Panels that this kernel has made hold the factors themselves.
         self.right: Elements = kernel if feed is Feed.MADE else kernel.right
-        #: Whether the columns past the end must not be read where b lies.
+        #: Whether columns past the end must not be read: b is read where it lies.
         self.guarded = feed is Feed.LYING
-        # What is asked for, or left, stands between one step's lines and the next one's: of two
-        # steps LLVM reads both lines before the first is used, and has too few registers.
+        # Prefetches and stores stand between the lines of one step and those of the next. If two
+        # steps were unrolled, LLVM would read both lines first and run out of registers.
         many = kernel.rows * kernel.vectors > TWO_LINES
         self.unroll = 1 if self.guarded and (kernel.far and many or pack_to) else kernel.unroll
-        #: Whether b is asked for: what was left in panels here is near.
+        #: Whether b is prefetched. Panels that this kernel has made are in a near cache.
         self.far = kernel.far and feed is not Feed.MADE
         self.rows = kernel.remaining(kernel.m, where[0], kernel.rows)
         self.columns = kernel.remaining(kernel.n, where[1], kernel.columns)
 
     def emit(self, a: Value, b: Value) -> None:
-        """The micro-tile, then its epilogue if that was the last block."""
+        """Computes the micro-tile; after the last block of k, its epilogue follows."""
         kernel, start = self.kernel, self.depth[0]
         kernel.epilogue.ask(self.where, kernel.rows, self.vectors)
         self.lines = kernel.row_pointers(a, self.where[0], start)
@@ -283,18 +287,18 @@ class _Micro:
                 self._finish(self._sums(True))
 
     def _is_wide(self) -> Value:
-        """Whether there are all columns."""
+        """Whether all columns of the micro-tile exist."""
         return self.builder.icmp_signed("==", self.columns, i64(self.width))
 
     @property
     def width(self) -> int:
-        """How many columns it computes, those past the end among them."""
+        """How many columns are computed, including those past the end."""
         return self.vectors * self.kernel.lanes
 
     # -- the sums ------------------------------------------------------------------------------
 
     def _sums(self, guarded: bool) -> list[Value]:
-        """The products, added to earlier blocks of k; of `guarded` ones no columns past the last
+        """The sums, including those of earlier blocks of k. With `guarded`, no columns past the end
         are read."""
         kernel = self.kernel
         start = self._initial()
@@ -314,7 +318,7 @@ class _Micro:
         return kernel.sum.settled(middle, self.vectors)
 
     def _initial(self) -> list[Value]:
-        """Zero in the first block of k, what the blocks before left in the later ones."""
+        """Zero in the first block of k; in later blocks, the sums that the earlier ones stored."""
         kernel, builder, places = self.kernel, self.builder, self._places()
         zero = Constant(kernel.vector, "zeroinitializer")
         if not kernel.split:
@@ -326,7 +330,7 @@ class _Micro:
         return [builder.phi(kernel.vector, (zero, before), (value, inside)) for value in loaded]
 
     def _steps(self, k: Value, count: int, total: list[Value], masks: Masks) -> list[Value]:
-        """`count` lines of b, each times one column of a."""
+        """Multiplies each of `count` lines of b with a column of a and adds the products."""
         kernel, right = self.kernel, self.right
         packed = not self.guarded
         stride = i64(kernel.columns) if packed else kernel.b_stride
@@ -344,12 +348,13 @@ class _Micro:
             if self.far and packed:
                 self._ask(line, k, u)
             if kernel.a_form == "packed":
-                # A panel of b stays in the first cache; that of a changes with every micro-tile.
+                # A panel of b stays in the first-level cache; the panel of a is new for each
+                # micro-tile.
                 kernel.prefetch(left(0, u + AHEAD))
         return total
 
     def _leave(self, vectors: list[Value], panel: Value, k: Value) -> None:
-        """Puts a line of b into its panel."""
+        """Stores a line of b in its panel."""
         kernel = self.kernel
         line = self.builder.mul(k, i64(kernel.columns))
         for v, vector in enumerate(vectors):
@@ -357,8 +362,9 @@ class _Micro:
             kernel.store(vector, place)
 
     def _below(self) -> tuple[Value, Value, Value]:
-        """Up to which step of k lines below are asked for, how far below, and where from there on:
-        in the next columns."""
+        """For prefetching b where it lies: up to which step of k the lines below are prefetched,
+        how far below these are, and the distance to prefetch from that step on: in the next
+        columns."""
         kernel, builder = self.kernel, self.builder
         lines = -(-kernel.columns // self.right.per_cache_line)
         steps = builder.minimum(i64(max(AHEAD, UNDERWAY // lines)), self.depth[1])
@@ -368,7 +374,7 @@ class _Micro:
         return last, builder.mul(steps, kernel.b_stride), across
 
     def _ask_below(self, line: Value, k: Value) -> None:
-        """Asks for a piece of a page that no prefetcher of a processor foresees."""
+        """Prefetches part of a page that the processor's own prefetchers do not predict."""
         kernel, builder, right = self.kernel, self.builder, self.right
         last, down, across = self.below
         beyond = builder.icmp_signed(">=", k, last)
@@ -378,8 +384,9 @@ class _Micro:
             kernel.prefetch(right.at(ahead, min(end, kernel.columns) - 1), 2)
 
     def _next_panel(self, b: Value, start: Value) -> Value:
-        """The lines of the next panel of b that these rows ask for: half as many as k has steps,
-        other ones than the rows before, so that all are there when the panel is read."""
+        """The part of the next panel of b that these rows prefetch: half as many lines as k has
+        steps. Each group of rows takes another part, so the panel is cached by the time it is
+        read."""
         kernel, builder = self.kernel, self.builder
         column = builder.add(self.where[1], i64(kernel.columns))
         panel = kernel.panel_pointer(b, column, start, self.feed)
@@ -389,7 +396,8 @@ class _Micro:
         return kernel.right.at(panel, builder.mul(first, i64(kernel.lanes)))
 
     def _ask(self, line: Value, k: Value, u: int) -> None:
-        """Asks for what is far: the first rows to need a panel would wait for memory."""
+        """Prefetches a panel that is far away; else the first rows that read it would wait for
+        memory."""
         kernel, builder = self.kernel, self.builder
         for v in range(self.vectors):
             ahead = (u + AHEAD_FAR) * kernel.columns + v * kernel.lanes
@@ -400,7 +408,7 @@ class _Micro:
             kernel.prefetch(kernel.right.at(self.next, place), 2)
 
     def _multiply(self, left: list[Value], right: list[Value], total: list[Value]) -> None:
-        """One column of a times one line of b, added up."""
+        """Adds the products of one column of a and one line of b to the sums."""
         terms, load = self.kernel.sum, self.kernel.left.load
         rows = (terms.row(load(place, 1)) for place in left)
         for i, value in enumerate(chain(rows, terms.more)):
@@ -409,7 +417,7 @@ class _Micro:
                 total[slot] = terms.added(total[slot], value, other)
 
     def _step(self, k: Value, right: list[Value], total: list[Value]) -> list[Value]:
-        """One column of a times the windows at k."""
+        """Multiplies one column of a with the windows at k and adds the products."""
         left, total = self.kernel.elements(self.lines, k), list(total)
         self._multiply([left(i, 0) for i in range(self.kernel.rows)], right, total)
         if self.pack_to:
@@ -417,7 +425,7 @@ class _Micro:
         return total
 
     def _line(self, line: Value, skip: int, masks: Masks) -> list[Value]:
-        """The vectors of the line of b `skip` elements after `line`."""
+        """The vectors of the line of b that begins `skip` elements after `line`."""
         kernel, right, lanes = self.kernel, self.right, self.kernel.lanes
         starts = range(0, self.width, lanes)
         if masks is None:
@@ -440,9 +448,9 @@ class _Micro:
     # -- what follows on them ------------------------------------------------------------------
 
     def _finish(self, total: list[Value]) -> None:
-        """The epilogue, or what stores the sums until the next block of k.
+        """The epilogue; or, before the last block of k, the stores of the sums.
 
-        It works on registers for a whole micro-tile, if its code is short.
+        If the epilogue is short, a whole micro-tile is finished straight from registers.
         """
         kernel, builder, epilogue = self.kernel, self.builder, self.kernel.epilogue
         if not epilogue.is_short(len(total)):
@@ -459,11 +467,11 @@ class _Micro:
                 self._from_memory(total)
 
     def _is_last(self) -> Value:
-        """Whether no further block of k follows."""
+        """Whether this is the last block of k."""
         return self.builder.icmp_signed("==", self.builder.add(*self.depth), self.kernel.depth)
 
     def _from_memory(self, total: list[Value]) -> None:
-        """Stores the sums; then, if these are all, the epilogue."""
+        """Stores the sums; then, after the last block of k, runs the epilogue."""
         for place, value in zip(self._places(), total, strict=True):
             self.kernel.store(value, place)
         if not self.kernel.split:
@@ -472,12 +480,12 @@ class _Micro:
             self._apply()
 
     def _apply(self) -> None:
-        """The epilogue, of sums that are stored."""
+        """Runs the epilogue on stored sums."""
         kernel, (row, column) = self.kernel, self.where
         rows, columns = (row, self.rows), (column, self.columns)
         kernel.epilogue.from_memory(self.sums, self.width, rows, columns)
 
     def _places(self) -> list[Value]:
-        """Addresses of the sums' vectors."""
+        """The addresses of the vectors of sums."""
         kernel, size = self.kernel, self.kernel.rows * self.width
         return [kernel.at(self.sums, place) for place in range(0, size, kernel.lanes)]

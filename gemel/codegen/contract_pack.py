@@ -1,9 +1,9 @@
-"""Packing: a matrix copied into panels as wide as a micro-tile, one line per k.
+"""Packing: a matrix copied into panels as wide as a micro-tile, one line of the panel per k.
 
 A panel of width ``w`` holds lines ``p * w .. p * w + w - 1`` of the operand (rows of a, columns of
-b) as ``k`` rows of ``w`` elements; where four k of a line, or two, lie side by side, one lane of 32
-bits, as ``k / 4`` rows of these, zeros past the last k. Lines past the end repeat the last one or
-are zero; their products are never stored.
+b) as ``k`` rows of ``w`` elements. If four (or two) k of a line lie side by side, they form one
+lane of 32 bits, and the panel has ``k / 4`` rows of ``w`` lanes, with zeros past the last k. Lines
+past the end repeat the last line or are zero; their products are never stored.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from gemel.codegen.registers import constant, register_type
 from gemel.codegen.target import Target
 from gemel.dtype import bfloat16, int16, int32
 
-#: What goes by in place of a dtype that nothing is computed in.
+#: The dtype that stands in for one without arithmetic: only bits are copied.
 BITS = {bfloat16: int16}
-#: So many of a line are interleaved at a time.
+#: How many elements of a line are interleaved at a time.
 INTERLEAVED = 16
-#: So many k ahead of those that are copied lines are asked for.
+#: How many k ahead of the copy lines are prefetched.
 AHEAD = 8
 
 
@@ -35,7 +35,7 @@ def emit(program: Program, target: Target) -> Module:
 
 
 class _Lanes(Elements):
-    """What lies side by side of a line, as one."""
+    """Groups of elements that lie side by side in a line, read and written as one int32."""
 
     dtype = int32
 
@@ -44,7 +44,7 @@ class _Lanes(Elements):
         self.lanes = kernel.target.width // self.dtype.itemsize
 
     def load(self, pointer: Value, lanes: int | None = None, mask: Value | None = None) -> Value:
-        """Lines of bytes begin anywhere."""
+        """Reads without assuming alignment: lines of bytes begin anywhere."""
         return self.builder.load(pointer, register_type(self.dtype, lanes or self.lanes), 1)
 
 
@@ -55,13 +55,13 @@ class _Pack(Tiled):
         super().__init__(program, target, BITS.get(made.dtype, made.dtype))
         store = next(step for step in program.code if step.name == "store")
         self.reader = Reader(self, 0, store.arguments[0])
-        #: How many k of a line lie side by side, and how those are read and written at once.
+        #: How many k of a line lie side by side, and how such groups are read and written.
         self.together = made.together
         self.read: Elements = self.reader if self.together == 1 else _Lanes(self)
         self.written: Elements = self if self.together == 1 else self.read
-        #: From line to line, or from k to k.
+        #: The stride from line to line, or from k to k.
         self.apart = self.stride(0, ROWS if self.turn else ROWS + 1)
-        #: Where the k begin that are too few to lie side by side.
+        #: The end of the k that fill whole groups.
         k = self.k
         self.whole = self.builder.and_(k, i64(-self.together)) if self.together > 1 else k
 
@@ -89,7 +89,8 @@ class _Pack(Tiled):
             self._short_panel(self.reader.at(source, line), rest, place)
 
     def _side_by_side(self, source: Value, rows: Range, target: Value) -> None:
-        """Whole panels, k after k: they share lines of memory, which are read once for all."""
+        """Copies several panels k by k: adjacent panels share cache lines, which are read only
+        once."""
         builder, place = self.builder, self.at(target, self.builder.mul(rows[0], self.k))
         pieces = _masked(self.width, self.read.lanes)
 
@@ -110,21 +111,21 @@ class _Pack(Tiled):
         self.each(0, self.k, 1, line)
 
     def _goal(self, place: Value, k: Value) -> Value:
-        """Where a panel's elements of one k (or so many) lie."""
+        """Where a panel holds the elements of one k (or of one group)."""
         return self.at(place, self.builder.mul(k, i64(self.width)))
 
     def _together(self, k: Value) -> list[Value]:
-        """k and those that lie side by side with it."""
+        """k and the other k of its group."""
         return [self.builder.add(k, i64(j)) for j in range(self.together)]
 
     def _bounded(self, steps: list[Value]) -> list[Value]:
-        """Those of k and with it, the last of all in place of what is past it."""
+        """The same k, with the last valid k in place of those past the end."""
         first, *others = steps
         last = (self.builder.sub(self.k, i64(1)) for _ in others)
         return [first, *map(self.builder.minimum, others, last)]
 
     def _elements(self, steps: list[Value], places: Iterable[Value]) -> list[Value]:
-        """What lies at `_bounded` ones, one element each, but zero past the last."""
+        """The elements at `_bounded` places, one by one; zero for k past the end."""
         builder, zero = self.builder, constant(self.dtype, 0)
         values = [self.reader.load(place, 1) for place in places]
         inside = (builder.icmp_signed("<", step, self.k) for step in steps[1:])
@@ -148,7 +149,7 @@ class _Pack(Tiled):
             self._short_lines(source, count, place, (self.whole, self.k))
 
     def _short_lines(self, source: Value, count: Value, place: Value, steps: Range) -> None:
-        """Some k of a panel of `count` lines, one line after the other."""
+        """Copies some k of a panel of `count` lines, one element after another."""
 
         def short(k: Value) -> None:
             self._short_line(source, k, self._goal(place, k), count)
@@ -156,7 +157,7 @@ class _Pack(Tiled):
         self.each(*steps, self.together, short)
 
     def _short_panel(self, source: Value, count: Value, place: Value) -> None:
-        """A panel of fewer lines than it has room for, with masks where there are some."""
+        """Copies a panel that is not full, under masks if the target has them."""
         sub = self.builder.sub
         if self.together > 1 or self.width % 2 or not self.has_masks:
             return self._short_lines(source, count, place, (i64(0), self.whole))
@@ -165,11 +166,12 @@ class _Pack(Tiled):
         self._whole_lines(source, place, masks)
 
     def _lines(self, source: Value, steps: list[Value]) -> list[Value]:
-        """Where some k lie."""
+        """Where lines begin at these k."""
         return [self.reader.at(source, self.builder.mul(k, self.apart)) for k in steps]
 
     def _whole_lines(self, source: Value, place: Value, masks: Sequence[Mask] = ()) -> None:
-        """All k of which so many are side by side, of all lines or those under masks."""
+        """Copies the k that fill whole groups, for all lines or for those that the masks
+        include."""
         reader, most = self.reader, self.lanes if self.together == 1 else INTERLEAVED
 
         def one(k: Value) -> None:
@@ -182,7 +184,8 @@ class _Pack(Tiled):
         self.each(0, self.whole, self.together, one)
 
     def _short_line(self, source: Value, k: Value, goal: Value, count: Value) -> None:
-        """Of `count` lines, one after the other, k and those with it; the rest is zero."""
+        """Copies one group of k of `count` lines, one by one; the rest of the width becomes
+        zero."""
         builder, steps = self.builder, self._together(k)
         lines = self._lines(source, self._bounded(steps))
 
@@ -199,7 +202,7 @@ class _Pack(Tiled):
     # -- lines along k: squares of lanes x lanes are transposed in registers -----------------
 
     def _transposed(self, source: Value, line: Value, place: Value) -> None:
-        """All lines of a panel, as many at a time as a vector has lanes."""
+        """Transposes all lines of a panel, as many at a time as a vector has lanes."""
         builder, lanes = self.builder, self.read.lanes
         at = self.written.at
 
@@ -214,14 +217,14 @@ class _Pack(Tiled):
             self._group(source, start, at(place, whole), self.width - whole)
 
     def _group(self, source: Value, line: Value, goal: Value, count: int) -> None:
-        """`count` lines, at most as many as lanes."""
+        """Transposes `count` lines, at most as many as a vector has lanes."""
         builder = self.builder
         last = builder.sub(self.m, i64(1))
         pointers = []
         for i in range(count):
             bounded = builder.minimum(builder.add(line, i64(i)), last)
             pointers.append(self.reader.at(source, builder.mul(bounded, self.apart)))
-        # The last square ends where k does, and writes once more what the one before has written.
+        # The last square ends where k does, so it may rewrite part of the square before it.
         side = self.read.lanes * self.together
         final = builder.sub(self.whole, i64(side))
         squares = builder.select(builder.icmp_signed(">=", final, i64(0)), self.whole, i64(0))
@@ -243,7 +246,8 @@ class _Pack(Tiled):
             self._store_head(column, written.at(goal, i * self.width), len(pointers))
 
     def _store_head(self, value: Value, place: Value, count: int) -> None:
-        """The first `count` lanes, in pieces no wider than what is left."""
+        """Stores the first `count` lanes, under a mask or in pieces of at most the remaining
+        width."""
         written, lanes = self.written, self.read.lanes
         if count < lanes and self.has_masks:
             written.store(value, place, _first(count, lanes))
@@ -253,7 +257,7 @@ class _Pack(Tiled):
             written.store(part, written.at(place, at))
 
     def _few(self, pointers: list[Value], k: Value, goal: Value) -> None:
-        """k and those with it, one after the other."""
+        """Copies one group of k, line by line."""
         steps = self._together(k)
         places = self._bounded(steps)
         for i, pointer in enumerate(pointers):
@@ -263,8 +267,8 @@ class _Pack(Tiled):
 
 
 class _AnyWidth:
-    """Lines that are transposed for panels of any width, as many at a time as a vector has lanes:
-    they belong to one panel or to several. Lines past the end repeat the last one."""
+    """Transposes lines into panels of any width, as many at a time as a vector has lanes. These may
+    belong to one panel or to several. Lines past the end repeat the last one."""
 
     def __init__(self, kernel: _Pack, source: Value, rows: Range, target: Value) -> None:
         self.kernel, self.builder = kernel, kernel.builder
@@ -272,15 +276,16 @@ class _AnyWidth:
         self.width = kernel.stride(1, ROWS + 1)
         last = self.builder.sub(self.width, i64(1))
         panels = self.builder.udiv(self.builder.add(rows[1], last), self.width)
-        #: All lines of whole panels.
+        #: The number of lines in whole panels, including those past the end.
         self.count = self.builder.mul(panels, self.width)
 
     def fill(self) -> None:
-        """All lines."""
+        """Transposes all lines."""
         self.kernel.each(0, self.count, self.kernel.lanes, self._group)
 
     def _group(self, first: Value) -> None:
-        """The lines of a vector, in squares; where k is shorter, a part of one."""
+        """Transposes as many lines as a vector has lanes, in squares; part of one if k is
+        shorter."""
         kernel, builder, lanes = self.kernel, self.builder, self.kernel.lanes
         reader = kernel.reader
         pointers = [self._pointer(builder.add(first, i64(i))) for i in range(lanes)]
@@ -289,7 +294,7 @@ class _AnyWidth:
         lines = *self._place(first), count
 
         def square(k: Value) -> None:
-            # The last square ends where k does, and writes some once more.
+            # The last square ends where k does, so it may rewrite part of the square before.
             k = builder.minimum(k, final)
             rows = [reader.load(reader.at(pointer, k)) for pointer in pointers]
             self._write(transposed(builder, rows), k, lines)
@@ -309,8 +314,8 @@ class _AnyWidth:
         return kernel.reader.at(self.source, builder.mul(bounded, kernel.apart))
 
     def _place(self, line: Value) -> tuple[Value, Value]:
-        """Where the panel of a line is, and where the panel's first line is among the lanes, if the
-        line is lane 0: there, or before."""
+        """The address of the panel that a line belongs to, and the lane of the panel's first line
+        if this line is lane 0: 0 or negative."""
         kernel, builder = self.kernel, self.builder
         _, inside = kernel.divide(line, self.width)
         before = builder.sub(builder.add(self.first, line), inside)
@@ -323,8 +328,9 @@ class _AnyWidth:
         lines: tuple[Value, Value, Value],
         most: Value | None = None,
     ) -> None:
-        """The columns of a square, or the first so many, from k on: each to the panels that its
-        lanes belong to. `lines`: the `_place` of lane 0, and how many there are."""
+        """Writes the columns of a square (only the first `most` of them, if given) from k on. Lanes
+        go to the panels they belong to. `lines`: the `_place` of lane 0, and the number of
+        lines."""
         kernel, builder = self.kernel, self.builder
         start, before, count = lines
         size = builder.mul(self.width, kernel.k)
@@ -347,7 +353,7 @@ class _AnyWidth:
 
 
 def _masked(width: int, lanes: int) -> list[tuple[int, Value | None]]:
-    """`width` as whole vectors and the beginning of one: where each is, and its mask."""
+    """`width` as whole vectors and part of one: the start and the mask of each."""
     pieces: list[tuple[int, Value | None]] = [(at, None) for at in range(0, width, lanes)]
     rest = width % lanes
     if rest:
@@ -356,13 +362,13 @@ def _masked(width: int, lanes: int) -> list[tuple[int, Value | None]]:
 
 
 def _first(count: int, lanes: int) -> Constant:
-    """The mask of so many lanes."""
+    """The mask of the first `count` lanes."""
     bits = ", ".join(f"i1 {int(i < count)}" for i in range(lanes))
     return Constant(widened(I1, lanes), f"<{bits}>")
 
 
 def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:
-    """`width` as vectors of powers of two, the widest first: where each begins, and its lanes."""
+    """`width` as vectors of powers of two, the widest first: the start and the lanes of each."""
     pieces, at = [], 0
     while at < width:
         while lanes > width - at:

@@ -22,72 +22,74 @@ from gemel.codegen.program import Program, Schedule
 from gemel.errors import CompileError
 from gemel.extent import Dim, hold, seen
 
-#: Lengths of one block of k, in elements of four bytes: long, since every further block stores and
-#: loads the sums once more, but panels must stay in the second cache.
+#: The longest block of k, in elements of four bytes. Blocks are long because each further block
+#: stores and loads the sums once more, but panels must stay in the second-level cache.
 K_BLOCK = 1024
-#: Below this many microseconds a product is one tile: waking another core costs more.
+#: Below this many microseconds a product is a single tile: waking another core costs more.
 ALONE = 20.0
-#: The longest a tile may take, so that nothing waits long behind it.
+#: The longest time a tile may take (microseconds), so that nothing waits long behind it.
 LONGEST = 500.0
-#: From here on, in microseconds, a product has tiles enough to be cut for the caches' sake: about
-#: this long each, with about this many bytes of b kept in the second cache.
+#: From this many microseconds on, a product has tiles enough to choose them for the caches: each
+#: takes about LARGE_TILE microseconds, and about RESIDENT bytes of b stay in the second-level
+#: cache.
 LARGE, LARGE_TILE, RESIDENT = 4000.0, 300.0, 1 << 18
-#: Dot products straight from a b that runs along k beat packing it up to so many rows ...
+#: Up to this many rows, dot products straight from a b that is contiguous along k beat packing it;
 DOT_ROWS = 8
-#: ... or up to so many, where k is long enough to make little of adding up lanes.
+#: up to LONG_DOT_ROWS, if k is so long that adding up the lanes costs little in comparison.
 LONG_DOT_ROWS, LONG_DOT = 64, 128
-#: Making a vector of windows, of many runs or transposed, takes as long as so many multiply-adds.
+#: Assembling a vector of windows from many runs, or transposing it, costs this many multiply-adds.
 MADE = 7
-#: Up to this many rows, a b that runs along n is read where it lies.
+#: Up to this many rows, a b that is contiguous along n is read where it lies.
 DIRECT_ROWS = 32
-#: Up to this many elements, an a that runs along k is read where it lies.
+#: Up to this many elements, an a that is contiguous along k is read where it lies.
 DIRECT_A = 1 << 18
-#: Row counts a micro-tile may have: few, since each is a kernel of its own.
+#: The row counts a micro-tile may have: few, because each is a kernel of its own.
 HEIGHTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
-#: Cycles for a row of a micro-tile that has not all its rows: it goes by way of memory.
+#: Cycles for each row of an incomplete micro-tile, which is finished from memory.
 REST = 12
-#: Up to this k writing the results takes longer than adding up; then cycles for starting a
-#: micro-tile, and for each line of memory it writes to.
+#: Up to this k, writing the results takes longer than summing; then the cycles for starting a
+#: micro-tile, and for each cache line it writes to.
 SHALLOW, START, WRITTEN = 176, 30, 4
-#: Cycles for packing a beforehand, and for each of its elements; how much longer it takes to read
-#: rows that lie apart.
+#: Cycles for packing a beforehand: fixed, and per element; and by how much reading rows that lie
+#: apart is slower.
 PACKING, PACKED, APART = 3000.0, 0.6, 0.08
-#: How much of b stays in the first cache; a vector from the second takes so many cycles more.
+#: Bytes of b that stay in the first-level cache; extra cycles for a vector from the second level.
 FIRST_BYTES, SECOND = 1 << 14, 0.1
 
-#: Up to so many rows, where a part of b comes from takes long besides what is done with it.
+#: Up to this many rows, loading a part of b takes long compared to the work done with it.
 FAR_ROWS = 256
-#: So many vectors of columns leave at least a sixteenth of panels of two empty.
+#: Numbers of vectors of columns for which panels of two vectors are at least a sixteenth empty.
 HALF = range(3, 16, 2)
-#: From so many bytes on b is in no cache, and is asked for early by one or two rows, and by dot
-#: products of several.
+#: From this many bytes on b is in no cache. Kernels for one or two rows, and dot products of
+#: several rows, then prefetch it.
 LARGEST_BYTES = 12 << 20
-#: Lines of b that are shorter, in bytes, or fewer, a processor reads ahead by itself.
+#: If the lines of b are shorter (in bytes) or fewer than this, the processor prefetches them
+#: itself.
 FORESEEN, FEW_LINES = 1 << 10, 32
 
-#: Whose a buffer is that is no operand's: the first block of scratch, further ones lie below.
+#: The number of the first block of scratch memory, as of an operand; further blocks count down.
 SCRATCH = -1
 
-#: Up to so many rows windows are read where they lie; where vectors of them are of several parts.
+#: Up to this many rows windows are read without panels; the second if vectors have several parts.
 FEW, FEW_OF_PARTS = 16, 10
-#: So many vectors wide are tiles for whose panels each row of a is read once.
+#: How many vectors wide tiles are if each row of a is read once for all panels of a tile.
 WIDE = 8
-#: So much of k is in the panels that first rows leave, see `panel_depth`.
+#: How much of k fits into the panels that the first rows make, see `panel_depth`.
 PANEL_DEPTH = K_BLOCK * 3 // 2
-#: So many elements of panels stay in the first cache, with results that are written beside.
+#: How many elements of panels stay in the first-level cache beside the results being written.
 NEAR_PLACES = 6144
 
 
 def panel_depth(vectors: int) -> int:
-    """How much of k is in the panels that first rows leave: kernels have room for no more. Micro-
-    tiles of more than three vectors are for a short k only."""
+    """How much of k the panels that first rows make have room for. Micro-tiles of more than three
+    vectors occur with a short k only."""
     return PANEL_DEPTH if vectors <= 3 else SHALLOW
 
 
 class Room(NamedTuple):
-    """What of a micro-tile the registers have room for: rows, vectors of columns, and sums.
+    """The largest micro-tile the registers have room for: rows, vectors of columns, and sums.
 
-    With more LLVM stores and loads some of them at each step of k.
+    With more, LLVM stores and loads some of them at each step of k.
     """
 
     rows: int
@@ -95,18 +97,18 @@ class Room(NamedTuple):
     sums: int
 
 
-#: Where a kernel does nothing else; beside squares that it transposes; and beside vectors that it
-#: puts together of more than two parts.
+#: For kernels that do nothing else; that also transpose squares; and that also assemble vectors
+#: from more than two parts.
 ALL, BESIDE_SQUARES, BESIDE_PARTS = Room(14, 8, 28), Room(12, 5, 24), Room(10, 2, 20)
-#: Sums of a micro-tile that reads rows which lie along m, and of one with more than three vectors.
+#: The most sums if rows are read that are contiguous along m, and with more than three vectors.
 ALONG_M, SPREAD = 18, 24
 
 
 class Choice(NamedTuple):
     """The schedule of a product's kernel, and its tiling.
 
-    A tile is `m_block` x `n_block` of the result, `chunk` tiles are one call, k is cut every
-    `k_block` (0: it is not cut).
+    A tile is `m_block` x `n_block` of the result; `chunk` tiles are computed by one call; k is cut
+    into blocks of `k_block` (0: it is not cut).
     """
 
     schedule: Schedule
@@ -117,7 +119,8 @@ class Choice(NamedTuple):
 
 
 def decided(task: Task) -> Choice:
-    """`variants` for the buckets of these sizes; a free k is held only where the choice changes."""
+    """`variants` for the buckets of these sizes. A guard holds a free k in the range of one
+    choice."""
     k, task = task.k, task.in_buckets()
 
     def at(depth: int) -> Choice:
@@ -135,7 +138,7 @@ def decided(task: Task) -> Choice:
 
 
 def for_several(task: Task, several: Several, masked: bool) -> Choice:
-    """The kernels and the tiling where b is `Several`; `masked`: parts of vectors can be read."""
+    """The kernels and the tiling for a b that is `Several`. `masked`: loads may be masked."""
     task = task.in_buckets()._replace(k=bucket(task.k))
     lanes = task.lanes
     if several.together > 1:
@@ -155,14 +158,14 @@ def for_several(task: Task, several: Several, masked: bool) -> Choice:
 
 
 def _by_runs(schedule: Schedule, task: Task) -> Schedule:
-    """How windows are read whose vectors are put together of runs of neighbours."""
+    """How windows are read if their vectors are assembled from runs of neighbours."""
     _, runs, step = Form.parse(schedule.b_form)
     masked = task.target.small_masks
-    # Every other element is put together of twice as many parts, each behind a mask.
+    # With step 2, a run takes twice as many parts, each under its mask.
     many = runs * step > 2 and masked
     direct = task.m <= (FEW_OF_PARTS if many else FEW)
     packs_b = (masked or step == 1) and not direct
-    # Without panels each block of rows puts vectors together anew: that takes longer.
+    # Without panels each block of rows assembles the vectors again, which takes longer.
     room = BESIDE_PARTS if packs_b and runs * step > 2 else ALL
     rows, vectors = _micro_tile(task, min(2, -(-task.n // task.lanes)), room)
     shape = schedule._replace(rows=rows, columns=vectors * task.lanes)
@@ -170,9 +173,9 @@ def _by_runs(schedule: Schedule, task: Task) -> Schedule:
 
 
 def for_fours(task: Task, native: bool) -> Choice:
-    """The tiling of a product of bytes by fours; `native`: one instruction does four.
+    """The tiling of a product of bytes in groups of four. `native`: one instruction does four.
 
-    Else bytes are widened in registers, of which fewer are left for sums.
+    Otherwise bytes are widened in registers, which leaves fewer registers for sums.
     """
     task = task.in_buckets()._replace(k=bucket(task.k))
     steps = task._replace(k=-(-task.k // FOURS))
@@ -181,7 +184,7 @@ def for_fours(task: Task, native: bool) -> Choice:
 
 
 def for_pairs(task: Task) -> Choice:
-    """The tiling of a product of bfloat16 by pairs, for the instruction that does two."""
+    """The tiling of a product of bfloat16 in pairs, for the instruction that multiplies pairs."""
     task = task.in_buckets()._replace(k=bucket(task.k))
     steps = task._replace(k=-(-task.k // PAIRS))
     schedule = _grouped(steps, ALL)
@@ -192,7 +195,7 @@ def for_pairs(task: Task) -> Choice:
 
 
 def _grouped(steps: Task, room: Room) -> Schedule:
-    """The micro-tile of a product whose steps along k are groups, in lanes of 32 bits."""
+    """The micro-tile of a product whose steps along k are groups in lanes of 32 bits."""
     lanes = steps.target.width // 4
     vectors = min(2 if steps.target.width == 64 else 1, -(-steps.n // lanes))
     rows, vectors = _micro_tile(steps, vectors, room)
@@ -201,14 +204,15 @@ def _grouped(steps: Task, room: Room) -> Schedule:
 
 
 def _block_of_windows(several: Several) -> int:
-    """Blocks of k of whole windows, as deep as there is room for in panels."""
+    """The length of blocks of k: whole windows, as many as panels have room for."""
     length = several.steps(0)
     blocks = -(-length // (DEPTH // several.inner))
     return -(-length // blocks) * several.inner
 
 
 def _pairs_of_windows(task: Task, several: Several) -> Choice:
-    """As `for_several`, by pairs: two along `Several.paired` are a lane of the panels."""
+    """As `for_several`, in pairs: two neighbours along `Several.paired` share a lane of the
+    panels."""
     steps = task._replace(k=-(-task.k // several.together))
     split = several.steps(0) * several.inner > DEPTH
     schedule = _grouped(steps, ALL)._replace(b_form=several.form, bf16=True, split=split)
@@ -222,7 +226,7 @@ def variants(task: Task) -> Choice:
     if task.lasts == ("k", "k") and few:
         schedule = _dot(task)
     else:
-        # Half a vector where that is enough.
+        # Half a vector, if that is enough.
         half = task.target.width == 64 and n <= task.lanes // 2
         schedule = _gemm(task, task.lanes // 2 if half else task.lanes, _may_pack_b(task), ALL)
         stays = n > schedule.columns and k * n * task.dtype.itemsize <= RESIDENT
@@ -238,14 +242,14 @@ def variants(task: Task) -> Choice:
 
 
 def _is_narrow(schedule: Schedule, task: Task) -> bool:
-    """Whether much would be computed past the last column: few panels, and half of one."""
+    """Whether much would be computed past the last column: the last of few panels is half empty."""
     vectors = -(-task.n // task.lanes)
     pairs = schedule.kind == "gemm" and schedule.columns == 2 * task.lanes
     return pairs and vectors in HALF and not schedule.direct
 
 
 def _is_far(schedule: Schedule, task: Task) -> bool:
-    """Whether b comes from afar, in a way that no processor foresees, and few rows use it."""
+    """Whether b is far away, read in an order that no processor predicts, and used by few rows."""
     line = task.n * task.dtype.itemsize
     whole = task.batch * task.k * line
     if schedule.kind == "dot":
@@ -258,8 +262,8 @@ def _is_far(schedule: Schedule, task: Task) -> bool:
 
 
 def _dot(task: Task) -> Schedule:
-    """Rows of a x rows of b held as partial sums; most of the registers, the rows as even as may
-    be."""
+    """Rows of a x rows of b, held as partial sums in most of the registers. The rows are divided as
+    evenly as possible."""
     wide = task.target.width == 64
     m = max(task.m, 1)
     rows = -(-m // -(-m // (6 if wide else 2)))
@@ -268,8 +272,8 @@ def _dot(task: Task) -> Schedule:
 
 
 def _adds_along_k(task: Task, several: Several) -> bool:
-    """Whether windows are read along k: short runs fill few of a vector's lanes, but panels take as
-    long to make as some rows to multiply."""
+    """Whether windows are read along k. Short runs fill only part of a vector's lanes; but making
+    panels takes as long as multiplying several rows."""
     length, stride = several.k[2]
     form = Form.parse(several.form)
     near = form.way == "rows" and form.runs <= 2
@@ -280,9 +284,10 @@ def _adds_along_k(task: Task, several: Several) -> bool:
 
 
 def _gemm(task: Task, lanes: int, packs_b: bool, room: Room) -> Schedule:
-    """The micro-tiles of a sum held in registers; `packs_b`: panels of b may be made by the way.
+    """The micro-tiles of a sum held in registers. `packs_b`: the kernel may make panels of b
+    itself.
 
-    An a along k is packed where micro-tiles of more rows make up for that.
+    An a that is contiguous along k is packed if larger micro-tiles make up for the packing.
     """
     m, n, k = task.m, task.n, task.k
     a_last, b_last = task.lasts
@@ -304,7 +309,7 @@ def _gemm(task: Task, lanes: int, packs_b: bool, room: Room) -> Schedule:
 
 
 def _shaped(schedule: Schedule, task: Task, lanes: int, room: Room) -> tuple[float, Schedule]:
-    """A schedule with its micro-tile, and about how many cycles the product takes by it."""
+    """A schedule with its micro-tile, and an estimate of the product's cycles with it."""
     vectors, m, k = -(-task.n // lanes), task.m, max(task.k, 1)
     rows, wide = _micro_tile(task, vectors, room)
     cycles = -(-vectors // wide) * k * _cycles(rows, wide, m, k)
@@ -314,14 +319,14 @@ def _shaped(schedule: Schedule, task: Task, lanes: int, room: Room) -> tuple[flo
 
 
 def _may_pack_b(task: Task) -> bool:
-    """Whether panels of b are made by the way: not where they are wanted again, or where a, which
-    meets each of them as a whole, does not stay near."""
+    """Whether the kernel may make panels of b itself: not if later products need them again, nor if
+    a, all of which is read for each panel, does not stay in a near cache."""
     return not task.often and task.m * task.k * task.dtype.itemsize <= RESIDENT
 
 
 def _left(room: Room, schedule: Schedule, task: Task) -> Room:
-    """What is left of it: read where it lies, every row of a needs a pointer, and there are few
-    registers for those."""
+    """What is left of the room: if a is read where it lies, each row needs a pointer, and there are
+    few registers for pointers."""
     if schedule.a_form == "packed":
         return room
     rows = 12 if schedule.a_form == "k" and not schedule.packs_b else 8
@@ -331,10 +336,10 @@ def _left(room: Room, schedule: Schedule, task: Task) -> Room:
 
 
 def _spread_out(schedule: Schedule, task: Task, vectors: int, room: Room) -> tuple[float, int, int]:
-    """The cycles, rows and vectors of micro-tiles where k is short, so that writing the results
+    """The cycles, rows and vectors of the best micro-tile if k is so short that writing the results
     takes long."""
     n, k, size = task.n, task.k, task.dtype.itemsize
-    depth = 1 << (k - 1).bit_length()  # so that few choices are made for a free k
+    depth = 1 << (k - 1).bit_length()  # so that ranges of a free k share a choice
     further = SECOND if k * n * size > FIRST_BYTES else 0.0
     reads = 2 if schedule.b_form == "n" and not schedule.packs_b else 1
     return min(
@@ -347,16 +352,17 @@ def _spread_out(schedule: Schedule, task: Task, vectors: int, room: Room) -> tup
 
 
 def _registers(rows: int, vectors: int) -> int:
-    """Sums, a line of b, and an element of a."""
+    """How many registers a micro-tile needs: for sums, a line of b, and an element of a."""
     return rows * vectors + vectors + 1
 
 
 def _shallow_cost(
     tile: tuple[int, int], m: int, vectors: int, k: int, reads: int, further: float
 ) -> float:
-    """Estimated cycles of a result in micro-tiles: multiply-adds, or the lines it reads (two a
-    cycle; a vector of b is `reads`), what it waits `further` for each vector of b, what starting
-    each takes, and the lines it writes to: one more in each row than it has vectors."""
+    """Estimated cycles of a result in micro-tiles. For each step of k: the multiply-adds or the
+    loads (two per cycle; a vector of b takes `reads`), and the wait `further` for each vector of b.
+    For each micro-tile: its start, and the cache lines it writes to, in each row one more than its
+    vectors."""
     rows, wide = tile
     busy = max(rows * wide / 2, (rows + reads * wide) / 2, 4.0)
     cycles = k * (busy + wide * further) + START + WRITTEN * rows * (wide + 1)
@@ -364,16 +370,16 @@ def _shallow_cost(
 
 
 def _micro_tile(task: Task, vectors: int, room: Room) -> tuple[int, int]:
-    """Rows and vectors of a micro-tile: as square as the registers allow, little waste in m."""
+    """Rows and vectors of a micro-tile: as square as registers allow, with little waste in m."""
     m, k = task.m, max(task.k, 1)
-    # Vectors of columns, and for how many rows of them registers have room: there are 32, or 16.
-    # What comes first is taken if it fits. 8 and 4 are for results of so few rows that one
-    # micro-tile has them all: with fewer sums than these, one addition would wait for another.
+    # (vectors of columns, the most rows) that fit into 32 or 16 registers, in order of preference.
+    # 8 and 4 vectors are for results with so few rows that one micro-tile holds them all: with
+    # fewer sums than that, each addition would have to wait for the one before.
     if task.target.width == 64:
         limits = [(8, 2), (3, 9), (4, 6), (2, 14), (1, 14)]
     elif task.target.fma:
         limits = [(8, 1), (3, 4), (4, 2), (2, 6), (1, 8)]
-    else:  # a product takes a register more before it is added
+    else:  # without fused multiply-add, each product needs one more register
         limits = [(8, 1), (4, 2), (2, 4), (1, 8)]
     fitting = [
         (count, rows) for count, rows in limits if _fits(count, vectors) and count <= room.vectors
@@ -385,8 +391,8 @@ def _micro_tile(task: Task, vectors: int, room: Room) -> tuple[int, int]:
 
 
 def _cycles(rows: int, wide: int, m: int, k: int) -> float:
-    """Estimated cycles per k of m rows of micro-tiles: two multiply-adds a cycle, at least the
-    latency, what starting and ending one takes, and the rows of one that is not full."""
+    """Estimated cycles per k for m rows of micro-tiles: two multiply-adds a cycle, but at least
+    their latency; the start and end of each micro-tile; and the rows of an incomplete one."""
     fixed = 0.4 + 100 / k
     return -(-m // rows) * (max(rows * wide / 2, 4.0) + fixed) + m % rows * REST / k
 
@@ -399,7 +405,7 @@ def _fits(count: int, vectors: int) -> bool:
 
 
 def _k_block(schedule: Schedule, task: Task) -> int:
-    """Blocks of k of about equal length, where packed panels would outgrow the first cache."""
+    """Blocks of k of about equal length if packed panels would outgrow the cache; else 0."""
     most = K_BLOCK * 4 // task.dtype.itemsize
     panels = schedule.b_form == "packed" or schedule.packs_b
     if schedule.kind != "gemm" or not panels or task.k <= most * 3 // 2:
@@ -410,9 +416,9 @@ def _k_block(schedule: Schedule, task: Task) -> int:
 def _tiled(schedule: Schedule, task: Task, k_block: int = 0, wide: int = 0) -> Choice:
     """Cuts the batch, then the result, into enough tiles to keep several cores busy.
 
-    With `wide` tiles stay so wide as long as they have many rows. Where each core can keep all of b
-    from one round to the next, it keeps to its rows: those of a, and of what follows on the
-    results, need not come from another core then.
+    With `wide`, tiles stay that wide as long as they have many rows. If each core can keep all of b
+    in its cache from one call to the next, each core keeps its rows: then the rows of a, and
+    whatever follows on the results, need not come from another core.
     """
     m, n, batch, microseconds = task.m, task.n, task.batch, task.cost / 1000
     rows, columns = schedule.rows, schedule.columns
@@ -425,9 +431,9 @@ def _tiled(schedule: Schedule, task: Task, k_block: int = 0, wide: int = 0) -> C
     stays_cached = stays_cached and schedule.kind == "gemm" and not wide
     while batch * m_parts * n_parts < wanted:
         square = n_block <= (wide or m_block * 4)
-        # So many micro-tiles at least share a panel of b, which comes from far away for the first.
+        # At least this many micro-tiles share a panel of b, which the first has to fetch from afar.
         least = 2 if stays_cached else 8
-        # As many rows as can be use the panels that the first leave.
+        # Keep tiles tall where the first rows make panels, so that many rows use these.
         tall = m_block > least * rows and (stays_cached or square) and not schedule.packs_b
         if m_block > rows and (tall or n_block <= columns):
             m_block, m_parts = _cut(m, m_block, rows)
@@ -441,38 +447,39 @@ def _tiled(schedule: Schedule, task: Task, k_block: int = 0, wide: int = 0) -> C
 
 
 def _tiled_large(schedule: Schedule, task: Task, k_block: int) -> Choice:
-    """Blocks of b that stay in the second cache while one block of a after the other passes by."""
+    """Blocks of b that stay in the second-level cache while the blocks of a stream by."""
     rows, columns = schedule.rows, schedule.columns
     line = (k_block or max(task.k, 1)) * task.dtype.itemsize
     resident = max(RESIDENT // line, columns)
     n_block = _up(-(-task.n // -(-task.n // resident)), columns)
-    share = task.cost / 1000 * n_block / max(task.n, 1)  # of the work, for all rows of a
+    share = task.cost / 1000 * n_block / max(task.n, 1)  # the time for n_block columns, all rows
     parts = max(1, -(-int(share) // int(LARGE_TILE)))
     m_block = max(_up(-(-task.m // parts), rows), rows)
     return Choice(schedule, m_block, n_block, k_block=k_block)
 
 
 def _cut(total: int, block: int, unit: int) -> tuple[int, int]:
-    """The next smaller block, of whole units, and how many there then are, of about one size."""
+    """The next smaller block of whole units, and how many such blocks of about equal size there
+    are."""
     parts = -(-total // (block - unit))
     smaller = _up(-(-total // parts), unit)
     return smaller, -(-total // smaller)
 
 
 def _up(value: int, multiple: int) -> int:
-    """The next multiple."""
+    """The value, rounded up to a multiple."""
     return -(-value // multiple) * multiple
 
 
 class StepPlan(NamedTuple):
-    """One step of a product: a kernel and what it is called with.
+    """One step of a product: a kernel and its arguments.
 
     `buffers` are numbers of the product's operands (index operands have no buffer), or `SCRATCH`
-    and below. `integers` are the run-time integers, with 0 for each of the scalars. The tile range
-    is [0, extent), `chunk` tiles a call, and tiles run in any order or side by side. `packs` is the
-    operand that a step only copies into panels (-1: it does more): it may be skipped while the
-    operand and the panels are unchanged. `scratch` is how many bytes the blocks of scratch have
-    which the product needs, each aligned to 64.
+    and below. `integers` are the run-time integers, with 0 for each of the scalars. The range of
+    tiles is [0, extent), with `chunk` tiles per call; tiles may run in any order and in parallel.
+    `packs` is the operand that a step copies into panels, if it does nothing else (-1: it does
+    more): the step may be skipped while the operand and the panels are unchanged. `scratch` has the
+    sizes in bytes of the scratch blocks that the product needs, each aligned to 64.
     """
 
     program: Program

@@ -1,8 +1,8 @@
-"""What a product sums, as its list of instructions says: the factors, and how two make a term.
+"""What a product sums, read from its list of instructions: the factors, and their terms.
 
-A factor is what is computed of an element of one operand alone (two bytes made float32, say); a
-term is what is computed of two of them. Tiles know where factors lie and which of them meet;
-nothing but this knows that they are multiplied.
+A factor is computed from an element of one operand only (for example, two bytes converted to
+float32); a term is computed from two factors. The code for tiles knows where factors lie and which
+of them meet. Only this module knows that they are multiplied.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from gemel.codegen.frame import i64
 from gemel.dtype import DType, bfloat16, int8, uint8
 from gemel.errors import CompileError
 
-#: What multiplies pairs of 16 bits and adds them, by the vector's bytes.
+#: The intrinsic that multiplies pairs of 16 bits and adds the products, by bytes per vector.
 WORDS_BY_PAIRS = {64: "avx512.pmaddw.d.512", 32: "avx2.pmadd.wd", 16: "sse2.pmadd.wd"}
 #: The highest bit of each of four bytes.
 SIGNS = -0x7F7F7F80
 
 
 class Sum:
-    """The sum of a program in tiles; `factors` are the positions of what its terms are made of."""
+    """The sum of a program in tiles; `factors` are the positions of the terms' two arguments."""
 
-    #: What a column's terms are computed with besides the rows of a tile.
+    #: Further values that each column's factors are multiplied with, besides the rows of a tile.
     more: Sequence[Value] = ()
-    #: How many k of a line are one lane of a panel.
+    #: How many k of a line share a lane of a panel.
     together = 1
 
     def __init__(self, kernel: Tiled, factors: tuple[int, int], terms: list[int]) -> None:
@@ -39,19 +39,19 @@ class Sum:
 
     @property
     def is_of_products(self) -> bool:
-        """Whether terms are products, so that those of zeros add nothing."""
+        """Whether terms are products, so that factors of zero add nothing."""
         return [self.code[p].name for p in self.terms] == ["multiply"]
 
     def reader(self, number: int) -> Elements:
-        """What reads the factors of an operand, or groups of them."""
+        """A reader of the factors of an operand, or of groups of them."""
         return self.lying(number)
 
     def lying(self, number: int) -> Reader:
-        """What reads an operand where it lies: what panels are made of."""
+        """A reader of an operand where it lies, before it is copied to panels."""
         return Reader(self.kernel, number, self.factors[number])
 
     def depth(self, k: Value) -> Value:
-        """How many steps there are along so many k."""
+        """The number of steps for this many k."""
         return k
 
     def row(self, factor: Value) -> Value:
@@ -59,7 +59,7 @@ class Sum:
         return self.kernel.splat(factor)
 
     def added(self, total: Value, left: Value, right: Value) -> Value:
-        """The total and, lane by lane, the term of two factors."""
+        """The total plus, lane by lane, the term of two factors."""
         kernel, floating = self.kernel, self.dtype.kind == "f"
         if floating and self.is_of_products:
             return kernel.multiply_add(left, right, total)
@@ -69,12 +69,12 @@ class Sum:
         return (kernel.builder.fadd if floating else kernel.builder.add)(total, term)
 
     def settled(self, totals: list[Value], vectors: int) -> list[Value]:
-        """The sums of a tile's rows, `vectors` each, of those of these and of `more`."""
+        """The sums of a tile's rows, `vectors` each, from the totals of the rows and of `more`."""
         return totals
 
 
 class Grouped(Sum):
-    """A sum for which `together` k of a line lie side by side, one lane of 32 bits."""
+    """A sum in which `together` k of a line lie side by side in one lane of 32 bits."""
 
     def reader(self, number: int) -> Elements:
         return self.kernel
@@ -85,9 +85,9 @@ class Grouped(Sum):
 
 
 class Pairs(Grouped):
-    """Products of bfloat16 in float32, two of which `vdpbf16ps` multiplies and adds to a lane.
+    """Products of bfloat16 in float32; `vdpbf16ps` multiplies two pairs and adds them to a lane.
 
-    It rounds after each of the two, and takes what is below float32's least normal number for 0.
+    It rounds after each of the two additions and treats subnormal numbers of float32 as 0.
     """
 
     together = PAIRS
@@ -112,9 +112,9 @@ class Pairs(Grouped):
 class Fours(Grouped):
     """Products of bytes in int32.
 
-    One instruction multiplies four pairs and adds them to a lane (`vpdpbusd` of AVX-512's VNNI,
-    of unsigned by signed bytes); elsewhere bytes are widened to 16 bits and multiplied in pairs,
-    or to 32. Sums wrap as int32 does, in any order.
+    One instruction multiplies four pairs and adds them to a lane (`vpdpbusd` of AVX-512's VNNI, for
+    unsigned times signed bytes). On other targets bytes are widened to 16 bits and multiplied in
+    pairs, or to 32 bits. Sums wrap as int32 does, so their order does not matter.
     """
 
     together = FOURS
@@ -126,7 +126,8 @@ class Fours(Grouped):
             raise CompileError(f"only bytes lie in groups of four\n{kernel.program.text}")
         self.signed = [kind is int8 for kind in kinds]
         self.is_native = kernel.program.way.vnni
-        # Two signed bytes: those of rows are made unsigned, and what that adds is taken off.
+        # If both are signed, 128 is added to the bytes of rows to make them unsigned. What that
+        # adds to the sums is computed by `more` and subtracted in the end.
         if self.is_native and all(self.signed):
             self.more = [self._splat(SIGNS)]
 
@@ -155,7 +156,7 @@ class Fours(Grouped):
         return self._by_four(total, left, right)
 
     def _by_pairs(self, total: Value, *factors: Value) -> Value:
-        """Bytes as 16 bits: those at even places, then those at odd ones."""
+        """Bytes widened to 16 bits: first those at even places, then those at odd ones."""
         kernel, builder = self.kernel, self.kernel.builder
         kind = widened(I16, 2 * kernel.lanes)
         eight = splat_constant(Constant(I16, 8), kind.lanes)
@@ -170,7 +171,7 @@ class Fours(Grouped):
         return total
 
     def _by_four(self, total: Value, *factors: Value) -> Value:
-        """Bytes as 32 bits, one of the four after the other."""
+        """Bytes widened to 32 bits, one of the four after another."""
         builder = self.kernel.builder
         for place in range(self.together):
             wide = []
@@ -181,12 +182,12 @@ class Fours(Grouped):
         return total
 
 
-#: Sums by how many k lie side by side.
+#: Kinds of sums by how many k lie side by side.
 KINDS: dict[int, type[Sum]] = {1: Sum, **{kind.together: kind for kind in (Pairs, Fours)}}
 
 
 def sum_of(kernel: Tiled) -> Sum:
-    """What a kernel sums. Raises `CompileError` for what is no sum of terms of two factors."""
+    """The sum of a kernel. Raises `CompileError` if its terms do not have two factors each."""
     program, analysis = kernel.program, kernel.analysis
     (made,) = program.code[sum_position(program)].arguments
     inside = sorted(analysis.closure([made]))

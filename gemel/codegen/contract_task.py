@@ -1,4 +1,4 @@
-"""What products are asked for: sizes, and how the factors lie."""
+"""What is asked of a product: its sizes, and how its factors lie."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from gemel.dtype import DType
 from gemel.errors import unknown_name
 from gemel.extent import hold, maximum, seen
 
-#: Estimated multiply-adds per nanosecond and byte of vector width, for one core.
+#: Estimated multiply-adds per nanosecond and per byte of vector width, on one core.
 RATE = 1
-#: Up to here every size has kernels and tiles of its own.
+#: Up to this size, each size has its own kernels and tiles.
 EXACT = 64
-#: Bytes read in a nanosecond from the second cache, and how many it holds. From beyond it come 20
-#: in a nanosecond: a byte takes 1/20 = 1/90 + 1/26, so those beyond add one for every 26.
+#: Bytes read per nanosecond from the second-level cache, and its capacity. From beyond it come 20
+#: bytes per nanosecond: as 1/20 = 1/90 + 1/26, each 26 bytes beyond it add a nanosecond.
 NEAR, NEAR_BYTES, FURTHER = 90, 1 << 20, 26
-#: What has no length and no stride of its own.
+#: The extent and stride of a missing axis.
 ONE = (1, 0)
-#: A vector of lines is put together of so many runs at most.
+#: A vector of lines is assembled from at most this many runs.
 MOST_RUNS = 4
-#: From so many neighbours along k on, transposing a square costs less than gathering its lines.
+#: From this many neighbours along k on, transposing a square costs less than gathering lines.
 TURNED = 3
-#: So many bytes along k are one lane of a product in int32.
+#: How many k share a lane of 32 bits: bytes that are summed in int32, and bfloat16.
 FOURS, PAIRS = 4, 2
-#: So much of k is in the panels that kernels make of windows.
+#: How much of k fits into the panels that kernels make of windows.
 DEPTH = 576
 
 
-#: From so many rows and of so much k on, a product of bfloat16 is done by pairs; from fewer rows on
-#: where panels of b are there already.
+#: From this many rows and this much of k on, a product of bfloat16 is done in pairs; from fewer
+#: rows on if panels of b exist already.
 FEW_PAIRED, FEW_PAIRED_OFTEN, SHORT_PAIRED = 12, 4, 32
-#: Windows from so many rows on: of fewer no panels are made.
+#: The same for windows: with fewer rows, no panels are made.
 WINDOWS_PAIRED = 17
-#: So many columns make up for a copy of the first factor whose pairs lie apart: an element takes
-#: 10 ns, and pairs save 1/230 ns a column.
+#: This many columns make up for copying the first factor if its pairs lie apart: the copy takes
+#: 10 ns per element, and pairs save 1/230 ns per column.
 MANY_PAIRED = 4096
 
 
 class Form(NamedTuple):
-    """How panels of windows are made, see `contract_windows`: a vector of ``rows`` is put together
-    of so many runs of neighbours, whose elements are `step` apart."""
+    """How panels of windows are made, see `contract_windows`. With ``rows`` a vector is assembled
+    from `runs` runs of neighbours, whose elements are `step` apart."""
 
     way: str
     runs: int = 0
@@ -48,12 +48,12 @@ class Form(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As a schedule has it."""
+        """The form as a word of a schedule."""
         return f"{self.way}-{self.runs}-{self.step}" if self.way == "rows" else self.way
 
     @staticmethod
     def parse(text: str) -> Form:
-        """Raises `UnknownNameError`."""
+        """The form of this text. Raises `UnknownNameError`."""
         way, *numbers = text.split("-")
         if len(numbers) != 2 * (way == "rows") or not all(map(str.isdigit, numbers)):
             raise unknown_name("form of windows", text, ("rows-1-1", "turned", "gathered"))
@@ -63,9 +63,9 @@ class Form(NamedTuple):
 class Several(NamedTuple):
     """A second operand whose k or lines run along several axes: windows over an image.
 
-    `k` and `n` have (extent, stride) of three axes each, the outermost first; `form` says how
-    panels are made of them, as `contract_windows` has it. In them `together` along the axis
-    `paired` of k are one lane.
+    `k` and `n` have (extent, stride) of three axes each, the outermost first. `form` says how
+    panels are made of them (see `contract_windows`). In panels, `together` neighbours along the
+    axis `paired` of k share a lane.
     """
 
     form: str
@@ -75,12 +75,12 @@ class Several(NamedTuple):
 
     @staticmethod
     def of(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> Several | None:
-        """The way to make panels; None where there is none, and copying comes first."""
+        """How to make panels; None if there is no way, so the operand has to be copied first."""
         if max(len(k), len(n)) > 3 or any(extent == 0 for extent, _ in (*k, *n)):
             return None
         form = _form(k, n, lanes)
         if form == "turned" and len(k) == 1:
-            # The panels' depth is counted along the first axis, what lies side by side the last.
+            # The depth of panels is counted along the first axis; squares lie along the last.
             form, k = ("turned", [ONE, ONE, *k]) if k[0][0] <= DEPTH else ("gathered", k)
         k = [*k[:1], ONE, *k[1:]] if len(k) < 3 else k
         found = Several(form, (*k, *[ONE] * (3 - len(k))), (*[ONE] * (3 - len(n)), *n))
@@ -88,7 +88,7 @@ class Several(NamedTuple):
 
     @property
     def paired(self) -> int:
-        """The axis of k whose neighbours can be one lane: the last where lines are turned."""
+        """The axis of k whose neighbours can share a lane: the last one if lines are turned."""
         return 2 if self.form == "turned" else 0
 
     def steps(self, axis: int) -> int:
@@ -98,7 +98,8 @@ class Several(NamedTuple):
 
     @property
     def inner(self) -> int:
-        """What depth is a multiple of: how many lanes there are at one place of k's first axis."""
+        """The depth of panels is a multiple of this: the lanes at one position of k's first
+        axis."""
         return self.steps(1) * self.steps(2)
 
 
@@ -114,11 +115,11 @@ def _form(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> str
 
 
 class Task(NamedTuple):
-    """`batch` products of m x k by k x n, for which kernels are wanted.
+    """`batch` products of m x k by k x n that need kernels.
 
-    `lasts` are the axes along which the strides of both operands are 1. `often`: panels of b are
-    made once for several tasks. `plain`: a is stored as it is computed in; else each element that
-    is read where it lies is converted there.
+    `lasts` names the axes along which the two operands have stride 1. `often`: panels of b are made
+    once for several tasks. `plain`: a is stored in the dtype of the computation; otherwise each
+    element that is read where it lies is converted.
     """
 
     dtype: DType
@@ -140,7 +141,8 @@ class Task(NamedTuple):
     def cost(self) -> int:
         """Estimated nanoseconds on one core.
 
-        The larger of what the arithmetic and what reading both operands once takes.
+        The longer of the time for the arithmetic and the time for moving the operands and the
+        result.
         """
         m, n, k, size = self.m, self.n, self.k, self.dtype.itemsize
         work = m * n * k * size // (RATE * self.target.width * 4)
@@ -149,16 +151,17 @@ class Task(NamedTuple):
         return 100 + self.batch * maximum(work, moved)
 
     def in_buckets(self) -> Task:
-        """The same of sizes that decide for these; k stays."""
+        """The same task with m, n and batch replaced by their buckets; k stays."""
         m, n, batch = bucket(self.m), bucket(self.n), bucket(self.batch)
         return self._replace(m=m, n=n, batch=batch)
 
 
 def bucket(extent: int) -> int:
-    """The size that decides for an extent how it is computed; guards hold a free one near it.
+    """The size that represents an extent in decisions; a guard holds a free extent near it.
 
-    Exact up to 64, above that the next multiple of an eighth of the power of two below. Sizes that
-    are known go the same way, so that a product has the same bits however its sizes are given.
+    Exact up to 64; above that, the next multiple of an eighth of the power of two below. Known
+    sizes are treated the same way, so a product has the same bits whether its sizes are free or
+    not.
     """
     if seen(extent) <= EXACT:
         return int(extent)
@@ -168,18 +171,18 @@ def bucket(extent: int) -> int:
 
 
 def spacing(size: int) -> int:
-    """How far the next smaller bucket is."""
+    """The distance to the next smaller bucket."""
     return 1 if size <= EXACT else 1 << (size - 1).bit_length() - 4
 
 
 def rounded(size: int) -> int:
-    """The bucket a known size is in."""
+    """The bucket of a known size."""
     step = spacing(size)
     return -(-size // step) * step
 
 
 def pays_in_pairs(task: Task) -> bool:
-    """Whether a product of bfloat16 is quicker by pairs: both factors have to be put in panels."""
+    """Whether a bfloat16 product is faster in pairs, for which both factors must be in panels."""
     task = task.in_buckets()
     if task.n < task.lanes or task.m < (FEW_PAIRED_OFTEN if task.often else FEW_PAIRED):
         return False
@@ -187,8 +190,8 @@ def pays_in_pairs(task: Task) -> bool:
 
 
 def windows_pay_in_pairs(task: Task, several: Several, still: bool) -> bool:
-    """Whether one of windows is: what lies side by side in panels of them must be pairs. `still`:
-    the first factor is copied once for many calls, if it has to be."""
+    """Whether a product of windows is faster in pairs; what shares a lane of the panels must be
+    pairs. `still`: if the first factor has to be copied, one copy serves many calls."""
     length, _ = several.k[several.paired]
     task = task.in_buckets()
     if several.form == "gathered" or task.m < WINDOWS_PAIRED or length % 2 != 0:

@@ -1,7 +1,7 @@
-"""The tiles of a sum: what both ways to do rows and columns of it, block by block, share.
+"""The tiles of a sum: what the two ways to compute its rows and columns block by block share.
 
-A micro-tile of the result is held in registers; `contract_gemm` holds sums, side by side along the
-columns, `contract_dot` parts of sums along k.
+A micro-tile of the result is held in registers. `contract_gemm` holds sums, side by side along the
+columns; `contract_dot` holds partial sums along k.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from gemel.codegen.memory import Mask
 from gemel.codegen.program import CONTIGUOUS, INPUT, ROWS, Program
 from gemel.codegen.target import Target
 
-#: What follows is written out for every vector of a micro-tile up to this many instructions.
+#: The epilogue is repeated for each vector of a micro-tile up to this many instructions in all.
 MOST_REPEATED = 200
-#: Instructions that are about one machine instruction each.
+#: Instructions that take about one machine instruction each.
 CHEAP = frozenset(
     ("load", "scalar", "constant", "store", "cast", "select", "negative", "absolute")
     + ("add", "subtract", "multiply", "maximum", "minimum", "equal", "not_equal")
@@ -38,7 +38,7 @@ class Tile(Tiled):
         self.epilogue = Epilogue(self)
         self.left: Elements = self.sum.reader(0)
         self.right: Elements = self.sum.reader(1)
-        #: How many steps k has.
+        #: The number of steps along k.
         self.depth = self.sum.depth(self.k)
 
     def fill(self, tile: Value, bases: Bases, rows: Range, column: Value) -> None:
@@ -51,20 +51,20 @@ class Tile(Tiled):
         raise NotImplementedError
 
     def lines(self, number: int, base: Value, first: Value, count: int) -> list[Value]:
-        """Where `count` lines of an operand begin; those past the end repeat the last one."""
+        """The addresses of `count` lines of an operand; lines past the end repeat the last one."""
         builder = self.builder
         reader, total = ((self.left, self.m), (self.right, self.n))[number]
         stride = self.stride(number, ROWS + number)
         left = builder.sub(total, first)
         pointers = [reader.at(base, builder.mul(first, stride))]
-        for i in range(1, count):  # each from the one before: a comparison less, and no product
+        for i in range(1, count):  # each from the one before: cheaper than a product per line
             there = builder.icmp_signed(">", left, i64(i))
             pointers.append(reader.at(pointers[-1], builder.select(there, stride, i64(0))))
         return pointers
 
 
 class Epilogue:
-    """What a program does with its finished sums, a block of them at a time."""
+    """What a program does with its finished sums, one block of them at a time."""
 
     def __init__(self, kernel: Tiled) -> None:
         analysis = kernel.analysis
@@ -75,11 +75,11 @@ class Epilogue:
         self.bases: Bases = []
 
     def enter(self, bases: Bases) -> None:
-        """Where the operands are from now on; the product's own two are not looked at."""
+        """Sets the operands' addresses; those of the product's two factors are not needed."""
         self.bases = [None, None, *bases[2:]]
 
     def ask(self, where: tuple[Value, Value], rows: int, vectors: int) -> None:
-        """Asks early for what a micro-tile reads at its end."""
+        """Prefetches what a micro-tile reads at its end."""
         kernel, builder = self.kernel, self.kernel.builder
         code = kernel.program.code
         read = {code[p].operand for p in self.steps if code[p].name == "load"}
@@ -93,14 +93,14 @@ class Epilogue:
                     kernel.prefetch(memory.element(builder, base, place, operand.dtype))
 
     def is_short(self, count: int) -> bool:
-        """Whether the code is worth repeating for `count` vectors."""
+        """Whether the code is short enough to be repeated for `count` vectors."""
         cheap = all(self.kernel.program.code[p].name in CHEAP for p in self.steps)
         return cheap and count * (len(self.steps) + 1) <= MOST_REPEATED
 
     def from_registers(
         self, values: list[Value], vectors: int, where: tuple[Value, Value], columns: Value
     ) -> None:
-        """Finishes whole rows held in registers, `vectors` to a row."""
+        """Finishes whole rows held in registers, `vectors` per row."""
         lanes = self.kernel.lanes
         masks = self.kernel.masks(columns, vectors, lanes)
         bases = self._bases(where[0])
@@ -109,7 +109,7 @@ class Epilogue:
             self._row(iter(values[first : first + vectors]), bases, where[1], masks, lanes)
 
     def from_memory(self, sums: Value, width: int, rows: Range, columns: Range) -> None:
-        """Finishes a block of sums, `width` a row."""
+        """Finishes a block of sums in memory, `width` per row."""
         kernel, builder = self.kernel, self.kernel.builder
         lanes = min(kernel.lanes, width)
         masks = kernel.masks(columns[1], width // lanes, lanes)
@@ -142,13 +142,13 @@ class Epilogue:
                 each(singly)
 
     def _bases(self, row: Value) -> Bases:
-        """Where the operands are in a row."""
+        """The operands' addresses in a row."""
         return self.kernel.advance(self.bases, ROWS, row)
 
     def _row(
         self, values: Iterator[Value], bases: Bases, column: Value, masks: list[Mask], lanes: int
     ) -> None:
-        """What follows, for the sums of a row from a column on."""
+        """Runs the epilogue for the sums of a row from a column on."""
         kernel = self.kernel
         for v, (value, mask) in enumerate(zip(values, masks, strict=True)):
             place = kernel.builder.add(column, i64(v * lanes))

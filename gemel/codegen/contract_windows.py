@@ -1,11 +1,12 @@
-"""PanelRoom of an operand whose lines, or whose k, run along several axes: windows over an image.
+"""Panels of an operand whose lines, or whose k, run along several axes: windows over an image.
 
-Such a panel is made where it is used, on the stack of the kernel, from wherever its elements lie:
-what the windows of a convolution hold several times is never written out. Three ways:
+The kernel makes such a panel on its stack when it needs it, from wherever the elements lie. So the
+elements that several windows of a convolution share are never copied to memory for each of them.
+There are three ways:
 
-``rows-R-S``  lines along the last axis lie S apart (1 or 2): a vector is made of up to R runs
-``turned``    k along its last axis does: squares are transposed in registers
-``gathered``  anything
+``rows-R-S``  lines are S apart (1 or 2) along the last axis: a vector is made of up to R runs
+``turned``    k is contiguous along its last axis: squares are transposed in registers
+``gathered``  anything else
 """
 
 from __future__ import annotations
@@ -21,26 +22,27 @@ from gemel.codegen.frame import Carried, i64
 from gemel.codegen.memory import transposed
 from gemel.codegen.program import ROWS
 
-#: Where lane 0 of a run would be, and masks of its lanes.
+#: The address at which lane 0 of a run would lie, and the masks of the run's lanes.
 Run = tuple[Value, list[Value]]
-#: What is done at each k, given where that is, its number and what is carried along.
+#: The body at each k, given its offset, its number and the carried values.
 Walk = Callable[[Value, Value, Carried], Carried]
 
-#: What a square writes past the panel's last k.
+#: A square may write this many lines past the last k of a panel.
 PAST = 16
 
 
 class PanelRoom:
-    """Room for panels of so many columns and so many k, on the kernel's stack."""
+    """Room on the kernel's stack for panels of these many columns and k."""
 
     def __init__(self, kernel: Tiled, columns: int, depth: int, least: int = 1) -> None:
-        """`least`: so many of the deepest ones."""
+        """`least`: room for at least this many panels of the full depth."""
         self.kernel, self.columns, self.least = kernel, columns, least
         self.room = least * (depth + PAST)
         self.start = kernel.reserve(self.room * columns)
 
     def together(self, depth: Range) -> Value:
-        """Columns of panels that are made together: some, and of few k as many as stay near."""
+        """How many columns of panels are made together: with few k, as many as stay in the
+        cache."""
         builder, whole = self.kernel.builder, i64(self.columns)
         near = builder.udiv(i64(NEAR_PLACES), builder.mul(depth[1], whole))
         most = builder.udiv(i64(self.room), self._height(depth))
@@ -48,7 +50,7 @@ class PanelRoom:
         return builder.mul(panels, whole)
 
     def at(self, column: Value, depth: Range) -> Value:
-        """Where the panel is that begins so many columns after the first of those together."""
+        """The address of the panel that begins `column` columns after the first one."""
         return self.kernel.at(self.start, self.kernel.builder.mul(column, self._height(depth)))
 
     def _height(self, depth: Range) -> Value:
@@ -56,26 +58,27 @@ class PanelRoom:
 
 
 class Windows:
-    """Where the elements of b lie, and how a panel of it is made."""
+    """Where the elements of b lie, and how a panel of them is made."""
 
     def __init__(
         self, kernel: Tiled, reader: Reader, form: str, columns: int, together: int = 1
     ) -> None:
-        """`together`: how many along an axis of k (`Several.paired`) are one lane, 1 or 2; depths
-        are counted in lanes."""
+        """`together`: how many neighbours along an axis of k (`Several.paired`) share a lane, 1 or
+        2. Depths are counted in lanes."""
         way, self.runs, self.step = Form.parse(form)
         rows = self._rows if together == 1 else self._pairs
         ways = {"rows": rows, "turned": self._turned, "gathered": self._gathered}
         self.together = together
         self.kernel, self.reader = kernel, reader
         self.columns = columns
-        #: Extents of the axes of k and n, and b's strides along them.
+        #: The extents of the axes of k and n, and b's strides along them.
         self.values = {}
         for name, first in (("n", ROWS + 1), ("k", kernel.program.outer)):
             for i in range(3):
                 self.values[f"{name}{i}"] = kernel.extents[first + i]
                 self.values[f"{name}_stride{i}"] = kernel.stride(1, first + i)
-        #: From lane to lane along k's first axis, and how many there are along the last.
+        #: The stride from lane to lane along k's first axis, and the number of lanes along its
+        #: last.
         self.first_stride, self.last = self.values["k_stride0"], self.values["k2"]
         if together > 1 and way == "rows":
             self.first_stride = kernel.builder.mul(self.first_stride, i64(together))
@@ -85,15 +88,15 @@ class Windows:
         self._fill = ways[way]
 
     def fill(self, b: Value, column: Value, panel: Value, depth: Range) -> None:
-        """The panel from `column` on, for k from depth[0] on, depth[1] of them.
+        """Makes the panel from `column` on, with depth[1] of k from depth[0] on.
 
-        Both are whole multiples of what the last two axes of k have.
+        Both are multiples of the product of the last two extents of k.
         """
         self.panel = panel
         self._fill(b, column, depth)
 
     def _begin(self, b: Value, depth: Range) -> Range:
-        """Where k from depth[0] on lie, and how many of its first axis depth[1] are."""
+        """The address of k = depth[0], and how many steps of k's first axis depth[1] are."""
         builder = self.kernel.builder
         first = builder.udiv(depth[0], self.inner)
         start = self.reader.at(b, builder.mul(first, self.first_stride))
@@ -102,8 +105,8 @@ class Windows:
     # -- walking along k ----------------------------------------------------------------------
 
     def neighbours(self, count: Value, carried: Carried, body: Walk) -> Carried:
-        """`body` is given how far from the start the last axis of k begins, its place in k, and
-        what the one before gave."""
+        """Runs `body` for each line of k's last axis. It is given the line's offset from the start,
+        its place in k, and the carried values."""
         kernel, builder, values = self.kernel, self.kernel.builder, self.values
 
         def outer(i: Value, held: Carried) -> Carried:
@@ -119,7 +122,8 @@ class Windows:
         return kernel.loop(0, count, 1, carried, outer)
 
     def _each(self, count: Value, carried: Carried, body: Walk) -> Carried:
-        """`body` is given how far from the start each k is, its number, and what went before."""
+        """Runs `body` for each k, given its offset from the start, its number and carried
+        values."""
         kernel, builder, values = self.kernel, self.kernel.builder, self.values
 
         def line(away: Value, k: Value, held: Carried) -> Carried:
@@ -132,7 +136,7 @@ class Windows:
         return self.neighbours(count, carried, line)
 
     def _line(self, k: Value) -> Value:
-        """Where the panel's line of one k begins."""
+        """The address of the panel's line for one k."""
         width = i64(self.columns)
         return self.kernel.at(self.panel, self.kernel.builder.mul(k, width))
 
@@ -146,7 +150,7 @@ class Windows:
         carried: Carried,
         body: Callable[[Value, list[Value], Carried], Carried],
     ) -> Carried:
-        """As `fill`, but `body` is given each k and its vectors, and nothing is written."""
+        """As `fill`, but calls `body` with each k and its vectors instead of writing a panel."""
         start, count = self._begin(b, depth)
         vectors = self._vectors(start, column)
 
@@ -162,7 +166,7 @@ class Windows:
         return [self._found(start, add(column, i64(first))) for first in firsts]
 
     def _put_together(self, runs: list[Run], away: Value) -> Value:
-        """One vector of its runs."""
+        """Assembles one vector from its runs."""
         kernel, reader, lanes = self.kernel, self.reader, self.kernel.lanes
         parts: list[Any] = [None] * self.step
         for pointer, masks in runs:
@@ -186,7 +190,7 @@ class Windows:
         self.walk(b, column, depth, [], each)
 
     def _pairs(self, b: Value, column: Value, depth: Range) -> None:
-        """Two of k's first axis side by side: of two bytes each, in lanes of four."""
+        """Two neighbours of two bytes each along k's first axis share a lane of four bytes."""
         kernel, builder, lanes = self.kernel, self.kernel.builder, self.kernel.lanes
         start, count = self._begin(b, depth)
         vectors = self._vectors(start, column)
@@ -206,7 +210,7 @@ class Windows:
         self._each(count, [], each)
 
     def _found(self, start: Value, first: Value) -> list[Run]:
-        """The runs that make a vector of lines from `first` on."""
+        """The runs that make up the vector of lines from `first` on."""
         builder, length, lines = self.kernel.builder, self.values["n2"], self.kernel.n
         row = builder.udiv(first, length)
         final = builder.udiv(builder.sub(lines, i64(1)), length)
@@ -215,7 +219,7 @@ class Windows:
         found = []
         for _ in range(self.runs):
             high = builder.minimum(builder.add(low, length), left)
-            # A row past the last one is not read, but its address must not be nowhere.
+            # Rows past the last one are masked, but their addresses must still be valid.
             ahead = builder.mul(low, i64(self.step))
             offset = builder.sub(self._row(builder.minimum(row, final)), ahead)
             found.append((self.reader.at(start, offset), self._masks(low, high)))
@@ -223,7 +227,7 @@ class Windows:
         return found
 
     def _row(self, row: Value) -> Value:
-        """How far from the first line a row of the last axis begins."""
+        """The offset of a row of the last axis from the first line."""
         builder, values = self.kernel.builder, self.values
         outer = builder.udiv(row, values["n1"])
         inner = builder.sub(row, builder.mul(outer, values["n1"]))
@@ -232,7 +236,8 @@ class Windows:
         )
 
     def _masks(self, low: Value, high: Value) -> list[Value]:
-        """Which elements of a run's vectors are lanes from low on, below high, or lie between."""
+        """The masks of a run's vectors: lanes from `low` up to `high`, and the elements between
+        them."""
         kernel, builder = self.kernel, self.kernel.builder
         if self.step == 1:
             return [kernel.between(low, high)]
@@ -245,7 +250,8 @@ class Windows:
     # -- lines anywhere -----------------------------------------------------------------------
 
     def offsets(self, first: Value, count: int) -> list[Value]:
-        """How far from the first line so many lie; those past the end are where the last one is."""
+        """The offsets of `count` lines from the first; those past the end equal that of the
+        last."""
         builder, values = self.kernel.builder, self.values
         one, zero = i64(1), i64(0)
         last = builder.sub(self.kernel.n, one)
@@ -292,7 +298,8 @@ class Windows:
     # -- k side by side -----------------------------------------------------------------------
 
     def _turned(self, b: Value, column: Value, depth: Range) -> None:
-        """As many lines at a time as a vector has lanes; what a square has too much is zero."""
+        """Transposes as many lines at a time as a vector has lanes; the excess of a square is
+        zero."""
         kernel, builder, lanes = self.kernel, self.kernel.builder, self.kernel.lanes
         start, count = self._begin(b, depth)
         length = self.last
@@ -316,7 +323,7 @@ class Windows:
         kernel.each(0, self.columns, lanes, group)
 
     def _along(self, pointers: list[Value], away: Value, first: Value) -> list[Value]:
-        """A vector of each line along k's last axis, from a lane of it on."""
+        """A vector of each line along k's last axis, from its lane `first` on."""
         kernel, builder, reader = self.kernel, self.kernel.builder, self.reader
         left = builder.sub(self.last, first)
         if self.together > 1:

@@ -1,6 +1,6 @@
-"""Loops as they stand, or in another way: whichever pays for the extents a kernel is given.
+"""Loops as they stand, or another way to run them, whichever pays for the kernel's extents.
 
-A kernel has them all, and looks at its extents once.
+The kernel contains all ways and chooses by its extents at run time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def emit(program: Program, target: Target) -> Module:
 
 
 class Either(Loops):
-    """Loops as they stand, and other ways where there are some."""
+    """Plain loops, together with the other ways that suit the program."""
 
     def run(self, bases: Bases) -> None:
         ways = [ShortRows.of(self), Woven.of(self), Strips.of(self)]

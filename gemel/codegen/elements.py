@@ -1,8 +1,8 @@
-"""Elements: what a value is at a position of the loops, written into a nest.
+"""Elements: the value at a position of the loops, written into a nest.
 
-A value that has a place in the loops is computed there once. What is read elsewhere -- through a
-view, or where an operation's `element` rule says -- is written again for that position: its
-elementwise operations, down to what lies in memory.
+A value that has a place in the loops is computed there once. If it is read at another position
+(through a view, or where an operation's `element` rule says), it is computed again for that
+position: its elementwise operations are repeated, down to what is stored in memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Source:
         self._entry = entry
 
     def at(self, *position: Any) -> Any:
-        """Its element at a position: an `At` or a computed number for each axis."""
+        """The element at a position: an `At` or a computed number for each axis."""
         nowhere = self._writer.nowhere
         places = (
             at if isinstance(at, At) else At(nowhere.steps, 0, ((at.cast(int64), 1),))
@@ -46,10 +46,10 @@ class Source:
 
 
 class ElementWriter:
-    """Writes the values of a fused node's body into a nest (or what loads and stores like one).
+    """Writes the values of a fused node's body into a nest (or into an object with its interface).
 
-    `given` says where the body's inputs are, a `Place` or a `Number`; `ready` holds values that are
-    there already (a product's accumulator).
+    `given` says where the body's inputs are: a `Place` or a `Number` for each. `ready` holds values
+    that exist already (the sum of a product).
     """
 
     def __init__(self, nest: Any, domain: Domain, given: dict[Entry, Any]) -> None:
@@ -66,12 +66,13 @@ class ElementWriter:
         return self._found(entry, self.placed(entry.shape, placement), False)
 
     def moved(self, entry: Entry, position: Position) -> Any:
-        """The recorded value of an entry at any position; on an axis of length 1 there is one."""
+        """The recorded value of an entry at any position; axes of length 1 have only one
+        position."""
         pairs = zip(position, entry.shape, strict=True)
         return self._found(entry, tuple(self.nowhere if n == 1 else at for at, n in pairs), True)
 
     def placed(self, shape: tuple[int, ...], placement: Placement) -> Position:
-        """A placement as a position."""
+        """The position that a placement stands for."""
         loops = len(self.domain.shape)
         pairs = zip(shape, placement, strict=True)
         return tuple(along(None if n == 1 else d, loops) for n, d in pairs)
@@ -81,9 +82,9 @@ class ElementWriter:
         return self._along(place.strides, self.placed(place.shape, placement)).steps
 
     def _found(self, entry: Entry, position: Position, moved: bool) -> Any:
-        """The recorded value of an entry at a position. `moved`: that is where another value reads
-        it, not where the loops are when they come to the entry itself; it is then written for that
-        position, though the domain has a placement for the entry."""
+        """The recorded value of an entry at a position. With `moved`, another value reads the entry
+        at this position, which may differ from the position of the loops. It is then computed for
+        this position, even if the domain has a placement for the entry."""
         if entry in self.ready:
             return self.ready[entry]
         if not moved and entry in self.domain.placements:
@@ -112,19 +113,19 @@ class ElementWriter:
         if is_mover(node):
             places = seen_through(node, entry.index, position, self.nowhere)
             return self.moved(source, places)
-        if node.op.alignment == "reshape":  # axes of length 1 come and go
+        if node.op.alignment == "reshape":  # only adds or removes axes of length 1
             return self._found(source, self._regrouped(position, node.specs[0], source), moved)
         return self._found(source, self.aligned(position, source), moved)
 
     def aligned(self, position: Position, entry: Entry) -> Position:
-        """The position of an input: lined up from the right with its user's."""
+        """The position of an input, aligned from the right with its user's position."""
         lead = len(position) - entry.ndim
         places = position[lead:] if lead >= 0 else (*[self.nowhere] * -lead, *position)
         pairs = zip(places, entry.shape, strict=True)
         return tuple(self.nowhere if n == 1 else at for at, n in pairs)
 
     def _regrouped(self, position: Position, result: Spec, entry: Entry) -> Position:
-        """The same where axes of length 1 were added or taken away."""
+        """The position of an input, where axes of length 1 were added or removed."""
         pairs = zip(position, result.shape, strict=True)
         moving = iter([at for at, n in pairs if n != 1])
         return tuple(self.nowhere if n == 1 else next(moving) for n in entry.shape)
@@ -132,7 +133,7 @@ class ElementWriter:
     # --- reading memory ---------------------------------------------------------------------
 
     def _along(self, strides: tuple[int, ...], position: Position) -> At:
-        """How far into memory a position is, in elements."""
+        """The offset in memory of a position, in elements."""
         steps, offset = [0] * len(self.domain.shape), 0
         values: tuple[tuple[Any, Any], ...] = ()
         for stride, at in zip(strides, position, strict=True):
@@ -158,7 +159,7 @@ class ElementWriter:
         return self.nest.gather(operand, first, stride)
 
     def _shifted(self, place: Place, offset: Any) -> Place:
-        """A place that begins later; the same one for the same offset."""
+        """A place that begins `offset` elements later; equal arguments give the same object."""
         if type(offset) is int and offset == 0:
             return place
         key = (id(place), repr(offset))
@@ -171,7 +172,7 @@ class ElementWriter:
     # --- computing --------------------------------------------------------------------------
 
     def _reduced(self, node: Node, entry: Entry, position: Position, moved: bool) -> Any:
-        """A value combined over the reduced dimensions; itself when they all have length 1."""
+        """A value combined over the reduced dimensions; the value itself if all have length 1."""
         op, source = node.op, node.inputs[0]
         assert isinstance(op, Reduction)
         if moved:
@@ -209,7 +210,7 @@ class ElementWriter:
         results = []
         for each, spec in zip(found if op.outputs > 1 else (found,), node.specs, strict=True):
             result = lane.value(each) if not hasattr(each, "dtype") else each
-            # Rounded to what is stored between steps, as separate kernels would.
+            # Rounded to the dtype of the result, as if each step stored it in a separate kernel.
             to: DType = as_number(spec.dtype) if weak else spec.dtype
             results.append(result.cast(to).cast(to if weak else to.compute))
         return results

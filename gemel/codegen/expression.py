@@ -1,6 +1,6 @@
 """Straight-line instructions to LLVM values: one `Printer` for a fixed number of lanes.
 
-A dtype computed in another one is only loaded, selected, gathered, cast and stored.
+Dtypes that are computed in another dtype are only loaded, selected, gathered, cast and stored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gemel.dtype import DType
 
 #: Values by instruction position.
 Values = dict[int, Value]
-#: LLVM's conversions between kinds, to wider or as wide values and to narrower ones.
+#: LLVM's conversions between kinds: to the same or a larger size, and to a smaller size.
 _CONVERSIONS = {
     ("f", "f"): ("fpext", "fptrunc"),
     ("f", "i"): ("fptosi", "fptosi"),
@@ -39,16 +39,16 @@ _CONVERSIONS = {
     **{("i", kind): ("sext", "trunc") for kind in "iu"},
     **{(kind, to): ("zext", "trunc") for kind in "ub" for to in "iu"},
 }
-#: What reaches beyond values, besides what writes.
+#: Instructions that need their site (memory, run-time scalars, scans), except those that write.
 BEYOND = frozenset(("load", "scalar", "gather", "scan", "check"))
 
 
 class Printer:
-    """Emits instructions for `lanes` lanes at the builder's position, in no loop of its own.
+    """Emits instructions for `lanes` lanes at the builder's position; it makes no loops.
 
-    A scalar LLVM value stands for the same value in every lane wherever an instruction of several
-    lanes takes it. `target` says which operations are native; without one the portable forms are
-    used, which give the same bits.
+    Where an instruction with several lanes takes a scalar LLVM value, all lanes have that value.
+    `target` says which operations are native. The default uses portable forms, which compute the
+    same bits.
     """
 
     def __init__(self, builder: Builder, lanes: int, target: Target = PORTABLE) -> None:
@@ -65,14 +65,14 @@ class Printer:
         given: Values | None = None,
         only: Iterable[int] | None = None,
     ) -> Values:
-        """Values by the position of their instruction: those that are given and those computed.
+        """Values by the position of their instruction: the given ones and those computed.
 
-        What reaches beyond values is asked of `place`, by the method of the instruction's name,
-        with its attribute (of a scan: its position) and arguments: `load`, `scalar` and `gather`
-        give values in register form, of one lane or all, `scan` one of all, `store`, `scatter_add`
-        and `check` nothing. `given` holds values known beforehand, which are not computed again.
-        `only` names the positions to compute (default all). Whatever writes is done last, in
-        program order, so that an output may be the same memory as an input.
+        An instruction of `BEYOND` calls the method of `place` with its name, passing the
+        instruction's attribute (for a scan: its position) and arguments. `load`, `scalar` and
+        `gather` return values in register form, with one lane or all, `scan` with all lanes;
+        `store`, `scatter_add` and `check` return nothing. `given` holds values known beforehand,
+        which are not computed again. `only` names the positions to compute (default: all). Writes
+        come last, in program order, so that an output may share the memory of an input.
         """
         self._code, values = instructions, dict(given or {})
         self._values, last = values, []
@@ -90,7 +90,7 @@ class Printer:
         return values
 
     def _asked(self, place: Any, position: int) -> Any:
-        """What `place` has to say."""
+        """The result of the method of `place` for this instruction."""
         step = self._code[position]
         attribute = position if step.name == "scan" else step.attribute
         return getattr(place, step.name)(attribute, *(self._values[a] for a in step.arguments))
@@ -119,7 +119,7 @@ class Printer:
         return self._expanded(step, arguments)
 
     def _one(self, text: str, arguments: Sequence[Value]) -> Value:
-        """One instruction, as `spelling` calls it, or an intrinsic."""
+        """One instruction or intrinsic, named as `spelling` does."""
         if text.startswith("llvm."):
             kind = arguments[0].type
             return self.builder.intrinsic(f"{text}.{kind.suffix}", kind, arguments)
@@ -128,12 +128,13 @@ class Printer:
         return found
 
     def _expanded(self, step: Instruction, arguments: list[Value]) -> Value:
-        """A function which mathlib writes out as arithmetic."""
+        """A function that `mathlib` expresses in simpler instructions."""
         value = self._function(step.name, self._dtype(step), *arguments)
         return splat(self.builder, value, self.lanes)
 
     def _power(self, step: Instruction, a: Value, b: Value) -> Value:
-        """Powers that are products or roots are computed as such, whatever gives the exponent."""
+        """Powers that are products or roots are computed as such, wherever the exponent comes
+        from."""
         exponent = self._values[step.arguments[1]]
         if exponent is not b or self.lanes == 1:
             return self._power_to_one(step, a, b, exponent)
@@ -152,9 +153,9 @@ class Printer:
         return builder.where_any(unusual, [common], lambda: [compute()])[0]
 
     def _seldom(self, step: Instruction, condition: Value, usual: Value, *given: Value) -> Value:
-        """The attribute's function of what is given where the condition holds, else `usual`.
+        """The function named by the attribute, of `given`, where the condition holds; else `usual`.
 
-        It is called lane by lane: that is slow, but little code."""
+        The function is called lane by lane, which is slow but takes little code."""
         name, source = str(step.attribute), self._dtype(step, 2)
 
         def one(builder: Builder, *arguments: Value) -> Value:
@@ -174,8 +175,8 @@ class Printer:
         return self.builder.where_any(condition, [usual], lambda: [compute()])[0]
 
     def _power_to_one(self, step: Instruction, a: Value, b: Value, exponent: Value) -> Value:
-        """The same where all lanes have one exponent: nothing is computed but what it asks for,
-        so that x**2 costs about what x * x does, and not forty times that."""
+        """Powers if all lanes have the same exponent. Only the case of this exponent is computed,
+        so x**2 costs about as much as x * x, not forty times as much."""
         builder = self.builder
         results = []
         after = builder.append_basic_block()
@@ -194,13 +195,13 @@ class Printer:
         return builder.phi(a.type, *results)
 
     def _scaled(self, step: Instruction, x: Value, shifted: Value) -> Value:
-        """x * 2**n where `mathlib.MAGIC` was added to n is given."""
+        """x * 2**n, given n + `mathlib.MAGIC`."""
         if not self.target.scales or self.lanes * step.dtype.itemsize != self.target.width:
             return self._expanded(step, [x, shifted])
         n = self.builder.fsub(shifted, self._constant(step.dtype, mathlib.MAGIC[step.dtype]))
         kind, size = ("ps", I16) if step.dtype is dtypes.float32 else ("pd", I8)
         name = f"llvm.x86.avx512.mask.scalef.{kind}.512"
-        every, rounding = Constant(size, -1), Constant(I32, 4)  # as elsewhere: to nearest
+        every, rounding = Constant(size, -1), Constant(I32, 4)  # to nearest, as everywhere
         return self.builder.intrinsic(name, x.type, [x, n, x, every, rounding])
 
     def _maximum(self, step: Instruction, a: Value, b: Value) -> Value:
@@ -215,8 +216,8 @@ class Printer:
         return self.builder.fcmp_unordered("uno", a, a)
 
     def _reinterpret(self, step: Instruction, a: Value) -> Value:
-        """The same bits as another dtype of this size, two bytes as int32's low half (mathlib's
-        own instruction)."""
+        """The same bits as another dtype of the same size. Only in `mathlib`: two bytes as the low
+        half of an int32, and back."""
         kind = register_type(step.dtype, self.lanes)
         source, target = self._dtype(step).itemsize, step.dtype.itemsize
         if source != target:
@@ -226,8 +227,8 @@ class Printer:
     def _quotient(self, step: Instruction, a: Value, b: Value) -> Value:
         """a / b for b > 0 or b < -1.
 
-        Vectors have no integer division: up to 32 bits the floating quotient, truncated, is exact,
-        since a / b is at least 1 / |b| away from the next integer."""
+        Vectors have no integer division. Up to 32 bits the truncated floating-point quotient is
+        exact, since a / b, unless whole, is at least 1 / |b| away from the next integer."""
         dtype = step.dtype
         signed = dtype.kind == "i"
         builder = self.builder
@@ -247,7 +248,7 @@ class Printer:
 
     def cast(self, value: Value, source: DType, target: DType) -> Value:
         """`value` of `source` as `target`, as NumPy's astype: truncation towards zero, wrapping
-        integers; floating values no integer holds give what the processor gives."""
+        integers. Floating-point values that no integer holds give whatever the processor gives."""
         for name, following in halves.casts(source, target):
             if dtypes.float16 in (source, following) and self.target.halves:
                 value = self._half(value, following)
@@ -259,7 +260,7 @@ class Printer:
         return value
 
     def _half(self, value: Value, target: DType) -> Value:
-        """float16, which is stored as its bits, to or from what it is computed in."""
+        """Converts from or to float16, which is held as its bits."""
         builder, half = self.builder, widened(HALF, self.lanes)
         if target is dtypes.float16:
             return builder.bitcast(builder.fptrunc(value, half), widened(I16, self.lanes))
@@ -279,7 +280,7 @@ class Printer:
         return found
 
     def _function(self, name: str, source: DType, *arguments: Value) -> Value:
-        code, result = mathlib.expansion(name, source)  # inside of what this printer emits
+        code, result = mathlib.expansion(name, source)  # printed in place, not called
         printer = Printer(self.builder, self.lanes, self.target)
         return printer.emit(code, given=dict(enumerate(arguments)))[result]
 
@@ -288,7 +289,8 @@ def extreme(builder: Builder, dtype: DType, name: str, a: Value, b: Value) -> Va
     """The greater (or less) of two values of one register type; NaN wins."""
     sign = COMPARISONS[name]
     if dtype.kind == "f":
-        # This order of operands is one native instruction; b's NaN passes, a's is put back.
+        # With this order of operands the selection is one instruction; it keeps a NaN of b but not
+        # one of a, which the second selection restores.
         better = builder.select(builder.fcmp_ordered(sign, a, b), a, b)
         return builder.select(builder.fcmp_unordered("uno", a, a), a, better)
     compare = builder.icmp_signed if dtype.kind == "i" else builder.icmp_unsigned

@@ -1,7 +1,7 @@
-"""Frames: what every kernel begins with, and the loops it is made of.
+"""Frames: how every kernel begins, and the loops it is made of.
 
-A kernel is given buffers, run-time integers and a range. A `Frame` opens the function, loads what
-the program uses of these, computes what depends on nothing else, and moves from place to place.
+A kernel is given buffers, run-time integers and a range. A `Frame` opens the function, loads those
+that the program uses, computes what depends only on them, and moves operands along dimensions.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from gemel.codegen.program import INDEX, OUTER, STRIDED, Program
 from gemel.codegen.target import Target
 
 Whole = Value | int
-#: What a loop carries from round to round.
+#: The values that a loop carries from one iteration to the next.
 Carried = list[Value]
-#: A loop's body: the position and what is carried give what the next round is given.
+#: A loop's body: maps the index and the carried values to the values of the next iteration.
 Body = Callable[[Value, Carried], Carried]
 
 
@@ -29,7 +29,7 @@ def i64(value: int) -> Value:
 
 
 class Frame:
-    """The function ``kernel`` of a program, under construction in a module of its own."""
+    """The function ``kernel`` of a program, under construction in its own module."""
 
     def __init__(self, program: Program, target: Target) -> None:
         self.program = program
@@ -42,16 +42,16 @@ class Frame:
         self.access = Access(program, target, self.builder)
         self.extents: list[Value] = []
         self.fixed: Values = {}
-        #: Whether LLVM is not to know by how much indices grow. It would look for the best way to
-        #: move every address along, which is a third of its time. That wins something in loops
-        #: over few reduced positions and where elements are read one by one, nothing elsewhere.
+        #: Whether to hide from LLVM by how much indices grow. Otherwise it looks for the best way
+        #: to step every address, which is a third of its time. That helps only loops over few
+        #: reduced positions and loops that read elements one by one.
         strides = [operand.stride_class for operand in program.operands]
         reduces_vectors = program.inner > 0 and program.lanes == OUTER
         is_scattered = not target.small_masks and STRIDED in strides
         self.hides_steps = program.in_tiles or not (reduces_vectors or is_scattered)
 
     def enter(self) -> Bases:
-        """Loads what the call gives; computes what depends on nothing else."""
+        """Loads the kernel's arguments and computes what depends on nothing else."""
         program, analysis = self.program, self.analysis
         used = self._used()
         if any(program.code[p].name == "check" for p in analysis.live):
@@ -67,23 +67,23 @@ class Frame:
         return [self._base(i) if i in used else None for i in range(len(program.operands))]
 
     def _used(self) -> set[int]:
-        # What is done in tiles reads its first two operands by itself.
+        # Kernels that work in tiles access their first two operands themselves.
         read = {0, 1} if self.program.in_tiles else set()
         steps = (self.program.code[position] for position in self.analysis.live)
         return read | {step.operand for step in steps if step.operand is not None}
 
     def integer(self, place: int) -> Value:
-        """A run-time integer."""
+        """The run-time integer at this place."""
         pointer = self.builder.gep(Value(POINTER, "%integers"), i64(place), I64)
         return self.builder.load(pointer, I64, 8)
 
     def buffer(self, place: int) -> Value:
-        """The address of a buffer."""
+        """The address of the buffer at this place."""
         pointer = self.builder.gep(Value(POINTER, "%buffers"), i64(place), POINTER)
         return self.builder.load(pointer, POINTER, 8)
 
     def scalar(self, place: int) -> Value:
-        """A run-time scalar."""
+        """The run-time scalar of this number."""
         dtype, passed = self.program.scalars[place], dtypes.int64
         value = self.integer(self.program.integers + place)
         if dtype.kind == "f":
@@ -93,7 +93,7 @@ class Frame:
     def _base(self, operand: int) -> Value:
         if self.program.operands[operand].role == INDEX:
             return i64(0)
-        # Index operands have no buffer; the others' buffers are counted without them.
+        # Index operands have no buffer, so they do not count here.
         return self.buffer(sum(o.role != INDEX for o in self.program.operands[:operand]))
 
     def advance(self, bases: Bases, dimension: int, index: Value) -> Bases:
@@ -112,16 +112,16 @@ class Frame:
         return moved
 
     def prefetch(self, pointer: Value, near: int = 3, writes: bool = False) -> None:
-        """Asks for a line of memory, which need not exist, to read or to write it; 3 for the first
-        cache, 2 the second."""
+        """Prefetches a cache line for reading or for writing; the address need not be valid.
+        `near`: 3 for the first-level cache, 2 for the second."""
         arguments = [pointer, *(Constant(I32, flag) for flag in (int(writes), near, 1))]  # 1: data
         self.builder.writing("llvm.prefetch.p0", arguments)
 
     def loop(
         self, start: Whole, stop: Whole, step: Whole, carried: Sequence[Value], body: Body
     ) -> list[Value]:
-        """Runs `body(index, carried)` for start, start + step, ... below stop; what it returns is
-        carried to the next round, and returned after the last."""
+        """Runs `body(index, carried)` for start, start + step, ... below stop. What it returns is
+        carried to the next iteration, and returned after the last."""
         builder = self.builder
         start, stop, step = (i64(n) if isinstance(n, int) else n for n in (start, stop, step))
         before = builder.block
@@ -147,7 +147,7 @@ class Frame:
         ]
 
     def each(self, start: Whole, stop: Whole, step: Whole, body: Callable[[Value], object]) -> None:
-        """Runs `body(index)` for start, start + step, ... below stop; carries nothing."""
+        """Runs `body(index)` for start, start + step, ... below stop, carrying no values."""
 
         def once(index: Value, _: list[Value]) -> list[Value]:
             body(index)

@@ -1,6 +1,6 @@
-"""float16 and bfloat16 to and from float32 as integer arithmetic: not all processors convert them.
+"""float16 and bfloat16 to and from float32 in integer arithmetic: not all processors convert them.
 
-Rounding is to nearest, ties to even; subnormals, infinities and NaN come through.
+Rounding is to nearest, ties to even. Subnormals, infinities and NaN are preserved.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def float16_to_float32(xp: Lane, half: Recorded) -> Recorded:
     """float16 to float32: exact."""
     bits = xp.reinterpret(half, dtypes.int32)
     magnitude = (bits & 0x7FFF) << 13
-    # The exponents' biases differ by 112; multiplying also makes subnormals normal.
+    # The exponents' biases differ by 112; the multiplication also normalises subnormals.
     scaled = xp.reinterpret(xp.reinterpret(magnitude, dtypes.float32) * 2.0**112, dtypes.int32)
     special = (bits & 0x7C00) == 0x7C00
     result = xp.where(special, magnitude | 0x7F800000, scaled)
@@ -30,7 +30,7 @@ def float32_to_float16(xp: Lane, single: Recorded) -> Recorded:
     sign = (bits >> 16) & 0x8000
     odd = (magnitude >> 13) & 1
     normal = (magnitude + (0xFFF - (112 << 23)) + odd) >> 13
-    # Adding 0.5 lines the bits of a subnormal result up, rounded, at the bottom.
+    # Adding 0.5 shifts the bits of a subnormal result to the bottom, rounded.
     aligned = xp.reinterpret(magnitude, dtypes.float32) + 0.5
     small = xp.reinterpret(aligned, dtypes.int32) - 0x3F000000
     result = xp.where(magnitude < (113 << 23), small, normal)
@@ -61,16 +61,17 @@ def double_to_odd_float(xp: Lane, double: Recorded) -> Recorded:
 
 
 _ALL = (float16_to_float32, float32_to_float16, bfloat16_to_float32, float32_to_bfloat16)
-#: From and to each dtype that is only stored, by the names of the dtypes.
+#: Conversions from and to each dtype that is only stored, by name.
 FUNCTIONS = {each.__name__: each for each in (*_ALL, double_to_odd_float)}
 
 
 def casts(source: DType, target: DType) -> Iterator[tuple[str, DType]]:
-    """The steps of a cast: what each gives, and which function (of `FUNCTIONS` or `rounding`)
-    computes it; no name where the two dtypes say everything.
+    """The steps of a cast: for each its function (of `FUNCTIONS` or `rounding`) and its result's
+    dtype. The name is empty for a plain conversion between the two dtypes.
 
-    What is only stored becomes what it is computed in first. Whole numbers made of floating ones
-    wrap as NumPy's do, through a wider one, instead of saturating.
+    A dtype that is only stored is first converted to the one it is computed in. Floating-point
+    values become integers by way of a wider integer, so that they wrap as NumPy's do instead of
+    saturating.
     """
     if source.compute is not source:
         yield f"{source}_to_{source.compute}", source.compute

@@ -1,8 +1,8 @@
-"""Recording scalar expressions: the `xp` an op's body is run with to become a kernel.
+"""Recording scalar expressions: the `xp` with which an operation's body becomes a kernel.
 
-An elementwise body such as ``xp.where(x > 0, x, alpha * xp.expm1(x))`` computes with NumPy when
-`xp` is ``numpy``, and records instructions when `xp` is a `Lane`. The names are NumPy's where NumPy
-has them. Python scalars are weak: they become constants of the other value's dtype.
+An elementwise body such as ``xp.where(x > 0, x, alpha * xp.expm1(x))`` computes with NumPy if
+`xp` is ``numpy``, and records instructions if `xp` is a `Lane`. Functions have NumPy's names where
+NumPy has them. Python scalars are weak: they become constants of the other value's dtype.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["OPERATORS", "Lane", "Recorded", "Recorder"]
 
 
-#: What NumPy calls Python's operators: the function of `operator` for each.
+#: The function of the module `operator` for each of NumPy's names for Python's operators.
 OPERATORS = {
     "add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv",
     "true_divide": "truediv", "floor_divide": "floordiv", "remainder": "mod", "mod": "mod",
@@ -37,18 +37,18 @@ OPERATORS = {
     "equal": "eq", "not_equal": "ne",
     "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
 }  # fmt: skip
-#: What it calls other instructions of one value, and of two.
+#: NumPy's names of other instructions with one argument, and with two.
 _UNARY = {"floor": "floor", "ceil": "ceil", "rint": "rint", "round": "rint"}
 _UNARY |= {"trunc": "trunc", "fix": "trunc"}
 _BINARY = ("maximum", "minimum", "multiply_high")
 
 
 class Lane:
-    """The namespace an elementwise body is run with.
+    """The namespace that an elementwise body is run with.
 
-    `random` gives (element index, seed, call number), three int64 values, for `random_bits`; it is
-    called with the last two where the body has them itself. `index` is called with an axis and
-    gives that axis's running index (int64).
+    `random` returns (element index, seed, call number), three int64 values, for `random_bits`. A
+    body that has its own seed and call number passes them as arguments. `index` is called with an
+    axis and returns the running index along that axis (int64).
     """
 
     pi = 3.141592653589793
@@ -68,7 +68,7 @@ class Lane:
         self._index = index
 
     def __getattr__(self, name: str) -> Callable[..., Recorded]:
-        """What is a single instruction: the functions of `program.FUNCTIONS`, operators, others."""
+        """Functions that are one instruction: `program.FUNCTIONS`, operators and a few others."""
         if name in FUNCTIONS or name == "sqrt":
             return lambda x: self.value(x).floating().unary(name)
         if name in OPERATORS:
@@ -81,7 +81,7 @@ class Lane:
         raise AttributeError(f"a lane has no {name!r}")
 
     def _rounded(self, name: str, x: Recorded) -> Recorded:
-        """What is no floating value is whole already."""
+        """The rounded value; values that are not floating-point are whole already."""
         return x.unary(name) if x.dtype.kind == "f" else x
 
     # -- making values --------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class Lane:
     # -- arithmetic ------------------------------------------------------------------------------
 
     def multiply_add(self, a: Recorded, b: Term, c: Term) -> Recorded:
-        """a * b + c; of float32 rounded once, which is one instruction."""
+        """a * b + c; for float32 one instruction, which rounds once."""
         if a.dtype is not dtypes.float32:
             return a * b + c
         arguments = (a, self.cast(b, a.dtype), self.cast(c, a.dtype))
@@ -153,7 +153,7 @@ class Lane:
     def sign(self, x: Recorded) -> Recorded:
         """-1, 0 or 1; NaN stays."""
         if x.dtype.kind == "f":
-            # + 0 makes -0.0 a plain zero and leaves NaN.
+            # Adding 0 turns -0.0 into 0.0 and keeps NaN.
             return self.where(x > 0, 1, self.where(x < 0, -1, x + 0.0))
         return (
             (x > 0).cast(x.dtype) - (x < 0).cast(x.dtype)
@@ -168,18 +168,18 @@ class Lane:
         return self.where(first < 0, -rest, rest)
 
     def copysign(self, a: Term, b: Term) -> Recorded:
-        """|a| with the sign of `b`, which counts for zeros and NaN too."""
+        """|a| with the sign of `b`, also for zeros and NaN."""
         first, second = common(self.recorder, a, b)
         first, second = first.floating(), second.floating()
         return self.where(self.signbit(second), -abs(first), abs(first))
 
     def signbit(self, x: Recorded) -> Recorded:
-        """Whether the sign bit is set: of -0.0 too."""
+        """Whether the sign bit is set, also of -0.0."""
         whole = dtypes.int64 if x.dtype is dtypes.float64 else dtypes.int32
         return self.reinterpret(x, whole) < 0 if x.dtype.kind == "f" else x < 0
 
     def hypot(self, a: Term, b: Term) -> Recorded:
-        """sqrt(a*a + b*b), scaled against overflow."""
+        """sqrt(a*a + b*b), scaled so that it does not overflow."""
         first, second = common(self.recorder, a, b)
         first, second = abs(first.floating()), abs(second.floating())
         high, low = self.maximum(first, second), self.minimum(first, second)
@@ -190,7 +190,7 @@ class Lane:
     # -- functions made of others ---------------------------------------------------------------
 
     def exp2(self, x: Recorded) -> Recorded:
-        """As `np.exp2`; gemel's own bodies are made of its parts."""
+        """As `np.exp2`; gemel's own operations use its parts instead."""
         return self.value(bases.exp2(self, x.floating()))
 
     def log2(self, x: Recorded) -> Recorded:
@@ -207,7 +207,7 @@ class Lane:
     def sinh(self, x: Recorded) -> Recorded:
         x = x.floating()
         t = self.expm1(abs(x))
-        # Halving early keeps the largest arguments finite.
+        # Halving the argument keeps the result finite for the largest arguments.
         half = self.where(abs(x) > 20, self.exp(abs(x) * 0.5), 1)
         large = 0.5 * half * half
         return self.copysign(self.where(abs(x) > 20, large, 0.5 * (t + t / (t + 1))), x)
@@ -268,14 +268,14 @@ class Lane:
     def random_bits(self, *stream: Recorded) -> tuple[Recorded, Recorded]:
         """Two uint32 of random bits for this element.
 
-        `stream` is the seed and the number of the call; without it they are the program's.
+        `stream` is the seed and the number of the call; without it, those of the program are used.
         """
         if self._random is None:
             raise TypeError("this body uses xp.random_bits, which its recorder does not provide")
         return philox(self, *self._random(*stream))
 
     def random_stream(self) -> tuple[Recorded, Recorded]:
-        """The program's seed and the number of the call, both int64."""
+        """The program's seed and the number of the call (int64)."""
         if self._random is None:
             raise TypeError("this body uses xp.random_stream, which its recorder does not provide")
         _, seed, number = self._random()
@@ -285,8 +285,8 @@ class Lane:
 def philox(
     xp: Lane, index: Recorded, seed: Recorded, number: Recorded
 ) -> tuple[Recorded, Recorded]:
-    """Two uint32 for the element `index` of call `number` (all int64): the same bits, step by step,
-    as `gemel.ir.philox`."""
+    """Two uint32 for the element `index` of the call `number` (all int64): the same bits as
+    `gemel.ir.philox`, step by step."""
     u64, u32 = dtypes.uint64, dtypes.uint32
 
     def mix(z: Recorded) -> Recorded:

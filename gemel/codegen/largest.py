@@ -1,23 +1,23 @@
-"""What is taken from a row's largest element: less to compute for the same numbers.
+"""Simplifications where a row's maximum is subtracted from it: less work for the same numbers.
 
-Of a - max(a) an exponential needs no upper bound. And where a NaN of `a` reaches all that is
-written in another way (through the sum of the exponentials, in softmax), the largest need not look
-for it: its result is wanted only where there is none.
+The exponential of a - max(a) needs no upper bound. And if a NaN of `a` reaches everything that is
+written by another path (in softmax, through the sum of the exponentials), the maximum need not
+propagate NaN: its result matters only if there is no NaN.
 """
 
 from __future__ import annotations
 
 from gemel.codegen.program import FUNCTIONS, ROOTS, Instruction, Program
 
-#: Instructions of floating values whose result is NaN where an argument is.
+#: Floating-point instructions whose result is NaN if an argument is.
 CARRIES = frozenset(("add", "subtract", "multiply", "divide", "negative", *FUNCTIONS))
-#: Reductions that are NaN where a value is, and stay as they are.
+#: Reductions that are NaN if a value is; these keep their NaN checks.
 COLLECTS = ("sum", "prod")
 
 
 def spared(program: Program) -> Program:
-    """The same program with `exp_falling` for `exp` and `most` for `max` where these give the
-    same; it is only printed, its key is the other's."""
+    """The same program with `exp_falling` for `exp` and `most` for `max` where the results are the
+    same. Only the printed code changes; the cache key remains that of the original program."""
     code = list(program.code)
     for position, step in enumerate(code):
         if step.name != "reduce" or step.attribute != "max" or step.dtype.kind != "f":
@@ -31,15 +31,15 @@ def spared(program: Program) -> Program:
 
 
 def _falls(code: list[Instruction], position: int, largest: int) -> bool:
-    """Whether this is what was reduced less its largest."""
+    """Whether this subtracts the maximum from the values that it is the maximum of."""
     step = code[position]
     return step.name == "subtract" and step.arguments == (*code[largest].arguments, largest)
 
 
 def _finds_nan(code: list[Instruction], largest: int) -> bool:
-    """Whether all that is written is NaN if one of the values is, whatever their largest is."""
+    """Whether everything written is NaN if one of the values is, whatever their maximum is."""
     (source,) = code[largest].arguments
-    #: What is NaN where the source is, and what is NaN at all places if it is so anywhere.
+    #: Instructions that are NaN wherever the source is, and those NaN everywhere if it is anywhere.
     there, everywhere = {source}, set[int]()
     for position, step in enumerate(code):
         reached = [a for a in step.arguments if a in there or a in everywhere]

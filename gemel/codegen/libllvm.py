@@ -1,8 +1,9 @@
 """The few functions of llvmlite's library that turn assembly into an object, called directly.
 
-llvmlite's own Python takes longer to import than a small network to compile, and lets one thread
-compile at a time. Its functions may change with its version, so this is for those in `KNOWN`; for
-any other `gemel.codegen.llvm` goes through llvmlite's Python, and a warning says so, once.
+llvmlite's own Python takes longer to import than a small network takes to compile, and it lets only
+one thread compile at a time. These functions may change between versions of llvmlite, so they are
+called directly only for the versions in `KNOWN`. For any other version, `gemel.codegen.llvm` uses
+llvmlite's Python, and a warning says so, once.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gemel.codegen.target import Target
 
-#: The versions of llvmlite whose functions are those below.
+#: The versions of llvmlite (by prefix) that have the functions below.
 KNOWN = ("0.50.",)
 
 _MESSAGE = POINTER(c_void_p)
-#: By name (behind ``LLVMPY_``): what each gives, and what it takes.
+#: By name (without ``LLVMPY_``): the type of the result, then those of the arguments.
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "InitializeAllTargetInfos": (None,),
     "InitializeAllTargets": (None,),
@@ -47,16 +48,16 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "GetBufferSize": (c_size_t, c_void_p),
     "DisposeMemoryBuffer": (None, c_void_p),
 }
-#: Those of them that are not done at once: code generation. The others are a millisecond together.
+#: The functions that take long: code generation. The others take a millisecond together.
 _LONG = ("TargetMachineEmitToMemory",)
 
 
 class Library:
-    """The library at a path. Any thread may call `emit`, several at a time."""
+    """The library at a path. Several threads may call `emit` at the same time."""
 
     def __init__(self, path: str) -> None:
-        # What takes long lets other threads run Python. What does not must not: they would hold
-        # Python's lock for five milliseconds each time.
+        # Long calls release the GIL, so that other threads can run Python. Short calls keep it:
+        # after releasing it, a thread may have to wait five milliseconds to get it back.
         long, short = ctypes.CDLL(path), ctypes.PyDLL(path)
         self._functions = {
             name: (long if name in _LONG else short)[f"LLVMPY_{name}"] for name in _FUNCTIONS
@@ -65,14 +66,14 @@ class Library:
             self._functions[name].restype, self._functions[name].argtypes = result, arguments
         for each in ("TargetInfos", "Targets", "TargetMCs", "AsmPrinters"):
             self._call(f"InitializeAll{each}")
-        #: Machines that nobody uses, by what they make code for: one serves one thread at a time.
+        #: Idle target machines, by the text of their target. A machine serves one thread at a time.
         self._free: dict[str, list[int]] = {}
 
     def _call(self, name: str, *arguments: object) -> int:
         return self._functions[name](*arguments) or 0
 
     def _told(self, message: c_void_p) -> str:
-        """What LLVM has to say; empty for nothing."""
+        """LLVM's message; empty if there is none."""
         if not message.value:
             return ""
         text = ctypes.string_at(message.value).decode(errors="replace")
@@ -80,7 +81,7 @@ class Library:
         return text
 
     def emit(self, assembly: str, target: Target) -> bytes:
-        """The object of LLVM assembly. Raises `RuntimeError` with what LLVM says of bad code."""
+        """The object for LLVM assembly. Raises `RuntimeError` with LLVM's message for bad code."""
         context = self._call("ContextCreate")
         try:
             module = self._parsed(context, assembly)
@@ -118,7 +119,7 @@ class Library:
 
     @contextmanager
     def _machine(self, target: Target) -> Iterator[int]:
-        """A machine for a target that nobody else uses in the meantime."""
+        """A target machine that no other thread uses at the same time."""
         free = self._free.setdefault(target.text, [])
         try:
             machine = free.pop()
@@ -146,7 +147,7 @@ _loading = threading.Lock()
 
 
 def library() -> Library | None:
-    """llvmlite's library; None where it is of a version that is not known."""
+    """llvmlite's library; None if its version is not known."""
     if not _loaded:
         with _loading:
             if not _loaded:

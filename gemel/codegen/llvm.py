@@ -1,7 +1,7 @@
-"""LLVM's assembly to machine code: an ELF object (or a WebAssembly module), through llvmlite.
+"""LLVM assembly to machine code: an ELF object (or a WebAssembly module), through llvmlite.
 
-No optimisation pass runs: what `loops` prints is what a kernel does, and code generation alone
-takes a few milliseconds. llvmlite is looked for at the first compilation.
+No optimisation passes run: the kernel does what `loops` prints, and code generation alone takes a
+few milliseconds. llvmlite is imported at the first compilation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gemel.codegen.target import Target
 
-#: What code generation may call: nothing else is there when the object is loaded.
+#: The only functions that generated code may call; nothing else can be resolved at load time.
 ALLOWED = frozenset(("memcpy", "memset", "memmove"))
 
 _machines: dict[str, Any] = {}
@@ -27,7 +27,7 @@ _machines: dict[str, Any] = {}
 def emit_object(assembly: str, target: Target, origin: str = "") -> bytes:
     """LLVM assembly to an ELF object; `origin` is shown with an error.
 
-    Raises `CompileError` for invalid assembly and for undefined symbols but the few in `ALLOWED`.
+    Raises `CompileError` for invalid assembly and for undefined symbols other than `ALLOWED`.
     """
     direct = library()
     try:
@@ -71,7 +71,7 @@ def _by_llvmlite(assembly: str, target: Target) -> bytes:
 
 
 def undefined_symbols(code: bytes) -> set[str]:
-    """The names an ELF64 object leaves to be found elsewhere."""
+    """The names of undefined symbols in an ELF64 object."""
     sections, width, count = (
         struct.unpack_from("<Q", code, 40)[0],
         *struct.unpack_from("<HH", code, 58),

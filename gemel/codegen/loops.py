@@ -1,10 +1,10 @@
 """Loop programs to LLVM IR: the nest of loops around what `Printer` prints.
 
-Vectors are explicit. A block of the loop along the vector is several vectors, then come single
-vectors under a mask (or single elements where the target has no masks), so nothing beyond an
-operand's end is touched. Reductions keep several accumulators; floating sums go by blocks
-(`reductions.in_blocks`), so that errors grow with the number of blocks and not of elements. The
-order of all this depends on the extents only.
+Vectors are explicit. The loop along the vector first takes several vectors at a time, then single
+vectors under a mask (or single elements if the target has no masks), so nothing past an operand's
+end is accessed. Reductions keep several accumulators. Floating-point sums are computed in blocks
+(`reductions.in_blocks`), so that errors grow with the number of blocks, not of elements. The order
+of all this depends only on the extents.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from gemel.codegen.squares import Squares
 from gemel.codegen.target import Target
 from gemel.dtype import DType
 
-#: So many rows ahead are lines of memory asked for, where columns are reduced.
+#: How many rows ahead cache lines are prefetched if columns are reduced.
 AHEAD = 16
-#: Each pass goes over so many rows before the next pass does, if all of these are at most so many
-#: places: the first number is for arrays of `FAR` places and more, the second for smaller ones.
+#: Each pass goes over this many rows before the next pass does, if these rows have at most this
+#: many elements: the first number is for arrays of `FAR` elements or more, the second for smaller.
 GROUP, PLACES = 8, (1536, 8192)
-#: Places of all arrays that leave the second cache (lines of later rows are then asked for early),
-#: and of all rows the third.
+#: If the arrays have MANY elements together, they exceed the second-level cache, and lines of
+#: later rows are prefetched; if the rows have FAR elements, they exceed the third.
 MANY, FAR = 1 << 18, 1 << 20
 
-#: What is done inside loops that carry nothing.
+#: The body of loops that carry nothing.
 Inside = Callable[[Bases], None]
-#: Some vectors from an index on: how many, of so many lanes, and what they end at if they may reach
-#: beyond it.
+#: Some vectors from an index on: how many, with how many lanes, and where they end if they may
+#: reach past the end.
 Vectors = Callable[[Value, int, int, "Value | None", Carried], Carried]
 
-#: One inner position: its bases, its number and the states before it give the states after it.
+#: One inner position: maps its bases, its number and the states before it to those after it.
 Row = Callable[[Bases, Value, list[State]], list[State]]
 
 
 class Course(NamedTuple):
-    """A pass on its way over inner positions: its work, and its reductions' states before that."""
+    """A pass over inner positions: its work, and the initial states of its reductions."""
 
     work: Pass
     states: list[State]
@@ -61,12 +61,12 @@ class Loops(Frame):
         sizes = [o.dtype.itemsize for o in program.operands if o.role != INDEX]
         self.masks = target.masks and (target.small_masks or min(sizes, default=4) >= 4)
         self.masks = self.masks and self.lanes > 1
-        #: Whether all arrays are `MANY` places, and how many rows are walked along at a time.
+        #: Whether all arrays together have `MANY` elements, and how many rows each pass goes over.
         self.many: Value = Constant(I1, 0)
         self._apart = i64(1)
-        #: Whether columns that come from far away are read another way.
+        #: Whether columns that are far away are read by strips instead.
         self.by_strips = False
-        #: What later passes ask of the rows of a group: where, and its dtype.
+        #: Values of a group's rows that later passes need: their address and their dtype.
         self._rooms: dict[int, tuple[Value, DType]] = {}
         self.reductions = {
             position: Accumulator(str(step.attribute), program.code[step.arguments[0]].dtype)
@@ -77,14 +77,14 @@ class Loops(Frame):
     # -- the whole function -----------------------------------------------------------------------
 
     def build(self) -> Module:
-        """Prints the function; the module it is in."""
+        """Prints the function and returns its module."""
         bases = self.enter()
         self.run(bases)
         self.builder.ret(self.access.result())
         return self.module
 
     def run(self, bases: Bases) -> None:
-        """All loops, by the program's schedule."""
+        """All loops, in the program's schedule."""
         program = self.program
         if program.lanes != OUTER:
             known = sorted(set().union(*self.analysis.known_later()))
@@ -99,7 +99,7 @@ class Loops(Frame):
     def run_rows(
         self, bases: Bases, rows: Callable[[Value, Value, Bases], None], dimension: int
     ) -> None:
-        """All loops: `rows(start, stop, bases)` is those from this outer dimension on."""
+        """All loops: `rows(start, stop, bases)` prints those from this outer dimension on."""
         if dimension == 0:
             rows(self.begin, self.end, bases)
         else:
@@ -111,7 +111,8 @@ class Loops(Frame):
     def _walk(
         self, dimension: int, stop: int, begin: Value, end: Value, bases: Bases, body: Inside
     ) -> None:
-        """Outer dimensions from `dimension` up to `stop`, nested, the first over a given range."""
+        """Nested loops over the outer dimensions from `dimension` to `stop`, the first over a
+        range."""
         if dimension == stop:
             body(bases)
             return
@@ -124,8 +125,8 @@ class Loops(Frame):
         self.each(begin, end, 1, once)
 
     def _site(self, bases: Bases, index: Value, copy: int, lanes: int, stop: Value | None) -> Site:
-        """The `copy`th vector from an index on; of one that may reach beyond `stop` the lanes
-        before that."""
+        """The `copy`th vector from an index on. If it may reach past `stop`, the lanes from there
+        on are masked."""
         place = self.builder.add(index, i64(copy * lanes))
         mask = None
         if stop is not None:
@@ -145,9 +146,9 @@ class Loops(Frame):
     ) -> Carried:
         """The loop along the vector: `body(index, copies, lanes, stop, carried)`.
 
-        The part of whole vectors of a `course`, from 0, goes by blocks; of what is left as many as
-        `fewer` whole ones at a time, if that is not 0, and the rest `tail` vectors at a time where
-        there are masks.
+        Whole groups of `copies` vectors come first; with a `course` they start at 0 and are summed
+        in blocks. Of the rest, if `fewer` is not 0, whole groups of `fewer` vectors are next. What
+        then remains is processed `tail` vectors at a time under masks, if the target has them.
         """
         builder = self.builder
 
@@ -178,7 +179,7 @@ class Loops(Frame):
         return self.loop(middle, stop, i64(1), carried, call(1, 1))
 
     def _last_whole(self, start: Value, stop: Value, size: int) -> Value:
-        """Where whole blocks of so many elements, a power of two, end."""
+        """The end of the whole blocks of `size` elements (a power of two)."""
         builder = self.builder
         whole = builder.and_(builder.sub(stop, start), i64(-size))
         known = builder.select(builder.icmp_signed("<", stop, start), i64(0), whole)
@@ -198,8 +199,8 @@ class Loops(Frame):
             return []
 
         copies = self._copies_outer()
-        # A walk along columns is waited for: another vector beside the first takes no longer. But
-        # where rows are written, what its mask leaves out would be waited for in the next row.
+        # A walk along columns waits for memory, so a second vector takes no extra time. But if rows
+        # are written, loads in the next row would wait for what a masked store leaves out.
         writes = any(o.role == OUTPUT and o.varies for o in self.program.operands)
         pairs = self.program.inner > 0 and copies > 1
         fewer = 2 if pairs and writes else 0
@@ -207,12 +208,12 @@ class Loops(Frame):
         self._along(start, stop, copies, [], body, tail=tail, fewer=fewer)
 
     def _are_many(self, above: int = 0) -> Value:
-        """Whether the places of all arrays, at the last outer and all inner dimensions, are, and
-        the extent of the former is above so many."""
+        """Whether the arrays have `MANY` elements, over the last outer and all inner dimensions,
+        and the extent of the last outer dimension exceeds `above`."""
         builder, rows = self.builder, self.extents[self.program.outer - 1 :]
         arrays = sum(o.varies and o.role != INDEX for o in self.program.operands)
         enough = builder.icmp_signed(">", rows[0], i64(above))
-        # One number, so that loops need to look at one only.
+        # The conditions are combined into one number, so that loops test only one.
         places = builder.select(enough, reduce(builder.mul, rows), i64(0))
         return builder.icmp_signed(">=", places, i64(MANY // max(1, arrays)))
 
@@ -251,7 +252,7 @@ class Loops(Frame):
             given[number] = {**values, **own}
 
     def row_of(self, work: Pass, sites: list[Site], given: list[Values]) -> Row:
-        """A pass at one inner position, at several sites: what its states are after it."""
+        """A pass at one inner position, at several sites: returns its states after the position."""
         lanes, carrying = sites[0].lanes, [*work.reductions, *work.scans]
         count = len(carrying)
 
@@ -281,8 +282,8 @@ class Loops(Frame):
         return body
 
     def ask_early(self, work: Pass, bases: Bases, sites: list[Site]) -> None:
-        """Asks for what is read some rows ahead, where rows are longer than what is read of each
-        and come from far away: that no prefetcher of a processor foresees."""
+        """Prefetches what will be read some rows later, if the arrays are large. Only part of each
+        row is read at a time, so the processor's own prefetchers do not predict it."""
         builder = self.builder
         for number, operand in self._running(work):
             stride = self.access.strides[number, self.program.rank - 1]
@@ -294,19 +295,19 @@ class Loops(Frame):
                     self.prefetch(place, 2)
 
     def _running(self, work: Pass) -> list[tuple[int, Operand]]:
-        """The inputs whose neighbours a pass reads."""
+        """The inputs that a pass reads contiguously."""
         code, operands = self.program.code, self.program.operands
         read = {code[p].operand for p in work.varying if code[p].name == "load"}
         found = ((n, o) for n, o in enumerate(operands) if n in read and o.varies)
         return [(n, o) for n, o in found if (o.role, o.stride_class) == (INPUT, CONTIGUOUS)]
 
     def _shared(self, given: list[Values]) -> Values:
-        """What scalars know: values that are the same in all lanes."""
+        """The values that scalar instructions may use: those that are the same in all lanes."""
         return {p: v for p, v in given[0].items() if not self.analysis.vector[p]}
 
     def at_sites(self, work: Pass, count: int, one: Callable[[int], tuple[Site, Values]]) -> None:
-        """A pass at several sites, interleaved: each is where `one` has printed it, and what it has
-        found there."""
+        """Prints a pass at several sites, interleaved; `one` prints it at one site and returns the
+        site and the values."""
         printed = []
         with self.builder.interleaving() as part:
             for number in range(count):
@@ -326,7 +327,7 @@ class Loops(Frame):
         mask: Value | None = None,
         step: int = 0,
     ) -> None:
-        """What a pass has found, taken into the states of its reductions, from `slot` on; see
+        """Adds the values of a pass to the states of its reductions, from `slot` on; see
         `Accumulator.value`."""
         for own, position in enumerate(work.reductions, slot):
             kind = self.reductions[position]
@@ -341,8 +342,8 @@ class Loops(Frame):
         first: Bases,
         body: Row,
     ) -> list[State]:
-        """Inner dimensions up to `stop`, nested: the states in the end. `body` is also given the
-        number of the position."""
+        """Nested loops over the inner dimensions up to `stop`; returns the final states. `body` is
+        also given the number of the position."""
 
         def walk(number: int, bases: Bases, flat: Value, held: Carried) -> Carried:
             if number == stop:
@@ -364,7 +365,8 @@ class Loops(Frame):
     def _blocks(
         self, stop: Value, step: int, carried: Carried, body: Body, course: Course, levels: int
     ) -> Carried:
-        """A loop from 0 whose floating sums are sums of the sums of blocks (of blocks)."""
+        """A loop from 0 in which floating-point sums are sums of the sums of blocks, nested
+        `levels` deep."""
         kinds = [self.reductions[p] for p in course.work.reductions]
         if course.work.scans or not any(kind.blocked for kind in kinds):
             return self.loop(0, stop, step, carried, body)
@@ -374,8 +376,9 @@ class Loops(Frame):
     # -- lanes along the last inner dimension -----------------------------------------------------
 
     def _rows_inner(self, start: Value, stop: Value, bases: Bases) -> None:
-        """Outer positions, some at a time, each pass over all of them before the next: while one
-        waits for what its lanes give together, the others' work is near."""
+        """Outer positions in groups; each pass goes over the whole group before the next pass
+        begins. While one row waits for the combination of its lanes, the processor works on other
+        rows."""
         builder, program = self.builder, self.program
         known = self.analysis.known_later()
         size = reduce(builder.mul, self.extents[program.outer :])
@@ -408,8 +411,8 @@ class Loops(Frame):
         self.each(start, stop, most, some)
 
     def _ask_for_later(self, bases: Bases, index: Value, count: int) -> None:
-        """Asks for what the first pass reads of the rows after those it has been over, so many
-        places from an index on: it would find them far away all at once."""
+        """Prefetches what the first pass will read of the rows after the current group, `count`
+        elements from an index on. Otherwise that pass would wait for all of it at once."""
         builder = self.builder
         with builder.if_then(self.many):
             for number, operand in self._running(self.analysis.passes[0]):
@@ -420,7 +423,8 @@ class Loops(Frame):
                     self.prefetch(memory.element(builder, bases[number], ahead, operand.dtype), 2)
 
     def _point_inner(self, stage: int, bases: Bases, given: Values) -> Values:
-        """One pass at one outer position, with what comes before it and after the last."""
+        """One pass at one outer position, with the instructions before it and after the last
+        pass."""
         analysis = self.analysis
         site = Site(self.access, bases)
         given = self.access.print(analysis.point(stage, False), site, given)
@@ -432,7 +436,7 @@ class Loops(Frame):
 
     def _copies_inner(self, work: Pass) -> int:
         cost = self.analysis.cost(work.varying)
-        if self.analysis.last > 0:  # other rows are near
+        if self.analysis.last > 0:  # the work of other rows is interleaved anyway
             return 2 if cost <= 80 else 1
         if work.reductions:
             return 4 if cost <= 12 else 2 if cost <= 80 else 1
@@ -442,7 +446,7 @@ class Loops(Frame):
         copies, count = self._copies_inner(work), len(work.reductions)
         kinds = [self.reductions[p] for p in work.reductions]
         states = [kind.identity(self.lanes) for _ in range(copies) for kind in kinds]
-        tail = not self.masks and self.lanes > 1  # of elements one by one
+        tail = not self.masks and self.lanes > 1  # elements one by one, with their own states
         if tail:
             states = states + [kind.identity(1) for kind in kinds]
         course = Course(work, states)

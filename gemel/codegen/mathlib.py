@@ -1,10 +1,10 @@
-"""Mathematical functions as lane arithmetic: no library call, no branch but around large angles; in
-float32 multiplications and additions rounded once, which are exact where the processor has no
-instruction for them, too.
+"""Mathematical functions as lane arithmetic: no library calls, and no branches except for large
+angles. In float32, multiply-adds round once; where the processor has no such instruction they are
+computed exactly by other means.
 
-So every target and every vector width gives the same bits. Special values (NaN, infinities,
-zeros, overflow, underflow) are NumPy's. Largest relative errors, measured against x87's
-extended precision (erf: against SciPy's float64)::
+So every target and every vector width computes the same bits. Special values (NaN, infinities,
+zeros, overflow, underflow) are those of NumPy. The largest relative errors, measured against x87's
+extended precision (erf: against SciPy's float64), are::
 
              float32                    float64
     exp      0.8e-7                     1.3e-16
@@ -16,7 +16,7 @@ extended precision (erf: against SciPy's float64)::
     sin cos  1.3e-7                     2.6e-16
     power    1.2e-7                     1.5e-15 (the tests' bound)
 
-Angles may be as large as the dtype has them (`angles`). The remainder is exact.
+Angles may be as large as the dtype permits (`angles`). The remainder is exact.
 
 Sources: Cephes (Moshier 1989) for float32 polynomials, fdlibm (Sun 1993) for float64 ones, Eigen's
 rational tanh; Dekker (1971) for exact sums and products.
@@ -34,7 +34,7 @@ from gemel.codegen.program import Instruction
 from gemel.codegen.rounding import exact_product, power_of_two, scale
 from gemel.dtype import DType
 
-#: Adding and taking away this rounds to an integer, which the low bits then hold.
+#: Adding and subtracting this rounds to an integer; after the addition, the low bits hold it.
 MAGIC = {dtypes.float32: 12582912.0, dtypes.float64: 6755399441055744.0}
 _MAGIC_BITS = {dtypes.float32: 0x4B400000, dtypes.float64: 0x4338000000000000}
 _WHOLE = {dtypes.float32: dtypes.int32, dtypes.float64: dtypes.int64}
@@ -45,9 +45,9 @@ _LN2 = {
 }
 _LOG2E = 1.4426950408889634
 _INFINITY = float("inf")
-#: Polynomials' coefficients, the highest power first, by name and dtype.
+#: The coefficients of polynomials, the highest power first, by name and dtype.
 _POLYNOMIALS: dict[str, tuple[float, ...]] = {
-    # exp(r) by r, |r| <= ln(2) / 2, fitted to the least largest error, 4e-9.
+    # exp(r) in r, |r| <= ln(2) / 2, a minimax fit with the error 4e-9.
     "exp float32": (1.3814320e-3, 8.3688510e-3, 4.1668400e-2, 1.6666520e-1, 4.9999994e-1, 1.0, 1.0),
     "expm1 float32": (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2,
         1.6666665459e-1, 5.0000001201e-1),
@@ -84,7 +84,7 @@ _POLYNOMIALS: dict[str, tuple[float, ...]] = {
     "cosine float64": (-1.13596475577881948265e-11, 2.08757232129817482790e-09,
         -2.75573143513906633035e-07, 2.48015872894767294178e-05, -1.38888888888741095749e-03,
         4.16666666666666019037e-02),
-    # log2((1 + s) / (1 - s)) / s - 2 / ln 2 by s**2, and (2**r - 1) / r; at Chebyshev's points.
+    # log2((1 + s) / (1 - s)) / s - 2 / ln 2 in s**2, and (2**r - 1) / r; at Chebyshev points.
     "log2 odd float32": (0.340727322770281, 0.4116728828331939, 0.5770835819540971,
         0.9617966733594836),
     "exp2 float32": (1.5461447e-4, 1.3390867e-3, 9.618057e-3, 5.550357e-2, 2.4022651e-1,
@@ -103,7 +103,7 @@ def polynomial(x: Recorded, name: str) -> Recorded:
 
 
 def _nearest(x: Recorded) -> tuple[Recorded, Recorded]:
-    """`x` rounded to an integer, as a floating value and as an integer; |x| < 2**22 or 2**51."""
+    """`x` rounded to an integer, as floating-point and as integer; |x| < 2**22 or 2**51."""
     return _unshifted(x + MAGIC[x.dtype])
 
 
@@ -114,17 +114,17 @@ def _unshifted(shifted: Recorded) -> tuple[Recorded, Recorded]:
 
 
 def scaled(xp: Lane, x: Recorded, shifted: Recorded) -> Recorded:
-    """x * 2**n, of n as `_reduce_exp` gives it."""
+    """x * 2**n, given n + `MAGIC` as from `_reduce_exp`."""
     return scale(x, _unshifted(shifted)[1])
 
 
 def _scaled(x: Recorded, shifted: Recorded) -> Recorded:
-    """`scaled` as an instruction (mathlib's own), which some processors have."""
+    """`scaled` as an instruction, which some processors have; it occurs only in this module."""
     return x.recorder.append("scaled", x.dtype, (x, shifted))
 
 
 def _without_ln2(x: Recorded) -> tuple[Recorded, Recorded]:
-    """r and n (plus what makes it whole) with x = n ln 2 + r, |r| <= ln(2) / 2; float32."""
+    """r and n + `MAGIC` with x = n ln 2 + r, |r| <= ln(2) / 2; float32."""
     xp = Lane(x.recorder)
     shifted = xp.multiply_add(x, _LOG2E, MAGIC[x.dtype])
     real = shifted - MAGIC[x.dtype]
@@ -133,7 +133,7 @@ def _without_ln2(x: Recorded) -> tuple[Recorded, Recorded]:
 
 
 def _reduce_exp(x: Recorded, more: Recorded | None = None) -> tuple[Recorded, Recorded]:
-    """expm1(r) and n (plus what makes it whole) with x (+ more) = n ln 2 + r, |r| <= ln(2) / 2."""
+    """expm1(r) and n + `MAGIC` with x (+ more) = n ln 2 + r, |r| <= ln(2) / 2."""
     xp = Lane(x.recorder)
     if x.dtype is dtypes.float32:
         r, shifted = _without_ln2(x)
@@ -150,7 +150,7 @@ def _reduce_exp(x: Recorded, more: Recorded | None = None) -> tuple[Recorded, Re
 
 
 def _clamp(xp: Lane, x: Recorded, low: float, high: float) -> Recorded:
-    """By comparison and choice: NaN stays."""
+    """`x` between `low` and `high`, by comparisons and selections, so that NaN stays."""
     x = xp.where(x < low, low, x)
     return xp.where(x > high, high, x)
 
@@ -162,7 +162,7 @@ def exp(xp: Lane, x: Recorded) -> Recorded:
 
 
 def exp_falling(xp: Lane, x: Recorded) -> Recorded:
-    """`exp` of what is 0 at most, or NaN."""
+    """`exp` of arguments that are at most 0, or NaN."""
     if x.dtype is dtypes.float32:
         r, n = _without_ln2(xp.where(x < -104.0, -104.0, x))
         return _scaled(polynomial(r, "exp"), n)
@@ -174,7 +174,7 @@ def expm1(xp: Lane, x: Recorded) -> Recorded:
     """e**x - 1, exact near 0."""
     low, high = (-30.0, 89.0) if x.dtype is dtypes.float32 else (-60.0, 710.0)
     p, n = _reduce_exp(_clamp(xp, x, low, high))
-    # Half of 2**n (p + 1) - 1, since 2**n itself may be too large.
+    # Half of 2**n (p + 1) - 1, because 2**n itself may overflow.
     half = power_of_two(_unshifted(n)[1] - 1, x.dtype)
     return xp.where(x == 0, x, (half * p + (half - 0.5)) * 2)
 
@@ -190,7 +190,7 @@ def _split_log(xp: Lane, x: Recorded) -> tuple[Recorded, Recorded]:
 
 
 def _split_normal(xp: Lane, x: Recorded) -> tuple[Recorded, Recorded]:
-    """The same for normal x; n as an integer."""
+    """As `_split_log`, for normal x; n is an integer."""
     dtype = x.dtype
     bits = xp.reinterpret(x, _WHOLE[dtype])
     half = 0x3F3504F3 if dtype is dtypes.float32 else 0x3FE6A09E667F3BCD
@@ -223,7 +223,7 @@ def log(xp: Lane, x: Recorded) -> Recorded:
 def log1p(xp: Lane, x: Recorded) -> Recorded:
     """log(1 + x), exact near 0."""
     u = x + 1
-    correction = (x - (u - 1)) / u  # what rounding took from u (Kahan)
+    correction = (x - (u - 1)) / u  # what rounding removed from u (Kahan)
     result = log(xp, u) + xp.where((u == 0) | (u == _INFINITY), 0, correction)
     return xp.where(u == 1, x, result)
 
@@ -255,7 +255,8 @@ def erf(xp: Lane, x: Recorded) -> Recorded:
 
 
 def _erf_64(xp: Lane, x: Recorded) -> Recorded:
-    """Taylor's series below 0.85; above 1 - exp(-x*x) g, g a polynomial in (x - 2) / (x + 2)."""
+    """Taylor series below 0.85; above, 1 - exp(-x*x) g, with g a polynomial in (x - 2) / (x +
+    2)."""
     a = abs(x)
     small = x * polynomial(x * x, "erf small")
     b = xp.where(a > 6, 6, a)
@@ -265,8 +266,8 @@ def _erf_64(xp: Lane, x: Recorded) -> Recorded:
 
 
 def _quarter_turns(xp: Lane, x: Recorded) -> tuple[Recorded, Recorded]:
-    """The angle left within [-pi/4, pi/4], and how many quarter turns were taken, as int32;
-    |x| < 2**17."""
+    """The remaining angle within [-pi/4, pi/4], and the number of quarter turns as int32;
+    requires |x| < 2**17."""
     wide = x.cast(dtypes.float64)
     real, n = _nearest(wide * 0.6366197723675814)
     if x.dtype is dtypes.float32:
@@ -299,20 +300,20 @@ def _cosine(r: Recorded) -> Recorded:
 
 
 def _circular(xp: Lane, r: Recorded, n: Recorded) -> Recorded:
-    """The sine of r and n quarter turns."""
+    """The sine of r plus n quarter turns."""
     result = xp.where((n & 1) != 0, _cosine(r), _sine(r))
     return xp.where((n & 2) != 0, -result, result)
 
 
 def _unless_far(xp: Lane, x: Recorded, turns: int, usual: Recorded) -> Recorded:
-    """`far_sine` where x is large; it is computed only if x is so somewhere (mathlib's own
-    instruction)."""
+    """`far_sine` where x is large, else `usual`. It is computed only if any x is large, by the
+    instruction `seldom`, which occurs only in this module."""
     given = (abs(x) >= angles.FAR, usual, x, xp.full_like(x, turns))
     return x.recorder.append("seldom", x.dtype, given, "far_sine")
 
 
 def far_sine(xp: Lane, x: Recorded, turns: Recorded) -> Recorded:
-    """The sine of a large angle in radians, and of a quarter turn more unless `turns` is 0."""
+    """The sine of a large angle in radians, plus a quarter turn unless `turns` is 0."""
     r, n = angles.quarter_turns(xp, x)
     return _circular(xp, r, xp.where(turns == 0, n, n + 1)).cast(x.dtype)
 
@@ -334,14 +335,14 @@ def cos(xp: Lane, x: Recorded) -> Recorded:
 
 
 def _precise_log(xp: Lane, a: Recorded) -> tuple[Recorded, Recorded]:
-    """log(a) as a sum of two float64 values, good to about 65 bits."""
+    """log(a) as a sum of two float64 values, accurate to about 65 bits."""
     n, m = _split_log(xp, a)
     high, low = _LN2[dtypes.float64]
     f = m - 1
     below = f + 2
     s = f / below
     product, rest = exact_product(s, below)
-    # m + 1 is not exact either: what is lost is m - 1 - (below - 2).
+    # m + 1 is rounded, too; the lost part is m - 1 - (below - 2).
     lost = f - (below - 2)
     s_low = ((f - product) - rest - s * lost) / below
     r = polynomial(s * s, "log") * (s * s)
@@ -366,12 +367,12 @@ def _power_64(xp: Lane, a: Recorded, y: Recorded) -> Recorded:
     return _scaled(p + 1, n)
 
 
-#: 2 / ln 2 as a float32 and what is left.
+#: 2 / ln 2 as a float32, and the remainder.
 _TWICE_LOG2E = (2.885390043258667, 3.851926e-8)
 
 
 def _log2_32(xp: Lane, n: Recorded, m: Recorded) -> tuple[Recorded, Recorded]:
-    """n + log2(m) as a sum of two float32, good to about 31 bits."""
+    """n + log2(m) as a sum of two float32 values, accurate to about 31 bits."""
     f, below = m - 1, m + 1
     lost = m - (below - 1)
     inverse = 1 / below
@@ -380,7 +381,7 @@ def _log2_32(xp: Lane, n: Recorded, m: Recorded) -> tuple[Recorded, Recorded]:
     high, low = _TWICE_LOG2E
     first = s * high
     z = s * s
-    slope = xp.multiply_add(z, high, high)  # of the logarithm by s
+    slope = xp.multiply_add(z, high, high)  # the derivative of the logarithm by s
     second = xp.multiply_add(s, high, -first) + xp.multiply_add(rest, slope, s * low)
     second = xp.multiply_add(polynomial(z, "log2 odd") * z, s, second)
     total = n + first
@@ -390,7 +391,7 @@ def _log2_32(xp: Lane, n: Recorded, m: Recorded) -> tuple[Recorded, Recorded]:
 
 
 def _exponent_32(xp: Lane, n: Recorded, m: Recorded, y: Recorded) -> tuple[Recorded, Recorded]:
-    """y (n + log2(m)) as a sum of two: up to eight of its digits stand before the point."""
+    """y (n + log2(m)) as a sum of two values; up to eight of its bits are before the point."""
     high, low = _log2_32(xp, n, m)
     exponent = high * y
     return exponent, xp.multiply_add(low, y, xp.multiply_add(high, y, -exponent))
@@ -411,7 +412,7 @@ def _power_32(xp: Lane, a: Recorded, y: Recorded) -> Recorded:
 
 
 def power_common(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
-    """x**y for positive x where nothing is near the ends of the dtype; NaN for all else."""
+    """x**y for positive x if nothing is near the ends of the dtype's range; otherwise NaN."""
     if x.dtype is not dtypes.float32:
         usual = (x > 0) & (x < _INFINITY) & (abs(y) < _INFINITY)
         return xp.where(usual, _power_64(xp, abs(x), y), xp.nan)
@@ -424,7 +425,7 @@ def power_common(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
 
 
 def power_short(xp: Lane, y: Recorded) -> Recorded:
-    """Whether `powers` may know this exponent."""
+    """Whether `powers` may have a shorter way for this exponent."""
     twice = y + y
     return (xp.trunc(twice) == twice) & (abs(y) <= 4)
 
@@ -455,7 +456,7 @@ FUNCTIONS: dict[str, Callable[..., Recorded]] = {
 
 
 def written(name: str, source: DType) -> Callable[..., Recorded]:
-    """What writes the function `name` of arguments of `source` as instructions."""
+    """The Python function that writes `name`, for arguments of `source`, as instructions."""
     found = (FUNCTIONS if source.kind == "f" else whole.FUNCTIONS).get(name)
     if found is None:
         raise NotImplementedError(f"{source} has no instruction {name!r}")
@@ -466,7 +467,7 @@ def written(name: str, source: DType) -> Callable[..., Recorded]:
 def expansion(name: str, source: DType) -> tuple[tuple[Instruction, ...], int]:
     """The function `name` of arguments of `source` as code, and the position of its result.
 
-    Positions 0 (and 1) of the code are its arguments. Kept for the process.
+    Positions 0 (and 1) of the code are the arguments. Expansions are cached for the process.
     """
     function, recorder = written(name, source), Recorder()
     arguments = [recorder.argument(source) for _ in range(function.__code__.co_argcount - 1)]

@@ -1,15 +1,16 @@
-"""What a kernel says, computed with NumPy: the meaning of a `Program`, whatever its schedule.
+"""What a kernel computes, evaluated with NumPy: the meaning of a `Program`, whatever its schedule.
 
-`run` takes what the compiled kernel takes and writes what that must write: the same bits, but for
+`run` takes the arguments of the compiled kernel and writes what the kernel must write: the same
+bits, except for
 
-- sums and products of floating values, which are rounded once here, sums of products too. A kernel
-  adds in an order of its own (`loops`, `contract`), fixed by extents and target;
+- sums and products of floating-point values, which are rounded once here, as are sums of products.
+  A kernel adds in its own order (`loops`, `contract`), determined by extents and target;
 - the sign of a zero that is the maximum or minimum of several, and which NaN a NaN is;
-- exp, log, sin and their like, which are rounded once here; `mathlib` has the kernels' errors;
-- floating values cast to an integer that does not hold them.
+- exp, log, sin and the like, which are rounded once here; `mathlib` lists the kernels' errors;
+- floating-point values cast to an integer dtype that cannot hold them.
 
 All positions are computed at once and everything is read before anything is written, so an output
-may be the same memory as an input. It is slow and large: for tests, and for reading.
+may share the memory of an input. This is slow and takes much memory: it is for tests and readers.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from gemel.codegen.spelling import spelled
 from gemel.dtype import DType
 
 Array = Any
-#: What a kernel does: for each axis of this, positions along one dimension, or several together.
+#: One axis of the arrays below: the positions along a dimension, or along several together.
 Axis = dict[int, Array]
 
 
 def run(
     program: Program, buffers: Sequence[int], integers: Sequence[int], begin: int, end: int
 ) -> int:
-    """The status, once the kernel's work on [begin, end) is done: 1 if a check failed, else 0.
+    """Does the kernel's work on [begin, end) and returns its status: 1 if a check failed, else 0.
 
-    `buffers` are addresses, `integers` those of the kernel's run time, scalars' bits included.
+    `buffers` are addresses; `integers` are the run-time integers, including the scalars' bits.
     """
     extents = integers[: program.rank]
     if program.in_tiles:
@@ -79,7 +80,8 @@ def _block(number: int, size: int, extent: int) -> Array:
 
 
 class _Memory:
-    """Elements anywhere, as NumPy asks for them. A bool is a byte, a bfloat16 its bits."""
+    """Elements at an address, for NumPy's array interface. A bool is a byte, a bfloat16 its
+    bits."""
 
     def __init__(self, address: int, kind: str, count: int) -> None:
         self.__array_interface__ = {
@@ -91,7 +93,7 @@ class _Memory:
 
 
 def _memory(address: int, dtype: DType, count: int) -> Array:
-    # NumPy has no bfloat16, and takes a byte that is neither 0 nor 1 for no bool.
+    # NumPy has no bfloat16, and its bool must not be a byte other than 0 and 1.
     kind = {"bfloat16": "uint16", "bool": "uint8"}.get(dtype.name, dtype.name)
     return numpy.asarray(_Memory(address, kind, count))
 
@@ -104,9 +106,9 @@ def _read(memory: Array, dtype: DType) -> Array:
 
 
 class _Walk:
-    """Instructions at all positions of some axes, of which the first `outer` are not reduced.
+    """Instructions at all positions of some axes, the first `outer` of which are not reduced.
 
-    Every value is an array with these axes, of length 1 where it does not vary.
+    Every value is an array with these axes, of length 1 where the value does not vary.
     """
 
     def __init__(
@@ -131,11 +133,11 @@ class _Walk:
         self.status = 0
 
     def run(self) -> int:
-        """Does all there is to do."""
+        """Runs all instructions and returns the status."""
         code = self.program.code
         values: list[Array] = []
         writes = []
-        #: Products are not written out where they are only added.
+        #: Products that are only summed are not computed one by one.
         added = [s.arguments[0] for s in code if s.name == "reduce" and s.attribute == "sum"]
         used = [a for step in code for a in step.arguments]
         for position, step in enumerate(code):
@@ -157,12 +159,12 @@ class _Walk:
         return self.status
 
     def _stride(self, number: int, dimension: int) -> int:
-        """The stride of an operand; kernels know some of its class, and do not look."""
+        """The stride of an operand. If its class determines it, kernels do not read the integer."""
         known = self.program.known_stride(number, dimension)
         return self.integers[self.program.stride_at(number, dimension)] if known is None else known
 
     def _running(self, number: int) -> Array:
-        """How far an operand is from its start at each position; of an index one its value."""
+        """The offset of an operand at each position; for an index operand, its value."""
         total = numpy.zeros([1] * len(self.axes), "int64")
         for place, axis in enumerate(self.axes):
             for dimension, positions in axis.items():
@@ -177,14 +179,14 @@ class _Walk:
         return total
 
     def _around(self, number: int, places: Array) -> tuple[Array, Array]:
-        """The memory around these elements of an operand, and where each of them is in it."""
+        """The memory around these elements of an operand, and the index of each of them in it."""
         dtype = self.operands[number].dtype
         low, high = int(places.min(initial=0)), int(places.max(initial=-1))
         start = self.starts[number] + low * dtype.itemsize
         return _memory(start, dtype, high - low + 1), places - low
 
     def _places(self, step: Instruction, *index: Array) -> tuple[Array, Array]:
-        """The memory an instruction reads or writes, and where in it."""
+        """The memory that an instruction reads or writes, and the indices in it."""
         attribute: Any = step.attribute
         number, *extra = attribute if index else (attribute,)
         chosen = sum(each * self.extra[place] for each, place in zip(index, extra, strict=True))
@@ -228,7 +230,7 @@ class _Walk:
         self.status |= int(not value.all())
 
     def _flat(self, value: Array) -> Array:
-        """The reduced positions in a row."""
+        """A value with all reduced positions in one axis."""
         inner = self.shape[self.outer :]
         whole = numpy.broadcast_to(value, (*value.shape[: self.outer], *inner))
         return whole.reshape(*value.shape[: self.outer], math.prod(inner))
@@ -257,9 +259,10 @@ class _Walk:
 
 
 def cast(value: Array, source: DType, target: DType) -> Array:
-    """As NumPy's astype, but integers from floating values wrap, and two bytes are rounded to once.
+    """As NumPy's astype, but floating-point values that become integers wrap, and conversions to
+    two-byte dtypes round only once.
 
-    (Integers of more than 24 digits become float64 on the way there.)
+    (Integers of more than 24 bits are converted to these by way of float64.)
     """
     if source is dtypes.bfloat16:
         value = (value.astype("uint32") << numpy.uint32(16)).view("float32")
@@ -286,7 +289,7 @@ def _bfloat16(value: Array) -> Array:
 
 
 def _wide(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A function computed with more digits than its arguments have, and rounded."""
+    """A function computed in higher precision than its arguments have, then rounded."""
 
     def rounded(*arguments: Array) -> Array:
         kind = arguments[0].dtype
@@ -297,15 +300,16 @@ def _wide(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _quotient(a: Array, b: Array) -> Array:
-    """The quotient of whole numbers towards 0."""
+    """The quotient of integers, truncated towards 0."""
     quotient = a // b
     return quotient + ((quotient * b != a) & ((a < 0) != (b < 0)) & (b != 0)).astype(a.dtype)
 
 
 def _multiply_add(a: Array, b: Array, c: Array) -> Array:
-    """Rounded once, as fractions have it: `rounding.multiply_add` goes another way."""
+    """Rounded once, by way of fractions, unlike `rounding.multiply_add`, so that each checks the
+    other."""
     a, b, c = numpy.broadcast_arrays(a, b, c)
-    # Where it is no fraction, and which of two zeros a zero is, the parts say.
+    # If the result is not finite, or is zero (with its sign), the rounded operations are right.
     found = (a.astype("float64") * b + c).astype("float32")
     finite = numpy.isfinite(a) & numpy.isfinite(b) & numpy.isfinite(c)
     for place in zip(*numpy.nonzero(finite), strict=True):
@@ -326,7 +330,7 @@ def _nearest_float32(value: Fraction) -> float:
 
 
 def _extreme(compare: Any) -> Callable[[Array, Array], Array]:
-    """The first where it is NaN or beyond the second; so of two zeros the second."""
+    """The first if it is NaN or beyond the second, else the second (also of two zeros)."""
     return lambda a, b: numpy.where(compare(a, b) | (a != a), a, b)
 
 
@@ -335,9 +339,9 @@ def _high(a: Array, b: Array) -> Array:
 
 
 def _total(function: Any) -> Callable[[Array], Array]:
-    """A sum or product of all, of floating values rounded once."""
+    """The sum or product along the last axis; for floating-point values, rounded once."""
     wide = {"float32": numpy.float64, "float64": numpy.longdouble}
-    first = 0 if function is numpy.sum else 1  # so that no sum is -0
+    first = 0 if function is numpy.sum else 1  # so that an empty sum is not -0
     return lambda x: function(x, -1, dtype=wide.get(x.dtype.name, x.dtype), initial=first).astype(
         x.dtype
     )
@@ -368,7 +372,7 @@ REDUCTIONS: dict[Any, Callable[[Array], Array]] = {
     "argmax": _place(numpy.argmax),
     "argmin": _place(numpy.argmin),
 }
-#: What NumPy has no function for.
+#: Instructions without a NumPy function of the same meaning.
 TABLE: dict[str, Callable[..., Array]] = {
     **{n: _wide(getattr(numpy, n)) for n in (*FUNCTIONS, "power") if n != "erf"},
     "erf": _wide(numpy.vectorize(math.erf, otypes=["float64"])),
@@ -381,7 +385,7 @@ TABLE: dict[str, Callable[..., Array]] = {
 
 
 def computed(name: str, *arguments: Array) -> Array:
-    """An instruction that reaches no further than its arguments."""
+    """The result of an instruction that depends on its arguments only."""
     known = spelled(name, arguments[0].dtype.kind).numpy
     function = getattr(numpy, known) if known else TABLE[name]
     found: Array = function(*arguments)

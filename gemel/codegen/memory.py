@@ -1,7 +1,7 @@
 """Loads and stores of vectors: contiguous or scattered, whole or under a mask.
 
-Values are in register form (see `gemel.codegen.expression`); in memory a bool is a byte.
-A mask is a vector of i1, or None for all lanes; memory under a false lane is never touched.
+Values are in register form (see `gemel.codegen.registers`); in memory a bool is a byte.
+A mask is a vector of i1, or None for all lanes; memory of masked-out lanes is never accessed.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from gemel.codegen.assembly import (
 from gemel.codegen.registers import register_type, shuffle_mask, splat
 from gemel.dtype import DType
 
-#: Bytes that come and go together.
+#: Bytes that the cache loads and evicts together.
 CACHE_LINE = 64
-#: Blocks of this size are exchanged without a look at how they were made.
+#: From blocks of this size on, transposition hides from LLVM how its vectors were made.
 FENCED = 4
-#: Which lanes are meant; None for all.
+#: The active lanes; None for all.
 Mask = Value | None
 
 
@@ -60,7 +60,7 @@ def load(
     mask: Mask = None,
     other: Mask = None,
 ) -> Value:
-    """`lanes` neighbouring elements; lanes the mask leaves out are as in `other`, or 0."""
+    """`lanes` consecutive elements; lanes that the mask excludes come from `other`, or are 0."""
     kind = memory_type(dtype, lanes)
     if mask is None:
         value = builder.load(pointer, kind, dtype.itemsize)
@@ -74,11 +74,11 @@ def load(
 def load_every_other(
     builder: Builder, pointer: Value, dtype: DType, lanes: int, mask: Mask = None
 ) -> Value:
-    """`lanes` elements two apart; nothing is read behind the last, or for lanes left out."""
+    """`lanes` elements with stride 2; nothing is read past the last, or for excluded lanes."""
     further = element(builder, pointer, Constant(I64, lanes - 1), dtype)
     low = high = None
     if mask is not None:
-        # Of each pair one is wanted: in the first half the first, in the second the other.
+        # Of each pair, the first load uses the first element, the second load the second.
         nobody = _nothing(mask.type)
         halves = ((i // 2, lanes)[i % 2] for i in range(lanes))
         low = builder.shuffle_vector(mask, nobody, shuffle_mask(tuple(halves)))
@@ -93,7 +93,7 @@ def load_every_other(
 def store(
     builder: Builder, value: Value, pointer: Value, dtype: DType, lanes: int, mask: Mask = None
 ) -> None:
-    """Writes `lanes` neighbouring elements, but those the mask leaves out."""
+    """Writes `lanes` consecutive elements, except those that the mask excludes."""
     value = _to_memory(builder, value, dtype, lanes)
     if mask is None:
         builder.store(value, pointer, dtype.itemsize)
@@ -105,7 +105,7 @@ def store(
 def load_backwards(
     builder: Builder, pointer: Value, dtype: DType, lanes: int, mask: Mask = None
 ) -> Value:
-    """`lanes` neighbouring elements, the last of them in the first lane, as `mask` is."""
+    """`lanes` consecutive elements in reverse order: the last is in lane 0. The mask is by lane."""
     wanted = None if mask is None else _backwards(builder, mask)
     return _backwards(builder, load(builder, pointer, dtype, lanes, wanted))
 
@@ -113,7 +113,7 @@ def load_backwards(
 def store_backwards(
     builder: Builder, value: Value, pointer: Value, dtype: DType, lanes: int, mask: Mask = None
 ) -> None:
-    """Writes `lanes` neighbouring elements, the first lane's as the last of them."""
+    """Writes `lanes` consecutive elements in reverse order: lane 0 is the last."""
     wanted = None if mask is None else _backwards(builder, mask)
     store(builder, _backwards(builder, value), pointer, dtype, lanes, wanted)
 
@@ -125,13 +125,13 @@ def _backwards(builder: Builder, value: Value) -> Value:
 
 
 def element(builder: Builder, pointer: Value, offset: Value, dtype: DType) -> Value:
-    """The address `offset` elements on."""
+    """The address `offset` elements after `pointer`."""
     return builder.gep(pointer, offset, memory_type(dtype, 1))
 
 
 class Scattered(NamedTuple):
-    """Elements at `offsets` (a vector of i64, or one) from an address, in elements. `native`:
-    where the processor does so well, all lanes are read or written together."""
+    """Elements at `offsets` (a vector of i64, or one) from an address, in elements. `native`: all
+    lanes are read or written by one instruction, which is fast on this processor."""
 
     builder: Builder
     pointer: Value
@@ -141,7 +141,7 @@ class Scattered(NamedTuple):
     native: bool = False
 
     def load(self) -> Value:
-        """The elements; 0 in lanes the mask leaves out."""
+        """The elements; 0 in lanes that the mask excludes."""
         builder, dtype, lanes = self.builder, self.dtype, self.offsets.type.lanes
         kind = memory_type(dtype, lanes)
         if lanes == 1:
@@ -158,7 +158,7 @@ class Scattered(NamedTuple):
         return _to_register(builder, value, dtype)
 
     def store(self, value: Value) -> None:
-        """Writes the elements, in lane order where they coincide."""
+        """Writes the elements; if some coincide, the last lane wins."""
         builder, dtype, lanes = self.builder, self.dtype, self.offsets.type.lanes
         if lanes == 1:
             store(builder, value, self._place(self.offsets), dtype, 1)
@@ -185,7 +185,7 @@ class Scattered(NamedTuple):
             yield lane, self._place(self.builder.extract_element(self.offsets, lane))
 
     def _together(self) -> list[Value]:
-        """Addresses, alignment and mask."""
+        """Addresses, alignment and mask, as LLVM's intrinsics take them."""
         builder, offsets = self.builder, self.offsets
         lanes, size = offsets.type.lanes, self.dtype.itemsize
         base = splat(builder, builder.ptrtoint(self.pointer, I64), lanes)
@@ -195,14 +195,15 @@ class Scattered(NamedTuple):
 
 
 def interleaved(builder: Builder, vectors: list[Value]) -> list[Value]:
-    """As many vectors, in which the elements of the given ones follow each other by turns."""
+    """As many vectors, in which the elements of the given vectors alternate."""
     count, lanes = len(vectors), vectors[0].type.lanes
     found = []
     for start in range(0, count * lanes, lanes):
         places = [divmod(start + lane, count) for lane in range(lanes)]
         whole = vectors[0]
         for number, vector in enumerate(vectors):
-            # What earlier vectors gave stays where it is; the first is put in order by the second.
+            # Elements of earlier vectors keep their places; those of the first vector get theirs
+            # together with those of the second.
             mask = tuple(
                 (place if number == 1 else lane) if whose < number else lanes + place
                 for lane, (place, whose) in enumerate(places)
@@ -214,7 +215,7 @@ def interleaved(builder: Builder, vectors: list[Value]) -> list[Value]:
 
 
 def side_by_side(builder: Builder, vectors: list[Value]) -> Value:
-    """Two, four, ... vectors as one."""
+    """Two, four, ... vectors concatenated to one."""
     while len(vectors) > 1:
         whole = shuffle_mask(tuple(range(2 * vectors[0].type.lanes)))
         pairs = zip(vectors[::2], vectors[1::2], strict=True)
@@ -223,10 +224,11 @@ def side_by_side(builder: Builder, vectors: list[Value]) -> Value:
 
 
 def transposed(builder: Builder, rows: list[Value]) -> list[Value]:
-    """A square of vectors, or squares side by side, transposed by exchanging ever larger blocks.
+    """A square of vectors, or adjacent squares, transposed by exchanging ever larger blocks.
 
-    LLVM tries to make one exchange of several, through all that lead to one. None can be: of large
-    squares it is spared that, which is two fifths of its time for a kernel with one.
+    LLVM tries to combine each shuffle with all the shuffles before it, which never succeeds here.
+    For large squares the attempt is prevented: it takes two fifths of LLVM's time for such a
+    kernel.
     """
     lanes, distance = rows[0].type.lanes, 1
     while distance < len(rows):
@@ -246,18 +248,18 @@ def transposed(builder: Builder, rows: list[Value]) -> list[Value]:
 
 
 def room(builder: Builder, dtype: DType, count: int) -> Value:
-    """Memory of the call's own for `count` elements."""
+    """Stack memory for `count` elements, for the duration of a call."""
     return builder.alloca(memory_type(dtype, 1), count, 64)
 
 
 def first(builder: Builder, count: Value, lanes: int) -> Value:
-    """The lanes before `count`."""
+    """The mask of the lanes below `count`."""
     few = builder.trunc(builder.minimum(count, Constant(I64, lanes)), I32)
     return builder.icmp_signed(">", splat(builder, few, lanes), numbered(lanes, I32))
 
 
 def full_mask(lanes: int) -> Value:
-    """All lanes."""
+    """The mask of all lanes."""
     one = Constant(I1, 1)
     return one if lanes == 1 else splat_constant(one, lanes)
 

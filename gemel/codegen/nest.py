@@ -1,7 +1,7 @@
 """Nests: loops over places in memory, recorded step by step and turned into a `Program`.
 
-A `Place` is where a value lies; a `Nest` collects what one kernel loads, computes and stores, then
-drops and merges loops until few are left.
+A `Place` says where a value lies. A `Nest` collects what one kernel loads, computes and stores,
+then drops and merges loops until only few are left.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ from gemel.ir.position import At
 from gemel.ops.shape import MOST_INTERLEAVED, reshaped_strides
 from gemel.spec import product
 
-#: Elements of work in one tile at most: some tens of microseconds of simple arithmetic.
+#: The most elements of work in one tile: some tens of microseconds of simple arithmetic.
 TILE = 1 << 16
-#: A worker that looks for work anyway takes a tile of so many nanoseconds. For such workers a
-#: kernel has up to so many tiles: for no more the engine wakes none that sleeps (kFewTiles in
-#: src/engine/scheduler.h).
+#: A tile should take at least this many nanoseconds, so that a worker which is awake takes it. A
+#: kernel has up to this many tiles for such workers: for no more tiles than that, the engine does
+#: not wake sleeping workers (kFewTiles in src/engine/scheduler.h).
 SHARE, SHARES = 3000, 4
-#: Tiles along the vectorised dimension end at multiples of this, so that vectors stay whole.
+#: Tiles along the vectorised dimension end at multiples of this, so that vectors are whole.
 TILE_MULTIPLE = 64
-#: Those of columns that are reduced at multiples of this, where so many elements come from memory:
-#: of narrower ones it gives half as much (`strips`).
+#: If columns are reduced and this many elements come from memory, tiles end at multiples of this
+#: instead: narrower ones read half as much per second (`strips`).
 STRIP_MULTIPLE, FAR = 512, 1 << 22
-#: What lies across is transposed this many rows at a time.
+#: Operands of the class ACROSS are transposed this many rows at a time.
 SQUARE_ROWS = 16
 
 
-#: Along the dimensions of some loops, in elements.
+#: Strides along the dimensions of some loops, in elements.
 Strides = tuple[int, ...]
-#: Its extent, and the stride of each operand along it.
+#: The extent of a loop, and the stride of each operand along it.
 Loop = tuple[int, list[Any]]
 
 
@@ -72,7 +72,7 @@ class Place(NamedTuple):
         return self.layout.strides
 
     def at(self, layout: Layout) -> Place:
-        """The same buffer seen through another layout."""
+        """The same buffer with another layout."""
         return Place(self.buffer, self.dtype, layout)
 
     def narrow(self, axis: int, start: int, length: int) -> Place:
@@ -82,14 +82,14 @@ class Place(NamedTuple):
         return self.at(Layout(shape, self.strides, offset))
 
     def reshaped(self, shape: tuple[int, ...]) -> Place:
-        """The same elements in another shape, which must need no copy."""
+        """The same elements in another shape; that must be possible without a copy."""
         strides = reshaped_strides(self.layout, shape)
         assert strides is not None
         return self.at(Layout(shape, strides, self.layout.offset))
 
 
 class Number(NamedTuple):
-    """A value known as a number when the plan starts: where it comes from, and its dtype.
+    """A value that is known as a number when the plan starts: its source and its dtype.
 
     `source` is ("constant", value), ("argument", position), ("seed",) or ("call", number).
     """
@@ -98,17 +98,17 @@ class Number(NamedTuple):
     dtype: DType
 
     def stands_for(self, other: Number) -> bool:
-        """Whether another number is always this one; constants may only happen to be equal."""
+        """Whether the other number always equals this one; constants may be equal by chance."""
         return self.source[0] != "constant" and self == other
 
     @property
     def passed(self) -> DType:
-        """How it is handed to a kernel: as float64 or int64."""
+        """The dtype in which a kernel gets it: float64 or int64."""
         return float64 if self.dtype.is_floating else int64
 
     @property
     def bits(self) -> int:
-        """A constant as the 8 bytes a kernel takes, read as an int64."""
+        """A constant as the 8 bytes that a kernel takes, read as an int64."""
         value = self.source[1]
         if self.passed is not float64:
             return value if isinstance(value, Dim) else int(value)
@@ -117,7 +117,8 @@ class Number(NamedTuple):
 
     @property
     def run_time_source(self) -> int:
-        """Where it comes from as the core counts: arguments up from 0, the seed, call numbers."""
+        """The source as the core encodes it: arguments from 0 up, -1 the seed, calls from -2
+        down."""
         kind = self.source[0]
         if kind == "argument":
             return int(self.source[1])
@@ -125,13 +126,13 @@ class Number(NamedTuple):
 
 
 class Launch:
-    """A step of a plan: a program, and everything its kernel is given there.
+    """A step of a plan: a program, and everything that its kernel is given in this step.
 
-    `places` are a Place or a whole block of memory for each buffer of the kernel, `written` says
-    which of these it writes; `scalars` are (position among the integers, what goes there).
-    `nanoseconds` are those on one core, `failure` is what a failing check raises. `packs`: it only
-    copies its first place into panels. Who puts it into a plan says which node of the graph it is a
-    step of, and when it runs in the plan's order.
+    `places` has a Place or a whole block of memory for each buffer of the kernel; `written` says
+    which of these it writes. `scalars` are pairs (position among the integers, number).
+    `nanoseconds` is the time on one core. `failure` is what a failing check raises. `packs`: the
+    step does nothing but copy its first place into panels. Whoever adds the launch to a plan sets
+    `node`, the node of the graph that it is a step of, and `time`, its place in the plan's order.
     """
 
     node: Any = None
@@ -161,12 +162,12 @@ class Launch:
 
     @property
     def fails(self) -> bool:
-        """Whether it may find values it cannot work with."""
+        """Whether it may find values that it cannot process."""
         return self.failure is not None
 
     @property
     def cost(self) -> int:
-        """Nanoseconds on one core, for the sizes seen."""
+        """The time on one core in nanoseconds, for the sizes seen."""
         return seen(self.nanoseconds)
 
     def touches(self) -> Iterator[tuple[Any, bool]]:
@@ -183,19 +184,21 @@ class Nest:
         self.reduced = reduced
         self.recorder = Recorder()
         self.operands: list[tuple[Place | None, str, DType, Strides]] = []
-        #: Operands that no later read of the same element is one with: a product's factors, which
-        #: are walked along k and may be read from panels.
+        #: Operands that later reads of the same element must not share: the factors of a product,
+        #: which vary along k and may be read from panels.
         self.apart: set[int] = set()
         self.numbers: list[Number] = []
         self.extras: list[int] = []
-        #: Class and message of what a failing check raises, and a size the message tells as `{}`.
+        #: Class and message of what a failing check raises, and the size that `{}` in it stands
+        #: for.
         self.failure: tuple[Any, ...] | None = None
         self.parallel = True
 
     # --- what a kernel touches --------------------------------------------------------------
 
     def operand(self, place: Place | None, strides: Strides | None, role: str = INPUT) -> int:
-        """The number of an operand with these strides along the domain's dimensions, or its own."""
+        """The number of an operand with these strides along the domain (default: the place's
+        own)."""
         own, dtype = (place.strides, place.dtype) if place else ((), int64)
         made = (place, role, dtype, tuple(own if strides is None else strides))
         for number, known in enumerate(self.operands):
@@ -206,7 +209,8 @@ class Nest:
         return len(self.operands) - 1
 
     def factor(self, place: Place, strides: Strides) -> Any:
-        """The element of a place at the loop position, by an operand that stays `apart`."""
+        """The element of a place at the loop position, read through an operand of its own
+        (`apart`)."""
         number = len(self.operands)
         self.apart.add(number)
         self.operands.append((place, INPUT, place.dtype, strides))
@@ -217,7 +221,7 @@ class Nest:
         return self.recorder.load(self.operand(place, strides), place.dtype)
 
     def running(self, strides: Strides) -> Any:
-        """The sum of position x stride over the loops, int64."""
+        """The sum of position x stride over the loops (int64)."""
         return self.recorder.load(self.operand(None, strides, INDEX), int64)
 
     def scalar(self, number: Number) -> Any:
@@ -227,7 +231,7 @@ class Nest:
         return value.cast(bool_) if number.dtype is bool_ else value
 
     def _position(self, number: Number) -> int:
-        """Which scalar of the kernel a number is: one known already, or a new one."""
+        """The position of a number among the kernel's scalars; it is added if it is new."""
         for position, known in enumerate(self.numbers):
             if known is number or known.stands_for(number):
                 return position
@@ -235,22 +239,22 @@ class Nest:
         return len(self.numbers) - 1
 
     def extra(self, value: int) -> int:
-        """The number of an integer handed to the kernel besides extents and strides."""
+        """The number of an integer that the kernel gets besides extents and strides."""
         self.extras.append(value)
         return len(self.extras) - 1
 
     def store(self, place: Place, value: Any, strides: Strides | None = None) -> None:
-        """Write a value to a place at the loop position."""
+        """Writes a value to a place at the loop position."""
         self.recorder.store(self.operand(place, strides, OUTPUT), value.cast(place.dtype))
 
     def scan(self, kind: str, value: Any) -> Any:
-        """The sum or prod of what `value` is at this and all earlier reduced positions."""
+        """The sum or product of the values at this and all earlier reduced positions."""
         return self.recorder.scan(kind, value)
 
     # --- positions that depend on values ----------------------------------------------------
 
     def constant(self, value: int) -> Any:
-        """An int64 handed over at run time, so that the kernel serves any value."""
+        """An int64 passed at run time, so that one kernel serves all values."""
         return self.scalar(Number(("constant", value), int64))
 
     def number(self, at: At) -> Any:
@@ -261,7 +265,7 @@ class Nest:
         return value + self.sum(at.values) if at.values else value
 
     def sum(self, values: tuple[tuple[Any, Any], ...]) -> Any:
-        """The sum of some values, each times a factor."""
+        """The sum of values, each multiplied by a factor."""
         total = None
         for value, factor in values:
             once = type(factor) is int and factor == 1
@@ -274,17 +278,18 @@ class Nest:
         return value.cast(dtype)
 
     def limited(self, position: Any, extent: int) -> Any:
-        """A position clipped to 0 <= position < extent, in int64. Of unsigned ones, those that
-        int64 cannot hold are the last."""
+        """A position clipped to 0 <= position < extent, in int64. Unsigned positions that exceed
+        int64 count as the last."""
         xp = Lane(self.recorder)
         if position.dtype is uint64:
             position = xp.minimum(position, 2**63 - 1)
         return xp.minimum(xp.maximum(position.cast(int64), 0), self.constant(extent - 1))
 
     def checked(self, position: Any, extent: int) -> Any:
-        """A position, negative ones counted from the end; out of range fails the kernel.
+        """A position; negative ones count from the end. The kernel fails if it is out of range.
 
-        Of unsigned ones, those that int64 cannot hold are below 0 here: out of range too.
+        Unsigned positions that exceed int64 become negative by the cast, so they are out of range,
+        too.
         """
         xp = Lane(self.recorder)
         size = self.constant(extent)
@@ -306,13 +311,14 @@ class Nest:
         return self.operand(place, strides, OUTPUT)
 
     def scatter_add(self, operand: int, position: Any, value: Any, stride: int) -> None:
-        """Add to the element of an operand at the loop position + position x stride."""
+        """Adds to the element of an operand at the loop position + position x stride."""
         self.recorder.scatter_add(operand, self.extra(stride), position, value)
 
     # --- the program ------------------------------------------------------------------------
 
     def finish(self) -> Launch:
-        """The launch: loops of length 1 dropped, adjacent ones merged, the vector's loop chosen."""
+        """The launch. Drops loops of length 1, merges adjacent loops and chooses the vector's
+        loop."""
         outer = [d for d, n in enumerate(self.shape) if d not in self.reduced and n != 1]
         inner = [d for d, n in enumerate(self.shape) if d in self.reduced and n != 1]
         once = [(1, [0] * len(self.operands))]
@@ -352,10 +358,10 @@ class Nest:
         return self._launch(program, rows, columns, integers)
 
     def _interleaved(self, strides: list[int]) -> dict[int, tuple[int, int]]:
-        """The how manieth each output is of all, if these are interleaved along the vector."""
+        """If the outputs are interleaved along the vector: for each its turn and their number."""
         outputs = {i: p for i, (p, role, _, _) in enumerate(self.operands) if p and role == OUTPUT}
         count, places = len(outputs), list(outputs.values())
-        # What rows give is written after what comes before their end.
+        # The results of a row's reductions are written after the row's own elements.
         if not 1 < count <= MOST_INTERLEAVED or self._has("reduce"):
             return {}
         alike = {(id(place.buffer), place.dtype, place.strides) for place in places}
@@ -382,7 +388,8 @@ class Nest:
         return launch
 
     def _chunk(self, program: Program, extent: int, work: int) -> int:
-        """How much of the first dimension a tile is, each of its positions being so much work."""
+        """The length of a tile along the first dimension, each position of which is `work`
+        elements."""
         if not self.parallel:
             return maximum(extent, 1)
         cuts = 1
@@ -399,8 +406,8 @@ class Nest:
         return -(-chunk // cuts) * cuts
 
     def told(self, launch: Launch) -> tuple[str, str] | None:
-        """The class and the message of what a failing check raises; its `{}` stands for a size
-        that the kernel has among its integers."""
+        """The class and the message of what a failing check raises. `{}` in the message becomes a
+        size, or the position of the size among the kernel's integers if it is free."""
         if self.failure is None:
             return None
         name, message, *sizes = self.failure
@@ -415,7 +422,7 @@ class Nest:
         return name, message.format(f"{{{position}}}")
 
     def _has(self, *names: str) -> bool:
-        """Whether there is an instruction of these names."""
+        """Whether any instruction has one of these names."""
         return any(step.name in names for step in self.recorder.code)
 
     def _merged(self, dimensions: list[int]) -> list[Loop]:
@@ -425,7 +432,7 @@ class Nest:
 
 
 def merged(loops: Iterable[Loop]) -> list[Loop]:
-    """The same loops, those that run on without a gap as one."""
+    """The same loops; adjacent loops without a gap between them become one."""
     found: list[Loop] = []
     for extent, strides in loops:
         if found and all(s == t * extent for s, t in zip(found[-1][1], strides, strict=True)):
@@ -435,9 +442,10 @@ def merged(loops: Iterable[Loop]) -> list[Loop]:
 
 
 def place_class(place: Any, role: str, number: int, along: Any, above: Any) -> int:
-    """The class of an operand along the vector's loop, where `above` is the loop around that.
+    """The class of an operand along the vector's loop; `above` is the loop around that.
 
-    It says nothing of extents, nor of strides that an array happens to have: one kernel serves all.
+    It depends neither on extents nor on strides that an array happens to have at run time, so one
+    kernel serves all such arrays.
     """
     stride = along[1][number]
     found = stride_class(stride)
@@ -460,12 +468,12 @@ HEAVY = frozenset((*FUNCTIONS, "power", "gather", "scatter_add", "scan", "divide
 
 
 def estimate(program: Program, elements: int) -> int:
-    """Nanoseconds a program takes on `elements`, on one core."""
+    """The nanoseconds that a program takes for `elements` on one core."""
     return 50 + elements * picoseconds(program) // 1000
 
 
 def picoseconds(program: Program) -> int:
-    """What an element takes."""
+    """The picoseconds that an element takes."""
     heavy = sum(1 for step in program.code if step.name in HEAVY)
     moved = sum(o.dtype.itemsize for o in program.operands if o.role != INDEX)
     strided = sum(1 for o in program.operands if o.stride_class == STRIDED and o.role != INDEX)

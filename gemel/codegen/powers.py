@@ -1,6 +1,6 @@
-"""Powers that cost little: products and roots, told by the exponent.
+"""Powers that are cheap for certain exponents: products and roots.
 
-`mathlib.power` is good for every exponent and takes some fifty times as long.
+`mathlib.power` works for every exponent and takes about fifty times as long.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from gemel.codegen.lane import Lane, Recorded
 
 
 def has_product(xp: Lane, y: Recorded) -> Recorded:
-    """Whether `product` knows this exponent."""
+    """Whether `product` handles this exponent."""
     return (xp.trunc(y) == y) & (y >= 0) & (y <= 4)
 
 
@@ -23,18 +23,18 @@ def product(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
 
 
 def has_root(xp: Lane, y: Recorded) -> Recorded:
-    """Whether `root` knows this exponent."""
+    """Whether `root` handles this exponent."""
     return (abs(y) == 0.5) | (y == -1)
 
 
 def root(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
-    """x**y by a square root, a division, or both; C's powers of -0 and -infinity are positive."""
+    """x**y by a square root, a division, or both; as in C, powers of -0 and -inf are positive."""
     root = xp.where(x == -xp.inf, xp.inf, xp.sqrt(x + 0.0))
     base = xp.where(y == -1, x, root)
     return xp.where(y < 0, 1 / base, base)
 
 
-#: What tells by the exponent, and what computes the power.
+#: Pairs of functions: one tests the exponent, the other computes the power.
 SHORT = (("has_product", "product"), ("has_root", "root"))
 FUNCTIONS: dict[str, Callable[..., Recorded]] = {
     name: globals()[name] for pair in SHORT for name in pair

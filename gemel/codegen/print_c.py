@@ -1,9 +1,9 @@
-"""Kernels as C, to be read: the plain loops of a `Program`, whatever its schedule.
+"""Kernels as C, for readers: the plain loops of a `Program`, whatever its schedule.
 
-`source` gives one text that needs nothing but C11 and computes what the machine code computes.
-Functions such as exp are written out from the same table (`mathlib`), so elementwise results have
-the same bits (with ``-ffp-contract=off``); sums are added one after the other, in another order
-than the vectors of `loops` and the tiles of `contract` do.
+`source` returns text that needs only C11 and computes what the machine code computes. Functions
+such as exp are written out from the same table (`mathlib`), so elementwise results have the same
+bits (with ``-ffp-contract=off``). Sums add one element after another, which differs from the order
+of the vectors of `loops` and the tiles of `contract`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ HEAD = """\
 #include <stdint.h>
 #include <string.h>
 """
-#: What memory holds, and is computed in float.
+#: Dtypes that exist in memory only and are computed in float.
 STORED_ONLY = ("float16", "bfloat16")
-#: What puts two values of a reduction together, and how the position of an extreme is found.
+#: How reductions combine two values, and how argmax and argmin compare.
 JOINED = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 JOINED |= {"any": "bit_or", "all": "bit_and"}
 EXTREMES = {"argmax": ">", "argmin": "<"}
@@ -35,10 +35,10 @@ SIGNATURE = "(void *const *buffers, const int64_t *integers, int64_t begin, int6
 
 
 def source(programs: Sequence[Program], name: str = "kernel") -> str:
-    """C text with a function per program: `name`, or `name`0, `name`1, ... of several.
+    """C text with a function per program: `name`, or `name`0, `name`1, ... for several.
 
     They are called as kernels are: with the buffers, the run-time integers and a range of the first
-    loop (or of tiles), and give 1 where a check failed, else 0.
+    loop (or of tiles). They return 1 if a check failed, else 0.
     """
     unit = Functions()
     several = len(programs) > 1
@@ -52,7 +52,7 @@ def source(programs: Sequence[Program], name: str = "kernel") -> str:
 
 
 class _Kernel:
-    """A program as a function: its loops, each reduction a walk over the inner ones."""
+    """A program as a function: its loops; each reduction is a walk over the inner loops."""
 
     def __init__(self, unit: Functions, program: Program, name: str) -> None:
         self.program = program
@@ -60,28 +60,28 @@ class _Kernel:
         self.name = name
         self.values = Expressions(unit, program.code)
         self.lines: list[str] = []
-        #: How many braces are open.
+        #: The number of open braces.
         self.depth = 1
-        #: Run-time integers that are used: how they are called, and where they are.
+        #: The run-time integers that are used: their names and positions.
         self.integers: dict[str, int] = {}
 
     def add(self, *lines: str) -> None:
-        """Further lines, indented."""
+        """Adds lines, indented."""
         self.lines += ["    " * self.depth + line for line in lines if line]
 
     def open(self, line: str) -> None:
-        """A line that opens a brace."""
+        """Adds a line that opens a brace."""
         self.add(f"{line} {{")
         self.depth += 1
 
     def close(self, depth: int) -> None:
-        """Closes braces until so many are open."""
+        """Closes braces until `depth` remain open."""
         while self.depth > depth:
             self.depth -= 1
             self.add("}")
 
     def text(self) -> str:
-        """The function, behind the program's text as a comment."""
+        """The function, after the program's text as a comment."""
         self._body()
         told = self.program.text.rstrip().replace("\n", "\n * ")
         head = [f"/* {told}\n */", f"int32_t {self.name}{SIGNATURE} {{"]
@@ -94,7 +94,7 @@ class _Kernel:
         return "\n".join((*head, *self.lines, "}", ""))
 
     def integer(self, name: str, place: int) -> str:
-        """The name of a run-time integer, declared when it is first used."""
+        """The name of a run-time integer; it is declared if it is used."""
         self.integers.setdefault(name, place)
         return name
 
@@ -115,13 +115,13 @@ class _Kernel:
     # --- loops ------------------------------------------------------------------------------
 
     def _loops(self) -> None:
-        """The outer loops, of the first the range that is asked for."""
+        """The outer loops; the first runs over the kernel's range."""
         for dimension in range(self.program.outer):
             first, last = ("begin", "end") if dimension == 0 else ("0", self._extent(dimension))
             self._for(f"i{dimension}", first, last)
 
     def _tiles(self) -> None:
-        """Tiles, and in each some rows and columns of one of a batch."""
+        """The loop over tiles, and in each the loops over its rows and columns."""
         rows, columns, down, right = (
             self.integer(name, place)
             for name, place in zip(TILES[:4], self.program.extras[-len(TILES) :], strict=False)
@@ -163,7 +163,7 @@ class _Kernel:
     # --- what is there ----------------------------------------------------------------------
 
     def _buffers(self) -> None:
-        """The arrays; those that are written may be the same memory as others."""
+        """Declares the arrays; those that are written may share the memory of others."""
         arrays = [(n, o) for n, o in enumerate(self.program.operands) if o.role != INDEX]
         for place, (number, operand) in enumerate(arrays):
             constant = "" if operand.role == OUTPUT else "const "
@@ -182,7 +182,7 @@ class _Kernel:
                 self.add(f"const {kind(dtype)} {name} = {place};")
 
     def place(self, number: int) -> str:
-        """Where an operand is, from its start; of an index operand what it is."""
+        """The offset of an operand from its start; for an index operand, its value."""
         terms = []
         for dimension in range(self.program.rank):
             index, known = f"i{dimension}", self.program.known_stride(number, dimension)
@@ -206,7 +206,7 @@ class _Kernel:
     # --- instructions -----------------------------------------------------------------------
 
     def step(self, position: int) -> None:
-        """One instruction that is no reduction."""
+        """One instruction that is not a reduction."""
         step, values = self.program.code[position], self.values
         attribute: Any = step.attribute
         arguments = [values.of(argument) for argument in step.arguments]
@@ -231,7 +231,7 @@ class _Kernel:
             self.add(values.statement(position))
 
     def _element(self, step: Instruction, arguments: list[str]) -> str:
-        """The element an instruction reads or writes."""
+        """The element that an instruction reads or writes."""
         attribute: Any = step.attribute
         if step.name in ("load", "store"):
             return f"{self.array(attribute)}[{self.place(attribute)}]"
@@ -240,7 +240,7 @@ class _Kernel:
         return f"{self.array(number)}[{self.place(number)} + {arguments[0]} * {far}]"
 
     def steps(self, positions: Iterable[int]) -> None:
-        """Instructions in order, what writes last: an output may be the same memory as an input."""
+        """Instructions in order, with writes last: an output may share the memory of an input."""
         code = self.program.code
         for position in sorted(positions, key=lambda p: (code[p].name in WRITES, p)):
             if code[position].name not in ("reduce", "scan"):
@@ -249,7 +249,7 @@ class _Kernel:
                 self._join(position)
 
     def _pass(self, stage: int) -> None:
-        """A walk over the inner positions."""
+        """One walk over the inner positions."""
         program, before = self.program, self.depth
         work = self.analysis._pass(stage)
         for position in (*work.reductions, *work.scans):
@@ -262,7 +262,7 @@ class _Kernel:
         self.close(before)
 
     def _reduced(self, position: int) -> tuple[str, DType]:
-        """How a reduction or scan is called, and the dtype of what it is given."""
+        """The name of a reduction or scan, and the dtype of its argument."""
         step = self.program.code[position]
         return str(step.attribute), self.program.code[step.arguments[0]].dtype
 

@@ -23,12 +23,12 @@ from gemel.spec import product
 
 
 class Workspace(NamedTuple):
-    """Where products are written: the target, and memory for what is made on the way.
+    """What products are written with: the target, and memory for intermediate results.
 
-    `copy` makes a contiguous copy of a place in scratch memory, `reserve` reserves so many bytes
-    of it. `packed` says where panels of operands are that earlier products of the plan have made.
-    `often`: several products have this second operand, so that its panels are worth making;
-    `still`: the first one is always the same, and what is made of it is kept.
+    `copy` makes a contiguous copy of a place in scratch memory; `reserve` reserves a number of
+    bytes of it. `packed` says where the panels are that earlier products of the plan have made.
+    `often`: several products have this second operand, so that making panels of it pays. `still`:
+    the first operand is always the same, and what is made of it is kept.
     """
 
     target: Target
@@ -39,15 +39,17 @@ class Workspace(NamedTuple):
     still: bool = False
 
 
-#: Up to so many columns are rows of the transposed product, by dot products, if a lies along k: of
-#: 2048 x 2048 by 2048 x 4 in 0.3 of the time, by eight columns in 0.56, but of 4096 x 64 in 1.7.
+#: Up to this many columns, the transposed product is computed instead, by dot products if a is
+#: contiguous along k. For 2048 x 2048 by 2048 x 4 that takes 0.3 of the time, with eight columns
+#: 0.56; but for 4096 x 64, 1.7.
 NARROW = 4
-#: From so many products with one second operand on, panels of it are made for all of them.
+#: From this many products with the same second operand on, panels of it are made for all of them.
 OFTEN = 3
 
 
 def factor(node: Node, number: int = 1) -> Entry | None:
-    """The first operand, 0, or the second one of the product a fused node computes, if it does."""
+    """The first (0) or second operand of the product that a fused node computes; None without
+    one."""
     body = node.params.get("body") if node.op is not None else None
     if not isinstance(body, Graph):
         return None
@@ -57,7 +59,7 @@ def factor(node: Node, number: int = 1) -> Entry | None:
 
 
 def is_only_factor(node: Node, entry: Entry) -> bool:
-    """Whether a fused node wants an entry only as the second operand of its product."""
+    """Whether a fused node uses an entry only as the second operand of its product."""
     if factor(node) is not entry:
         return False
     body = node.params["body"]
@@ -69,7 +71,7 @@ def is_only_factor(node: Node, entry: Entry) -> bool:
 class Axes:
     """The loops of a product: batch dimensions, m, n and k, and each operand's strides along them.
 
-    A stride may be `layouts.MixedStride`: the second operand's along n or k.
+    The strides of the second operand along n and k may be `layouts.MixedStride`.
     """
 
     def __init__(self, shape: tuple[int, ...], strides: list[tuple[Any, ...]]) -> None:
@@ -77,13 +79,13 @@ class Axes:
         self.strides: list[list[Any]] = [list(s) for s in strides]
 
     def merge(self) -> None:
-        """Join batch dimensions; make the last ones more rows where they can be."""
+        """Joins batch dimensions; turns the last ones into more rows where possible."""
         self.join()
         while self._rows_take_batch():
             pass
 
     def join(self) -> None:
-        """Drop batch dimensions of length 1, join those that run on without a gap."""
+        """Drops batch dimensions of length 1 and joins those without a gap between them."""
         lead = [(n, [s[d] for s in self.strides]) for d, n in enumerate(self.batch) if n != 1]
         loops = merged(lead)
         self.batch = [n for n, _ in loops]
@@ -91,7 +93,8 @@ class Axes:
         self.strides = [[*a, *s[-3:]] for a, s in zip(own, self.strides, strict=True)]
 
     def _rows_take_batch(self) -> bool:
-        """Whether the last batch dimension can be more rows: all runs on, but b stays."""
+        """Joins the last batch dimension with the rows, if b is the same along it and the other
+        operands have no gap between the two; returns whether it did."""
         if not self.batch:
             return False
         a, b, *others = self.strides
@@ -117,7 +120,7 @@ class Axes:
         return [k, m] if which == 0 else [n, k]
 
     def layout(self, which: int, place: Place) -> Layout:
-        """An operand's own axes: those of the batch it does not repeat, then its matrix."""
+        """An operand's own axes: the batch axes it is not broadcast along, then its matrix."""
         (_, columns, column), (_, rows, row) = self._matrix(which)
         lead = zip(self.batch, self.strides[which], strict=False)
         axes = [*((n, stride) for n, stride in lead if stride), (rows, row), (columns, column)]
@@ -125,7 +128,7 @@ class Axes:
         return Layout(shape, strides, place.layout.offset)
 
     def made_dense(self, which: int) -> None:
-        """The strides of an operand that has been copied, axis for axis of its `layout`."""
+        """Sets the strides of an operand that has been copied, with the axes of its `layout`."""
         (_, columns, _), (_, rows, _) = self._matrix(which)
         lead = self.strides[which][:-3]
         step = rows * columns
@@ -136,7 +139,7 @@ class Axes:
         self.strides[which] = [*lead, *((columns, 0, 1) if which == 0 else (0, 1, columns))]
 
     def several(self, lanes: int) -> Several | None:
-        """How b lies where its k or its columns run along several axes; None where they do not."""
+        """How b lies if its k or its columns run along several axes; None if they do not."""
         n, k = (
             stride.axes if isinstance(stride, layouts.MixedStride) else [(extent, stride)]
             for stride, extent in zip(self.strides[1][-2:], (self.n, self.k), strict=True)
@@ -144,7 +147,8 @@ class Axes:
         return Several.of(k, n, lanes) if len(k) + len(n) > 2 else None
 
     def integers(self, several: Several | None) -> list[Any]:
-        """Extents and strides as a kernel takes them: two of a batch, m, then all of n and k."""
+        """Extents and strides as a kernel takes them: two batch axes, m, then all axes of n and
+        k."""
         n = several.n if several else [(self.n, self.strides[1][-2])]
         k = several.k if several else [(self.k, self.strides[1][-1])]
         lead = ROWS - len(self.batch)
@@ -157,7 +161,7 @@ class Axes:
 
 
 def _spread(stride: int, axes: Sequence[tuple[int, int]]) -> list[int]:
-    """The strides along several axes of what has one along all of them."""
+    """Splits the stride along a merged axis into strides along the axes it consists of."""
     lengths = [extent for extent, _ in axes]
     return [stride * product(lengths[i + 1 :]) for i in range(len(lengths))]
 
@@ -165,7 +169,7 @@ def _spread(stride: int, axes: Sequence[tuple[int, int]]) -> list[int]:
 def write_product(
     body: Graph, given: dict[Entry, Any], outputs: list[Place], workspace: Workspace
 ) -> list[Launch]:
-    """The launches of a fused body made of one matrix product and what follows it."""
+    """The launches of a fused body that consists of one matrix product and what follows it."""
     node = next(n for n in body.walk() if is_product(n))
     a, b = (given[entry] for entry in node.inputs)
     a = a if len(a.shape) > 1 else a.reshaped((1, *a.shape))
@@ -174,7 +178,7 @@ def write_product(
 
 
 class _Writer(NamedTuple):
-    """A product and the outputs made of it."""
+    """A product and the outputs computed from it."""
 
     node: Node
     given: dict[Entry, Any]
@@ -182,15 +186,15 @@ class _Writer(NamedTuple):
     workspace: Workspace
 
     def of(self, a: Place, b: Place) -> list[Launch]:
-        """The launches of the product of two places and of the outputs."""
+        """The launches that compute the product of two places, and the outputs."""
         (result,) = self.node.entries
         vectors = [entry.ndim == 1 for entry in self.node.inputs]
         batch = result.shape[: result.ndim + sum(vectors) - 2]
         rows: list[int | None] = [len(batch), len(batch) + 1]
         factors, workspace = [a, b], self.workspace
         if _is_narrow(a, b):
-            # Few columns are as many rows of the product of both transposed, which has long vectors
-            # and reads a as it lies.
+            # With few columns, compute the product of the two transposed matrices instead. It has
+            # few rows and long vectors, and reads a as it lies.
             alone, swapped = b.shape[-1] == 1, _transposed(b)
             rows = [len(batch) + 1, None if alone else len(batch)]
             workspace = workspace._replace(often=False)
@@ -214,7 +218,7 @@ class _Writer(NamedTuple):
         return self.of(*(self.workspace.copy(_repeated(place, batch)) for place in (a, b)))
 
     def _store(self, nest: Nest, value: Any, placement: tuple[int, ...]) -> None:
-        """Write into a nest the outputs that follow from the product's recorded value."""
+        """Writes into a nest the outputs that are computed from the product's recorded value."""
         (result,) = self.node.entries
         domain = Domain(nest.shape)
         domain.reduced = nest.reduced
@@ -226,9 +230,9 @@ class _Writer(NamedTuple):
             nest.store(place, found, writer.strides(place, placement))
 
     def _in_two(self, a: Place, b: Place) -> list[Launch]:
-        """The product into scratch memory, then loops of any number over what follows it.
+        """The product into scratch memory, then loops of any number for what follows it.
 
-        For batch axes that do not merge because of what is read or written beside the factors.
+        For batch axes that cannot be merged because of other operands than the two factors.
         """
         (result,) = self.node.entries
         size = product(result.shape) * result.dtype.itemsize
@@ -247,7 +251,7 @@ def _is_narrow(a: Place, b: Place) -> bool:
 
 
 def _transposed(place: Place) -> Place:
-    """A factor's matrices the other way round."""
+    """A factor with its matrices transposed."""
     *lead, row, column = place.shape
     *steps, down, along = place.strides
     layout = Layout((*lead, column, row), (*steps, along, down), place.layout.offset)
@@ -255,14 +259,14 @@ def _transposed(place: Place) -> Place:
 
 
 def _repeated(place: Place, batch: tuple[int, ...]) -> Place:
-    """A factor seen along all batch axes."""
+    """A factor, broadcast to all batch axes."""
     full = (*batch, *place.shape[-2:])
     strides = broadcast_strides(place.shape, place.strides, len(full))
     return place.at(Layout(full, strides, place.layout.offset))
 
 
 def _total(nest: Nest, factors: list[Place], batch: int) -> Any:
-    """The sum of products; its kernels need not round each of these."""
+    """The recorded sum of products. Kernels need not round each product."""
     values = []
     wide = promote(*(place.dtype for place in factors)).accumulate
     for number, place in enumerate(factors):
@@ -295,8 +299,8 @@ def _launches(nest: Nest, axes: Axes, sources: list[Place], workspace: Workspace
 
 
 def _paired(axes: Axes, sources: list[Place], several: Several, workspace: Workspace) -> Several:
-    """Windows by pairs along an axis of k, where that is quicker. If it is not the last one, the
-    first factor is copied, with pairs side by side."""
+    """Windows in pairs along an axis of k, if that is faster. If it is not the last axis, the first
+    factor is copied so that its pairs lie side by side, too."""
     lasts = axes.runs(0) or "k", "n"
     batch = product(axes.batch)
     task = Task(sources[0].dtype.compute, lasts, workspace.target, axes.m, axes.n, axes.k, batch)
@@ -312,7 +316,7 @@ def _paired(axes: Axes, sources: list[Place], several: Several, workspace: Works
         (first, apart), rest = (length, several.inner * stride), [(several.inner, stride)]
     if not same_for_all(first, length):
         return several
-    # The first axis in pairs, the others, and then the two of a pair.
+    # The first axis counts pairs, then come the other axes, and last the two elements of a pair.
     k = [(length // PAIRS, PAIRS * apart), *rest, (PAIRS, apart)]
     shape = *layout.shape[:-1], *(extent for extent, _ in k)
     strides = *layout.strides[:-1], *(step for _, step in k)
@@ -322,7 +326,7 @@ def _paired(axes: Axes, sources: list[Place], several: Several, workspace: Works
 
 
 def _program(nest: Nest, axes: Axes, several: Several | None) -> Program:
-    """The product in loops."""
+    """The program of the product, as plain loops."""
     operands = []
     for number, (_, role, dtype, _) in enumerate(nest.operands):
         stride = axes.strides[number][-2]
@@ -340,7 +344,7 @@ def _program(nest: Nest, axes: Axes, several: Several | None) -> Program:
 def _placed(
     planned: list[StepPlan], places: dict[int, Any], workspace: Workspace
 ) -> list[StepPlan]:
-    """The steps but those that make panels which are there already; `places` gets the scratch."""
+    """The steps, without those that make panels which exist already; adds scratch to `places`."""
     needed = []
     for step in planned:
         panels = _panels_key(step, places)
@@ -357,7 +361,7 @@ def _placed(
 
 
 def _panels_key(step: StepPlan, places: dict[int, Any]) -> str:
-    """What panels are of, and how they are made: the same for the same contents."""
+    """A key for panels: what they are copied from, and how. Equal keys mean equal contents."""
     if step.packs < 0:
         return ""
     place = places[step.packs]
@@ -368,7 +372,7 @@ def _panels_key(step: StepPlan, places: dict[int, Any]) -> str:
 
 def _launch(step: StepPlan, places: dict[int, Any], written: set[int], nest: Nest) -> Launch:
     buffers = [places[whose] for whose in step.buffers]
-    # The product's first two are what it reads: operands, or panels of them.
+    # The first two buffers of a product's step are only read, even if they are panels in scratch.
     writes = [
         whose in written or (i > 0 and whose <= SCRATCH) for i, whose in enumerate(step.buffers)
     ]

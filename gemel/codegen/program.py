@@ -1,10 +1,11 @@
-"""Programs: what a kernel computes, and the schedule by which it does.
+"""Programs: what a kernel computes, and the schedule that says how.
 
 A `Program` is a nest of loops around one list of scalar instructions. Its `outer` dimensions are
-independent; its `inner` dimensions are reduced over. A matrix product is one like any other: a sum
-of products over k, and what follows on it. The schedule says how this becomes machine code, and
-changes nothing but the order of sums. The text of a program is its key: it names no extent, no
-stride but the classes of some, and no scalar value, so a new shape needs no new kernel.
+independent; its `inner` dimensions are reduced over. A matrix product is a program like any other:
+a sum of products over k, and what follows the sum. The schedule says how the program becomes
+machine code, and changes only the order of sums. The text of a program is its cache key. It
+contains no extents, no scalar values and no strides (only the classes of some), so a new shape
+needs no new kernel.
 
 Run-time integers are laid out as::
 
@@ -15,13 +16,13 @@ Run-time integers are laid out as::
 
 Index operands have strides (their value is the sum of position x stride) and no buffer.
 
-Schedules are in docs/internals/kernels.md: OUTER and INNER are loops as they stand, with vectors
-along the last outer or inner dimension, and a call does a range of the first outer one; short rows
-of INNER are transposed (`short_rows`), few columns of OUTER woven (`woven`). A word behind these is
-a recipe from elsewhere (`schedules`).
+Schedules are described in docs/internals/kernels.md. OUTER and INNER are plain loops, with vectors
+along the last outer or inner dimension; a call computes a range of the first outer dimension. Short
+rows of INNER are transposed (`short_rows`); few columns of OUTER are woven (`woven`). A second word
+names a recipe that is registered elsewhere (`schedules`).
 
-All others do a range of tiles. Their outer dimensions are two of a batch, rows, and one or
-three that columns run along; the integers called `TILES` come last of the `extra` ones.
+All other schedules compute a range of tiles. Their outer dimensions are two of a batch, the rows,
+and one or three that columns run along. The integers called `TILES` are the last of `extra`.
 """
 
 from __future__ import annotations
@@ -35,51 +36,49 @@ from gemel.dtype import DType
 from gemel.errors import CompileError, UnknownNameError, unknown_name
 
 INPUT, OUTPUT, INDEX = "input", "output", "index"
-#: Schedules in loops: the vector runs along the last outer dimension, or along the last inner one.
+#: Schedules of loops: vectors run along the last outer dimension, or along the last inner one.
 OUTER, INNER = "outer", "inner"
-#: What schedules begin with: these do loops, the others tiles.
+#: The first words of schedules: the first two are for loops, the others for tiles.
 KINDS = (OUTER, INNER, "gemm", "dot", "pack")
-#: Rows and columns of one tile, how many tiles there are of each, and how much of k is one block.
+#: The rows and columns of a tile, the numbers of tiles along both, and the length of a block of k.
 TILES = ("m_block", "n_block", "m_tiles", "n_tiles", "k_block")
-#: What says where a tile is: its block of rows, that of columns, and the place in the batch. What
-#: comes first changes first from one tile to the next; and so it is where a schedule says
-#: ``by-rows``.
+#: The coordinates of a tile: its block of rows, its block of columns, and its place in the batch.
+#: The first changes fastest from tile to tile. The second order is for schedules with ``by-rows``.
 TILE_ORDER = ("rows", "columns", "inner", "outer")
 TILE_ORDER_BY_ROWS = ("columns", "inner", "outer", "rows")
 #: Instructions that write.
 WRITES = frozenset(("store", "scatter_add"))
-#: Those for whose sake all others are computed.
+#: The instructions that all others are computed for.
 ROOTS = WRITES | {"check"}
-#: Where the rows are among the dimensions of what is done in tiles; columns follow.
+#: The dimension of the rows in programs for tiles; columns follow.
 ROWS = 2
-#: Stride classes along the vector dimension; what lies across has stride 1 along the one before, of
-#: pairs only the first elements are read, what is reversed has stride -1, and interleaved outputs
-#: fill whole vectors together.
+#: Stride classes along the vector dimension. ACROSS: stride 1 along the dimension before. PAIRED:
+#: stride 2. REVERSED: stride -1. INTERLEAVED: outputs that together fill whole vectors.
 BROADCAST, CONTIGUOUS, STRIDED, ACROSS, PAIRED, REVERSED, INTERLEAVED = 0, 1, 2, 3, 4, 5, 6
-#: The width of panels that is known when a kernel is called.
+#: As the width of panels: it is known only when the kernel is called.
 ANY = 0
-#: What the schedule of a sum in tiles may say besides; see docs/internals/kernels.md.
+#: Further words of a schedule for a sum in tiles; see docs/internals/kernels.md.
 FLAGS = ("split", "direct", "across", "vnni", "bf16", "by_rows", "far", "packs_b", "narrow")
-#: How the factors of such a sum lie; of windows it is the way they are read (`contract_task.Form`).
+#: How the factors of such a sum lie; for windows, how they are read (`contract_task.Form`).
 A_FORMS, B_FORMS = ("k", "m", "packed"), ("n", "packed", "turned", "gathered", "rows")
 
 
 class Schedule(NamedTuple):
-    """How a program is done: what `Program.schedule` says, in parts.
+    """How a program is computed: `Program.schedule` in parts.
 
-    `kind` is `OUTER` or `INNER`, with the name of a `recipe` or without; ``gemm`` or ``dot``, whose
-    micro-tile is `rows` x `columns`, by `unroll` vectors along k; or ``pack``, into panels of
-    `width` lines, which it may transpose (`turn`).
+    `kind` is `OUTER` or `INNER`, with or without the name of a `recipe`; ``gemm`` or ``dot``, with
+    micro-tiles of `rows` x `columns` and, for dot, `unroll` vectors along k; or ``pack``, into
+    panels of `width` lines, which may be transposed (`turn`).
 
-    `a_form` and `b_form` say of a gemm whether the operand is read packed or where it lies:
-    along ``"k"``, ``"m"``, ``"n"``, or a form of windows. `split`: k is cut, and sums go on from
-    block to block. `direct`: windows are read where they lie, and no panels made. `across`:
-    micro-tiles follow each other along the rows, not down the columns. `vnni`: by the instruction
-    of this name. `by_rows`: tiles of the same rows follow each other, in all of a batch; else those
-    of the same columns, in one product after the other. `far`: b is asked for early, since it comes
-    from beyond the second cache and few rows use each part of it. `packs_b`: the first rows of a
-    tile leave what they read of b in panels for the others. `narrow`: the last columns may be one
-    vector.
+    `a_form` and `b_form` say for a gemm whether the operand is read from panels or where it lies,
+    contiguous along ``"k"``, ``"m"`` or ``"n"``, or in a form of windows. `split`: k is cut, and
+    sums continue from block to block. `direct`: windows are read where they lie, without panels.
+    `across`: micro-tiles follow each other along the rows, not down the columns. `vnni` and `bf16`:
+    the instruction of this name is used. `by_rows`: tiles of the same rows follow each other,
+    throughout the batch; otherwise tiles of the same columns of one product do. `far`: b is
+    prefetched, because it does not fit the second-level cache and few rows use each part of it.
+    `packs_b`: the first rows of a tile leave what they read of b in panels for the other rows.
+    `narrow`: the last columns may be one vector wide.
     """
 
     kind: str
@@ -103,12 +102,12 @@ class Schedule(NamedTuple):
 
     @property
     def instruction(self) -> str:
-        """Which of `target.INSTRUCTIONS` it multiplies by; empty for none of them."""
+        """The one of `target.INSTRUCTIONS` that multiplies; empty for none."""
         return next((name for name in INSTRUCTIONS if getattr(self, name)), "")
 
     @property
     def text(self) -> str:
-        """All of it in words, which `parse` takes."""
+        """The schedule in words, which `parse` reads."""
         flags = [word.replace("_", "-") for word in FLAGS if getattr(self, word)]
         if self.kind == "gemm":
             forms = f"a:{self.a_form}", f"b:{self.b_form}"
@@ -123,8 +122,8 @@ class Schedule(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> Schedule:
-        """Raises `UnknownNameError` for a word that no schedule has, `CompileError` for one that is
-        missing."""
+        """The schedule of this text. Raises `UnknownNameError` for an unknown word and
+        `CompileError` for a missing one."""
         kind, *words = text.split()
         _known("schedule", kind, KINDS)
         try:
@@ -166,17 +165,17 @@ def _known(what: str, word: str, words: Iterable[str]) -> None:
 
 
 class Operand(NamedTuple):
-    """One array the program reads or writes, or one running index.
+    """One array that the program reads or writes, or one running index.
 
-    `stride_class` is that along the vector dimension; `varies` says whether it changes along any
-    inner dimension at all (a reduced output does not). Of an output that is `INTERLEAVED` with
-    others `interleaved` says the how manieth it is of how many (``turn``). One in panels has its
-    lines, those along dimension `panel[0]`, in groups of `panel[1]`: within one they lie side by
-    side, and the stride is that from group to group. `ANY` of them are as many as the last
-    dimension's stride says. Of each line those along dimension `grouped[0]` lie side by side in
-    groups of `grouped[1]`, and the stride is that from group to group.
-    `beside` is the class along the last outer dimension, where the vector runs along the only inner
-    one: lanes may then lie along rows instead (`short_rows`).
+    `stride_class` is the class along the vector dimension; `varies` says whether the operand varies
+    along any inner dimension (a reduced output does not). An `INTERLEAVED` output has
+    `interleaved`: its turn, and the number of outputs. An operand in panels has its lines (along
+    dimension `panel[0]`) in groups of `panel[1]`: within a group they lie side by side, and the
+    stride is the distance between groups. If that is `ANY`, the stride along the last dimension
+    gives the number. Similarly, the elements of each line along dimension `grouped[0]` lie side by
+    side in groups of `grouped[1]`. `beside` is the class along the last outer dimension, if the
+    vector runs along the only inner dimension: lanes may then lie across the rows instead
+    (`short_rows`).
     """
 
     dtype: DType
@@ -190,7 +189,7 @@ class Operand(NamedTuple):
 
     @property
     def together(self) -> int:
-        """How many elements of a line are a group."""
+        """The number of elements of a line that form a group."""
         return self.grouped[1] if self.grouped else 1
 
     def __repr__(self) -> str:
@@ -204,15 +203,15 @@ class Operand(NamedTuple):
         return f"{self.role}:{self.dtype}:{self.stride_class}{'v' if self.varies else ''}{panel}"
 
 
-#: Functions of one number that are instructions of a program, each written out in `mathlib`.
+#: Functions of one number that are instructions of a program; `mathlib` expands each of them.
 FUNCTIONS = ("cos", "erf", "exp", "expm1", "log", "log1p", "sin", "tanh")
 
 
 class Instruction(NamedTuple):
     """One scalar step: `name` applied to earlier instructions, giving a value of `dtype`.
 
-    `arguments` are positions of earlier instructions in the program's code. `attribute` is what the
-    instruction needs besides: the operand of a load, the number of a scalar, a constant's value.
+    `arguments` are positions of earlier instructions in the program's code. `attribute` is anything
+    else the instruction needs: the operand of a load, the number of a scalar, a constant's value.
 
     ======================== ============================= =========================================
     name                     arguments                     attribute
@@ -252,13 +251,13 @@ class Instruction(NamedTuple):
                                                            such programs run one lane at a time
     ======================== ============================= =========================================
 
-    Where the table of `spelling` or `mathlib` writes instructions out, it uses these besides, which
-    no program has: `argument` (a value the function is given), `quotient` (of integers towards 0,
-    never by 0), `shift_left_within` and `shift_right_within` (by less than the bits there are),
-    `scaled` (by a power of two) and `seldom` (what another function gives where a condition holds).
+    The tables of `spelling` and `mathlib` use further instructions, which no program contains:
+    `argument` (of the function), `quotient` (of integers, truncated, never by 0),
+    `shift_left_within` and `shift_right_within` (by less than the number of bits), `scaled` (by a
+    power of two) and `seldom` (the value of another function where a condition holds).
 
-    A value computed from a `reduce` (and nothing that varies) is itself per outer position, and may
-    be used by later varying instructions: softmax is one program with two reductions.
+    A value computed from a `reduce` (and from nothing that varies) is known once per outer
+    position, and later varying instructions may use it: softmax is one program with two reductions.
     """
 
     name: str
@@ -300,7 +299,7 @@ class Program(_Program):
 
     @cached_property
     def text(self) -> str:
-        """The whole program as text: readable, and the key under which its kernel is kept."""
+        """The whole program as text: readable, and the key of its kernel in the cache."""
         head = f"loops outer={self.outer} inner={self.inner} extra={self.extra}: {self.schedule}"
         operands = "\n".join(f"  operand {i} {o!r}" for i, o in enumerate(self.operands))
         scalars = ", ".join(str(s) for s in self.scalars)
@@ -319,12 +318,12 @@ class Program(_Program):
 
     @property
     def extras(self) -> range:
-        """Where the `extra` ones are among the run-time integers."""
+        """The positions of the `extra` integers among the run-time integers."""
         first = self.stride_at(len(self.operands), 0)
         return range(first, first + self.extra)
 
     def stride_at(self, number: int, dimension: int) -> int:
-        """Where an operand's stride along a dimension is among the run-time integers."""
+        """The position of an operand's stride along a dimension among the run-time integers."""
         return self.rank * (1 + number) + dimension
 
     @property
@@ -338,8 +337,8 @@ class Program(_Program):
         return self.rank - 1 if self.lanes == INNER else self.outer - 1
 
     def known_stride(self, number: int, dimension: int) -> int | None:
-        """An operand's stride along a dimension where its class says it, else None: kernels do not
-        look."""
+        """An operand's stride along a dimension if its class determines it, else None. Kernels do
+        not read known strides at run time."""
         operand = self.operands[number]
         if dimension >= self.outer and not operand.varies:
             return 0
@@ -350,9 +349,10 @@ class Program(_Program):
         return None
 
     def groups(self, number: int, dimension: int) -> tuple[int, int]:
-        """How many positions along a dimension are a group, from one to the next of which is an
-        operand's stride, and how far apart these are: position // many * stride + position % many *
-        apart. `ANY`: it is the stride along the last dimension."""
+        """How the positions along a dimension are grouped: the size of a group, and the distance of
+        neighbours within a group. The operand's stride is the distance between groups, so an
+        element lies at position // size * stride + position % size * distance. `ANY`: the size is
+        the stride along the last dimension."""
         operand = self.operands[number]
         if operand.panel is not None and operand.panel[0] == dimension:
             return operand.panel[1], operand.together
@@ -361,15 +361,15 @@ class Program(_Program):
 
     @property
     def lanes(self) -> str:
-        """Along which dimensions' last one that is: `OUTER` or `INNER`."""
+        """Whether the vector runs along the last dimension of `OUTER` or of `INNER`."""
         return INNER if self.way.kind == INNER else OUTER
 
     @property
     def in_tiles(self) -> bool:
-        """Whether a call does a range of tiles, and not one of the first outer dimension."""
+        """Whether a call computes a range of tiles instead of one of the first outer dimension."""
         return self.way.kind not in (OUTER, INNER)
 
     @property
     def tile_order(self) -> tuple[str, ...]:
-        """What changes from tile to tile, the first before the others."""
+        """The coordinates of a tile, the fastest-changing first."""
         return TILE_ORDER_BY_ROWS if self.way.by_rows else TILE_ORDER

@@ -1,6 +1,6 @@
-"""Accumulators: the state, the step and the joining of each kind of reduction.
+"""Accumulators: the state of each kind of reduction, its step, and how states are joined.
 
-A state is a list of LLVM values: one, or for argmax and argmin the extreme and its position.
+A state is a list of LLVM values: one value, or for argmax and argmin the extreme and its position.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ State = list[Value]
 Join = Callable[[Builder, State, State], State]
 
 _UNSET = (1 << 63) - 1
-#: Steps of a block of sums.
+#: The number of steps in a block of sums.
 BLOCK = 64
 
 
@@ -37,10 +37,10 @@ def _limits(dtype: DType) -> tuple[float | int, float | int]:
 
 class Accumulator:
     """One reduction of values of `dtype`: sum, prod, max, min, any, all, argmax or argmin; or most,
-    which is the floating max of all that is not NaN (`largest`)."""
+    which is the floating-point max of all values that are not NaN (`largest`)."""
 
     def __init__(self, kind: str, dtype: DType) -> None:
-        # The order of bools is that of bytes, which have comparisons everywhere.
+        # Bools are compared as bytes, for which every target has comparisons.
         self.widens = dtype.kind == "b" and kind in ("argmax", "argmin")
         self.kind = kind
         self.dtype = dtypes.uint8 if self.widens else dtype
@@ -63,9 +63,9 @@ class Accumulator:
     def value(
         self, builder: Builder, value: Value, position: Value, mask: Value | None, step: int
     ) -> State:
-        """One value as a state, the identity under a false lane.
+        """One value as a state; the identity in lanes that the mask excludes.
 
-        `position` is the flat one of the first lane, `step` how far it is to the next.
+        `position` is the flat position of the first lane, `step` the distance to the next lane's.
         """
         if self.widens:
             value = builder.zext(value, widened(I8, value.type.lanes))
@@ -82,7 +82,8 @@ class Accumulator:
         return [builder.select(mask, a, b) for a, b in zip(state, neutral, strict=True)]
 
     def join(self, builder: Builder, a: State, b: State) -> State:
-        """Both together. In max and min the newer value goes first, which is one instruction."""
+        """Two states joined. In max and min the newer value comes first, which is one
+        instruction."""
         if self.positions:
             return self._join_positions(builder, a, b)
         floating = self.dtype.kind == "f"
@@ -101,7 +102,7 @@ class Accumulator:
         return [extreme(builder, self.dtype, name, b[0], a[0])]
 
     def step(self, builder: Builder, state: State, value: State) -> State:
-        """The state after one more value, which lies behind all it has seen."""
+        """The state after one more value, whose position is after all earlier ones."""
         if not self.positions:
             return self.join(builder, state, value)
         sign = ">" if self.kind == "argmax" else "<"
@@ -115,19 +116,20 @@ class Accumulator:
             )
         if better.type.lanes == 1:
             return self._replaced(builder, better, state, value)
-        # Seldom is anything better: positions are then looked at, which takes most of the time.
+        # A better value is rare. Positions are updated only then, since that takes most of the
+        # time.
         return builder.where_any(
             better, state, lambda: self._replaced(builder, better, state, value)
         )
 
     def _replaced(self, builder: Builder, better: Value, state: State, value: State) -> State:
-        """The state with what is better in place of what was there; but a NaN stays."""
+        """The state with better values in place of the old ones; but a NaN stays."""
         if self.dtype.kind == "f":
             better = builder.and_(better, builder.fcmp_ordered("ord", state[0], state[0]))
         return [builder.select(better, new, old) for new, old in zip(value, state, strict=True)]
 
     def _join_positions(self, builder: Builder, a: State, b: State) -> State:
-        """The more extreme, the first of equals; NaN is more extreme than all."""
+        """The more extreme of the two, or the first of equals; NaN is the most extreme."""
         sign = ">" if self.kind == "argmax" else "<"
         earlier = builder.icmp_signed("<", b[1], a[1])
         if self.dtype.kind == "f":
@@ -148,7 +150,7 @@ class Accumulator:
         return [builder.select(better, new, old) for new, old in zip(b, a, strict=True)]
 
     def across(self, builder: Builder, state: State) -> State:
-        """All lanes of a vector state joined, by halves."""
+        """All lanes of a vector state joined, halving it repeatedly."""
         if self.kind in ("max", "min") and self.dtype.kind == "f" and state[0].type.lanes > 1:
             return [self._extreme_across(builder, state[0])]
         return self._by_halves(builder, state, self.join)
@@ -163,7 +165,7 @@ class Accumulator:
         return state
 
     def _extreme_across(self, builder: Builder, value: Value) -> Value:
-        """The greatest (or least) lane; whether one is NaN is asked once, for all of them."""
+        """The greatest (or least) lane; NaN is tested once for all lanes together."""
 
         def join(builder: Builder, a: State, b: State) -> State:
             return [builder.select(builder.fcmp_ordered(sign, a[0], b[0]), a[0], b[0])]
@@ -177,7 +179,7 @@ class Accumulator:
         """The reduction's value."""
         if not self.positions:
             return state[0]
-        # Where nothing was more extreme than the identity, all are equal to it.
+        # If nothing was more extreme than the identity, all values equal it: the first one wins.
         lanes = state[1].type.lanes
         unset = builder.icmp_signed("==", state[1], constant(dtypes.int64, _UNSET, lanes))
         return builder.select(unset, constant(dtypes.int64, 0, lanes), state[1])
@@ -205,12 +207,12 @@ def joined(builder: Builder, reduction: Accumulator, states: list[State]) -> Sta
 
 
 def flatten(states: list[State]) -> list[Value]:
-    """The values of states, one after the other: what a loop carries."""
+    """The values of states, one after another: what a loop carries."""
     return [value for state in states for value in state]
 
 
 def unflatten(values: list[Value], like: list[State]) -> list[State]:
-    """What `flatten` has made of states like these."""
+    """The states that `flatten` made these values from; `like` has their form."""
     source = iter(values)
     return [[next(source) for _ in state] for state in like]
 
@@ -225,8 +227,8 @@ def in_blocks(
     body: Callable[[Value, list[Value]], list[Value]],
     levels: int,
 ) -> list[Value]:
-    """`loop` from 0 to `stop`, whose states (of these kinds) begin anew with each `BLOCK` steps:
-    what they were is joined to the blocks before, and these to the blocks of blocks."""
+    """Runs `loop` from 0 to `stop`. Its states (of these kinds) start anew after every `BLOCK`
+    steps: the finished block is joined to the earlier blocks, and these to blocks of blocks."""
     lanes = [value.type.lanes for value in carried]
     first = list(accumulate((1 + kind.positions for kind in kinds), initial=0))
     none = flatten([kind.identity(lanes[i]) for kind, i in zip(kinds, first, strict=False)])
@@ -237,7 +239,7 @@ def in_blocks(
         return flatten([kind.join(builder, totals[a:b], parts[a:b]) for kind, (a, b) in joins])
 
     def join(index: Value, parts: list[list[Value]], level: int) -> list[list[Value]]:
-        """The states of each level, those below joined to those above where a block ends."""
+        """The states of each level; where a block ends, its state is joined to the level above."""
         before, last = builder.block, Constant(I64, step * (BLOCK**level - 1))
         ended = builder.icmp_signed("==", builder.and_(index, last), last)
         with builder.if_then(ended, likely=False):

@@ -1,9 +1,9 @@
-"""How values lie in registers: LLVM types, constants, copies in all lanes, intrinsics.
+"""How values lie in registers: LLVM types, constants, and values in all lanes.
 
-A value has one of these LLVM types (a vector of them when there are several lanes)::
+A value has one of these LLVM types (a vector of them if there are several lanes)::
 
     bool i1                 float32 float, float64 double
-    integers i8 ... i64     what is only stored (float16, complex numbers): an integer of its bits
+    integers i8 ... i64     dtypes that are only stored (float16, complex): an integer of their bits
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def rounded(value: float) -> float:
 
 
 def splat(builder: Builder, value: Value, lanes: int) -> Value:
-    """`value` in every lane; a value which already has lanes is returned as it is."""
+    """`value` in every lane; a value that is a vector already is returned unchanged."""
     if lanes == 1 or value.type.lanes > 1:
         return value
     if isinstance(value, Constant):
@@ -74,6 +74,6 @@ def splat(builder: Builder, value: Value, lanes: int) -> Value:
 
 @cache
 def shuffle_mask(places: tuple[int, ...]) -> Constant:
-    """The constant which tells `shufflevector` what goes where."""
+    """The constant mask for `shufflevector`."""
     listed = f"<{', '.join([f'i32 {place}' for place in places])}>"
     return Constant(widened(I32, len(places)), listed if any(places) else "zeroinitializer")

@@ -15,18 +15,18 @@ _BIAS = {dtypes.float32: 127, dtypes.float64: 1023}
 
 
 def power_of_two(n: Recorded, dtype: DType) -> Recorded:
-    """2**n as `dtype`, for n within the normal exponents."""
+    """2**n as `dtype`, for n within the range of normal exponents."""
     return Lane(n.recorder).reinterpret((n + _BIAS[dtype]) << (dtype.digits - 1), dtype)
 
 
 def scale(x: Recorded, n: Recorded) -> Recorded:
-    """x * 2**n in two steps, so that results near both ends are right."""
+    """x * 2**n in two steps, so that results near both ends of the range are right."""
     half = n >> 1
     return x * power_of_two(half, x.dtype) * power_of_two(n - half, x.dtype)
 
 
 def exact_product(a: Recorded, b: Recorded) -> tuple[Recorded, Recorded]:
-    """a * b as a sum of two values, without error (Dekker), for sizes below 1e290."""
+    """a * b as a sum of two values, without error (Dekker); for magnitudes below 1e290."""
     high_a, low_a = _halves_of(a)
     high_b, low_b = _halves_of(b)
     product = a * b
@@ -35,17 +35,17 @@ def exact_product(a: Recorded, b: Recorded) -> tuple[Recorded, Recorded]:
 
 
 def multiply_add(xp: Lane, a: Recorded, b: Recorded, c: Recorded) -> Recorded:
-    """a * b + c of float32, rounded once, where the processor has no instruction for it.
+    """a * b + c in float32, rounded once, for processors without such an instruction.
 
-    The product is exact in float64. Their sum is rounded to odd there: rounding it twice to nearest
-    would not be rounding it once (Boldo and Melquiond, 2008).
+    The product is exact in float64. The sum is rounded to odd there, because rounding to nearest
+    twice can differ from rounding once (Boldo and Melquiond, 2008).
     """
     product, c = a.cast(dtypes.float64) * b.cast(dtypes.float64), c.cast(dtypes.float64)
     total = product + c
     part = total - product
     lost = (product - (total - part)) + (c - part)
     bits = xp.reinterpret(total, dtypes.int64)
-    # Towards zero, then the last bit set. What is infinite or NaN has lost nothing: NaN.
+    # Rounds towards zero, then sets the last bit. For infinity and NaN, `lost` is NaN.
     odd = (bits - ((lost < 0) != (total < 0)).cast(dtypes.int64)) | 1
     total = xp.where((lost < 0) | (lost > 0), xp.reinterpret(odd, dtypes.float64), total)
     return total.cast(dtypes.float32)
@@ -60,7 +60,7 @@ def _halves_of(a: Recorded) -> tuple[Recorded, Recorded]:
 def _round_with(
     xp: Lane, x: Recorded, adjust: Callable[[Recorded, Recorded], Recorded]
 ) -> Recorded:
-    """Rounding where the processor has no instruction for it."""
+    """Rounding for processors without an instruction for it."""
     limit = 2.0 ** (x.dtype.digits - 1)
     nearest = xp.copysign((abs(x) + limit) - limit, x)
     return xp.where(abs(x) < limit, xp.copysign(adjust(nearest, x), x), x)
@@ -87,7 +87,7 @@ def trunc(xp: Lane, x: Recorded) -> Recorded:
 
 
 def _significand(xp: Lane, a: Recorded, digits: int) -> tuple[Recorded, Recorded]:
-    """s and e with a = s 2**e and s whole, of `digits` binary digits and one; a > 0 in float64."""
+    """s and e with a = s 2**e and s an integer of `digits` + 1 bits; for a > 0 in float64."""
     small = a < 2.2250738585072014e-308
     bits = xp.reinterpret(xp.where(small, a * 2.0**54, a), dtypes.int64)
     exponent = (bits >> 52) - xp.where(small, xp.constant(54, dtypes.int64), 0)
@@ -97,7 +97,7 @@ def _significand(xp: Lane, a: Recorded, digits: int) -> tuple[Recorded, Recorded
 
 
 def _times_modulo(xp: Lane, a: Recorded, b: Recorded, n: Recorded, digits: int) -> Recorded:
-    """a b modulo n without error, for whole numbers 0 <= a, b < n < 2**(digits + 1)."""
+    """a b modulo n without error, for integers 0 <= a, b < n < 2**(digits + 1)."""
     if 2 * digits + 2 < dtypes.float64.digits:
         product = a * b
         rest = product - xp.floor(product / n) * n
@@ -110,14 +110,14 @@ def _times_modulo(xp: Lane, a: Recorded, b: Recorded, n: Recorded, digits: int) 
 
 
 def _rest(xp: Lane, x: Recorded, y: Recorded) -> tuple[Recorded, Recorded, Recorded]:
-    """What is left of x after whole multiples of y, smaller than y and with the sign of x; y
-    itself, both in float64; whether y must be added once to give the rest the sign of y."""
+    """The exact remainder of the truncated division x / y, with the sign of x, and y itself, both
+    in float64; and whether y must be added once to give the remainder the sign of y."""
     digits = x.dtype.digits - 1
     x, b = x.cast(dtypes.float64), y.cast(dtypes.float64)
     m, above = _significand(xp, abs(x), digits)
     n, exponent = _significand(xp, abs(b), digits)
-    # m 2**d modulo n. All binary digits of d but the last few make a power smaller than n; each of
-    # those squares it, and may double it.
+    # Compute m 2**d modulo n. The bits of d except the last few give a power smaller than n; each
+    # of the remaining bits squares it, and may double it.
     d = xp.maximum(above - exponent, 0)
     last = 4 if digits == 23 else 6
     power = power_of_two(d >> last, dtypes.float64)
@@ -151,7 +151,7 @@ def floor_divide(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
 
 
 def float_to_uint64(xp: Lane, x: Recorded) -> Recorded:
-    """Floating to uint64, whose upper half int64 does not hold: without its highest bit."""
+    """Floating-point to uint64; values that int64 cannot hold are converted without the top bit."""
     low = x.cast(dtypes.int64).cast(dtypes.uint64)
     high = (x - 2.0**63).cast(dtypes.int64).cast(dtypes.uint64) ^ 2**63
     return xp.where(x >= 2.0**63, high, low)

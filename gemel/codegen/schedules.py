@@ -1,6 +1,6 @@
-"""Schedules: what turns a program into LLVM's assembly, by the first word of its schedule.
+"""Schedules: the code that turns a program into LLVM assembly, by the first word of its schedule.
 
-Somebody else's way to do loops is a `Recipe`, see docs/extending.md.
+A way to compute loops from outside of gemel is a `Recipe`, see docs/extending.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gemel.codegen.program import Program
 from gemel.codegen.target import Target
 from gemel.errors import unknown_name
 
-#: The modules that have `emit(program, target)`, imported when something is compiled.
+#: The modules with `emit(program, target)`; they are imported when something is compiled.
 EMITTERS = {
     "outer": "gemel.codegen.either",
     "inner": "gemel.codegen.either",
@@ -24,11 +24,11 @@ EMITTERS = {
 
 
 class Recipe(NamedTuple):
-    """Another way to do programs in loops: those for which `suits` says so.
+    """Another way to compute programs in loops, for those that `suits` accepts.
 
-    `emit(program, target)` gives an LLVM module with the function ``kernel``; it takes what the
-    program's own schedule takes and computes the same. The schedule's text gets the name, one word,
-    behind it.
+    `emit(program, target)` returns an LLVM module with the function ``kernel``, which takes the
+    same arguments and computes the same as the program's own schedule. The name, one word, is
+    appended to the schedule's text.
     """
 
     name: str
@@ -36,16 +36,17 @@ class Recipe(NamedTuple):
     emit: Callable[[Program, Target], Any]
 
     def chosen(self, program: Program) -> Program:
-        """The program, by this recipe if it suits."""
+        """The program with this recipe, if it suits."""
         if program.in_tiles or not self.suits(program):
             return program
         return program._replace(schedule=f"{program.schedule} {self.name}")
 
 
 def checked(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
-    """Recipes that can be told apart.
+    """Recipes with distinct names.
 
-    Raises `TypeError` for what is none, and `ValueError` for a name that is no word, or not alone.
+    Raises `TypeError` for what is not a list of recipes, and `ValueError` for a name that is not
+    one word or not unique.
     """
     alone = isinstance(recipes, Recipe) or not isinstance(recipes, (list, tuple))
     if alone or not all(isinstance(each, Recipe) for each in recipes):
@@ -61,10 +62,10 @@ def checked(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
 
 
 def compile_program(program: Program, target: Target, recipes: Sequence[Recipe] = ()) -> bytes:
-    """Machine code of a program: an ELF object with the one function ``kernel``.
+    """The machine code of a program: an ELF object with the one function ``kernel``.
 
-    Raises `CompileError` when the program makes no sense or its code needs an outside symbol, and
-    `UnknownNameError` for a schedule that nothing here prints.
+    Raises `CompileError` if the program is not valid or its code needs an outside symbol, and
+    `UnknownNameError` if no known code emits its schedule.
     """
     from gemel.codegen.llvm import emit_object
 

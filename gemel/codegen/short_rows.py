@@ -1,4 +1,4 @@
-"""Short rows that are reduced: lanes across the rows, many of which lie side by side (`either`)."""
+"""Reductions of short rows: lanes lie across many adjacent rows (see `either`)."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from gemel.codegen.program import (
 from gemel.codegen.registers import shuffle_mask
 from gemel.dtype import DType
 
-#: The longest row that is transposed: of one that is walked along once, or several times.
+#: The longest row that is transposed, if there is one pass over it, and if there are several.
 SHORT = (48, 96)
 
 
 class ShortRows(Loops):
     """Loops with lanes across the rows.
 
-    What lies along a row is transposed in squares into strips, where a vector holds one place of
-    all rows, and what is written along a row is transposed back. So nothing is done for places that
-    a row has not, nor across lanes.
+    Operands along the rows are transposed in squares into strips, in which a vector holds one
+    position of all rows; outputs along the rows are transposed back. So no lanes are wasted on
+    positions that a row does not have, and nothing is combined across lanes.
     """
 
     def __init__(self, nest: Loops, program: Program) -> None:
@@ -42,19 +42,19 @@ class ShortRows(Loops):
         self.access = Access(program, nest.target, nest.builder)
         self.access.status, self.access.extra = nest.access.status, nest.access.extra
         self.extents, self.fixed = nest.extents, nest.fixed
-        #: Rows of a strip, sides of a square, and the strips.
+        #: The rows of a strip, the side of a square, and the strips.
         self.width = self._copies_outer() * self.lanes
         self.side = min(4, self.lanes)
         self.longest = SHORT[self.analysis.last > 0]
         self.strips: dict[int, Value] = {}
         self._stop = self.end
         along = program.rank - 1
-        #: Strips of inputs that an output may have, too: it may be the same memory as any.
+        #: Strips of inputs that outputs may use again; inputs and outputs may share memory anyway.
         spare: dict[DType, list[Value]] = {}
         for n, operand in enumerate(program.operands):
             strides = {d: nest.access.strides.get((n, d)) for d in range(program.rank)}
             if operand.varies:
-                plain = nest.program.operands[n].stride_class  # one that needs no run-time integer
+                plain = nest.program.operands[n].stride_class  # if known without an integer
                 strides[along] = strides[along] or i64(int(plain == CONTIGUOUS))
             if operand.stride_class == ACROSS and n in nest._used():
                 strides[along] = i64(self.width)
@@ -70,8 +70,8 @@ class ShortRows(Loops):
 
     @classmethod
     def of(cls, nest: Loops) -> ShortRows | None:
-        """Such loops of the program of `nest`, whose beginning is written; None where there are
-        no rows."""
+        """Such loops for the program of `nest`, whose beginning is written already; None if the
+        program has no rows to transpose."""
         program = nest.program
         names = {step.name for step in program.code}
         if program.lanes == OUTER or program.inner > 1 or names & {"scan", "scatter_add"}:
@@ -88,7 +88,7 @@ class ShortRows(Loops):
         return cls(nest, across) if 1 < lanes <= 16 else None
 
     def pays(self) -> Value:
-        """Whether rows are short, and enough of them side by side."""
+        """Whether rows are short, and enough of them are side by side."""
         builder, (*_, rows, extent) = self.builder, self.extents
         short = builder.icmp_signed("<=", extent, i64(self.longest))
         return builder.and_(short, builder.icmp_signed(">=", rows, i64(self.lanes // 2)))
@@ -105,7 +105,7 @@ class ShortRows(Loops):
         super()._row(start, stop, bases)
 
     def _along(self, start: Value, stop: Value, copies: int, *others: Any, **more: Any) -> Any:
-        """All under masks, if there are any: they cost little here, and this is half the code."""
+        """All vectors under masks, if there are masks: they cost little here and halve the code."""
         if not self.masks:
             return super()._along(start, stop, copies, *others, **more)
         carried, body = others
@@ -114,7 +114,7 @@ class ShortRows(Loops):
         return self.loop(start, stop, step, carried, once)
 
     def _blocks(self, stop: Value, step: int, *others: Any) -> list[Value]:
-        """Short rows are one block."""
+        """A plain loop: short rows are a single block."""
         carried, body, *_ = others
         return self.loop(0, stop, step, carried, body)
 
@@ -137,7 +137,7 @@ class ShortRows(Loops):
                 super()._points_outer(sites, row)
 
     def _move(self, n: int, start: Value, rows: Value, index: Value) -> None:
-        """Between the strip of an operand and so many of its rows, from `start` on, at `index`."""
+        """Copies `rows` rows of an operand, from `start` on at `index`, to its strip or back."""
         builder, extent = self.builder, self.extents[-1]
         enough = builder.icmp_signed(">=", rows, i64(self.lanes))
         wide = builder.icmp_signed(">=", extent, i64(self.side))
@@ -147,7 +147,7 @@ class ShortRows(Loops):
             with singly:
                 self._singly(n, start, rows)
             with squares:
-                # The last squares overlap others, so that none reaches beyond rows and columns.
+                # The last squares overlap the ones before, so that none reaches past the end.
                 low, last = builder.sub(rows, i64(self.lanes)), builder.sub(extent, i64(self.side))
                 last = builder.select(builder.icmp_signed("<", last, i64(0)), i64(0), last)
 
@@ -162,8 +162,8 @@ class ShortRows(Loops):
                 )
 
     def _runs_on(self, n: int, rows: Value, index: Value) -> Value:
-        """Whether all of a square may be read of rows that have two or three places: they follow
-        one another, and there are more of them."""
+        """Whether whole squares may be read although rows have only two or three elements: the rows
+        follow one another without a gap, and more of them come after."""
         builder, extent = self.builder, self.extents[-1]
         stride = self.access.strides[n, self.program.outer - 1]
         more = builder.icmp_signed("<", builder.add(index, rows), self._stop)
@@ -171,7 +171,7 @@ class ShortRows(Loops):
         return builder.and_(dense, builder.icmp_signed(">", extent, i64(1)))
 
     def _ask_for_next(self, n: int, start: Value, row: Value, column: Value) -> None:
-        """Asks for as many lines of the strip's next rows, one after the other, as a square has."""
+        """Prefetches as many lines of the strip's next rows, one after another, as a square has."""
         builder, operand = self.builder, self.program.operands[n]
         each = memory.CACHE_LINE // operand.dtype.itemsize
         with builder.if_then(self.many):
@@ -182,18 +182,18 @@ class ShortRows(Loops):
                 self.prefetch(there, writes=operand.role == OUTPUT)
 
     def _cell(self, n: int, start: Value, row: Value, column: Value) -> Value:
-        """The address of a place in a row."""
+        """The address of an element of a row."""
         offset = self.builder.mul(row, self.access.strides[n, self.program.outer - 1])
         dtype = self.program.operands[n].dtype
         return memory.element(self.builder, start, self.builder.add(offset, column), dtype)
 
     def _inside(self, n: int, row: Value, column: Value) -> Value:
-        """The address of the same in the strip."""
+        """The address of the same element in the strip."""
         offset = self.builder.add(self.builder.mul(column, i64(self.width)), row)
         return memory.element(self.builder, self.strips[n], offset, self.program.operands[n].dtype)
 
     def _singly(self, n: int, start: Value, rows: Value) -> None:
-        """One element after the other, of so many rows."""
+        """Copies `rows` rows, one element after another."""
         operand = self.program.operands[n]
 
         def one(row: Value, column: Value) -> None:
@@ -208,7 +208,7 @@ class ShortRows(Loops):
         )
 
     def _square(self, n: int, start: Value, goal: Value) -> None:
-        """Some places of as many rows as there are lanes: squares side by side."""
+        """Transposes `side` elements of as many rows as there are lanes: adjacent squares."""
         builder, side, operand = self.builder, self.side, self.program.operands[n]
         dtype, stride = operand.dtype, self.access.strides[n, self.program.outer - 1]
         parts = []
@@ -236,7 +236,7 @@ class ShortRows(Loops):
 
 
 def _crosswise(operand: Operand, gathered: bool) -> int:
-    """The class of an operand along the rows' own loop."""
+    """The class of an operand along the loop over the rows."""
     if operand.beside != STRIDED or operand.role == INDEX:
         return operand.beside
     across = operand.stride_class == CONTIGUOUS and operand.varies and not gathered

@@ -1,6 +1,6 @@
-"""How LLVM, C and NumPy say what an instruction computes: one table.
+"""How instructions are spelled in LLVM, C and NumPy: one table.
 
-What a language has no word for is written out in other instructions (`mathlib.expansion`).
+An instruction that a language lacks is expressed by other instructions (`mathlib.expansion`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from gemel.codegen.program import Instruction
 
 
 class Spelling(NamedTuple):
-    """An instruction of arguments of one kind; nothing where a language has no word for it.
+    """An instruction for arguments of one kind; empty where a language lacks it.
 
-    `llvm` is a method of `assembly.Builder`, with its sign, or an intrinsic; `needs` what a target
-    must have for that. `c` is an expression of a, b and c; T is their type, U the unsigned one they
-    wrap around in, f the ending of functions. `numpy` is a function.
+    `llvm` is a method of `assembly.Builder`, with its sign, or an intrinsic; `needs` is the feature
+    of a target that this requires. `c` is an expression in a, b and c; T is their type, U the
+    unsigned type they wrap around in, f the suffix of C's functions. `numpy` is a function.
     """
 
     llvm: str = ""
@@ -51,7 +51,7 @@ def _comparison(sign: str, numpy: str) -> dict[str, Spelling]:
 
 
 def _extreme(sign: str, boolean: str, logical: str) -> dict[str, Spelling]:
-    """NaN wins; of two zeros the second."""
+    """NaN wins; of two zeros, the second is chosen."""
     return {
         "f": Spelling(c=f"{{a}} {sign} {{b}} || {{a}} != {{a}} ? {{a}} : {{b}}"),
         "iu": Spelling(c=f"{{a}} {sign} {{b}} ? {{a}} : {{b}}"),
@@ -64,7 +64,7 @@ def _rounding(name: str, llvm: str) -> dict[str, Spelling]:
 
 
 _WRAPPED_NEGATIVE = "({T})(0 - ({U}){a})"
-#: C's operators, which `assembly.Builder` takes, too; NumPy's functions have these names.
+#: C's operators, which `assembly.Builder` takes, too. The names are those of NumPy's functions.
 COMPARISONS = {
     "equal": "==",
     "not_equal": "!=",
@@ -114,7 +114,7 @@ _TABLE = {
     "multiply_high": {"u": Spelling("", "(uint32_t)((uint64_t){a} * {b} >> 32)")},
     "quotient": {"iu": Spelling("", "({T})({a} / {b})")},
 }
-#: By an instruction's name and the kind of its first argument.
+#: Spellings by an instruction's name and the kind of its first argument.
 SPELLINGS = {
     (name, kind): spelling
     for name, several in _TABLE.items()
@@ -125,13 +125,13 @@ _NONE = Spelling()
 
 
 def spelled(name: str, kind: str) -> Spelling:
-    """How an instruction of arguments of this kind is said."""
+    """The spelling of an instruction for arguments of this kind."""
     return SPELLINGS.get((name, kind), _NONE)
 
 
 def looked_up(step: Instruction, code: Sequence[Instruction]) -> str:
-    """The name under which an instruction is looked up: a shift within the number of bits needs no
-    care."""
+    """The name under which an instruction is looked up: a shift by a constant below the number of
+    bits needs no check."""
     if step.name not in ("shift_left", "shift_right"):
         return step.name
     amount = code[step.arguments[1]]

@@ -1,8 +1,8 @@
-"""Squares: what lies across the vector's loop is transposed into its order, a square at a time.
+"""Squares: operands that lie across the vector's loop are transposed into its order, in squares.
 
-An operand of stride 1 along the loop above the vector's (a transposed array) would be read one
-element at a time. Some rows of it are read as vectors, transposed in registers and stored in a
-strip, where the loops then find them one after the other.
+An operand with stride 1 along the loop above the vector's (a transposed array) would be read one
+element at a time. Instead, some rows of it are read as vectors, transposed in registers and stored
+in a strip, where the loops find them contiguous.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from gemel.codegen.frame import i64
 from gemel.codegen.program import ACROSS
 from gemel.codegen.registers import splat
 
-#: How many rows and columns a part of a square has.
+#: The rows and columns of part of a square.
 Size = tuple[Value, Value]
-#: Columns of a strip: long enough for the loop over a row, short enough to stay in the first cache.
+#: The columns of a strip: enough for the loop over a row, few enough for the first-level cache.
 COLUMNS = 64
 
 
 class Squares:
-    """What of a kernel lies across, transposed; `nest` is what prints its loops."""
+    """Transposes those operands of a kernel that lie across; `nest` prints the loops."""
 
     def __init__(self, nest: Any) -> None:
         self.nest = nest
@@ -32,7 +32,7 @@ class Squares:
         operands = nest.program.operands
         numbers = [n for n in sorted(nest._used()) if operands[n].stride_class == ACROSS]
         widest = max((operands[n].dtype.itemsize for n in numbers), default=1)
-        #: Rows of a strip, which are the sides of the squares, too.
+        #: The rows of a strip; also the side of a square.
         self.rows = max(2, min(16, nest.target.width // widest))
         self.strips = [_Strip(nest, n, self.rows) for n in numbers]
 
@@ -53,7 +53,7 @@ class Squares:
         nest.each(begin, end, self.rows, rows)
 
     def _part(self, first: Value, last: Value, left: Value, right: Value, bases: Bases) -> None:
-        """Fills the strips with some columns of some rows, then runs over these."""
+        """Fills the strips with some columns of some rows, then runs the loops over these."""
         nest, builder = self.nest, self.builder
         for strip in self.strips:
             source = strip.at(bases[strip.number], first)
@@ -84,12 +84,12 @@ class _Strip:
 
     @property
     def stride(self) -> Value:
-        """From column to column of the operand."""
+        """The operand's stride from column to column."""
         strides: dict[tuple[int, int], Value] = self.nest.access.strides
         return strides[self.number, self.nest.program.outer - 1]
 
     def fill(self, source: Value, count: Value, left: Value, right: Value) -> None:
-        """The columns from `left` to `right` of `count` rows, the first of which is `source`."""
+        """Copies the columns from `left` to `right` of `count` rows, which begin at `source`."""
         builder = self.builder
 
         def square(column: Value) -> None:
@@ -97,7 +97,8 @@ class _Strip:
             enough = builder.icmp_signed(">=", builder.minimum(*part), i64(self.rows))
             goal = self.at(self.place, builder.sub(column, left))
             if self.nest.masks:
-                # What transposes lines is written once for both, since that is most of the kernel.
+                # The transposition is printed once for both cases, because it is most of the
+                # kernel.
                 self._write(self._either(source, column, part, enough), goal)
                 return
             with builder.if_else(enough) as (whole, rest):
@@ -109,7 +110,7 @@ class _Strip:
         self.nest.each(left, right, self.rows, square)
 
     def _either(self, source: Value, column: Value, part: Size, enough: Value) -> list[Value]:
-        """The lines of a square, or of a part of one."""
+        """The lines of a whole square or of part of one, chosen at run time."""
         builder = self.builder
         with builder.if_else(enough) as (whole, rest):
             with whole:
@@ -122,7 +123,7 @@ class _Strip:
         return [builder.phi(a.type, (a, first), (b, second)) for a, b in pairs]
 
     def _lines(self, source: Value, column: Value, part: Size | None = None) -> list[Value]:
-        """The lines of a square, or of a part of one."""
+        """The lines of a whole square, or of the part of one that `part` gives."""
         builder, lanes = self.builder, self.rows
         mask = memory.first(builder, part[0], lanes) if part else None
         pointer = self.at(source, builder.mul(column, self.stride))
@@ -132,8 +133,8 @@ class _Strip:
             if part:
                 inside = builder.icmp_signed(">", part[1], i64(i))
                 there = builder.and_(mask, splat(builder, inside, lanes))
-                # A line that is not there lies where the last one does: what is masked costs
-                # hundreds of cycles where its address is nowhere.
+                # A missing line gets the last line's address: masked loads from invalid addresses
+                # take hundreds of cycles.
                 more = builder.icmp_signed(">", part[1], i64(i + 1))
                 step = builder.select(more, step, i64(0))
             lines.append(memory.load(builder, pointer, self.dtype, lanes, there))
@@ -141,13 +142,13 @@ class _Strip:
         return lines
 
     def _write(self, lines: list[Value], goal: Value) -> None:
-        """Writes a square of these lines."""
+        """Transposes these lines and stores the square."""
         for i, line in enumerate(memory.transposed(self.builder, lines)):
             pointer = self.at(goal, i64(i * COLUMNS))
             memory.store(self.builder, line, pointer, self.dtype, self.rows)
 
     def _singly(self, source: Value, column: Value, part: Size, goal: Value) -> None:
-        """A part of a square, one element after the other, where there are no masks."""
+        """Part of a square, one element after another, for targets without masks."""
         builder, nest, (count, wide) = self.builder, self.nest, part
 
         def line(i: Value) -> None:

@@ -1,10 +1,10 @@
-"""Columns of large arrays that are reduced: a strip of them, a few rows at a time.
+"""Columns of large arrays that are reduced: a strip of them at a time, a few rows at a time.
 
-Reducing some vectors of columns from the first row to the last reads a short piece of each row,
-which no prefetcher of a processor foresees: half of memory's rate, or less. Here a few rows of a
-whole strip of columns are read before the next few. What the columns have come to is kept in
-memory of the kernel's own in between. It is one of two ways that a kernel has (`either`); sums are
-added up in the same order in both.
+Reducing a few vectors of columns from the first row to the last reads a short piece of each row.
+The processor's prefetchers do not predict that, so it runs at half of the memory's rate, or less.
+Here a few rows of a whole strip of columns are read before the next few rows. In between, the
+states of the columns are kept in the kernel's own memory. It is one of the ways that a kernel
+contains (`either`); all of them add up sums in the same order.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from gemel.codegen.reductions import BLOCK, Accumulator, State, flatten, unflatt
 from gemel.codegen.registers import splat
 from gemel.dtype import DType
 
-#: Rows that are read before the next columns are: a power of two, at most a block of sums.
+#: How many rows are read before the next columns: a power of two, at most a block of sums.
 ROWS = 8
-#: Columns of a strip, at most; and of rows that need not be asked for early.
+#: The most columns of a strip; and the most columns for which rows are not prefetched.
 COLUMNS, NARROW = 2048, 512
-#: Vectors of a strip at a time, all reductions together: where a row costs at most so many
-#: operations, and elsewhere.
+#: How many vectors of a strip are processed at a time, counted over all reductions: COPIES if a row
+#: costs at most CHEAP operations, else FEWER.
 COPIES, CHEAP, FEWER = 16, 12, 4
-#: Reductions at most, whose states take 8 to 48 KB of the stack each.
+#: The most reductions; the states of each take 8 to 48 KB of the stack.
 MOST = 4
-#: Blocks of sums, and blocks of blocks.
+#: Two levels: blocks of sums, and blocks of blocks.
 LEVELS = 2
 
 
 class Strips:
-    """The loops of such a kernel; `nest` prints what they stand around."""
+    """The loops of such a kernel; `nest` prints the code inside them."""
 
     def __init__(self, nest: Loops) -> None:
         self.nest, self.lanes = nest, nest.lanes
@@ -49,8 +49,8 @@ class Strips:
 
     @classmethod
     def of(cls, nest: Loops) -> Strips | None:
-        """Such loops of the program of `nest`, whose beginning is written; None unless it reduces
-        one axis in one pass, in which it reads whole vectors."""
+        """Such loops for the program of `nest`, whose beginning is written already; None unless the
+        program reduces one axis in one pass that reads whole vectors."""
         program, analysis = nest.program, nest.analysis
         names = {program.code[p].name for p in analysis.live}
         if program.lanes != OUTER or program.inner != 1 or "reduce" not in names or analysis.last:
@@ -63,7 +63,7 @@ class Strips:
         return cls(nest) if varying and along and few else None
 
     def pays(self) -> Value:
-        """Whether there are enough columns in one go, and all of them leave the cache."""
+        """Whether there are enough columns and rows, and together they exceed the cache."""
         builder, (places, *others) = self.builder, self.nest.extents
         for extent in others:
             places = builder.mul(places, extent)
@@ -84,7 +84,7 @@ class Strips:
         """All columns of a range, at one position of the other outer dimensions."""
         nest, builder = self.nest, self.builder
         given = nest.access.print(nest.analysis.row(), Site(nest.access, bases), nest.fixed)
-        # Where columns are few one row follows the other, as a prefetcher expects.
+        # With few columns, one row follows the other, which prefetchers predict.
         columns = nest.extents[nest.program.outer - 1]
         nest.many = builder.icmp_signed(">", columns, i64(NARROW))
 
@@ -97,7 +97,7 @@ class Strips:
         nest.each(start, stop, COLUMNS, strip)
 
     def _reduce(self, stop: Value, bases: Bases, row: Values) -> None:
-        """All rows of a strip."""
+        """Reduces all rows of a strip."""
         nest, builder, states = self.nest, self.builder, list(self.states.values())
         cheap = nest.analysis.cost(self.work.varying) <= CHEAP
         copies = (COPIES if cheap else FEWER) // (1 << (len(states) - 1).bit_length())
@@ -112,7 +112,7 @@ class Strips:
         nest.each(0, self.rows, ROWS, some)
 
     def _vectors(self, begin: Value, end: Value, bases: Bases, row: Values) -> Vectors:
-        """Some rows of some vectors of a strip."""
+        """Reduces some rows of some vectors of a strip."""
         nest, analysis, work = self.nest, self.nest.analysis, self.work
         count, kept = len(self.states), list(self.states.values())
 
@@ -136,7 +136,7 @@ class Strips:
         return body
 
     def _write(self, stop: Value, bases: Bases, row: Values) -> None:
-        """What follows from the reductions."""
+        """Computes and writes what follows from the reductions."""
         nest, analysis = self.nest, self.nest.analysis
 
         def body(index: Value, copies: int, lanes: int, end: Value | None, _: Carried) -> Carried:
@@ -146,15 +146,15 @@ class Strips:
             nest.access.print(analysis.point(1, True), site, {**given, **results})
             return []
 
-        if nest.masks:  # written once for whole vectors and others: it is little of the work
+        if nest.masks:  # one loop for whole and partial vectors: it is little of the work
             once = lambda index, held: body(index, 1, self.lanes, stop, held)  # noqa: E731
             nest.loop(self.first, stop, self.lanes, [], once)
         else:
             nest._along(self.first, stop, 1, [], body)
 
     def _end_blocks(self, sums: list[_States], stop: Value, end: Value, level: int = 1) -> None:
-        """What blocks have come to, joined to the blocks before where one ends, and to the blocks
-        of blocks where one of these does."""
+        """Where a block ends, joins its states to those of earlier blocks; where a block of blocks
+        ends, joins that, too."""
         if not sums or level > LEVELS:
             return
         builder, inside = self.builder, i64(BLOCK**level - 1)
@@ -164,7 +164,7 @@ class Strips:
             self._end_blocks(sums, stop, end, level + 1)
 
     def _each(self, tasks: list[Callable[[Site], None]], stop: Value) -> None:
-        """Does these at all vectors of a strip, whole ones even at its end: rooms hold them."""
+        """Runs tasks for all vectors of a strip; the last is whole, too, since rooms hold it."""
 
         def once(index: Value) -> None:
             for task in tasks:
@@ -174,8 +174,8 @@ class Strips:
 
 
 class _States:
-    """The states of one reduction, for each column of a strip: what the rows since the last block
-    of sums have come to, then the blocks, then the blocks of blocks."""
+    """The states of one reduction for each column of a strip: one for the rows of the current block
+    of sums, one for the blocks, one for the blocks of blocks."""
 
     def __init__(self, strips: Strips, kind: Accumulator) -> None:
         self.strips, self.builder, self.kind = strips, strips.builder, kind
@@ -186,35 +186,35 @@ class _States:
         ]
 
     def _places(self, site: Site, level: int) -> list[tuple[Value, DType]]:
-        """Where the parts of a site's states are."""
+        """The addresses of the parts of a site's states."""
         column = self.builder.sub(site.index, self.strips.first)
         parts = zip(self.rooms[level], self.dtypes, strict=True)
         return [(memory.element(self.builder, room, column, d), d) for room, d in parts]
 
     def load(self, site: Site, level: int = 0) -> State:
-        """The states of a site's columns."""
+        """Loads the states of a site's columns."""
         places = self._places(site, level)
         return [memory.load(self.builder, place, d, site.lanes) for place, d in places]
 
     def store(self, state: State, site: Site, level: int = 0) -> None:
-        """Keeps the states of a site's columns."""
+        """Stores the states of a site's columns."""
         for (place, dtype), value in zip(self._places(site, level), state, strict=True):
             whole = splat(self.builder, value, site.lanes)
             memory.store(self.builder, whole, place, dtype, site.lanes)
 
     def begin(self, site: Site) -> None:
-        """No row has been seen."""
+        """Sets the states before the first row."""
         for level in range(len(self.rooms)):
             self.store(self.kind.identity(site.lanes), site, level)
 
     def end_block(self, level: int, site: Site) -> None:
-        """Joins a block of the level below to those before."""
+        """Joins a block of the level below to the earlier ones."""
         whole = self.kind.join(self.builder, self.load(site, level), self.load(site, level - 1))
         self.store(whole, site, level)
         self.store(self.kind.identity(site.lanes), site, level - 1)
 
     def result(self, site: Site) -> Value:
-        """The reduction's value: all levels together, as `in_blocks` joins them."""
+        """The reduction's value: all levels joined, in the order of `in_blocks`."""
         total = self.load(site)
         for level in range(1, len(self.rooms)):
             total = self.kind.join(self.builder, self.load(site, level), total)

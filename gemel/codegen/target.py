@@ -1,7 +1,7 @@
 """Targets: which vectors and which native operations the machine has.
 
-Finding the host's level reads one file and needs no compiler, so that the key of a cached kernel is
-cheap. The level can be chosen by hand: ``GEMEL_TARGET=avx512``, ``avx2`` or ``generic``.
+Detecting the host's level reads one file and needs no compiler, so that the key of a cached kernel
+is cheap. The level can also be set: ``GEMEL_TARGET=avx512``, ``avx2`` or ``generic``.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ class Target(NamedTuple):
     scales: bool = False
 
     def narrowed(self, width: int) -> Target:
-        """The same with vectors of at most so many bytes."""
+        """The same target with vectors of at most `width` bytes."""
         return self if width >= self.width else self._replace(width=width, scales=False)
 
     def with_instruction(self, name: str) -> Target:
-        """The same with one of `INSTRUCTIONS`, or as it is for an empty name."""
+        """The same target with one of `INSTRUCTIONS`; unchanged for an empty name."""
         if not name:
             return self
         return self._replace(features=f"{self.features},+{INSTRUCTIONS[name].feature}")
 
     @property
     def text(self) -> str:
-        """What the code depends on, for a kernel's key."""
+        """What the code depends on; part of a kernel's key."""
         return f"{self.triple} {self.cpu} {self.name} {self.features}"
 
     @property
     def level(self) -> int:
-        """How much LLVM's code generation tries. More gives the same loops here; what it adds is a
-        shorter way to divide small numbers, which takes a sixth of the time to compile."""
+        """LLVM's optimisation level for code generation. A higher one gives the same loops here; it
+        only adds a faster division of small numbers, which takes a sixth of the time to compile."""
         return 1
 
     @property
     def relocation(self) -> str:
-        """Kernels lie where there is room; a module of WebAssembly knows one memory."""
+        """Kernels are loaded at any address; a WebAssembly module has its own address space."""
         return "static" if self.triple.startswith("wasm") else "pic"
 
     def __repr__(self) -> str:
@@ -68,12 +68,12 @@ class Target(NamedTuple):
 class Instruction(NamedTuple):
     """An instruction of AVX-512 that not every processor of that level has."""
 
-    flag: str  # what the system calls it
-    feature: str  # and LLVM
+    flag: str  # the operating system's name for it
+    feature: str  # LLVM's name for it
 
 
-#: Which there are, by the words schedules ask for them with: products of bytes, four added up in
-#: int32 at a time, and of bfloat16, two in float32.
+#: These instructions, by their words in schedules: products of bytes, four at a time summed in
+#: int32, and of bfloat16, two at a time summed in float32.
 INSTRUCTIONS = {
     "vnni": Instruction("avx512_vnni", "avx512vnni"),
     "bf16": Instruction("avx512_bf16", "avx512bf16"),
@@ -83,12 +83,12 @@ _X86 = "x86_64-unknown-linux-gnu"
 _AVX2 = "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+movbe"
 _AVX512 = _AVX2 + ",+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl,-prefer-256-bit"
 
-#: What browsers and Node have had since 2021.
+#: Features that browsers and Node have had since 2021.
 _WASM = "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint"
 
 
 def generic(machine: str) -> Target:
-    """What every processor of a family has."""
+    """The target with the features that every processor of a family has."""
     if machine in ("x86_64", "AMD64"):
         return Target("generic", 16, _X86, "x86-64", "")
     if machine == "wasm32":
@@ -98,7 +98,7 @@ def generic(machine: str) -> Target:
     return Target("generic", 16, triple, "generic", "", rounds=arm, halves=arm, fma=arm)
 
 
-#: By name; the first two exist on x86-64 only.
+#: Targets by name; the first two exist only on x86-64.
 TARGETS = {
     "avx512": Target(
         *("avx512", 64, _X86, "x86-64-v4", _AVX512),
@@ -114,7 +114,7 @@ TARGETS = {
     ),
     "generic": generic(MACHINE),
 }
-#: Nothing native that is not everywhere: what code is emitted for when no target is named.
+#: Uses only native operations that every target has: the default when no target is named.
 PORTABLE = Target("portable", 16, _X86, "x86-64", "")
 
 _NEEDED = {
@@ -125,7 +125,7 @@ _found: list[Target] = []
 
 
 def _flags() -> set[str]:
-    """The processor's features as the kernel lists them; empty where it does not."""
+    """The processor's features as the Linux kernel lists them; empty if it does not."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
             for line in lines:
@@ -137,9 +137,9 @@ def _flags() -> set[str]:
 
 
 def host() -> Target:
-    """The best level of this machine, or the one the variable GEMEL_TARGET names.
+    """The best level of this machine, or the one that GEMEL_TARGET names.
 
-    Raises `UnknownNameError` for a name which is not a level. Found once per process.
+    Raises `UnknownNameError` for an unknown level. Determined once per process.
     """
     if not _found:
         _found.append(TARGETS[TARGET.read() or _best(_flags())])
@@ -147,7 +147,7 @@ def host() -> Target:
 
 
 def has_instruction(target: Target, name: str) -> bool:
-    """Whether this machine, of that level, has one of `INSTRUCTIONS`."""
+    """Whether this machine, if the target is at that level, has one of `INSTRUCTIONS`."""
     return target.name == "avx512" and INSTRUCTIONS[name].flag in _flags()
 
 

@@ -1,4 +1,4 @@
-"""Recorded scalar values: instructions collected once each, with Python's operators.
+"""Recorded scalar values with Python's operators; each instruction is recorded once.
 
 Python scalars are weak: they become constants of the other value's dtype.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Recorder:
-    """Collects instructions; one that was recorded before is not recorded again."""
+    """Collects instructions; equal instructions are recorded only once."""
 
     __slots__ = ("_seen", "code")
 
@@ -33,7 +33,7 @@ class Recorder:
     ) -> Recorded:
         """The value of this instruction, recorded now or earlier."""
         positions = tuple(value.position for value in arguments)
-        # repr tells 1, 1.0 and True apart, 0.0 from -0.0, and a NaN from nothing else.
+        # repr distinguishes 1, 1.0 and True, and 0.0 and -0.0, and makes NaN equal to NaN.
         key = (name, dtype.code, positions, repr(attribute))
         found = None if name in WRITES else self._seen.get(key)
         if found is None:
@@ -42,7 +42,7 @@ class Recorder:
         return Recorded(self, found, dtype)
 
     def argument(self, dtype: DType) -> Recorded:
-        """A value given when the code is printed (fragments such as mathlib's)."""
+        """A value given when the code is printed (for fragments such as those of mathlib)."""
         return self.append("argument", dtype, (), len(self.code))
 
     def load(self, operand: int, dtype: DType) -> Recorded:
@@ -52,7 +52,7 @@ class Recorder:
         return self.append("scalar", dtype, (), number)
 
     def constant(self, value: bool | int | float, dtype: DType) -> Recorded:
-        if dtype.compute is not dtype:  # only stored: it has no constants, and is rounded to once
+        if dtype.compute is not dtype:  # only stored: a float64 constant that is rounded once
             return self.constant(value, dtypes.float64).cast(dtype)
         kind = dtype.kind
         value = bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
@@ -77,12 +77,12 @@ class Recorder:
         return self.append("reduce", dtype, (value,), kind)
 
     def scan(self, kind: str, value: Recorded) -> Recorded:
-        """The sum or prod of `value` at this and all earlier inner positions."""
+        """The sum or product of `value` at this and all earlier inner positions."""
         return self.append("scan", value.dtype, (value,), kind)
 
 
 def common(recorder: Recorder, a: Term, b: Term) -> tuple[Recorded, Recorded]:
-    """Both as values of one dtype; Python scalars give way."""
+    """Both as values of one dtype; Python scalars take the other's dtype."""
     if not isinstance(a, Recorded):
         if not isinstance(b, Recorded):
             raise TypeError(f"{a!r} and {b!r}: one of the two must be the value of a lane")
@@ -98,7 +98,7 @@ def common(recorder: Recorder, a: Term, b: Term) -> tuple[Recorded, Recorded]:
 
 
 def _operators(name: str) -> tuple[Operator, Operator]:
-    """The operator of an instruction, and the one for a Python number on its left."""
+    """The operator of an instruction, and the one with a Python number on its left."""
     return lambda a, b: a.binary(name, b), lambda a, b: a.binary(name, b, True)
 
 
@@ -136,7 +136,7 @@ class Recorded:
 
     @property
     def is_scalar(self) -> bool:
-        """Whether it is a number given at run time."""
+        """Whether it is a number passed at run time."""
         return self.recorder.code[self.position].name == "scalar"
 
     def unary(self, name: str) -> Recorded:
@@ -154,7 +154,7 @@ class Recorded:
         return self.recorder.append(name, dtypes.bool_, (a, b))
 
     def floating(self) -> Recorded:
-        """This value, as float32 when it is no floating one."""
+        """This value, as float32 if it is not floating-point."""
         return self.cast(self.dtype.floating)
 
     __add__, __radd__ = _operators("add")
@@ -211,7 +211,8 @@ _MIRRORED = {
 
 
 def _integers_compared(name: str, a: Recorded, b: Recorded) -> Recorded:
-    """Integers of any two dtypes, exactly. A run-time number does not make narrow ones wide."""
+    """Compares integers of any two dtypes exactly. A run-time number does not widen narrow
+    values."""
     if a.is_scalar and not b.is_scalar:
         return _integers_compared(_MIRRORED.get(name, name), b, a)
     if b.is_scalar and b.dtype.itemsize > a.dtype.itemsize:
@@ -219,7 +220,7 @@ def _integers_compared(name: str, a: Recorded, b: Recorded) -> Recorded:
     dtype = dtypes.promote(a.dtype, b.dtype)
     if not dtype.is_floating:
         return a.recorder.append(name, dtypes.bool_, (a.cast(dtype), b.cast(dtype)))
-    # No integer dtype holds both: what is negative is below the other.
+    # No integer dtype holds both: a negative value is less than any unsigned one.
     signed = a if a.dtype.kind == "i" else b
     ends = "less" if signed is a else "greater"
     below = a.recorder.constant(name.startswith(ends) or name == "not_equal", dtypes.bool_)
@@ -229,7 +230,7 @@ def _integers_compared(name: str, a: Recorded, b: Recorded) -> Recorded:
 
 
 def _compared_with_number(name: str, x: Recorded, number: Recorded) -> Recorded:
-    """Compared with what of the number x can hold, put right for numbers beyond its ends."""
+    """Compares with the number clamped to x's dtype, and corrects for numbers outside of it."""
     least = -(2**x.dtype.digits) if x.dtype.kind == "i" else 0
     low, high = number < least, number > 2**x.dtype.digits - 1
     append, constant = x.recorder.append, x.recorder.constant
@@ -246,7 +247,7 @@ def _compared_with_number(name: str, x: Recorded, number: Recorded) -> Recorded:
 
 
 def power(a: Recorded, b: Term) -> Recorded:
-    """a to the b; small whole constant exponents are products (integers know only those)."""
+    """a to the b. Small constant integer exponents become products, also for integers."""
     if isinstance(b, (int, float)) and b == int(b) and 0 <= b <= 4:
         dtype = dtypes.promote_weak(a.dtype, dtypes.weak(b))
         return _product(a.cast(dtype), int(b))
@@ -267,7 +268,7 @@ def _product(a: Recorded, count: int) -> Recorded:
 
 
 def _integer_power(a: Recorded, b: Recorded) -> Recorded:
-    """Wrapping integer power by squaring; there are no negative exponents."""
+    """Wrapping integer power by squaring; for exponents that are not negative."""
     append = a.recorder.append
     result, base, left = a.recorder.constant(1, a.dtype), a, b
     for _ in range(a.dtype.digits):

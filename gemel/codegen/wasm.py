@@ -1,7 +1,7 @@
-"""WebAssembly: what LLVM writes for a kernel, as a module that can be instantiated.
+"""WebAssembly: turns the object that LLVM writes for a kernel into a module to instantiate.
 
-LLVM's object is a module already but for what a linker adds. A kernel needs no linker: its function
-gets exported, and it may import a memory and where the stack is in it, but no function.
+LLVM's object is a module except for what a linker adds. A kernel needs no linker: its function is
+exported, and it may import a memory and the stack pointer, but no functions.
 
 WebAssembly Core Specification 2.0, section 5 (binary format); relocations by the tool conventions'
 "WebAssembly Object File Linking".
@@ -14,21 +14,21 @@ from collections.abc import Iterator
 from gemel.errors import CompileError
 
 MAGIC = b"\0asm\1\0\0\0"
-#: Sections by number, as far as they are looked at; an export is placed before what follows it.
+#: The numbers of the sections that matter here; the export is placed in the order of numbers.
 CUSTOM, IMPORTS, EXPORTS, DATA = 0, 2, 7, 11
-#: What an import or export is.
+#: The kind of an import or export that is a function.
 FUNCTION = 0
-#: Relocations of what is in place already, since the object is the only one: the numbers of
-#: functions, types and globals. All others say where a linker puts data or a table.
+#: Relocations that need no work, because the object is the only one: the numbers of functions,
+#: types and globals. All others say where a linker should put data or a table.
 IN_PLACE = frozenset((0, 6, 7))
 
 
 def module_of(code: bytes) -> bytes:
-    """The module of an object whose first function is a kernel, exported as ``kernel``.
+    """The module for an object whose first function is a kernel, exported as ``kernel``.
 
-    It imports ``env.__linear_memory`` and, where it needs room of its own, ``env.__stack_pointer``.
-    Raises `CompileError` for one that imports a function, has data of its own, or says where
-    something lies that only a linker would put there.
+    It imports ``env.__linear_memory`` and, if it uses the stack, ``env.__stack_pointer``.
+    Raises `CompileError` if the object imports a function, has data of its own, or refers to
+    addresses that only a linker could assign.
     """
     wanted = functions_imported(code)
     if wanted:
@@ -39,14 +39,14 @@ def module_of(code: bytes) -> bytes:
     if moved:
         raise CompileError(f"the code for wasm needs a linker (relocations {sorted(moved)})")
     export = b"\1" + _named(b"kernel") + bytes((FUNCTION, 0))
-    sections = [each for each in _sections(code) if each[0] != CUSTOM]  # what a linker would need
+    sections = [each for each in _sections(code) if each[0] != CUSTOM]  # those are for a linker
     before = [each for each in sections if each[0] < EXPORTS]
     after = [each for each in sections if each[0] > EXPORTS]
     return MAGIC + b"".join(_section(*each) for each in (*before, (EXPORTS, export), *after))
 
 
 def functions_imported(code: bytes) -> list[str]:
-    """The functions an object wants from elsewhere."""
+    """The functions that an object imports."""
     lists = [body for number, body in _sections(code) if number == IMPORTS]
     return [name for body in lists for name, kind in _imports(body) if kind == FUNCTION]
 
@@ -60,13 +60,13 @@ def _sections(code: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _relocations(code: bytes) -> Iterator[int]:
-    """The first kind of relocation in each list of them that is not `IN_PLACE`; the rest of such a
-    list is not read, as entries of other kinds are longer."""
+    """From each list of relocations, the first kind that is not `IN_PLACE`. The rest of such a list
+    is not read, because entries of other kinds have another length."""
     for number, body in _sections(code):
         size, start = _number(body, 0)
         if number != CUSTOM or not body[start : start + size].startswith(b"reloc."):
             continue
-        _, place = _number(body, start + size)  # which section it is about
+        _, place = _number(body, start + size)  # the section that it applies to
         count, place = _number(body, place)
         for _ in range(count):
             kind, place = _number(body, place)
@@ -78,7 +78,7 @@ def _relocations(code: bytes) -> Iterator[int]:
 
 
 def _imports(body: bytes) -> Iterator[tuple[str, int]]:
-    """Name and kind of each import."""
+    """The name and the kind of each import."""
     count, place = _number(body, 0)
     for _ in range(count):
         for _ in ("module", "name"):
@@ -91,19 +91,19 @@ def _imports(body: bytes) -> Iterator[tuple[str, int]]:
 
 
 def _after(body: bytes, kind: int, place: int) -> int:
-    """Where the description of an import of a kind ends."""
+    """The end of the description of an import of this kind."""
     if kind == FUNCTION:
         return _number(body, place)[1]
-    if kind == 3:  # a global: its type, and whether it changes
+    if kind == 3:  # a global: its type and mutability
         return place + 2
-    place += kind == 1  # a table's elements have a type
+    place += kind == 1  # the type of a table's elements
     limited = body[place] & 1
     place = _number(body, place + 1)[1]
     return _number(body, place)[1] if limited else place
 
 
 def _number(code: bytes, place: int) -> tuple[int, int]:
-    """An unsigned number (LEB128), and where it ends."""
+    """An unsigned number (LEB128), and its end."""
     value = shift = 0
     while True:
         value |= (code[place] & 0x7F) << shift

@@ -1,6 +1,6 @@
-"""Whole numbers, where a processor or C has no word for an instruction or leaves it undefined.
+"""Integer instructions that a processor or C lacks or leaves undefined.
 
-Nothing traps, and all results wrap around; bools are whole numbers of one digit.
+Nothing traps, and all results wrap around; bools are integers of one bit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gemel.codegen.lane import Lane, Recorded
 
 
 def isnan(xp: Lane, x: Recorded) -> Recorded:
-    """Never."""
+    """Always false: integers have no NaN."""
     return xp.constant(False, dtypes.bool_)
 
 
@@ -27,7 +27,7 @@ def absolute(xp: Lane, x: Recorded) -> Recorded:
 
 
 def bit_not(xp: Lane, x: Recorded) -> Recorded:
-    """All bits the other way round."""
+    """All bits inverted."""
     return x ^ (True if x.dtype.kind == "b" else -1)
 
 
@@ -38,7 +38,7 @@ def multiply_high(xp: Lane, a: Recorded, b: Recorded) -> Recorded:
 
 
 def divide(xp: Lane, a: Recorded, b: Recorded) -> Recorded:
-    """a / b towards 0; 0 where b is 0; the smallest integer over -1 wraps to itself."""
+    """a / b towards 0; 0 if b is 0; the smallest integer divided by -1 wraps to itself."""
     none = b == 0
     if a.dtype.kind != "i":
         return xp.where(none, 0, a.binary("quotient", xp.where(none, 1, b)))
@@ -48,7 +48,7 @@ def divide(xp: Lane, a: Recorded, b: Recorded) -> Recorded:
 
 
 def _shifted(xp: Lane, name: str, x: Recorded, by: Recorded) -> tuple[Recorded, Recorded]:
-    """`x` shifted by less than its bits, and whether that is what was asked for."""
+    """`x` shifted by at most its bits less one, and whether `by` was within that."""
     last = 8 * x.dtype.itemsize - 1
     natural = next(d for d in dtypes.DTYPES if d.kind == "u" and d.itemsize == x.dtype.itemsize)
     fits = by.cast(natural) <= last
@@ -56,24 +56,24 @@ def _shifted(xp: Lane, name: str, x: Recorded, by: Recorded) -> tuple[Recorded, 
 
 
 def shift_left(xp: Lane, x: Recorded, by: Recorded) -> Recorded:
-    """x with zeros behind; nothing is left once all bits are gone."""
+    """x shifted left, filled with zeros; 0 if `by` is at least the number of bits."""
     fits, shifted = _shifted(xp, "shift_left_within", x, by)
     return xp.where(fits, shifted, 0)
 
 
 def shift_right(xp: Lane, x: Recorded, by: Recorded) -> Recorded:
-    """x without its last bits; 0, or the sign, is left once all are gone."""
+    """x shifted right; 0, or only sign bits, if `by` is at least the number of bits."""
     fits, shifted = _shifted(xp, "shift_right_within", x, by)
     return shifted if x.dtype.kind == "i" else xp.where(fits, shifted, 0)
 
 
 def _rest(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
-    """What is left of x after truncated division; nothing where y is 0."""
+    """The remainder of truncated division; 0 if y is 0."""
     return xp.where(y == 0, 0, x - x.binary("divide", y) * y)
 
 
 def _apart(rest: Recorded, y: Recorded) -> Recorded:
-    """Whether what is left has another sign than y."""
+    """Whether the remainder is not 0 and its sign differs from that of y."""
     return ((rest ^ y) < 0) & (rest != 0)
 
 
@@ -84,7 +84,7 @@ def remainder(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
 
 
 def floor_divide(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
-    """floor(x / y), or 0 where y is 0."""
+    """floor(x / y), or 0 if y is 0."""
     quotient = x.binary("divide", y)
     if x.dtype.kind != "i":
         return quotient

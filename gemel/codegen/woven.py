@@ -1,8 +1,8 @@
-"""Few columns that are reduced: several rows in one vector.
+"""Reductions with few columns: a vector holds several rows.
 
-Rows that follow one another fill a vector together: its lanes are the same columns again and again.
-It is one of two ways that a kernel has (`either`). What each lane has come to is joined by column
-in the end, in the order of the lanes, and put into all of them for the next pass.
+Rows without a gap between them fill a vector together; its lanes repeat the same columns. It is one
+of the ways that a kernel contains (`either`). At the end of a pass, the lanes of each column are
+joined, in the order of the lanes, and copied to all of its lanes for the next pass.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from gemel.codegen.loops import Course, Loops
 from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT
 from gemel.codegen.reductions import Accumulator, State, flatten, joined, unflatten
 
-#: Vectors at a time, at most.
+#: The most vectors processed at a time.
 COPIES = 2
-#: Rows that are worth what is done at the end of a pass: of the only one, and of several.
+#: From this many rows on the work at the end of a pass pays: with one pass, and with several.
 WORTH = (12, 40)
 
 
 class Woven:
-    """The loops of such a kernel; `nest` prints what they stand around."""
+    """The loops of such a kernel; `nest` prints the code inside them."""
 
     def __init__(self, nest: Loops) -> None:
         self.nest, self.lanes = nest, nest.lanes
         self.builder: Builder = nest.builder
         builder, (*_, self.columns, self.rows) = self.builder, nest.extents
-        #: Whole rows of a vector, and the lanes they take.
+        #: How many whole rows a vector holds, and how many lanes they take.
         some = builder.select(self._few(), self.columns, i64(1))
         self.times = builder.udiv(i64(self.lanes), some)
         self.wide = builder.mul(self.times, self.columns)
-        #: Where lanes change places, by dtype.
+        #: Memory for moving values between lanes, by dtype.
         self.rooms = {
             kind.dtype: memory.room(builder, kind.dtype, 2 * self.lanes)
             for kind in nest.reductions.values()
@@ -41,11 +41,11 @@ class Woven:
 
     @classmethod
     def of(cls, nest: Loops) -> Woven | None:
-        """Such loops of the program of `nest`, whose beginning is written; None unless all that it
-        reads lies along its columns, and what it writes is reduced."""
+        """Such loops for the program of `nest`, whose beginning is written already; None unless all
+        it reads is contiguous along its columns and all it writes is reduced."""
         program, analysis = nest.program, nest.analysis
         names = {program.code[p].name for p in analysis.live}
-        # An axis between others, so that rows follow one another.
+        # The reduced axis lies between others, so that rows can follow one another without a gap.
         between = program.lanes == OUTER and program.outer > 1 and program.inner == 1
         if not between or "reduce" not in names or not nest.masks:
             return None
@@ -62,12 +62,12 @@ class Woven:
         return cls(nest) if read and not uniform else None
 
     def _few(self) -> Value:
-        """Whether there are columns, and no more than fit a vector."""
+        """Whether there are columns, but not more than a vector has lanes."""
         fewer = self.builder.sub(self.columns, i64(1))
         return self.builder.icmp_unsigned("<", fewer, i64(self.lanes))
 
     def pays(self) -> Value:
-        """Whether there are few columns, of many rows that follow one another."""
+        """Whether there are few columns and many rows without a gap between them."""
         builder, nest = self.builder, self.nest
         least = i64(WORTH[nest.analysis.last > 0])
         found = builder.and_(self._few(), builder.icmp_signed(">=", self.rows, least))
@@ -134,7 +134,7 @@ class Woven:
         return found
 
     def _by_column(self, kind: Accumulator, state: State, again: bool) -> State:
-        """The lanes of each column joined, in the first lanes or in all."""
+        """The lanes of each column joined; in the first lanes only, or (`again`) in all of them."""
         nest, builder, lanes, dtype = self.nest, self.builder, self.lanes, kind.dtype
         room = self.rooms[dtype]
 

@@ -26,7 +26,8 @@ class Above(Protocol):
         """Run a call the C++ core leaves to Python: creation, conversion, NumPy, errors."""
 
     def prepare(self, op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], /) -> Any:
-        """The plan for calls with such inputs (a miss of the core's cache); None: there is none."""
+        """The plan for calls with such inputs (after a miss of the core's cache); None without
+        one."""
 
     def elementwise_kernel(
         self,
@@ -55,13 +56,13 @@ class Above(Protocol):
         """An argument as an operation takes it: an array, or a Python number unchanged."""
 
     def as_entry(self, value: Any, beside: Iterable[Any] = (), /) -> Entry:
-        """An argument as a node of the trace in progress takes it."""
+        """An argument as a node of the trace in progress takes it: an entry."""
 
     def from_numpy(self, value: Any, device: Device | None = None, /) -> Any:
         """A new array with a copy of a NumPy array's elements."""
 
     def index_item(self, item: Any, x: Any, /) -> Any:
-        """One item of an index of x: lists become arrays, NumPy's integers Python's."""
+        """One item of an index of x: lists become arrays, NumPy's integers become Python's."""
 
     def gradient(
         self, outputs: Sequence[Entry], heads: Sequence[Entry], inputs: Sequence[Entry], /
@@ -73,7 +74,7 @@ class Unloaded:
     """Stands for `Above` until `install` is called."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # Python's own question, such as inspect's for __wrapped__
+        if name.startswith("__"):  # asked for by Python, for example `__wrapped__` by inspect
             raise AttributeError(name)
         raise RuntimeError(f"{name} belongs to a layer above gemel.ir that is not loaded")
 

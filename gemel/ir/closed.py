@@ -8,8 +8,9 @@
         if w.sum() > 0:             # its value is asked for: a guard on the contents of w
             return x * w * scale    # w: a further input, read anew at each call
 
-A value that is asked for is a constant of the program. Before each later call `ClosedOver.holds`
-checks that the array still has the contents it had; if not, the function is traced again.
+A value that is asked for becomes a constant of the program. Before each later call,
+`ClosedOver.holds` checks that the array still has the same contents; if not, the function is traced
+again.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from gemel.ir.free import is_free, specialized
 from gemel.ir.graph import Entry, Graph, Node, captured, placeholder, walk
 from gemel.spec import Spec
 
-#: The value of `array._loans` while somebody outside gemel may write to its memory.
+#: The value of `array._loans` while code outside of gemel may write to its memory.
 LENT = -1
-#: The serial number of the nodes of closed-over arrays: before all that the program makes.
+#: The serial number of the nodes of closed-over arrays: before all nodes that the program makes.
 OUTSIDE = -1
 
 
@@ -43,7 +44,7 @@ class Closed:
         self.entry = entry
 
     def on(self, device: Any) -> Any:
-        """The array that a run on `device` (None: wherever the array is) reads."""
+        """The array that a run on `device` reads (None: the array where it is)."""
         return self.array.to_device(device) if self.moves and device is not None else self.array
 
 
@@ -58,7 +59,7 @@ class Snapshot:
     def holds(self) -> bool:
         """Whether the array still has these contents.
 
-        Compares bytes, and so waits, only if the array may have been written since.
+        Only if the array may have been written since are bytes compared, which waits for it.
         """
         state = self.array.version, self.array._loans
         if state == self.state and state[1] != LENT:
@@ -74,7 +75,8 @@ class ClosedOver:
 
     def __init__(self, constant: bool = False) -> None:
         self.constant = constant
-        #: By id of the array and whether it moves. The arrays are kept so that ids stay theirs.
+        #: By id of the array and whether it moves. The arrays are kept so that their ids stay
+        #: unique.
         self._entries: dict[tuple[int, bool], tuple[Any, Entry]] = {}
         #: Arrays made while tracing, by id.
         self._made: dict[int, Any] = {}
@@ -116,7 +118,7 @@ class ClosedOver:
         return not self.asked and not any(closed.moves for closed in self.inputs.values())
 
     def is_moved(self, entry: Entry) -> bool:
-        """Whether an entry stands for a copy on another device: writes to it are not seen."""
+        """Whether an entry stands for a copy on another device, which does not see later writes."""
         found = self.inputs.get(entry)
         return found is not None and found.moves
 
@@ -144,7 +146,7 @@ class ClosedOver:
         (entry, *_) = node.entries
         if node.op is None:
             return node.is_constant or entry.is_run_time_number or entry in self.inputs
-        # The sizes inside of a subgraph could not be guarded.
+        # The sizes inside of a subgraph cannot be guarded.
         free = any(isinstance(value, Graph) and is_free(value) for value in node.params.values())
         return not (node.op.random or node.op.updates or free)
 

@@ -38,7 +38,7 @@ def current_trace() -> Trace | None:
 
 
 def recording_trace() -> Trace | None:
-    """The innermost trace, or None; notes that all traces depend on whether calls are recorded."""
+    """The innermost trace, or None; notes in all traces that the program depends on recording."""
     for trace in _local.stack:
         trace.recording.asked = True
     return current_trace()

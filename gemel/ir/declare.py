@@ -23,7 +23,7 @@ from gemel.ir.op_kinds import Composite, Contraction, Elementwise, Reduction
 
 
 def elementwise(**options: Any) -> Callable[[Callable[..., Any]], Elementwise]:
-    """Declare an operation on each element. With ``outputs=2`` or more its body gives a tuple."""
+    """Declare an operation on each element. With several `outputs` its body returns a tuple."""
     return lambda body: Elementwise(body, **options)
 
 

@@ -50,7 +50,7 @@ class Flat:
 
 
 class ElementMethods(NumpyProtocols):
-    """Methods of NumPy's arrays that are no operations."""
+    """Methods of NumPy's arrays that are not operations."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
 """The sizes that a traced program leaves free, and what the trace has asked of them.
 
-A free extent answers as the number of this call does, and each answer becomes a guard: the program
-is that for all calls whose sizes give the same answers::
+A free extent answers as the number of this call would, and each answer becomes a guard: the program
+is valid for all calls whose sizes give the same answers::
 
     >>> extents = Extents()
     >>> n = extents.free("n0_0", 5)     # an axis of an argument that is 5 long in this call

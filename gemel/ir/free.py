@@ -1,7 +1,7 @@
 """Free extents (`Dim`, symbolic sizes) in graphs: finding them, fixing them, trying questions.
 
-A program is traced for free extents: x has the shape (n0_0, n0_1). Whatever asks such an extent for
-its number, or compares it, leaves a guard, and the program is valid only where the guards hold.
+A program is traced for free extents: x has the shape (n0_0, n0_1). Code that asks such an extent
+for its number, or compares it, leaves a guard. The program is valid only where all guards hold.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def specialized(value: Any) -> Any:
 def trial(extents: Iterable[int]) -> Iterator[list[Guard]]:
     """A block whose questions about these extents leave no guards in their trace.
 
-    The guards it would have left are in the list afterwards.
+    Afterwards, the list has the guards that it would have left.
     """
     asked: list[Guard] = []
     guards = {id(n.guards): n.guards for n in extents if isinstance(n, Dim)}

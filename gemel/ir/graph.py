@@ -9,7 +9,7 @@ A graph is given by its inputs and outputs; its nodes are those the outputs need
     >>> str(Graph([x], [y]))
     '(x + 1) * x'
 
-Nodes are not changed once made: a pass makes a new graph, which shares what stayed the same.
+Nodes are not changed after they are made: a pass makes a new graph, which shares unchanged nodes.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def next_serial() -> int:
 class Node:
     """One step of a program: an operation on entries, or (without one) an input or a constant.
 
-    `value` is that of a constant: a Python number, or an array the traced function closes over
-    (read anew at every run). `specs` has one Spec per output. `origin` is the line of the program
-    that was traced ("file:line"), or empty; `part` names the composite operation the node is a
-    piece of, or the operation whose gradient it belongs to; `precision` is the mixed precision that
-    was in force then, if any. Nodes made later have a greater `serial`.
+    `value` is that of a constant: a Python number, or an array that the traced function closes over
+    (read anew at every run). `specs` has one Spec per output. `origin` is the traced line of the
+    program ("file:line"), or empty; `part` names the composite operation that the node is a part
+    of, or the operation whose gradient it belongs to; `precision` is the mixed precision that was
+    in force when it was traced, if any. Nodes made later have a greater `serial`.
     """
 
     __slots__ = (
@@ -140,7 +140,7 @@ class Entry(InMemory, ArrayMethods):
 
     __slots__ = ("index", "node")
 
-    #: Whether it is a `trace.Scalar`: a number argument, whose value may be asked while tracing.
+    #: Whether it is an `inputs.Scalar`: a number argument, whose value may be asked while tracing.
     is_run_time_number = False
 
     def __init__(self, node: Node, index: int) -> None:
@@ -316,12 +316,13 @@ class Entry(InMemory, ArrayMethods):
 
 
 def is_foreign(other: object) -> bool:
-    """Whether `==` with this is Python's own, not elementwise: None and text, as for arrays."""
+    """Whether `==` with this is Python's own instead of elementwise: None and text, as for
+    arrays."""
     return other is None or isinstance(other, (str, bytes))
 
 
 def constant(value: Any) -> Entry:
-    """A Python number as a constant: 0-d and weak (it takes the dtype of what it meets)."""
+    """A Python number as a constant: 0-d and weak (it takes the dtype of the other operand)."""
     return Node(None, (), {}, (Spec((), weak(value), weak=True),), value).entries[0]
 
 
@@ -339,7 +340,7 @@ class Graph:
     """A program: its inputs, its outputs and its updates.
 
     An update (index, entry) overwrites an input with the value of an entry. The inputs may be
-    entries in the middle of a larger program: what computes those is then no part of this graph.
+    entries in the middle of a larger program; the nodes that compute them are not in this graph.
     """
 
     __slots__ = ("_order", "_readers", "inputs", "name", "outputs", "updates")

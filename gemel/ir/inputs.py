@@ -9,8 +9,8 @@ Of this program the inputs are x and scale, the layer's parameters, and w, which
     def f(x, scale):
         return layer(x) * w * scale
 
-Where the function asks for a value, the program is one for that value: `specialized` has the floats
-it asked for, `closed` the contents of arrays.
+If the function asks for a value, the program is valid for that value only: `specialized` has the
+floats it asked for, `closed` the contents of arrays.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gemel.spec import Spec
 class Scalar(Entry):
     """A float argument: an input of the program, unless the function asks for its value.
 
-    Then it gets the value of this call, for which the program is specialized.
+    The function then gets the value of this call, and the program is specialized for that value.
     """
 
     __slots__ = ("owner", "seen")
@@ -49,7 +49,8 @@ class Scalar(Entry):
 
 
 class Inputs:
-    """The inputs of one trace. Without `closed` it takes no arrays: operations on such are run."""
+    """The inputs of one trace. Without `closed` it takes no arrays: operations on them run at
+    once."""
 
     __slots__ = ("_state", "arguments", "closed", "specialized")
 
@@ -71,7 +72,7 @@ class Inputs:
         return scalar
 
     def arrays(self) -> dict[Entry, Any]:
-        """The arrays its inputs stand for: of arguments, parameters, and closed over."""
+        """The arrays that its inputs stand for: arguments, parameters and closed-over arrays."""
         device = next((array.device for array in self.arguments.values()), None)
         arrays = dict(self.arguments)
         with suspended():
@@ -95,9 +96,9 @@ class Inputs:
             return self.closed.known(self._state.current(entry))
 
     def asked(self, array: Any, what: str) -> Any:
-        """The array with the present contents of a closed-over `array`, which `what` asks for.
+        """The present contents of a closed-over `array`, which `what` asks for, as an array.
 
-        Raises `TraceError` if the function has written to it what depends on its arguments.
+        Raises `TraceError` if the function has written values to it that depend on its arguments.
         """
         assert self.closed is not None
         entry = self.closed.entry_of(array)

@@ -1,6 +1,6 @@
 """The meaning of a graph: every node computed by its NumPy reference, slow and obvious.
 
-Tests compare kernels with it, and operations without a kernel are run by it.
+Tests compare kernels with it, and it runs operations that have no kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gemel.spec import Spec
 
 
 class NumpyLane:
-    """The namespace `xp` for running an elementwise body with NumPy: NumPy and what it lacks.
+    """The namespace `xp` for running an elementwise body with NumPy: NumPy, and what it lacks.
 
     `shape` is the result's shape; `stream` is (seed, call number) for random bodies.
     """
@@ -46,12 +46,12 @@ class NumpyLane:
         return np.broadcast_to(np.arange(self.shape[axis]).reshape(lined), self.shape)
 
     def random_bits(self, *stream: Any) -> tuple[Any, Any]:
-        """Two random uint32 for each element, of this stream or the program's."""
+        """Two random uint32 for each element, of the given stream or the program's."""
         first, second = random_bits(self.shape, *map(int, stream or self.stream))
         return first, second
 
     def random_stream(self) -> tuple[Any, Any]:
-        """The program's seed and the number of the call, both int64."""
+        """The program's seed and the number of the call (int64)."""
         seed, number = (numpy().int64(each) for each in self.stream)
         return seed, number
 
@@ -72,7 +72,7 @@ def reference(op: Op, *arrays: Any, **parameters: Any) -> tuple[Any, ...]:
 
 
 def resolved(op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Computed:
-    """The NumPy function that does an operation on inputs with these specs."""
+    """The NumPy function that computes an operation on inputs with these specs."""
     if isinstance(op, Elementwise):
         return elementwise(op, specs, parameters)
     if isinstance(op, Composite):
@@ -87,7 +87,7 @@ def resolved(op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Com
 
 
 def elementwise(op: Elementwise, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Computed:
-    """The NumPy function of an elementwise operation, which converts and rounds as kernels do."""
+    """The NumPy function of an elementwise operation; it converts and rounds as kernels do."""
     np = numpy()
     parameters = dict(parameters)
     stream = parameters.pop("stream", (0, 0))
@@ -114,7 +114,8 @@ def elementwise(op: Elementwise, specs: tuple[Spec, ...], parameters: dict[str, 
 def _body(op: Elementwise, dtypes: list[DType]) -> Callable[..., Any]:
     """The body for elements of these dtypes.
 
-    For complex ones it is NumPy's function of that name, since a body may hold for real ones only.
+    For complex ones it is NumPy's function of that name, because a body may be right for real
+    numbers only.
     """
     function = getattr(numpy(), op.name, None)
     if isinstance(function, numpy().ufunc) and any(dtype.is_complex for dtype in dtypes):
@@ -123,7 +124,7 @@ def _body(op: Elementwise, dtypes: list[DType]) -> Callable[..., Any]:
 
 
 def spec_of(value: Any) -> Spec:
-    """The spec of an array, NumPy's too, or of a Python number."""
+    """The spec of an array (also NumPy's) or of a Python number."""
     if isinstance(value, NUMBER):
         return Spec((), weak(value), weak=True)
     return Spec(value.shape, value.dtype)
@@ -169,7 +170,7 @@ def _as_declared(value: Any, spec: Spec) -> Any:
 
 
 def _rounded(value: Any, dtype: DType) -> Any:
-    """A value in a dtype. Of bfloat16, which NumPy lacks: rounded to it, in float32."""
+    """A value in a dtype. bfloat16, which NumPy lacks, is a float32 that is rounded to bfloat16."""
     np = numpy()
     found = np.asarray(value).astype(dtype.twin.name)
     if dtype.twin is dtype:

@@ -1,7 +1,7 @@
 """The keywords that all NumPy functions of a kind share (`out`, `where`, `dtype`, ...), by kind.
 
 `into` and `fits` implement `out`; `gemel.ops.keywords` implements the others by composing
-operations. A call without any of these keywords never comes here.
+operations. Calls without any of these keywords do not pass through here.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ UFUNC: dict[str, Any] = {
     "dtype": None,
     "subok": True,
 }
-#: Those of its generalized universal functions: matmul, vecdot.
+#: The keywords of its generalized universal functions (matmul, vecdot).
 ROWS: dict[str, Any] = {name: value for name, value in UFUNC.items() if name != "where"}
-#: Those of any reduction; of one with a `where`; of one that also has an `initial` value.
+#: The keywords of any reduction; of one with `where`; of one that also has an `initial` value.
 OUT: dict[str, Any] = {"out": None}
 REDUCTION: dict[str, Any] = {"out": None, "where": True}
 STARTED: dict[str, Any] = {"out": None, "initial": None, "where": True}
@@ -43,9 +43,9 @@ ORDERS = ("C", "F", "A", "K", None)
 def into(name: str, out: Any, found: Any, casting: str = "same_kind") -> Any:
     """Write results into `out` (an array, or a tuple of as many) and return that.
 
-    Without `out` the results themselves. The write is an assignment like any other: recorded on
-    the tape, a node in a trace. Raises `TypeError` for what is no array, `DTypeError` for a cast
-    that `casting` forbids, `ShapeError` where the result does not broadcast to `out`.
+    Without `out` the results themselves. The write is an assignment like any other: recorded on the
+    tape, a node in a trace. Raises `TypeError` if `out` is not an array, `DTypeError` for a cast
+    that `casting` forbids, `ShapeError` if the result does not broadcast to `out`.
     """
     if out is None:
         return found
@@ -98,7 +98,7 @@ def fits(name: str, target: Any, shape: Any, dtype: Any, casting: str) -> None:
 
 
 def converted(name: str, x: Any, dtype: Any, casting: str) -> Any:
-    """x in a dtype. Raises `DTypeError` where `casting` does not allow that."""
+    """x in a dtype. Raises `DTypeError` if `casting` does not allow the conversion."""
     target = as_dtype(dtype)
     if not castable(x.dtype, target, casting):
         hint = f"(casting={casting!r}); use casting='unsafe'"

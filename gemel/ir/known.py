@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def of_known(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
-    """Run a call at once whose result's shape depends on values (`nonzero`), while tracing.
+    """Run a call at once, while tracing, whose result's shape depends on values (`nonzero`).
 
-    That is possible if only closed-over arrays decide the values; the program is then guarded by
-    their contents. Raises `ValuesNeededError` if arguments decide them.
+    That is possible if the values depend only on closed-over arrays; the program is then guarded by
+    their contents. Raises `ValuesNeededError` if they depend on arguments.
     """
     trace = current_trace()
     closed = None if trace is None else trace.inputs.closed
@@ -37,7 +37,7 @@ def of_known(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tup
 
 
 def _arrays(trace: Trace, inputs: tuple[Any, ...]) -> list[Any]:
-    """The values of the inputs: arrays and numbers, None for one that is not known."""
+    """The values of the inputs: arrays and numbers, or None for an unknown value."""
     entries = [above.as_entry(value, inputs) for value in inputs]
     return [
         each.node.value if each.node.is_number else trace.inputs.known(each) for each in entries
@@ -47,10 +47,10 @@ def _arrays(trace: Trace, inputs: tuple[Any, ...]) -> list[Any]:
 def of_numbers(
     trace: Trace, op: Op, inputs: tuple[Any, ...], found: tuple[Entry, ...]
 ) -> tuple[Entry, ...]:
-    """The results of a traced call, made arrays where all its inputs were Python numbers.
+    """The results of a traced call; they are made arrays if all its inputs were Python numbers.
 
     `np.sin(1.0)` is an array, as without tracing. Python's operators on number arguments (`s + 1`)
-    give numbers.
+    return numbers.
     """
     if trace.inputs.closed is None or op.dynamic or not found[0].node.specs[0].weak:
         return found

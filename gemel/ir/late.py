@@ -1,7 +1,7 @@
 """Lazy imports: families of operations that most programs never use do not slow `import gemel`.
 
-`gemel.ops` names their modules with `later`. Whoever looks up a public name that is not there yet
-calls `load` and looks again.
+`gemel.ops` names their modules with `later`. Code that does not find a public name calls `load`
+and looks again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def later(*modules: str) -> None:
 
 def load() -> None:
     """Import all modules noted so far."""
-    # Importing locks each module: a second thread that comes here meanwhile waits for the first.
+    # Python locks a module while it is imported: a second thread here waits for the first.
     for module in tuple(_waiting):
         import_module(module)
     _waiting.clear()

@@ -1,7 +1,7 @@
 """Layouts: shape, strides and offset of a view, all counted in elements.
 
-The element (i, j) lies at offset + i * strides[0] + j * strides[1] of its block of memory. The
-extents and strides may be free (`Dim`): methods that end in ``for_all`` hold whatever they are.
+The element (i, j) lies at offset + i * strides[0] + j * strides[1] of its block of memory. Extents
+and strides may be free (`Dim`); methods that end in ``for_all`` answer for all of their values.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Layout:
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The strides of an array in C order, in elements.
 
-    An axis without elements counts as one of 1: a stride of 0 would say that its axis repeats.
+    An axis of length 0 counts as one of length 1: a stride of 0 would mean that its axis repeats.
     """
     strides = [1] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
@@ -81,7 +81,7 @@ def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 def broadcast_strides(
     shape: tuple[int, ...], strides: tuple[Any, ...], rank: int
 ) -> tuple[Any, ...]:
-    """Strides that broadcast an array to `rank` axes, of which its own are the last ones."""
+    """Strides that broadcast an array to `rank` axes; its own axes are the last ones."""
     own = (0 if n == 1 else stride for n, stride in zip(shape, strides, strict=True))
     return (*[0] * (rank - len(shape)), *own)
 
@@ -92,7 +92,7 @@ def dense(shape: tuple[int, ...]) -> Layout:
 
 
 def several_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
-    """The strides of a reshaped view, whose axes may merge several (`MixedStride`); or None."""
+    """The strides of a reshaped view, in which axes may merge several (`MixedStride`); or None."""
     old = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if n != 1]
     strides: list[Any] = []
     for extent in reversed(shape):
@@ -115,7 +115,8 @@ def several_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[Any, ...] |
 
 
 def _missing(extent: int, filled: int, length: int) -> int:
-    """How much of an axis of this length completes `filled` to `extent`; 0: all of it, or none."""
+    """The part of an axis of this length that completes `filled` to `extent`; 0 for all, or if none
+    does."""
     if type(extent) is type(filled) is type(length) is int and filled * length > extent:
         missing = extent // filled
         return missing if missing * filled == extent and length % missing == 0 else 0

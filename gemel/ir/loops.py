@@ -1,6 +1,6 @@
-"""What a loop repeats: the parameters of a `loop` node, and which input of a round is what.
+"""The parameters of a `loop` node, and what each input of a round is.
 
-The node is in `ops.rounds`. This loop adds up the five elements of x, and gives all partial sums::
+The node is in `ops.rounds`. This loop adds up the five elements of x and returns all partial sums::
 
     spec = LoopSpec(step, length=5, data=1, states=1)
 
@@ -20,10 +20,10 @@ from gemel.ir.graph import Entry, Graph, Node
 class LoopSpec(NamedTuple):
     """The parameters of a `loop` node.
 
-    A round is `step`, done `length` times. Of its inputs the first are elements of the loop's first
-    `data` inputs, then come `states`, then what is `alike` in all rounds. With `reverse` it begins
-    with the last elements. Input number `condition` of the step, unless that is -1, says whether a
-    round is done.
+    A round runs `step`; there are `length` rounds. The first inputs of the step are elements of the
+    loop's first `data` inputs; then come `states`, then inputs that are `alike` in all rounds. With
+    `reverse` the loop begins with the last elements. The step's input number `condition` says
+    whether a round is run (-1: all rounds are).
     """
 
     step: Graph
@@ -35,7 +35,7 @@ class LoopSpec(NamedTuple):
 
     @classmethod
     def of(cls, node: Node) -> LoopSpec:
-        """What a `loop` node repeats."""
+        """The parameters of a `loop` node, as a `LoopSpec`."""
         return cls(**node.params)
 
     @classmethod
@@ -49,8 +49,8 @@ class LoopSpec(NamedTuple):
         asked: Entry | None = None,
         name: str = "step",
     ) -> LoopSpec:
-        """A loop whose rounds have these results, of (elements, carried, alike); `asked` is the one
-        that says whether a round is done."""
+        """A loop whose rounds have these results. `groups` are the inputs of a round: (elements,
+        carried, alike); `asked` is the one of them that says whether a round is run."""
         elements, carried, alike = groups
         inputs = (*elements, *carried, *alike)
         condition = next((i for i, entry in enumerate(inputs) if entry is asked), -1)
@@ -59,27 +59,27 @@ class LoopSpec(NamedTuple):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters by name, as the node has them."""
+        """The parameters by name, as the node stores them."""
         return self._asdict()
 
     @property
     def elements(self) -> tuple[Entry, ...]:
-        """What stands for the elements of the data in a round."""
+        """The inputs of a round that stand for elements of the data."""
         return self.step.inputs[: self.data]
 
     @property
     def carried(self) -> tuple[Entry, ...]:
-        """What stands for the states before a round."""
+        """The inputs of a round that stand for the states before it."""
         return self.step.inputs[self.data : self.data + self.states]
 
     @property
     def alike(self) -> tuple[Entry, ...]:
-        """What stands for what all rounds are given alike."""
+        """The inputs of a round that are the same in all rounds."""
         return self.step.inputs[self.data + self.states :]
 
     @property
     def asked(self) -> Entry | None:
-        """The input that says whether a round is done; None where all are."""
+        """The input that says whether a round is run; None if all are."""
         return self.step.inputs[self.condition] if self.condition >= 0 else None
 
     @property

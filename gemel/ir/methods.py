@@ -64,7 +64,7 @@ class WrittenMethods(ElementMethods):
 
     __slots__ = ()
 
-    # A class with __eq__ has no hash unless it says so.
+    # A class with __eq__ has no hash unless it defines one.
     __hash__: Any = object.__hash__
 
     def __pos__(self) -> Any:
@@ -88,7 +88,7 @@ class WrittenMethods(ElementMethods):
     @property
     def T(self) -> Any:  # noqa: N802 -- NumPy's name
         """The array with its axes reversed."""
-        return REGISTRY["transpose"](self)  # always loaded, unlike what `call` may have to load
+        return REGISTRY["transpose"](self)  # it is never imported lazily, so `call` is not needed
 
     @property
     def mT(self) -> Any:  # noqa: N802 -- the Array API's name

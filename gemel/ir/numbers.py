@@ -30,10 +30,10 @@ class PythonLane:
 def computed(
     op: Op | None, specs: tuple[Spec, ...], parameters: dict[str, Any], numbers: list[Any]
 ) -> tuple[Any, ...] | None:
-    """An operation's results on Python numbers; None where only the kernel can say.
+    """An operation's results on Python numbers; None if only the kernel can compute them.
 
-    That is the case for 1 / 0 and log(-1), which raise in Python, for functions Python lacks, and
-    for operations that are not elementwise.
+    That is the case for 1 / 0 and log(-1), which raise in Python, for functions that Python lacks,
+    and for operations that are not elementwise.
     """
     if not isinstance(op, Elementwise) or op.random or not numbers:
         return None
@@ -67,7 +67,8 @@ def known_number(entry: Any, what: str) -> Any:
 
 
 def beyond(value: Any) -> bool:
-    """Whether an integer needs uint64. NumPy makes it an array of that dtype, and so does gemel."""
+    """Whether an integer needs uint64. NumPy then makes an array of that dtype, and so does
+    gemel."""
     return type(value) is int and value >= 2**63
 
 

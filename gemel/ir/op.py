@@ -40,10 +40,10 @@ from gemel.spec import Spec
 #: Keywords under which NumPy and MXNet take the first and the second array.
 OPERANDS = (("a", "x", "x1", "data", "lhs", "array", "m"), ("b", "x2", "rhs"))
 
-#: The flag Python marks a function of any number of arrays with.
+#: The flag by which Python marks functions with `*arguments`.
 CO_VARARGS = 0x04
 
-#: The set of input types of a call on symbols only, and the types of integers.
+#: The set of input types of a call on symbols only; the types of integers.
 ENTRIES, WHOLES = {Entry}, {int, Dim}
 
 
@@ -55,7 +55,7 @@ def numpy() -> Any:
 
 
 def _is_tried_out(known: Op, function: Callable[..., Any]) -> bool:
-    """Whether a notebook runs the cell again that declares an operation."""
+    """Whether a notebook runs a cell again that declares an operation."""
     return known.function.__module__ == function.__module__ == "__main__"
 
 
@@ -65,27 +65,28 @@ class Op(_core.OpBase, RuleDecorators):
     Where it is public:
         `public` is the namespace that has it under its name and its `aliases`; `method`, whether
         arrays have it as a method (or under which name); `operator`, which special method of Python
-        it implements ("add"); `names`, what it is called elsewhere (``onnx=``, ``mxnet=``);
-        `common`, the keywords it shares with all of its kind (`ir.keywords`).
+        it implements ("add"); `names`, its names elsewhere (``onnx=``, ``mxnet=``); `common`, the
+        keywords it shares with all operations of its kind (`ir.keywords`).
 
     What a call does:
-        `outputs` is the number of results; `updates` maps inputs it overwrites to the outputs that
-        hold their new values. A `random` operation gets a call number. The shape of the result of a
-        `dynamic` one depends on values: a call waits for them and cannot be traced. One that
-        `fails` can fail while it runs, depending on values. One that is not `recorded` cuts the
-        tape: its results depend on nothing. One that `contracts` multiplies and adds over an axis:
-        such operations dominate run time.
+        `outputs` is the number of results; `updates` maps inputs that it overwrites to the outputs
+        that hold their new values. A `random` operation gets a call number. The shape of the result
+        of a `dynamic` operation depends on values: a call waits for them and cannot be traced. An
+        operation that `fails` can fail while it runs, depending on values. One that is not
+        `recorded` cuts the tape: gradients do not pass through it. One that `contracts` multiplies
+        and adds over an axis: such operations dominate run time.
 
     Which dtypes it takes:
-        The first `moves` inputs (-1: all) are only moved, not computed with, as by views: they may
-        have any dtype. `complex`: it also computes with complex numbers, and its gradient holds for
-        them. Kernels can move complex numbers; NumPy computes with them.
+        The first `moves` inputs (-1: all) are only moved and not computed with, for example by
+        views; they may have any dtype. `complex`: it also computes with complex numbers, and its
+        gradient holds for them. Kernels can move complex numbers; NumPy computes with them.
 
-    `alignment` is for views that loops can see through: "reshape" if only axes of length 1 come and
-    go, so that elements keep their order; "repeat" if it broadcasts along such axes or new ones.
+    `alignment` is for views that loops can see through: "reshape" if it only adds or removes axes
+    of length 1, so that elements keep their order; "repeat" if it broadcasts along such or new
+    axes.
 
-    `precision` says what mixed precision does with it (`ir.precision`), where that is not what it
-    does with all of its kind.
+    `precision` says how mixed precision treats it (`ir.precision`), if that differs from other
+    operations of its kind.
     """
 
     elementwise = is_light = False
@@ -121,14 +122,15 @@ class Op(_core.OpBase, RuleDecorators):
         **names: str,
     ) -> None:
         self._read_signature(function)
-        # The core's fast path takes the results' shape from the inputs; it has room for four.
+        # The core's fast path derives the results' shape from the inputs, and has room for four
+        # results.
         fast = self.elementwise and "shape" not in self.parameters and outputs <= 4
         most = (self.arity,) if self.arity != VARIADIC else ()
         super().__init__(function.__name__, fast, self.parameters, *most)
         self.name = self.__name__ = function.__name__
         self.__doc__ = function.__doc__
         self.function = function
-        #: Whether gemel declares it: then its name says what it does.
+        #: Whether gemel itself declares it, so that its name determines what it does.
         self.is_own = function.__module__.startswith("gemel.")
         self.outputs = outputs
         self.updates = updates or {}
@@ -157,7 +159,7 @@ class Op(_core.OpBase, RuleDecorators):
     def _read_signature(self, function: Callable[..., Any]) -> None:
         """Inputs are the positional arguments of the reference, parameters the keyword-only ones.
 
-        It reads the code object itself, since `inspect` would slow down `import gemel`.
+        This reads the code object, because `inspect` would slow down `import gemel`.
         """
         code, end = function.__code__, function.__code__.co_argcount
         lead = 1 if self.elementwise else 0  # the namespace `xp`
@@ -168,7 +170,7 @@ class Op(_core.OpBase, RuleDecorators):
         self.defaults = dict(function.__kwdefaults__ or {})
 
     def _register(self) -> None:
-        """Make it known by its name, and public where it says so. Raises `ValueError`."""
+        """Make it known by its name, and public as declared. Raises `ValueError`."""
         known = REGISTRY.get(self.name)
         if known is not None and (self.public or not _is_tried_out(known, self.function)):
             raise ValueError(
@@ -184,7 +186,7 @@ class Op(_core.OpBase, RuleDecorators):
             make_operator(self, self.operator)
 
     def facade(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare the function users call, where its signature differs from the operation's."""
+        """Declare the function that users call, if its signature differs from the operation's."""
         self.face = function
         function.__name__ = function.__qualname__ = self.name
         function.__doc__ = function.__doc__ or self.__doc__
@@ -208,14 +210,14 @@ class Op(_core.OpBase, RuleDecorators):
 
     @property
     def precision(self) -> str:
-        """What mixed precision does with it: `LOW`, `WIDE` or `WIDEST` of `ir.precision`."""
+        """How mixed precision treats it: `LOW`, `WIDE` or `WIDEST` of `ir.precision`."""
         by_kind = LOW if self.contracts else WIDEST if self.moves or self.is_light else WIDE
         return self.declared_precision or by_kind
 
     # --- meaning ----------------------------------------------------------------------------
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
-        """The specs of the results, one at least. Raises `ShapeError` or `DTypeError`."""
+        """The specs of the results, at least one. Raises `ShapeError` or `DTypeError`."""
         self.check_complex(specs)
         if self.rules.spec is None:
             raise TypeError(f"{self.name}: it has no spec; declare one with @{self.name}.spec")
@@ -230,7 +232,7 @@ class Op(_core.OpBase, RuleDecorators):
         return results
 
     def check_complex(self, specs: Sequence[Spec]) -> None:
-        """Raises `DTypeError` for complex inputs of an operation on real numbers."""
+        """Raise `DTypeError` for complex inputs of an operation on real numbers."""
         if self.complex or self.moves:
             return
         for spec in specs:
@@ -255,9 +257,9 @@ class Op(_core.OpBase, RuleDecorators):
     def layouts(
         self, layout: Layout, results: Sequence[Spec], parameters: dict[str, Any]
     ) -> tuple[Layout, ...] | None:
-        """How its results lie, which are views of an array with this layout, by its `view` rule.
+        """The layouts of its results, which are views of an array with this layout (`view` rule).
 
-        None where the elements have to be copied.
+        None if the elements have to be copied.
         """
         assert self.rules.view is not None
         found = self.rules.view(layout, *results, **parameters)
@@ -266,12 +268,12 @@ class Op(_core.OpBase, RuleDecorators):
     def parts(
         self, layout: Layout, inputs: Sequence[Spec], parameters: dict[str, Any]
     ) -> list[Part]:
-        """The parts its result is put together of, which has this layout, by its `pieces` rule."""
+        """The parts that its result with this layout consists of, by its `pieces` rule."""
         assert self.rules.pieces is not None
         return list(self.rules.pieces(layout, *inputs, **parameters))
 
     def complete(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """The parameters with defaults filled in and lists made tuples. Raises `TypeError`."""
+        """The parameters with defaults filled in and lists as tuples. Raises `TypeError`."""
         if not parameters and len(self.defaults) == len(self.parameters):
             return {**self.defaults}
         for name in parameters:
@@ -293,7 +295,7 @@ class Op(_core.OpBase, RuleDecorators):
         return self.arity == VARIADIC or self.required <= count <= self.arity
 
     def check_count(self, count: int) -> None:
-        """Raises `TypeError` unless `count` inputs are what the operation takes."""
+        """Raise `TypeError` unless the operation takes `count` inputs."""
         if not self.takes(count):
             names = ", ".join(self.input_names) or "no arrays"
             least = f"{self.required} to " if self.required < self.arity else ""
@@ -302,7 +304,7 @@ class Op(_core.OpBase, RuleDecorators):
     def check_numbers(
         self, inputs: tuple[Any, ...], specs: tuple[Spec, ...], parameters: dict[str, Any]
     ) -> None:
-        """Raises `OverflowError` for whole numbers the other inputs' dtypes cannot hold."""
+        """Raise `OverflowError` for integers that the other inputs' dtypes cannot hold."""
 
     def may_fail(self, inputs: Sequence[Entry]) -> bool:
         """Whether a call on these inputs can fail when it runs, depending on their values."""
@@ -345,7 +347,7 @@ class Op(_core.OpBase, RuleDecorators):
         return Node(self, entries, parameters, specs)
 
     def _call(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A call the core does not do itself: symbols, creation, conversions, errors."""
+        """A call that the core leaves to Python: symbols, creation, conversions, errors."""
         if not keywords and len(inputs) == self.arity == self.required:
             return self._run(inputs, self.complete(keywords) if self.parameters else {})
         if keywords and len(inputs) < self.required:
@@ -369,7 +371,8 @@ class Op(_core.OpBase, RuleDecorators):
         return self._run(inputs, self.complete(keywords))
 
     def _run(self, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
-        """Add a call to the trace in progress, or run it. `TraceError` for a symbol left over."""
+        """Add a call to the trace in progress, or run it. `TraceError` for a symbol of an ended
+        trace."""
         trace = current_trace()
         if trace is not None:
             found = of_numbers(trace, self, inputs, self.apply(inputs, parameters))
@@ -396,7 +399,7 @@ class Op(_core.OpBase, RuleDecorators):
     def _given(
         self, inputs: tuple[Any, ...], keywords: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The inputs of a call without those that are None; optional ones may come by name."""
+        """The inputs of a call without those that are None; optional ones may be given by name."""
         rest = dict(keywords)
         for name in self.input_names[: len(inputs)]:
             if name in rest:
@@ -424,7 +427,7 @@ class Op(_core.OpBase, RuleDecorators):
         return inputs[: self.arity], {**named, **keywords}
 
     def _prepare(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """For the core, on a miss of its cache: the plan of such calls, or what NumPy does.
+        """For the core, on a miss of its cache: the plan of such calls, or how NumPy computes them.
 
         None sends the call to `_call`.
         """

@@ -1,7 +1,7 @@
 """The kinds of operations: elementwise, reductions, contractions, and composites of others.
 
-An `Op` of no kind has a rule that says how it is lowered (`view`, `element`, `pieces`, `lower`);
-NumPy runs one that has none.
+An `Op` of none of these kinds has a rule that says how it is lowered (`view`, `element`, `pieces`,
+`lower`). NumPy runs operations without such a rule.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Elementwise(Op):
     ``"size"`` (promote, result real), ``"numeric"`` (bools become int8), ``"arithmetic"`` (bools
     are refused), ``"integral"`` (floats are refused), ``"compare"`` (promote, result bool),
     ``"logical"`` (bool in and out), or a function (op, input specs, parameters) -> (dtype per
-    input, dtype of the result). Where the body gives a tuple of several results the function may
-    give a tuple of dtypes; a named policy gives all results the same.
+    input, dtype of the result). If the body returns a tuple of several results, the function may
+    return a tuple of dtypes; a named policy gives all results the same dtype.
 
-    `natural` is (position of an input that must not be negative where integers are computed, the
-    message of the `ValueError`). A number is checked by the call, an array's elements at run time.
+    `natural` is (position of an input that must not be negative if integers are computed, message
+    of the `ValueError`). A number is checked by the call, an array's elements at run time.
 
     `unchanged(*input entries)` says whether the result is the first input if their specs are equal
-    (x * 1). `positional`: an element depends on its position, too.
+    (x * 1). `positional`: an element also depends on its position.
     """
 
     elementwise = True
@@ -74,11 +74,11 @@ class Elementwise(Op):
             self.common = names.get("common", UFUNC)
         self.body = body
         self.policy = POLICIES[dtype] if isinstance(dtype, str) else dtype
-        #: Whether an element takes an instruction or two: no root, power or series.
+        #: Whether an element takes only an instruction or two: no root, power or series.
         self.is_light = not self.random and dtype not in ("floating", "numeric")
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
-        """Broadcast shape, and the policy's dtype."""
+        """The broadcast shape, and the policy's dtype."""
         if self.rules.spec is not None:
             return super().infer(*specs, **parameters)
         _, dtypes = self.types(specs, parameters)
@@ -91,7 +91,8 @@ class Elementwise(Op):
     def types(
         self, specs: tuple[Spec, ...], parameters: dict[str, Any]
     ) -> tuple[tuple[DType, ...], tuple[DType, ...]]:
-        """The dtype each input is computed in, and those of the results. Raises `DTypeError`."""
+        """The dtype in which each input is computed, and those of the results. Raises
+        `DTypeError`."""
         self.check_complex(specs)
         inputs, found = self.policy(self, specs, parameters)
         return inputs, found if isinstance(found, tuple) else (found,) * self.outputs
@@ -99,10 +100,10 @@ class Elementwise(Op):
     def check_numbers(
         self, inputs: tuple[Any, ...], specs: tuple[Spec, ...], parameters: dict[str, Any]
     ) -> None:
-        """Raises `OverflowError` for Python integers that the dtype of the call cannot hold.
+        """Raise `OverflowError` for Python integers that the dtype of the call cannot hold.
 
-        Integers beyond int64 have become uint64 arrays or infinities by now; comparisons take them
-        as they are. Raises `ValueError` for a negative number where `natural` forbids it.
+        Integers beyond int64 are uint64 arrays or infinities by now; comparisons take them as they
+        are. Raises `ValueError` for a negative number where `natural` forbids it.
         """
         checked = self.checked(specs)
         if checked is not None and type(inputs[checked]) in WHOLE and inputs[checked] < 0:
@@ -140,7 +141,7 @@ class Elementwise(Op):
             return None
         try:
             dtypes = self.types(specs, self.complete(parameters))[1]
-        except DTypeError:  # is raised again where the arrays' own shapes are known
+        except DTypeError:  # it is raised again when the arrays' own shapes are known
             return None
         stored = [DTYPES[code] for code in target[:1]]
         if not self.kernel_for(specs, [Spec((), dtype) for dtype in (*stored, *dtypes)]):
@@ -152,9 +153,9 @@ class Elementwise(Op):
         return all(d.kind != "c" or (s.dtype is d and not s.weak) for s, d in pairs)
 
     def _into(self, target: Any, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> None:
-        """For the core: write a result into an array where no kernel can do so directly."""
+        """For the core: write a result into an array if no kernel can do so directly."""
         copy: Any = find("copy")
-        with target.device:  # where numbers become arrays
+        with target.device:  # so that numbers become arrays there
             copy.into(target, call("cast", self(*inputs, **parameters), dtype=target.dtype))
 
 
@@ -187,7 +188,7 @@ def _arithmetic(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, .
 
 def _numeric(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
     dtype = promote_specs(*specs)
-    dtype = int8 if dtype is bool_ else dtype  # as NumPy counts with truths
+    dtype = int8 if dtype is bool_ else dtype  # as NumPy computes with bools
     return (dtype,) * len(specs), dtype
 
 
@@ -203,7 +204,7 @@ def _size(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], D
 
 def _compare(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
     if all(spec.dtype.kind in "iu" for spec in specs):
-        return tuple(spec.dtype for spec in specs), bool_  # exactly, whatever each of them holds
+        return tuple(spec.dtype for spec in specs), bool_  # exact, whatever dtypes they have
     return (promote_specs(*specs),) * len(specs), bool_
 
 
@@ -244,13 +245,13 @@ class Reduction(Op):
         self.common = REDUCTIONS.get(combine, OUT)
 
     def accumulator(self, dtype: DType) -> DType:
-        """The dtype the elements are combined in."""
+        """The dtype in which the elements are combined."""
         if self.combine in ("sum", "prod"):
             return dtype.accumulate
         return bool_ if self.combine in ("any", "all") else dtype.compute
 
     def infer(self, *specs: Spec, **parameters: Any) -> tuple[Spec, ...]:
-        """Without the reduced axes (or with them as 1, under keepdims)."""
+        """The shape without the reduced axes (with keepdims, they are 1)."""
         self.check_complex(specs)
         (x,) = specs
         if self.combine.startswith("arg") and isinstance(parameters["axis"], tuple):
@@ -278,7 +279,7 @@ class Reduction(Op):
 
 
 def has_complex(specs: Sequence[Spec]) -> bool:
-    """Whether there are complex numbers among these."""
+    """Whether any of these is complex."""
     return any(spec.dtype.kind == "c" for spec in specs)
 
 
@@ -289,20 +290,20 @@ class Contraction(Op):
         super().__init__(function, contracts=True, **options)
 
     def unrounded(self, op: Op) -> Op:
-        """Declare the operation that gives the same sums before they are rounded to two bytes."""
+        """Declare the operation that computes the same sums without rounding them to two bytes."""
         self.rules.unrounded = op
         return op
 
 
 class Composite(Op):
-    """An operation whose body applies other operations, into which it is expanded before lowering.
+    """An operation whose body applies other operations; it is expanded into these before lowering.
 
     The body is its meaning, which gradients and exports follow; a `planned` rule may say how plans
     compute it instead. Its rules hold for real numbers: a call on complex ones is expanded at once.
-    With `kernel=False` the body uses operations NumPy runs, and an imperative call runs them one by
-    one. `combine` is for a composite that is a reduction. Its gradient rule covers the first
-    `ruled` results (all by default); the others are for the rule to read, and if a gradient arrives
-    at one of those, the gradient is that of the body.
+    With `kernel=False` the body uses operations that NumPy runs, and an imperative call runs them
+    one by one. `combine` is for a composite that is a reduction. Its gradient rule covers the first
+    `ruled` results (all by default). The others are only read by the rule; if a gradient arrives at
+    one of them, the gradient is derived from the body.
     """
 
     def __init__(
@@ -324,7 +325,7 @@ class Composite(Op):
         """The specs of its body's results."""
         if self.rules.spec is not None and not self.of_complex(specs):
             return super().infer(*specs, **parameters)
-        with Trace():  # arrays the body creates are to be nodes, too
+        with Trace():  # so that arrays that the body creates are nodes, too
             return tuple(entry.spec for entry in self.expand(specs, parameters)[1])
 
     def of_complex(self, specs: Sequence[Spec]) -> bool:

@@ -1,13 +1,13 @@
 """Random bits by counting: Philox2x32-10 (Salmon, Moraes, Dror, Shaw 2011).
 
 The counter of an element is (low 32 bits of its index, high 32 bits of its index xor the second
-word below); the key is the first word. Both words come from SplitMix64's mixing (Steele, Lea,
-Flood 2014) of the seed and the call number::
+word below); the key is the first word. Both words come from mixing the seed and the call number
+with SplitMix64 (Steele, Lea, Flood 2014)::
 
     z = mix(seed + 0x9E3779B97F4A7C15)
     z = mix((z xor number) + 0x9E3779B97F4A7C15)       low half: key, high half: second word
 
-So an element's bits depend on nothing but the seed, the call number and its index.
+So an element's bits depend only on the seed, the call number and the element's index.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def words(seed: int, number: int) -> tuple[int, int]:
 
 
 def random_bits(shape: tuple[int, ...], seed: int, number: int) -> tuple[Any, Any]:
-    """The same bits with NumPy: two uint32 arrays of `shape`. The reference for `record`."""
+    """Two uint32 arrays of `shape`, by NumPy: the reference for `philox` of `codegen.lane`."""
     import numpy
 
     size = 1

@@ -51,7 +51,8 @@ def along(loop: int | None, loops: int) -> At:
 
 
 class _Strides:
-    """A sum of factor * stride over an array's axes: what a view rule makes of unknown strides."""
+    """A sum of factor * stride over an array's axes: the result of a view rule on unknown
+    strides."""
 
     __slots__ = ("factors",)
 
@@ -80,7 +81,7 @@ def far(shape: tuple[int, ...]) -> Layout:
 
 
 def through(layout: Layout, ndim: int, position: tuple[At, ...], start: At) -> tuple[At, ...]:
-    """The position in the source of a view's element, given what the rule made of `far`.
+    """The position in the source of a view's element, given the rule's result for `far`.
 
     `start` is the constant position 0 in the same loops.
     """

@@ -1,8 +1,8 @@
-"""Mixed precision: which operations of a program are computed in two bytes, and where that is said.
+"""Mixed precision: which operations of a program are computed in two-byte dtypes.
 
-What an operation lends itself to stands in its declaration (`Op.precision`). A `Precision` is in
-force on a thread, within `scope`, or by default in the whole process; nodes that are traced
-meanwhile carry it, and `passes.precision` acts on it.
+An operation's declaration says what it is suited to (`Op.precision`). A `Precision` is in force on
+a thread, within `scope`, or by default in the whole process. Nodes that are traced meanwhile carry
+it, and `passes.precision` applies it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 Called = TypeVar("Called", bound=Callable[..., Any])
 
-#: What an operation may lend itself to: products that are computed in the low dtype; what is
-#: computed in float32 and given on as it is; and what computes little, whose results may be
+#: What an operation may be suited to. LOW: products that are computed in the low dtype. WIDE:
+#: computed in float32, and the results are not rounded. WIDEST: computes little; its results may be
 #: rounded where a product reads them.
 LOW, WIDE, WIDEST = "low", "wide", "widest"
 
 
 def declared(way: str) -> str:
-    """What an operation is declared to be computed in; empty: what all of its kind are.
+    """The declared precision of an operation; empty: that of all operations of its kind.
 
     Raises `UnknownNameError`.
     """
@@ -40,11 +40,11 @@ def declared(way: str) -> str:
 
 
 class Precision(NamedTuple):
-    """Products are computed in `dtype`, and what is named `low`, but nothing that is named `wide`.
-    That of a block may be float32: it is as it is written, whatever is in force outside.
+    """Products are computed in `dtype`, and so are operations named in `low`, but none in `wide`.
+    The dtype of a block may be float32: it is computed as written, whatever is in force outside.
 
-    `conditional` are operations that are wide where a parameter has one of some values, `excluded`
-    names of steps, or of blocks, that are left as they are.
+    `conditional` are operations that are wide if a parameter has one of some values; `excluded` are
+    names of steps or blocks that are computed as written.
     """
 
     dtype: DType
@@ -65,27 +65,28 @@ class Precision(NamedTuple):
         return LOW if op.name in self.low else op.precision
 
     def leaves(self, node: Node) -> bool:
-        """Whether a node belongs to what is excluded."""
+        """Whether a node belongs to an excluded step or block."""
         return bool(node.name) and self.excludes(node.name)
 
     def excludes(self, name: str) -> bool:
-        """Whether a step, a block or a node of a symbol of this name is left as it is.
+        """Whether a step, a block or a node of a symbol with this name is computed as written.
 
-        In MXNet's symbols a block's operation is called as the block, with ``_fwd`` behind.
+        In MXNet's symbols, the operation of a block has the block's name with ``_fwd`` appended.
         """
         return any(
             each in (name, f"{name}_fwd") or name.startswith(f"{each}_") for each in self.excluded
         )
 
     def asks(self, node: Node) -> bool:
-        """Whether a node is named: then what its declaration says does not count."""
+        """Whether this precision names the node's operation, which overrides its declaration."""
         assert node.op is not None
         named = node.op.name in self.low or node.op.name in self.wide
         return named or self.leaves(node) or any(e[0] == node.op.name for e in self.conditional)
 
 
 class _Scopes(threading.local):
-    """What is in force on this thread, outermost first, and what its traces go back to."""
+    """What is in force on this thread, outermost first, and what to restore at the end of a
+    scope."""
 
     def __init__(self) -> None:
         self.stack: list[Precision | None] = []
@@ -95,7 +96,7 @@ class _Scopes(threading.local):
 _scopes = _Scopes()
 _lock = threading.Lock()
 _default: Precision | None = None
-#: The numbers by which the core knows precisions, from 1 on: 0 is none.
+#: The numbers of precisions in the core; 0 is none.
 _numbers: dict[Precision | None, int] = {None: 0}
 
 
@@ -105,12 +106,12 @@ def _number(precision: Precision | None) -> int:
 
 
 def current() -> Precision | None:
-    """What is in force on this thread; None: everything is computed as it is written."""
+    """The precision in force on this thread; None: everything is computed as written."""
     return _scopes.stack[-1] if _scopes.stack else _default
 
 
 def set_default(precision: Precision | None) -> None:
-    """What is in force wherever no scope says otherwise, on all threads."""
+    """Set the precision that is in force outside of scopes, on all threads."""
     global _default
     _default = precision
     _core.set_default_mixing(_number(precision))
@@ -142,7 +143,8 @@ class scope(ContextDecorator):  # noqa: N801 -- used as a function
 
 
 def part(name: str) -> AbstractContextManager[object]:
-    """A block of code that traces a part called `name`; it is left as it is where excluded."""
+    """A block of code that traces a part called `name`, which is computed as written if
+    excluded."""
     trace = current_trace()
     if trace is None or trace.precision is None or not trace.precision.excludes(name):
         return nullcontext()
@@ -150,8 +152,9 @@ def part(name: str) -> AbstractContextManager[object]:
 
 
 def as_written(function: Called) -> Called:
-    """A function whose operations are left as they are: its products are no sums that a network
-    learns, but places, colours, means or statistics, for which two bytes have not the digits."""
+    """A function whose operations are computed as written: its products are not sums that a network
+    learns, but positions, colours, means or statistics, for which two bytes are not precise
+    enough."""
 
     @wraps(function)
     def call(*inputs: Any, **named: Any) -> Any:

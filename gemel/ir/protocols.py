@@ -16,7 +16,7 @@ from gemel.dtype import as_dtype
 from gemel.errors import DTypeError, GradientError, TraceError
 from gemel.ir.late import load
 
-#: The reduction that `numpy.add.reduce` and the like are, by the name of the universal function.
+#: The reduction that `numpy.add.reduce` and the like stand for, by the universal function's name.
 REDUCTIONS = {
     "add": "sum",
     "multiply": "prod",
@@ -60,8 +60,8 @@ class NumpyProtocols:
     ) -> Any:
         """`numpy.exp(x)`, `a += x` for a NumPy array a: gemel's function of that name.
 
-        NumPy computes what gemel has no function for, or not with these keywords; the result is a
-        gemel array all the same, unless `out` is NumPy's.
+        If gemel has no such function, or not with these keywords, NumPy computes it. The result is
+        a gemel array even then, unless `out` is NumPy's.
         """
         name: str | None = ufunc.__name__ if method == "__call__" else None
         if method == "reduce":
@@ -81,8 +81,8 @@ class NumpyProtocols:
     ) -> Any:
         """`numpy.concatenate([x, y])` and the like: gemel's function of that name.
 
-        NumPy computes what gemel has no function for, or not with these arguments; arrays in its
-        results are gemel's all the same.
+        If gemel has no such function, or not with these arguments, NumPy computes it. Arrays in its
+        results are gemel's even then.
         """
         home = function.__module__.replace("numpy", "np", 1)
         name = function.__name__
@@ -94,8 +94,8 @@ class NumpyProtocols:
 
 
 def as_numpy(value: Any) -> Any:
-    """A value with NumPy arrays for gemel's, in lists, tuples and dictionaries too."""
-    if isinstance(value, NumpyProtocols):  # a symbol says that it has no values yet
+    """A value with NumPy arrays in place of gemel's, also in lists, tuples and dictionaries."""
+    if isinstance(value, NumpyProtocols):  # for a symbol this raises: it has no values yet
         return value.asnumpy()  # type: ignore[attr-defined]
     if type(value) in (list, tuple):
         return type(value)(map(as_numpy, value))
@@ -103,7 +103,8 @@ def as_numpy(value: Any) -> Any:
 
 
 def _as_gemel(value: Any) -> Any:
-    """A result of NumPy with its arrays made gemel's, except for dtypes gemel lacks."""
+    """A result of NumPy with gemel arrays in place of NumPy's, except for dtypes that gemel
+    lacks."""
     if isinstance(value, tuple):
         found = tuple(map(_as_gemel, value))
         return type(value)(*found) if hasattr(value, "_fields") else found
@@ -127,8 +128,8 @@ def _called(
 ) -> Any:
     """Call gemel's function of a name as NumPy's would be called, or NumPy's on copies.
 
-    NumPy's also where gemel's raises `TypeError`: for text, dates or None, which gemel has no
-    arrays of.
+    NumPy's is also called if gemel's raises `TypeError`: for text, dates or None, of which gemel
+    has no arrays.
     """
     own = _own(home, name)
     if own is None or not _takes(own, inputs, keywords):
@@ -146,10 +147,10 @@ def _called(
 def by_numpy(
     function: Callable[..., Any], inputs: tuple[Any, ...], keywords: dict[str, Any]
 ) -> Any:
-    """Call NumPy's function on copies. If it returns None it wrote into its first argument
-    (`numpy.put`): that is written back.
+    """Call NumPy's function on copies. If it returns None, it wrote into its first argument
+    (`numpy.put`), which is written back.
 
-    Raises `GradientError` where a gradient would be lost.
+    Raises `GradientError` if a gradient would be lost.
     """
     given = (*inputs, *keywords.values())
     if _core.recording() and any(getattr(value, "_is_tracked", False) for value in _leaves(given)):

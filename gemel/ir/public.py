@@ -1,8 +1,8 @@
 """What is public: names in namespaces, methods of arrays, Python's operators.
 
 A declaration says itself where it is public (``public="np", method=True``) and calls `publish`,
-`make_method` and `make_operator`. From what these note come the modules `gemel.np` and `gemel.npx`,
-the methods and operators of arrays and symbols, and the stubs that type checkers read.
+`make_method` and `make_operator`. From what these collect, the modules `gemel.np` and `gemel.npx`,
+the methods and operators of arrays and symbols, and the stubs for type checkers are made.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from gemel.ir.protocols import NAMESPACES
 Declared = TypeVar("Declared", bound=Callable[..., Any])
 #: The result type of public functions: an array, or a symbol in a trace. Stubs say `ndarray`.
 Array: TypeAlias = Any
-#: The operations behind Python's operators, by the names of their special methods: add, truediv.
+#: The operations behind Python's operators, by the names of the special methods: add, truediv.
 OPERATORS: dict[str, Any] = {}
 #: Operators without a reflected (`__radd__`) and an in-place (`__iadd__`) form.
 ALONE = frozenset(("neg", "abs", "invert", "copy", "eq", "ne", "lt", "le", "gt", "ge"))
 
-#: Namespaces all of whose functions take `out`, also those that are composed of operations.
+#: Namespaces whose functions all take `out`, even those that are composed of operations.
 OUT_NAMESPACES = ("npx", "np.fft")
 
-#: Dunder names a namespace answers; Python asks modules for many others.
+#: Dunder names that a namespace answers. Python asks modules for many others.
 ASKED = ("__all__", "__array_namespace_info__")
 
 
@@ -56,7 +56,7 @@ def lookup(
 ) -> Any:
     """The `__getattr__` of a namespace: finds a name and stores it in `scope`, its globals.
 
-    Besides what is declared a namespace has `others`, the submodules `modules`, and the names
+    Besides its declared names, a namespace has `others`, the submodules `modules`, and the names
     `numpys` of NumPy's module. Raises `AttributeError`, suggesting the nearest name.
     """
     if name.startswith("__") and name not in ASKED:
@@ -80,7 +80,7 @@ def make_method(value: Any, name: str) -> None:
 
 
 class LateMethod:
-    """A descriptor for a method whose operation is imported when it is used."""
+    """A descriptor for a method whose operation is imported when the method is used."""
 
     __slots__ = ("name",)
 
@@ -101,7 +101,8 @@ def late_methods(*names: str) -> None:
 
 
 def make_operator(op: Any, name: str) -> None:
-    """Make an operation the meaning of ``a + b`` (for "add"). `ValueError` if that is taken."""
+    """Make an operation the meaning of ``a + b`` (for "add"). `ValueError` if it has one
+    already."""
     if name in OPERATORS:
         raise ValueError(f"operator {name!r} is declared twice")
     OPERATORS[name] = op
@@ -113,7 +114,7 @@ def make_operator(op: Any, name: str) -> None:
 
 
 def reflected(op: Any) -> Callable[[Any, Any], Any]:
-    """The method b.__radd__(a), which Python calls for a + b if a is no array."""
+    """The method b.__radd__(a), which Python calls for a + b if a is not an array."""
 
     def method(self: Any, other: Any) -> Array:
         return op(other, self)
@@ -123,7 +124,8 @@ def reflected(op: Any) -> Callable[[Any, Any], Any]:
 
 
 def in_place(op: Any) -> Callable[[Any, Any], Any]:
-    """The method for x += y in a trace: it overwrites x, which all views of x see."""
+    """The method for x += y in a trace: it overwrites x, which is visible through all views of
+    x."""
 
     def method(self: Any, other: Any) -> Array:
         return call("overwrite", self, op(self, other))
@@ -162,7 +164,8 @@ class AcceptingOut:
 
 
 def accepting_out(value: Any, namespace: str) -> Any:
-    """A function as its namespace shows it: with `out` where all functions there take it."""
+    """A function as its namespace shows it: with `out` if all functions of the namespace take
+    it."""
     if namespace not in OUT_NAMESPACES or isinstance(value, type):
         return value
     code = value.__code__

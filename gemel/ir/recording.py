@@ -1,7 +1,7 @@
 """Whether `autograd` records the calls of a program that is being traced, and where it pauses.
 
 A program is traced for calls under `autograd.record()`, or for calls outside of it. Inside, the
-function may switch recording on and off; each node then belongs to the one or the other::
+function may switch recording on and off; each node is then either recorded or not::
 
     @gemel.compile
     def f(x):
@@ -22,7 +22,7 @@ from gemel.ir.methods import REGISTRY
 class Recording:
     """Whether calls of one program are recorded, and which of its nodes.
 
-    It begins as it is at this point of the trace around, if there is one.
+    It begins with the state of the surrounding trace at this point, if there is one.
     """
 
     __slots__ = ("_switches", "asked", "gradient_reads", "is_on", "of_calls")
@@ -32,7 +32,7 @@ class Recording:
         self.of_calls: bool = around is not None and around.of_calls
         #: Whether recording is on at this point of the program.
         self.is_on: bool = around is not None and around.is_on
-        #: Whether anything has asked for that: then the program is one for such calls only.
+        #: Whether anything has asked for that: the program is then valid for such calls only.
         self.asked = False
         #: The serial numbers at which recording was switched on or off.
         self._switches: list[int] = []
@@ -61,13 +61,13 @@ class Recording:
 
 
 def unrecorded(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    """The same values behind `stop_gradient`."""
+    """The same values, through `stop_gradient`."""
     stop = REGISTRY["stop_gradient"]
     return tuple([stop.node((e,), {}).entries[0] if e.dtype.is_inexact else e for e in entries])
 
 
 def copied(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    """The same values, as entries that nothing else shows."""
+    """Copies of the values, which share memory with nothing."""
     copy = REGISTRY["copy"]
     return tuple([copy.node((e,), {}).entries[0] for e in entries])
 

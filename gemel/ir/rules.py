@@ -1,14 +1,14 @@
-"""The rules of an operation: which there are, what each takes and gives, and how they are declared.
+"""The rules of an operation: which there are, their arguments and results, and how to declare them.
 
-A rule is a function of its paragraph in `gemel.ops`, declared by the decorator of the rule's name,
-and kept as `Op.rules.<name>`, None where there is none::
+A rule is a function in the operation's paragraph of `gemel.ops`. It is declared by the decorator of
+the rule's name, and kept as `Op.rules.<name>`, which is None without a declaration::
 
     @transpose.view                                 # now transpose.rules.view(layout, *results,
     def _(layout, result, *, axes):                 # axes=...) gives the layout of the result
         return Layout(result.shape, (layout.strides[axis] for axis in axes), layout.offset)
 
-Only some are needed: an elementwise operation has its specs and its kernel from its body, a view
-needs `spec` and `view`. All rules are given the static parameters by name.
+Only some are needed: an elementwise operation gets its specs and its kernel from its body, a view
+needs `spec` and `view`. All rules get the static parameters by name.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 # Each operation has its own inputs and parameters, so the protocols end in ``*inputs: Any`` and
-# ``**parameters: Any``, for which type checkers take any. What stands before is checked.
+# ``**parameters: Any``, with which type checkers accept any. The arguments before are checked.
 
 
 class SpecRule(Protocol):
-    """The specs of the results, of those of the inputs. Raises `ShapeError` or `DTypeError`."""
+    """The specs of the results, given those of the inputs. Raises `ShapeError` or `DTypeError`."""
 
     def __call__(self, *inputs: Any, **parameters: Any) -> Spec | Iterable[Spec]: ...
 
@@ -50,9 +50,9 @@ class GradientRule(Protocol):
 
 
 class BackwardRule(Protocol):
-    """The gradients by a rule that is told which inputs they are wanted for.
+    """The gradients, by a rule that is told which inputs need one.
 
-    `gs` are the gradients of the outputs. It gives one entry or None per input.
+    `gs` are the gradients of the outputs. It returns one entry or None per input.
     """
 
     def __call__(
@@ -73,15 +73,15 @@ class ElementRule(Protocol):
     ) -> Any: ...
 
 
-#: A part of a result: its layout in the result's memory, and its source. That is the position of an
-#: input, which is broadcast to the part, or a float that fills it.
+#: A part of a result: its layout in the result's memory, and its source. The source is the position
+#: of an input, which is broadcast to the part, or a float that fills the part.
 Part = tuple[Layout, float]
 
 
 class PiecesRule(Protocol):
-    """The parts a result is put together of, given its layout and the specs of the inputs.
+    """The parts that a result consists of, given its layout and the specs of the inputs.
 
-    Later parts cover earlier ones.
+    Later parts overwrite earlier ones.
     """
 
     def __call__(self, layout: Layout, /, *inputs: Any, **parameters: Any) -> Iterable[Part]: ...
@@ -124,7 +124,8 @@ class Emitter(Protocol):
 
 
 class LowerRule(Protocol):
-    """The kernels: writes them with `emit`, from the inputs' places to the outputs'."""
+    """The kernels: writes them with `emit`, from the places of the inputs to those of the
+    outputs."""
 
     def __call__(
         self,
@@ -138,9 +139,9 @@ class LowerRule(Protocol):
 
 
 class ViewRule(Protocol):
-    """The layouts of the results, which are views of input 0, from its layout and their specs.
+    """The layouts of the results, which are views of input 0, given its layout and their specs.
 
-    None where strides cannot express a result and the elements have to be copied.
+    None if strides cannot express a result, so that the elements have to be copied.
     """
 
     def __call__(
@@ -149,28 +150,29 @@ class ViewRule(Protocol):
 
 
 class PutRule(Protocol):
-    """A write through a view: x with `value` in place of the elements that result `index` shows."""
+    """A write through a view: x, with `value` in place of the elements that result `index`
+    shows."""
 
     def __call__(self, x: Any, value: Any, index: int, /, *_: Any, **parameters: Any) -> Entry: ...
 
 
 class StepRule(Protocol):
-    """Work the C++ core does itself on dense arrays of the host, given the inputs' specs.
+    """Work that the C++ core does itself on dense arrays of the host, given the inputs' specs.
 
-    `_core.SortedRows`, or None to leave it to NumPy.
+    Returns `_core.SortedRows`, or None to leave it to NumPy.
     """
 
     def __call__(self, *inputs: Any, **parameters: Any) -> Any: ...
 
 
 class IssueRule(Protocol):
-    """Runs a call that neither a kernel nor NumPy can do; the result, an array. Not recorded."""
+    """Runs a call that neither a kernel nor NumPy can do; returns an array. Not recorded."""
 
     def __call__(self, *arrays: Any, **parameters: Any) -> Any: ...
 
 
 class MaskedRule(Protocol):
-    """What `where=` means for a reduction: its result of the elements where the mask holds."""
+    """What `where=` means for a reduction: its result for the elements where the mask holds."""
 
     def __call__(self, mask: Any, x: Any, /, *others: Any, **parameters: Any) -> Any: ...
 
@@ -188,9 +190,9 @@ class Rules:
     spec: SpecRule | None = None
     gradient: GradientRule | None = None
     backward: BackwardRule | None = None
-    #: Of a composite.
+    #: For composites.
     planned: PlannedRule | None = None
-    #: Of a contraction: the operation that gives the same sums, not rounded to two bytes.
+    #: For contractions: the operation that computes the same sums without rounding to two bytes.
     unrounded: Op | None = None
 
     # --- kernels
@@ -208,11 +210,11 @@ class Rules:
 
     # --- calls
     masked: MaskedRule | None = None
-    #: A function for calls with arguments the operation does not have.
+    #: A function for calls with arguments that the operation does not have.
     extended: Callable[..., Any] | None = None
 
 
-#: Decorators give back the function they are given, with its own type.
+#: Decorators return the function they are given, with its own type.
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 
 
@@ -246,7 +248,7 @@ class RuleDecorators:
         return self.gradient(rule)
 
     def backward(self, rule: BackwardRule) -> BackwardRule:
-        """Declare the gradient by a rule that is told which inputs it is wanted for."""
+        """Declare the gradient by a rule that is told which inputs need it."""
         self.rules.backward = rule
         return rule
 
@@ -256,7 +258,7 @@ class RuleDecorators:
         return rule
 
     def pieces(self, rule: PiecesRule) -> PiecesRule:
-        """Declare a result put together of parts."""
+        """Declare a result that consists of parts."""
         self.has_kernel, self.rules.pieces = True, rule
         return rule
 
@@ -266,12 +268,12 @@ class RuleDecorators:
         return rule
 
     def step(self, rule: StepRule) -> StepRule:
-        """Declare work the C++ core does itself, on dense arrays of the host."""
+        """Declare work that the C++ core does itself, on dense arrays of the host."""
         self.rules.step = rule
         return rule
 
     def issue(self, rule: IssueRule) -> IssueRule:
-        """Declare a function that runs calls neither a kernel nor NumPy can do."""
+        """Declare a function that runs calls that neither a kernel nor NumPy can do."""
         self.rules.issue = rule
         return rule
 
@@ -291,9 +293,9 @@ class RuleDecorators:
         return rule
 
     def extended(self, function: Rule) -> Rule:
-        """Declare a function for calls with arguments the operation does not have.
+        """Declare a function for calls with arguments that the operation does not have.
 
-        Calls without such arguments go to the operation, and so past Python.
+        Calls without such arguments go to the operation, and so can bypass Python.
         """
         function.__name__ = function.__qualname__ = self.name
         self.__doc__ = function.__doc__ or self.__doc__

@@ -1,6 +1,6 @@
 """Which blocks a traced function runs, and what nodes are called after them.
 
-Inside of ``net.hidden``, a `Dense` whose prefix is ``hidden_``, the first product is called
+Inside of ``net.hidden``, a `Dense` with the prefix ``hidden_``, the first product is called
 ``hidden_matmul0``, the next one ``hidden_matmul1``. Outside of all blocks it is ``matmul0``.
 """
 
@@ -23,9 +23,9 @@ class Scopes:
         self.counts: dict[str, int] = {}
 
     def ran(self, block: Any) -> None:
-        """Note that a block is run: the program is valid while the block's structure stays.
+        """Note that a block is run: the program is valid until the block's structure changes.
 
-        A child needs no note, since its parent's structure includes it.
+        A child needs no note, because its parent's structure includes it.
         """
         own = block._own
         outer = self.open[-1] if self.open else None
@@ -33,12 +33,12 @@ class Scopes:
             self.blocks[id(own)] = own
 
     def named(self, hint: str) -> str:
-        """A name for a node made now: the prefix of the block being run, the hint, a number."""
+        """A name for a new node: the prefix of the block being run, the hint, and a number."""
         name = f"{self.open[-1].prefix if self.open else ''}{hint}"
         return f"{name}{self.number(name)}"
 
     def number(self, name: str) -> int:
-        """How many nodes have been called so before: 0, then 1, ..."""
+        """How many nodes have had this name so far: 0, then 1, ..."""
         number = self.counts.get(name, 0)
         self.counts[name] = number + 1
         return number

@@ -99,7 +99,7 @@ class State:
             else:
                 layouts = node.op.layouts(layout, node.specs, node.params)
                 layout = None if layouts is None else layouts[view.index]
-            if layout is None:  # no strides express it: it is a copy, and so a start of its own
+            if layout is None:  # no strides express it: it is a copy, and so not a view
                 entry, layout, start = view, dense(view.shape), position + 1
         return self._holders.get(entry, entry), views[start:]
 
@@ -118,8 +118,8 @@ class State:
 
     @contextmanager
     def as_made(self) -> Iterator[None]:
-        """A block of code in which entries are what they were when made, whatever has been written
-        since then."""
+        """A block of code in which entries have the values they were made with, whatever has been
+        written since then."""
         kept = self.contents, self._holders
         self.contents, self._holders = {}, {}
         try:
@@ -153,7 +153,7 @@ class State:
         self._hold(holder, value)
 
     def replace(self, new: dict[Entry, Entry]) -> None:
-        """Have what was written so far be other entries, which stand for the same."""
+        """Replace the entries written so far by other entries with the same values."""
         updates = self.updates.items()
         self.updates = {key: (whose, new.get(e, e)) for key, (whose, e) in updates}
         self.contents = {holder: new.get(e, e) for holder, e in self.contents.items()}
@@ -174,22 +174,22 @@ class State:
     def writes_inside(self, before: Saved, began: int) -> bool:
         """Whether all writes since `before` are to nodes with a serial number of `began` or more.
 
-        That is: to what was made since, and to no parameter.
+        That is, only to nodes made since then, and to no parameter.
         """
         changed = (h for h, value in self.contents.items() if before.contents.get(h) is not value)
         inside = all(holder.node.serial >= began for holder in changed)
         return inside and _values(self.updates) == _values(before.updates)
 
     def is_alone(self, before: Saved, began: int) -> bool:
-        """Whether there were no effects since `before` outside of what was made since `began`.
+        """Whether there were no effects since `before`, except on nodes made since `began`.
 
-        That is: no random numbers drawn, and writes only inside.
+        That is, no random numbers were drawn, and all writes were inside.
         """
         return self.random_calls == before.random_calls and self.writes_inside(before, began)
 
 
 def _values(updates: dict[int, tuple[Any, Entry]]) -> list[int]:
-    """The identities of parameters' new values: to compare entries by `==` would add nodes."""
+    """The identities of parameters' new values: comparing entries by `==` would add nodes."""
     return [id(entry) for _, entry in updates.values()]
 
 

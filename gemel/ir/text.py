@@ -147,11 +147,11 @@ def signature(graph: Graph) -> str | None:
 
 
 def _key_words(graph: Graph) -> list[Any]:
-    """A graph as a list whose `repr` differs from that of every graph that is not the same.
+    """A graph as a list whose `repr` differs from that of every other graph.
 
-    Entries are numbered in order of appearance. The origin of a node that can fail is part of it,
-    since its error message is. The list is flat, with counts before its parts, because the `repr`
-    of nested lists is slow; defaults are left out.
+    Entries are numbered in order of appearance. The origin of a node that can fail is part of the
+    list, because it is part of the error message. The list is flat, with counts before its parts,
+    because the `repr` of nested lists is slow; defaults are left out.
     """
     numbers: dict[Entry, int] = {}
     found: list[Any] = [graph.name, len(graph.inputs)]

@@ -1,14 +1,14 @@
 """The trace in progress on this thread: what a function asks for while it runs on symbols.
 
 Tracing runs a Python function once with entries in place of arrays; each operation adds a node.
-What is more than operations goes through a part of the innermost `Trace`::
+Everything other than operations goes through a part of the innermost `Trace`::
 
     inputs      what arrays and floats the inputs stand for                 (`ir.inputs`)
     state       writes in place, parameters read and set, random calls      (`ir.state`)
     extents     free sizes and the guards on them                           (`ir.extents`)
     recording   whether `autograd` records calls, and where it pauses       (`ir.recording`)
     scopes      the blocks being run, and the names of nodes                (`ir.scopes`)
-    notes       what a file is to say of it, while one is written           (`symbol.noting`)
+        notes       what a file should say of it, while one is written          (`symbol.noting`)
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class Trace:
     """What a function being traced has asked for so far.
 
     `of_program`: a user's function is traced, and nodes get the line of it that made them. In other
-    traces, in which gemel makes nodes itself, they get `line` and `part`. With `closed` operations
+    traces, in which gemel itself makes nodes, they get `line` and `part`. With `closed`, operations
     on arrays from outside become nodes, too; without it they are run at once.
     """
 
     #: Whether loops are unrolled.
     writes_out = False
-    #: Whether parameters need no arrays, only shapes: nothing but the results' shapes is asked for.
+    #: Whether only the results' shapes are needed, so that parameters need shapes but no arrays.
     shapes_only = False
-    #: For exporters: the calls that files have a word for (`symbol.noting.Notes`).
+    #: For exporters: the calls for which files have an operator (`symbol.noting.Notes`).
     notes: Any = None
 
     def __init__(
@@ -50,7 +50,7 @@ class Trace:
         self.of_program = of_program
         self.line = self.part = ""
         outer: Trace | None = current_trace()
-        #: The mixed precision that what is traced now is to be computed in, see `ir.precision`.
+        #: The mixed precision of what is being traced, see `ir.precision`.
         self.precision: Any = None if outer is None else outer.precision
         self.recording: Recording = Recording(None if outer is None else outer.recording)
         self.state = state(self.recording)
@@ -59,7 +59,7 @@ class Trace:
         self.scopes = Scopes()
 
     def origin(self) -> str:
-        """The line of the program that a node made now comes from."""
+        """The line of the program that a new node comes from."""
         return _core.program_line() if self.of_program else self.line
 
     def __enter__(self) -> Trace:
@@ -71,7 +71,7 @@ class Trace:
 
 
 def own(value: Any) -> Any:
-    """The value itself, but a plain number for a free extent left over from another trace."""
+    """The value itself; a free extent of a trace that has ended becomes a plain number."""
     if not isinstance(value, Dim):
         return value
     trace = current_trace()
@@ -88,7 +88,7 @@ def kept_whole(name: str) -> Any:
 
 
 class StateArray:
-    """Mutable state of programs that is no parameter: optimizer states, random generators.
+    """Mutable state of programs other than parameters: optimizer states, random generators.
 
     It has the two methods by which programs read parameters.
     """

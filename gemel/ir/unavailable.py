@@ -1,4 +1,4 @@
-"""Attributes that arrays have and symbols lack: using one says why, and what to do instead."""
+"""Attributes that arrays have and symbols lack: the error says why, and what to do instead."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ GRADIENT = (
 
 
 class Unavailable:
-    """A descriptor for an attribute that is not there, and the reason.
+    """A descriptor for an attribute that does not exist, with the reason.
 
-    One for each name, because a `__getattr__` would slow down every other attribute.
+    There is one for each name, because a `__getattr__` would slow down all other attributes.
     """
 
     __slots__ = ("name", "reason")

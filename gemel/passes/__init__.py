@@ -60,14 +60,14 @@ def optimize(graph: Graph, passes: Sequence[Pass] = PIPELINE) -> Graph:
 
 
 def name_of(step: Pass) -> str:
-    """The name of a pass for messages."""
+    """The name of a pass, for messages."""
     return getattr(step, "__name__", None) or repr(step)
 
 
 def pipeline(folds: bool = True, others: Sequence[Pass] = ()) -> tuple[Pass, ...]:
     """The pipeline, without constant folding if not `folds`, with a user's passes before `fuse`.
 
-    Raises `TypeError` for what is no list of functions.
+    Raises `TypeError` if `others` is not a list of functions.
     """
     if not isinstance(others, (list, tuple)) or not all(map(callable, others)):
         raise TypeError("compile: passes= must be a list of functions from graph to graph")

@@ -48,7 +48,7 @@ def concrete_graph(graph: Graph, values: Mapping[str, int]) -> Graph:
 
 
 def concretize_in_place(graph: Graph, values: Mapping[str, int]) -> Graph:
-    """The same in place, for a graph that has just been traced and that nobody else holds.
+    """As `concrete_graph`, but in place: for a graph that was just traced and has no other user.
 
     Float arguments (`ir.inputs.Scalar`), which tracing could ask for values, become plain entries.
     """

@@ -190,7 +190,7 @@ def is_product(node: Node) -> bool:
 
 
 def in_pieces(node: Node) -> bool:
-    """Whether a result is put together of parts, each written by a kernel: a concatenation."""
+    """Whether a result consists of parts that are each written by a kernel: a concatenation."""
     rules = None if node.op is None else node.op.rules
     return rules is not None and rules.pieces is not None and rules.lower is None
 
@@ -244,7 +244,7 @@ def is_mover(node: Node) -> bool:
 
 
 def _has_element(node: Node) -> bool:
-    """Whether the operation says what an element of the result is."""
+    """Whether the operation has an `element` rule."""
     return node.op is not None and node.op.rules.element is not None
 
 
@@ -314,6 +314,6 @@ def _is_one(extent: int) -> bool:
 def _size(shape: tuple[int, ...]) -> int:
     size = 1
     for extent in shape:
-        # An empty axis must not make a shape smaller than what is left once it is reduced.
+        # An empty axis counts as 2: the shape must be larger than the shape with that axis reduced.
         size *= seen(extent) or 2
     return size

@@ -9,8 +9,8 @@ inputs and unites it with the groups of the others, where
 - no path leaves the group and comes back (`Order`);
 - all nodes depend on the same failures (`risk.exposures`): a kernel fails as a whole.
 
-What is read at other positions (a transposition, a `take`) can still be computed inside the reader,
-once for each position that is read (`moved`).
+Values that are read at other positions (by a transposition, a `take`) can still be computed inside
+the reader, once for each position that is read (`moved`).
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class Group(Unit):
 
     @property
     def pieces(self) -> Node | None:
-        """The node whose result is put together of parts; all others then have its shape."""
+        """The node whose result consists of parts, if there is one; all others then have its
+        shape."""
         for node in self.nodes:
             if in_pieces(node) and node not in self.moved:
                 return node
@@ -372,7 +373,7 @@ class _Fusion:
         count = sum(len(unit.nodes) for unit in units)
         if group.exposure != reader.exposure or count > LARGEST_BODY:
             return
-        # What may fail is computed as a whole: the element out of range may be one nobody reads.
+        # What may fail is computed as a whole: nothing may read the element that is out of range.
         if group.can_fail or (_longer(node, entry, group) and not in_pieces(node)):
             return
         if any(entry.node in reader.nodes for n in group.nodes for entry in n.inputs):
@@ -403,7 +404,8 @@ class _Fusion:
         return substitute_results(self.graph, replaced)
 
     def _reads_arrays(self, node: Node) -> bool:
-        """Whether a node needs its inputs as arrays in memory: a product, or what is not fused."""
+        """Whether a node needs its inputs as arrays in memory: a product, or one that is not
+        fused."""
         if isinstance(self.order.unit[node], Group):
             return isinstance(node.op, Contraction)
         return node not in self.copied
@@ -454,7 +456,7 @@ def _updating(graph: Graph) -> set[Node]:
 def _wrapped(
     nodes: list[Node], kept: list[Entry], replaced: dict[Entry, Entry], fusion: _Fusion
 ) -> Node:
-    """A fused node whose body computes `nodes` and gives `kept`."""
+    """A fused node whose body computes `nodes` and returns `kept`."""
     inside: dict[Entry, Entry] = {}
     arguments: dict[Entry, Entry] = {}
 

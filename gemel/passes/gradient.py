@@ -181,7 +181,7 @@ def rule(
         distinct = tuple(dict.fromkeys(node.inputs))
         parts = gradient([y for y, _ in pairs], [g for _, g in pairs], distinct)
         once = dict(zip(distinct, parts, strict=True))
-        # An entry that is given twice gets its whole gradient at its first place.
+        # An entry that is an input twice gets its whole gradient at its first place.
         return [once.pop(entry, None) for entry in node.inputs]
     if not any(entry.dtype.is_inexact for entry in node.entries):
         return (None,) * len(node.inputs)
@@ -220,7 +220,7 @@ def unbroadcast(g: Entry, entry: Entry) -> Entry:
 
 
 def conjugate(g: Any) -> Any:
-    """The conjugate of a gradient; itself where it is real or there is none."""
+    """The conjugate of a gradient; the gradient itself if it is real, and None if it is None."""
     if g is None or not isinstance(g, Entry) or not g.dtype.is_complex:
         return g
     conj = find("conj")

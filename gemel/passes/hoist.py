@@ -14,9 +14,9 @@ from gemel.passes.simplify import drop, expand
 
 
 def hoist(graph: Graph) -> Graph:
-    """Rewrite loops so that a round only does what has to be done in each round.
+    """Rewrite loops so that a round does only what depends on the round.
 
-    - Outputs that nobody reads, or that are the data themselves, are removed.
+    - Outputs that are not read, or that equal the data, are removed.
     - What is the same in all rounds is computed before the loop.
     - ``x_t @ w``, with x_t an element of the data and w the same in all rounds, becomes one product
       of all elements with w before the loop: the input projection of a recurrent network.
@@ -32,8 +32,8 @@ def hoist(graph: Graph) -> Graph:
 
 
 class _Rewritten:
-    """One loop being rewritten: the inputs of a round (`data`, `states`, `shared`: the same in all
-    rounds), and the entry outside that is given for each (`given`)."""
+    """One loop being rewritten. The inputs of a round are `data`, `states` and `shared` (the same
+    in all rounds); `given` has the entry outside of the loop that each of them gets."""
 
     def __init__(self, node: Node, inputs: tuple[Entry, ...], read: set[Entry]) -> None:
         self.node = node
@@ -84,7 +84,8 @@ class _Rewritten:
         return moving
 
     def _before(self) -> None:
-        """Compute what is the same in all rounds before the loop, and give it to the rounds."""
+        """Compute values that are the same in all rounds before the loop, and pass them to the
+        rounds."""
         moving = self._moving()
         if self.condition is not None:
             # What may fail stays inside: it must fail only if its round is run.

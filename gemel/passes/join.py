@@ -55,7 +55,7 @@ def unite(graph: Graph) -> Graph:
 
 
 def _spans(op: Any, inputs: tuple[Entry, ...], params: Any, extents: Any) -> list[Span]:
-    """The parts that such a sum or chain of assignments writes along one axis; [] if it is none."""
+    """The parts that a sum or a chain of assignments writes along one axis; else []."""
     found: list[Span] = []
     pending = [(op, inputs, params)]
     added = False
@@ -69,7 +69,7 @@ def _spans(op: Any, inputs: tuple[Entry, ...], params: Any, extents: Any) -> lis
                 return []
             found.append(span)
             below = inputs[:-1]
-        else:  # the array written into: it does not matter if all of it is overwritten
+        else:  # the array written into: its contents do not matter if all of it is overwritten
             return found if found and not added and _whole(found, extents) else []
         if not all(same_shape(entry.shape, tuple(extents)) for entry in below):
             return []
@@ -78,7 +78,8 @@ def _spans(op: Any, inputs: tuple[Entry, ...], params: Any, extents: Any) -> lis
 
 
 def _span(extents: Any, value: Entry, key: Any) -> Span | None:
-    """The span of a key that selects part of one axis and all of the others; None for others."""
+    """The span of a key that selects part of one axis and all of the others; None for other
+    keys."""
     found: Span | None = None
     if len(key) != len(extents) or any(item[0] == "new" for item in key):
         return None
@@ -109,7 +110,7 @@ def _whole(spans: list[Span], extents: Any) -> bool:
 
 def _joined(spans: list[Span], node: Node) -> Entry:
     parts, axis, result = [], spans[0].axis, node.specs[0]
-    # Without the axis they are joined along the next one, and seen in the result's shape.
+    # If all lack the axis, they are joined along the next one, and the result is reshaped.
     flat = all(span.lacks for span in spans) and axis < result.ndim - 1
     for span in sorted(spans, key=lambda span: span.start):
         value = span.value
@@ -124,15 +125,15 @@ def _joined(spans: list[Span], node: Node) -> Entry:
 
 # --- add up ---------------------------------------------------------------------------------
 
-#: From this many products on one is made of them, if the axis they sum over is this much shorter
+#: From this many products on they become one, if the axis they sum over is this many times shorter
 #: than the others: then adding up the results costs more than the products.
 LEAST, SHORTER = 3, 2
 
 
 def add_up(graph: Graph) -> Graph:
-    """a @ b + c @ d + ... becomes one product, of the factors side by side.
+    """a @ b + c @ d + ... becomes one product of the concatenated factors.
 
-    The terms are added in another order then (see `docs/internals/numbers.md`).
+    This adds the terms in another order (see `docs/internals/numbers.md`).
     """
     sums = _sums(graph)
     factors: dict[Node, tuple[Entry, ...]] = {}
@@ -142,7 +143,7 @@ def add_up(graph: Graph) -> Graph:
         terms = sums.get(node, ())
         if len(terms) < LEAST or not all(map(_adds_little, terms)):
             return None
-        # In a backward pass the last step's product comes first. Reversed they are in the order of
+        # In a backward pass the last step's product comes first. Reversed, they are in the order of
         # time, in which the factors often lie side by side already.
         pairs = [factors[term] for term in reversed(terms)]
         left = shape.concatenate(*(transposed_last(a) for a, _ in pairs), axis=0)
@@ -178,7 +179,7 @@ def _sums(graph: Graph) -> dict[Node, tuple[Node, ...]]:
 
 
 def _adds_little(product: Node) -> bool:
-    """Whether a product of matrices sums over an axis that is short beside the others."""
+    """Whether a product of matrices sums over an axis that is short compared to the others."""
     a, b = product.inputs
     if a.ndim != 2 or b.ndim != 2:
         return False

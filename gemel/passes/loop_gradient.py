@@ -1,8 +1,8 @@
 """The gradient of a `loop` node: a loop in the other direction, over values the first one saved.
 
-A loop is a scan: a round (the graph `step`) takes one element of each data array, the states the
-round before left, and inputs that are the same in all rounds ("shared"); it gives elements of the
-outputs and the next states. The backward loop takes the gradients of the outputs and the saved
+A loop is a scan: a round (the graph `step`) takes one element of each data array, the states that
+the round before left, and inputs that are the same in all rounds ("shared"); it returns elements of
+the outputs and the next states. The backward loop takes the gradients of the outputs and the saved
 values as data, and carries the gradients of the states from the last round to the first.
 
 The gradient of an input that all rounds share is a sum over rounds. If each term is a matrix

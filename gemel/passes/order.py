@@ -86,7 +86,8 @@ class Order:
         return max((unit.level + 1 for unit in read), default=0)
 
     def _outside(self, unit: Unit, members: set[Unit]) -> Iterable[Unit]:
-        """The other units that read a unit; for a member of the join, those that are no members."""
+        """The other units that read a unit; for a member of the join, only those that are not
+        members."""
         apart = members if unit in members else {unit}
         for node in unit.nodes:
             for reader in self._readers.get(node, ()):

@@ -1,8 +1,8 @@
-"""mixed: products are computed in two bytes where a mixed precision is in force.
+"""mixed: under a mixed precision, products are computed in two-byte dtypes.
 
-The graph stays what it was traced as, in float32: its inputs, its results and all between products.
-A product reads its factors rounded, and gives sums that are not, where it can; decision 0108 has
-the reasons.
+The graph stays in float32, as it was traced: its inputs, its results and everything between
+products. Only a product reads its factors rounded; where it can, it returns its sums unrounded.
+Decision 0108 has the reasons.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from gemel.passes.simplify import frozen
 
 
 def mixed(graph: Graph) -> Graph:
-    """The graph with the nodes that carry a precision computed as it says.
+    """The graph, with nodes that carry a precision computed in that precision.
 
-    Inputs, outputs and updates have the specs they had. A node that carries none stays as it is.
+    Inputs, outputs and updates keep their specs. Nodes without a precision stay as they are.
     """
     if not _carries_any(graph):
         return graph
@@ -43,14 +43,14 @@ class _Mixing:
     """One run of the pass over a graph."""
 
     def __init__(self) -> None:
-        #: What has been rounded for products, and what it is then.
+        #: The entries that were rounded for products, and the rounded entries.
         self.casts: dict[Entry, Entry] = {}
         self._low: dict[tuple[Entry, DType], Entry] = {}
-        #: Composites that are written in no products, by what decides that.
+        #: Composites whose bodies contain no products, by all that this depends on.
         self._plain: set[Any] = set()
 
     def of(self, graph: Graph) -> Graph:
-        """The graph with products of rounded factors."""
+        """The graph, with products of rounded factors."""
         return rewrite(graph, self._rule)
 
     def _rule(self, node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
@@ -70,7 +70,7 @@ class _Mixing:
     # --- products -----------------------------------------------------------------------------
 
     def _computed_low(self, node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
-        """The node's results from rounded inputs, in the dtypes they had."""
+        """The node's results, computed from rounded inputs, in the dtypes they had before."""
         assert node.op is not None
         dtype = node.precision.dtype
         given = [e.dtype for e in inputs if e.dtype.is_floating and not e.spec.weak]
@@ -89,7 +89,7 @@ class _Mixing:
         )
 
     def _in_low(self, entry: Entry, dtype: DType) -> Entry:
-        """An entry of float32 rounded; views are taken of what is rounded."""
+        """A float32 entry, rounded. Of a view, the viewed entry is rounded instead."""
         known = self._low.get((entry, dtype))
         if known is None:
             known = self._low[entry, dtype] = self._rounded(entry, dtype)
@@ -110,9 +110,9 @@ class _Mixing:
     # --- loops --------------------------------------------------------------------------------
 
     def _looped(self, node: Node, inputs: tuple[Entry, ...], spec: LoopSpec) -> tuple[Entry, ...]:
-        """A loop whose rounds are given rounded what they would each have rounded again.
+        """A loop in which values that each round would round are rounded once, before the loop.
 
-        Its gradient is a product over all rounds then, as without the rounding.
+        Its gradient is then one product over all rounds, as it is without rounding.
         """
         elements, alike = dict.fromkeys(spec.elements), dict.fromkeys(spec.alike)
         given = dict(zip(spec.step.inputs, inputs, strict=True))
@@ -145,14 +145,15 @@ class _Mixing:
     # --- composites ---------------------------------------------------------------------------
 
     def _opens(self, node: Node) -> bool:
-        """Whether a node may be written out: where nobody has said how it is computed."""
+        """Whether a node may be replaced by its body: no precision was declared for the node
+        itself."""
         op = node.op
         if not isinstance(op, Composite) or op.declared_precision or node.precision.asks(node):
             return False
         return not op.updates
 
     def _opened(self, node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
-        """What a composite is written in, where there are products in that."""
+        """The body of a composite if it contains products, else None."""
         key = node.op, frozen(node.params), tuple((e.ndim, e.dtype.code) for e in inputs)
         if key in self._plain:
             return None
@@ -163,7 +164,7 @@ class _Mixing:
         return self.of(body).outputs
 
     def _multiplies(self, graph: Graph) -> bool:
-        """Whether there is a product in a graph, or in what composites there are written in."""
+        """Whether a graph, or the body of a composite in it, contains a product."""
         for node in graph.walk():
             if node.precision is None or node.op is None:
                 continue
@@ -175,7 +176,7 @@ class _Mixing:
 
 
 def _body(node: Node, inputs: tuple[Entry, ...]) -> Graph:
-    """What a composite is written in; its nodes carry the precision it does."""
+    """The body of a composite; its nodes carry the composite's precision."""
     assert isinstance(node.op, Composite)
     trace = Trace()
     trace.line, trace.part = node.origin, node.part or node.op.name
@@ -200,10 +201,11 @@ def _cast(entry: Entry, dtype: DType) -> Entry:
 
 
 def _rounded_once(graph: Graph, casts: dict[Entry, Entry]) -> Graph:
-    """What a product reads rounded, others read rounded, too: then it is kept in two bytes only.
+    """Let other nodes, too, read the rounded values that products read, so that only these are
+    stored.
 
-    That is for results of operations that compute little. What is computed in float32 on purpose,
-    inputs and results of the graph stay what they are.
+    This applies to results of operations that compute little. Operations that compute in float32 on
+    purpose, and the graph's inputs and results, are left alone.
     """
     readers, results = graph.readers(), set(graph.results)
     chosen = {

@@ -32,8 +32,8 @@ def recompute(graph: Graph) -> Graph:
 
     Layer normalization, say, does not store the standardized values for the gradient of its scale:
     the kernel of that gradient reads the input and two numbers for each row instead. A store counts
-    as two loads, since the cache line it writes to is loaded first. Never recomputed are random
-    numbers, what can fail, and what is read at other positions than that of the element.
+    as two loads, since the cache line it writes to is loaded first. Random numbers, operations that
+    can fail, and values that are read at other positions are never recomputed.
     """
     return _Recomputing(graph).run()
 
@@ -73,9 +73,9 @@ def _domain(nodes: list[Node]) -> Domain | None:
 class _Recipe:
     """How an output of a fused node can be recomputed elsewhere.
 
-    `steps` are the operations. They read inputs and other outputs of the node (`read`) and further
-    values of its body, one number per row, that it then has to store (`rows`; none without a
-    `domain`, as products have none). Not `possible` if it takes more than that.
+    `steps` are the operations. They read inputs and other outputs of the node (`read`), and further
+    values of its body with one number per row, which the node then has to store (`rows`; products
+    have no `domain`, and so no `rows`). If more than that is needed, it is not `possible`.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class _Recomputing:
         self.results = set(graph.results)
         self.users = {e: list(dict.fromkeys(n)) for e, n in graph.readers().items()}
         self.lengths = {node: len(_steps(node)) for node in self.nodes if _is_plain(node)}
-        #: The recipes of arrays that are no longer stored; those these read must be.
+        #: The recipes of arrays that are no longer stored; the arrays these read must be stored.
         self.dropped: dict[Entry, _Recipe] = {}
         self.needed: set[Entry] = set()
 
@@ -246,8 +246,8 @@ def _without(node: Node, dropped: dict[Entry, _Recipe]) -> tuple[Graph, list[Ent
 def fuse_sums(graph: Graph) -> Graph:
     """Merge reductions over the same loops that read the same array: it is then read once.
 
-    Only nodes of equal depth in the graph are merged, so none depends on another. Those that lead
-    only to results count as the deepest.
+    Only nodes at the same depth of the graph are merged, so none depends on another. Nodes that
+    lead only to results count as the deepest.
     """
     nodes = [node for node in graph.walk() if node.op is not None]
     sums = [node for node in nodes if _sums(node) and _is_plain(node)]

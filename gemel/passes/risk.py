@@ -2,7 +2,7 @@
 
 An operation can fail at run time (an index out of range). The results that depend on it are lost,
 the others are not, even in one compiled program. So a value may be computed in one kernel with a
-failing operation only if nobody could use it after that failure anyway.
+failing operation only if it would be of no use after that failure anyway.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gemel.ir.graph import Graph, Node
 def exposures(
     graph: Graph, can_fail: Callable[[Node], bool] = lambda node: node.fails
 ) -> dict[Node, int]:
-    """For each node, a bit set of the failing nodes after whose failure nobody needs its value.
+    """For each node, a bit set of the failing nodes after whose failure its value is not needed.
 
     A result is lost if any node it depends on fails; any other value once all its users are lost.
     Nodes with the same exposure can share a kernel: whenever one is lost, all are.

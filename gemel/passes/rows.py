@@ -21,7 +21,7 @@ Bounds = Sequence[int]
 
 
 def bounds_of(rows: int, blocks: int) -> list[int]:
-    """Where blocks of about as many rows begin, and the end; none is empty.
+    """The first rows of blocks of about equal size, and the end; no block is empty.
 
     >>> bounds_of(7, 3)
     [0, 2, 4, 7]
@@ -49,7 +49,7 @@ def in_rows(graph: Graph, bounds: Bounds) -> Graph | None:
 
 
 class _Cutting:
-    """Computes slices of a graph's entries from slices of what they are made of."""
+    """Computes slices of a graph's entries from slices of their inputs."""
 
     def __init__(self, graph: Graph) -> None:
         self._given = frozenset(graph.inputs)

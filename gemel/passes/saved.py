@@ -121,7 +121,7 @@ class _Cut:
             return 0
         if node.op is None or node.op.random or node.fails:
             return inf
-        # One that is wanted as an array would have to be stored there, too.
+        # An entry that is wanted as an array would have to be stored by the backward pass, too.
         if self.wanted.get(entry):
             return inf
         if node not in self.forward:  # then it is computed only once
@@ -161,7 +161,7 @@ class _Cut:
 
 
 def _is_free(entry: Entry) -> bool:
-    """Whether recomputing an entry costs nothing: a view, or made of numbers alone."""
+    """Whether recomputing an entry costs nothing: a view, or computed from numbers alone."""
     node = entry.node
     if node.op is None or node.op.random or node.fails:
         return False

@@ -27,7 +27,7 @@ def split(graph: Graph, alone: Collection[int] = ()) -> tuple[Graph, list[Piece]
     """The graph with composites expanded, and pieces in order that compute its results.
 
     A piece ends with a contraction that no other result needs: in a backward pass, with the
-    gradient of a layer's weight. What later pieces need of it is an output of it, too; nothing is
+    gradient of a layer's weight. It also outputs what later pieces need, so that nothing is
     computed twice. The updates of the inputs in `alone` get pieces of their own.
     """
     whole = drop(expand(graph))
@@ -52,7 +52,7 @@ def cut(graph: Graph) -> tuple[Graph, list[Piece | Node]]:
     """The graph with composites expanded; pieces, and nodes without a kernel, in order.
 
     A piece is all that can be computed before the next such node. Results that are an input, or
-    the same as another one, are copies: nothing else shares them.
+    equal to another result, are copied, so that no two results share memory.
     """
     whole = _apart(expand(graph))
     nodes = [node for node in whole.walk() if node.op is not None]
@@ -84,7 +84,7 @@ def cut(graph: Graph) -> tuple[Graph, list[Piece | Node]]:
 
 
 def _apart(graph: Graph) -> Graph:
-    """The graph with copies for what is an output twice, or an input as well."""
+    """The graph, with copies of outputs that occur twice or that are inputs."""
     outputs: list[Entry] = []
     shared = set(graph.inputs)
     for entry in graph.outputs:
@@ -94,8 +94,8 @@ def _apart(graph: Graph) -> Graph:
 
 
 def _numbers(nodes: list[Node]) -> set[Node]:
-    """Nodes computed from Python numbers alone: plans do not return numbers, so each piece
-    computes those it needs itself."""
+    """Nodes computed from Python numbers alone. Plans do not return numbers, so each piece computes
+    those that it needs itself."""
     read = {entry.node for node in nodes if not node.has_kernel for entry in node.inputs}
     return {n for n in nodes if n.has_kernel and n.specs[0].weak and n not in read}
 
@@ -110,7 +110,7 @@ def _with_numbers(steps: list[Node], wanted: Iterable[Entry], numbers: set[Node]
 def _groups(graph: Graph, nodes: list[Node], alone: set[Entry]) -> list[list[Entry]]:
     """The results in the order in which they can be finished, in groups that become pieces."""
     start = (0, 0)
-    when: dict[Node, tuple[int, int]] = {}  # contractions and steps one after the other up to it
+    when: dict[Node, tuple[int, int]] = {}  # how many contractions and steps must come before it
     for node in nodes:
         behind = max((when.get(entry.node, start) for entry in node.inputs), default=start)
         when[node] = behind[0] + (node.op is not None and node.op.contracts), behind[1] + 1
@@ -149,7 +149,7 @@ def _made(groups: list[list[Entry]]) -> dict[Node, int]:
     waiting: list[Node] = []
     for node in walk(entry for group in groups for entry in group):
         waiting.append(node)
-        if node in first:  # what is new up to a result is there for its sake
+        if node in first:  # new nodes before a result are computed for this result
             made.update((n, first[node]) for n in waiting if n.op is not None)
             waiting = []
     return made

@@ -1,8 +1,7 @@
-"""Python's garbage collector, which waits while graphs and plans are made.
+"""Python's garbage collector, which is paused while graphs and plans are made.
 
-Making them makes many objects and drops few of them: looking through them again and again is a
-fifth of the time a large network's first call takes, and finds nothing. They are looked through
-once, after it.
+Making them allocates many objects and frees few: scanning them again and again takes a fifth of the
+time of a large network's first call, and finds nothing. They are scanned once, afterwards.
 """
 
 from __future__ import annotations
@@ -11,16 +10,16 @@ import gc
 import os
 import threading
 
-#: Objects made before any garbage is looked for: never. The collector itself stays as it was, on
-#: or off, for what a traced function says of that holds after it.
+#: The number of new objects that starts a collection: never. The collector is not switched off,
+#: so that a traced function may switch it on or off, with lasting effect.
 NEVER = 2**31 - 1
 
 
 class _Uncollected(threading.local):
-    """A block in which no garbage is looked for; blocks in it, too, belong to the outermost one."""
+    """A block without garbage collection; blocks inside of it belong to the outermost one."""
 
     def __init__(self) -> None:
-        self.depth = 0  # of blocks on this thread
+        self.depth = 0  # the number of nested blocks on this thread
 
     def __enter__(self) -> None:
         if not self.depth and gc.get_threshold()[0] != NEVER:
@@ -35,18 +34,18 @@ class _Uncollected(threading.local):
 
 
 def _restore(thresholds: tuple[int, int, int] | None) -> None:
-    """What a thread found, unless somebody has set something else since."""
+    """Restore the thresholds that a thread found, unless others have been set since."""
     if thresholds and gc.get_threshold()[0] == NEVER:
         gc.set_threshold(*thresholds)
 
 
-#: What the collector's thresholds were, by the thread whose block has replaced them.
+#: The collector's thresholds before they were replaced, by the thread whose block replaced them.
 _thresholds: dict[int, tuple[int, int, int]] = {}
 uncollected = _Uncollected()
 
 
 def _alone() -> None:
-    """The child of a fork has one thread: what others have stopped goes on."""
+    """A forked child has only one thread: end the pauses of all other threads."""
     mine = threading.get_ident()
     for thread in [thread for thread in _thresholds if thread != mine]:
         _restore(_thresholds.pop(thread))

@@ -1,7 +1,7 @@
 """Tracebacks without gemel's own frames: what remains is the program that made the mistake.
 
-A program that ends, a thread that dies and a notebook show them so. What looks at exceptions itself
-(tests, debuggers, `logging`) finds them whole, and so does everybody under GEMEL_TRACEBACK=full.
+This applies to programs that end, threads that die and notebooks. Code that looks at exceptions
+itself (tests, debuggers, `logging`) gets them whole, and GEMEL_TRACEBACK=full shows all frames.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 from gemel import config
 from gemel.errors import GemelError
 
-#: What gemel raises on purpose, and Ctrl-C, which may come while it waits.
+#: Errors that gemel raises on purpose, and Ctrl-C, which may come while it waits.
 MEANT = (GemelError, IndexError, KeyboardInterrupt)
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def shorten(error: BaseException | None) -> None:
-    """Take gemel's frames out of what an exception, and those it came from, will show.
+    """Remove gemel's frames from the traceback of an exception, and of those that it came from.
 
-    An error that gemel did not raise on purpose may be a fault in it: its frames stay.
+    An error that gemel did not raise on purpose may be a bug in gemel, so its frames stay.
     """
     while error is not None:
         found = list(_places(error.__traceback__))
@@ -46,7 +46,7 @@ def _is_ours(place: TracebackType) -> bool:
 
 
 def _joined(places: list[TracebackType]) -> TracebackType | None:
-    """The places as a traceback of their own: the one a debugger was given stays as it is."""
+    """The places as a new traceback: one that a debugger was given stays as it is."""
     traceback = None
     for place in reversed(places):
         traceback = TracebackType(traceback, place.tb_frame, place.tb_lasti, place.tb_lineno)
@@ -54,7 +54,7 @@ def _joined(places: list[TracebackType]) -> TracebackType | None:
 
 
 def install() -> None:
-    """Show exceptions that end the program shortened, by whatever has shown them until now."""
+    """Shorten exceptions that end the program; whatever showed them before still shows them."""
     if config.TRACEBACK.read() == "full":
         return
     shown_before = sys.excepthook
@@ -78,7 +78,7 @@ __all__ = ["install", "shorten"]
 
 
 def warn(message: str) -> None:
-    """A `UserWarning` at the program's line that led here, however deep in gemel that is."""
+    """Issue a `UserWarning` at the line of the program that led here, however deep inside gemel."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame, level = frame.f_back, level + 1

@@ -7,13 +7,13 @@
 `image`, `items`
     The items as bytes, from which the core makes a `Plan`; docs/internals/plan-image.md.
 `plans`, `cache`, `files`, `backend`
-    Plans and kernels from memory or disk, else made, for the device they run on.
+    Plans and kernels, read from memory or disk or made, for the device they run on.
 `prepare`, `single`, `callback`
-    Imperative calls the core has not seen: their kernels and plans, or NumPy.
-`chain`, `relay`, `slots`
+    Imperative calls that the core has not seen: their kernels and plans, or NumPy.
+`chain`, `relay`, `stages`
     Programs of several plans, with NumPy's work between them.
 `plan_text`
-    A plan to be read, as C.
+    A plan as C, to be read.
 
 `Features` and `feature_list` are MXNet's: what a build of it can do.
 """

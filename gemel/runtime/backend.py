@@ -1,7 +1,7 @@
 """Backends: the target a kernel is compiled for, and how its code is printed and loaded.
 
-A plan and its kernels are made for one backend, that of the device they will run on. It is passed
-down to all that names, prints, loads or lowers kernels.
+A plan and its kernels are made for one backend, that of the device they will run on. The backend is
+passed down to all code that names, prints, loads or lowers kernels.
 """
 
 from __future__ import annotations
@@ -79,14 +79,15 @@ _recipes: dict[Recipe, int] = {}
 
 
 def backend_of(device: Device) -> Backend:
-    """The backend of a device. All there are, simulated GPUs too, run on this machine's cores."""
+    """The backend of a device. All devices, including simulated GPUs, run on this machine's
+    cores."""
     if not _native:  # finding the host's target reads a file
         _native.append(Backend(host(), native_code, _core.load_object))
     return _native[0]
 
 
 def backend_for(values: Iterable[Any]) -> Backend:
-    """The backend of the device these arrays lie on; of the current one where there are none."""
+    """The backend of the device these arrays are on; of the current one if there are no arrays."""
     device = next((value.device for value in values if hasattr(value, "device")), None)
     return backend_of(device or current_device())
 

@@ -130,7 +130,7 @@ def work(program: Program) -> int:
 
 
 def object_for(program: Program, backend: Backend) -> bytes:
-    """The code of a program's kernel, from disk where it is kept."""
+    """The code of a program's kernel: read from disk if it is there, else compiled."""
     code = code_of(kernel_name(program, backend))
     return backend.printer(program, backend.target) if code is None else code
 

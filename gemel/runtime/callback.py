@@ -54,8 +54,8 @@ def issue(
 
     The inputs are read-only and only valid during the call. `targets` are overwritten in place.
     The function returns an array per result (one, or a tuple). What it raises becomes the failure
-    of the results and targets. Contents on a GPU travel to the CPU and back; what is of a dtype
-    NumPy lacks goes there and back as its twin.
+    of the results and targets. Arrays on a GPU are copied to the CPU and back; arrays of a dtype
+    that NumPy lacks are converted to the dtype's twin and back.
     """
     device = next((a.device for a in (*targets, *inputs)), None) or current_device()
     if device.linked:

@@ -1,4 +1,4 @@
-"""Chain: a graph as several plans in a row, so that early results can be sent off early.
+"""Chain: a graph as several plans in a row, so that early results can be sent early.
 
 Used for the gradients of training on several devices or machines: the gradient of the last layer is
 on its way while those of the layers before it are computed.
@@ -23,9 +23,9 @@ from gemel.runtime.stages import Stage, Stages
 class Chain(Stages):
     """The plans of a graph's pieces. Called like the graph's plan: arrays first, then numbers.
 
-    `blocks[i]` is the number of row blocks in which the new value of input i is to be computed. If
-    that was possible `early` has (i, number of blocks), and the blocks are further results, behind
-    the others: each is ready while the next is computed. Input i is written after that.
+    `blocks[i]` is the number of row blocks in which to compute the new value of input i. If that is
+    possible, `early` has (i, number of blocks), and the blocks are additional results after the
+    others. Each block is ready while the next is computed; input i is written after the last.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Chain(Stages):
         for index, entry in whole.updates:
             self.updates.setdefault(entry, []).append(whole.inputs[index])
         self.targets = sorted({index for index, _ in whole.updates})
-        #: Updates that are also read: outputs, and gradients others are computed from.
+        #: Updates that are also outputs, or that other pieces read.
         self.read = {*whole.outputs, *(entry for piece in pieces for entry in piece.inputs)}
         self.early: list[tuple[int, int]] = []
         further: list[int] = []
@@ -110,7 +110,7 @@ class Chain(Stages):
         ]
 
     def __call__(self, *values: Any) -> list[Any]:
-        """Issue all of them; the results of the whole graph."""
+        """Issue all stages; return the results of the whole graph."""
         return self.run(self._apart(values))
 
 

@@ -15,9 +15,9 @@ from gemel.codegen.nest import Place
 from gemel.ir.graph import Node
 from gemel.runtime.image import OUTPUT
 
-#: Nanoseconds a second thread must save to be worth waking it.
+#: How many nanoseconds a second thread must save to be worth waking.
 WORTH = 20_000
-#: How many items a search goes on after its last gain: while it is below `WORTH`, and once above.
+#: How many items a search continues past its last gain: while it is below `WORTH`, and above it.
 FAR, REACH = 256, 64
 
 
@@ -74,7 +74,8 @@ def side_by_side(items: Sequence[Any]) -> list[Any]:
 
 
 def behind(items: Sequence[Any], outputs: Collection[int]) -> list[list[int]]:
-    """For each item, the outputs among `outputs` that no later item touches: they are ready."""
+    """For each item, the outputs among `outputs` that are ready after it: no later item uses
+    them."""
     last: dict[int, int] = {}
     for position, item in enumerate(items if outputs else ()):
         for buffer, _ in item.touches():
@@ -87,20 +88,20 @@ def behind(items: Sequence[Any], outputs: Collection[int]) -> list[list[int]]:
 
 
 class _Search:
-    """A search for stretches of these items that are worth it side by side."""
+    """A search for stretches of items that are worth running side by side."""
 
     def __init__(self, items: Sequence[Any]) -> None:
         self.items = items
         self.costs = [item.cost for item in items]
         self.needs = _needs(items)
         users = Counter(other for before in self.needs for other in before)
-        #: Items that several others need: independent lists begin behind such an item.
+        #: Items that several others need: independent lists begin after such an item.
         self.forks = {item for item, count in users.items() if count > 1}
 
     def arranged(self, start: int, end: int) -> list[Any]:
-        """The items from start to end, greedily arranged from the first one on.
+        """The items from start to end, arranged greedily from the first one on.
 
-        A stretch gives way to one that begins inside of it and saves more.
+        A stretch is replaced by one that begins inside of it and saves more.
         """
         arranged: list[Any] = []
         best = self._best(start, end)
@@ -118,7 +119,7 @@ class _Search:
         return arranged
 
     def _rival(self, best: tuple[int, int, int], end: int) -> tuple[int, int, int]:
-        """The stretch that saves most, of one and those that begin inside of it."""
+        """The stretch that saves most: the given one, or one that begins inside of it."""
         while True:
             _, start, last = best
             later = (p + 1 for p in range(start, min(last, start + REACH)) if p in self.forks)

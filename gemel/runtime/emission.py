@@ -1,15 +1,15 @@
 """What a lowering has emitted so far: the items of the plan in order, and when memory is used.
 
-Each launch is one tick of a clock. From the first tick at which a buffer is touched to the last one
-it has to keep its contents; that span is what the core shares workspace by::
+Each launch is one tick of a clock. A buffer is alive from the first tick at which it is touched to
+the last one at which its contents are needed; by these spans the core shares the workspace::
 
     emission.node = node            # what the next items are for
     buffer = emission.scratch(400)  # 400 bytes of workspace
     emission.launch(launch)         # tick 1: it writes the buffer
     emission.launch(other)          # tick 2: it reads it; the buffer lives from 1 to 2
 
-What a loop repeats, or one side of a branch, is a list of its own (`begin`, `taken`, `resume`),
-which the item of the loop or branch holds.
+The items that a loop repeats, or that one side of a branch consists of, form a separate list
+(`begin`, `taken`, `resume`), which belongs to the item of the loop or branch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Outside(NamedTuple):
-    """What was being emitted when a list of items of their own began."""
+    """What was being emitted when a separate list of items began."""
 
     items: list[Any]
     packed: dict[str, tuple[Any, int]]
@@ -38,19 +38,19 @@ class Emission:
     """The items of one plan, its temporaries, and the call numbers of random draws in it."""
 
     def __init__(self, random: int) -> None:
-        #: Compiles kernels while others are emitted.
+        #: Compiles kernels while further launches are emitted.
         self.compilation: Compilation | None = None
         self.items: list[Any] = []
         self.temporaries: list[Buffer] = []
-        #: The unit of life spans.
+        #: The number of ticks so far.
         self.time = 0
         #: The node being emitted.
         self.node = Node(None, (), {}, ())
         #: The loop whose body is being emitted.
         self.inside: Rounds | None = None
-        #: The panels packed so far for products, by what is in them.
+        #: The panels packed so far for products, by their contents.
         self.packed: dict[str, tuple[Any, int]] = {}
-        #: How many call numbers a run takes.
+        #: How many call numbers a run uses.
         self.random = random
 
     def scratch(self, size: int) -> Buffer:
@@ -60,7 +60,8 @@ class Emission:
         return buffer
 
     def launch(self, launch: Launch) -> None:
-        """Add a launch; one that packs the same panels in all rounds goes before the loop."""
+        """Add a launch. If it packs panels that are the same in all rounds, it goes before the
+        loop."""
         self.tick()
         items = self.items
         loop = self.inside if launch.packs else None
@@ -78,7 +79,7 @@ class Emission:
                 self.compilation.start(launch.program)
 
     def tick(self) -> int:
-        """The next point in time."""
+        """Advance the clock and return its time."""
         self.time += 1
         return self.time
 
@@ -93,22 +94,23 @@ class Emission:
     # --- lists of items of their own --------------------------------------------------------
 
     def begin(self) -> Outside:
-        """Begin such a list. What is packed from now on does not exist outside of it."""
+        """Begin a separate list. Panels packed in it are not available outside of it."""
         outside = Outside(self.items, self.packed)
         self.items, self.packed = [], dict(self.packed)
         return outside
 
     def taken(self) -> list[Any]:
-        """What was emitted since the list began; from now on another one."""
+        """The items emitted since the list began; further items go to another list."""
         items, self.items = self.items, []
         return items
 
     def resume(self, outside: Outside) -> None:
-        """Go on where the list began."""
+        """Continue the list that was interrupted by `begin`."""
         self.items, self.packed = outside
 
     def side_by_side(self, items: list[Any]) -> list[Any]:
-        """The items with independent ones side by side; extends the life spans of their buffers."""
+        """The items, with independent ones side by side; extends the life spans of their
+        buffers."""
         items = side_by_side(items)
         for group in items:
             if not isinstance(group, Concurrent):

@@ -1,7 +1,7 @@
 """The disk cache: files named by a hash of all that their content depends on.
 
 A file is a header and its content: the object code of a kernel, or a plan. A file that is damaged,
-or that another user could have written, is not used; a warning says so, and it is made again.
+or that another user could have written, is not used. A warning says so, and it is made again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Made = TypeVar("Made")
 
 
 def folder() -> str:
-    """Where the files lie."""
+    """The folder of the files."""
     chosen: str = CACHE.read()
     if chosen:
         return chosen
@@ -61,10 +61,10 @@ _fingerprints: dict[tuple[str, ...], str] = {}
 
 
 def fingerprint(*places: str) -> str:
-    """A hash of gemel's version and of size and time of some sources, the core and LLVM.
+    """A hash of gemel's version and of the size and time of some sources, the core and LLVM.
 
     A place is a source file, or a folder for the files in it. Nothing is imported for this. Times
-    alone would not do: some installers give all files the same time.
+    alone would not be enough: some installers give all files the same time.
     """
     if places not in _fingerprints:
         stamps = [_stamp(path) for place in places for path in _sources(place)]
@@ -163,15 +163,15 @@ def _warn(message: str) -> None:
 
 # --- writing --------------------------------------------------------------------------------
 
-#: What a file takes on disk, however small it is.
+#: The least space that a file takes on disk.
 LEAST = 4096
 
 
 def store(name: str, kind: str, content: bytes) -> None:
-    """Keep a file; a folder that cannot be written only costs speed."""
+    """Write a file. If that fails, nothing is lost but speed."""
     path = _path(name, kind)
-    # Random, not the process id: in a container that may be the same at each start, and then the
-    # temporary file of a killed process would be in the way.
+    # Random, not the process id: containers may give the same id at each start, and the temporary
+    # file of a killed process would then be in the way.
     temporary = f"{path}.{os.urandom(8).hex()}"
     kept = False
     try:
@@ -186,12 +186,12 @@ def store(name: str, kind: str, content: bytes) -> None:
     finally:
         if not kept:
             _remove(temporary)
-    if name.startswith("00"):  # one in 256, whatever process writes it
+    if name.startswith("00"):  # for one file in 256, whichever process writes it
         evict(CACHE_BYTES.read())
 
 
 def _remove(path: str) -> bool:
-    """Delete a file; whether that succeeded."""
+    """Delete a file; return whether that succeeded."""
     try:
         os.unlink(path)
     except OSError:
@@ -200,7 +200,7 @@ def _remove(path: str) -> bool:
 
 
 def evict(limit: int) -> None:
-    """Remove the files used the longest ago until the folder takes at most `limit` bytes."""
+    """Remove the least recently used files until the folder takes at most `limit` bytes."""
     files = []
     for root, _, names in os.walk(folder()):
         for name in names:

@@ -59,7 +59,7 @@ class Temporary(NamedTuple):
 class Step(NamedTuple):
     """A kernel launch. Scalars are (position among the integers, source, whether it is a float).
 
-    `label` is a description for people, in which {0}, {1}... stand for sizes.
+    `label` is a description for people, in which {0}, {1}, ... stand for sizes.
     """
 
     kernel: int
@@ -161,7 +161,7 @@ class Image:
         self.early = b""
 
     def kernel(self, key: str, loaded: Any, code: Callable[[], bytes]) -> int:
-        """The number of a kernel. `code` gives its object code, for images that embed it.
+        """The number of a kernel. `code` returns its object code, for images that embed it.
 
         `loaded` is the kernel itself; None if it is put into `kernels` later.
         """
@@ -198,7 +198,7 @@ class _Slots:
         return kind, self.kinds[kind].setdefault(key, len(self.kinds[kind]))
 
     def given(self, extent: int) -> tuple[int, int]:
-        """The slot of an extent or stride of an input, by which a free extent becomes known."""
+        """The slot of an extent or stride of an input; it may make a free extent known."""
         if isinstance(extent, Dim):
             if not name_of(extent):
                 raise CompileError(f"an input's extent must be a name or a number, not {extent!r}")
@@ -411,7 +411,7 @@ class Buffer:
 
 
 def spanned(array: Any) -> tuple[Any, int]:
-    """A contiguous view of the memory an array spans, and where in it its first element lies."""
+    """A contiguous view of the memory an array spans, and the offset of its first element in it."""
     if array._is_contiguous:
         return array, 0
     reaches = [(n - 1) * s for n, s in zip(array.shape, array._element_strides, strict=True)]

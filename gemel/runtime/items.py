@@ -69,7 +69,7 @@ class Items:
         if number is None:
             meant = self.backend.scheduled(program), self.backend
             needed = self.backend.needs(program)
-            if needed is not self.backend.target:  # the same and more
+            if needed is not self.backend.target:  # it has one more feature
                 self.image.target = needed.text
             known = kernel_name(*meant), None, partial(object_for, *meant)
             number = self._kernels[program.text] = self.image.kernel(*known)
@@ -78,7 +78,7 @@ class Items:
         return number
 
     def load(self) -> None:
-        """Put the loaded kernels into the image; those not known by now are compiled."""
+        """Put the loaded kernels into the image; those that are not known yet are compiled."""
         self.image.kernels[:] = [load() for load in self._loads]
 
 

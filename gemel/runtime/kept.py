@@ -16,7 +16,7 @@ from gemel.ir.graph import Entry, Graph
 from gemel.runtime.image import CAPTURED, INPUT, KEPT, TEMPORARY, Buffer
 from gemel.spec import product
 
-#: A value may take this many times the memory of what it is made of, or this many bytes.
+#: A value may take this many times the memory of what it is computed from, or this many bytes.
 GROWTH, LITTLE = 4, 1 << 20
 
 
@@ -42,7 +42,8 @@ class Split(NamedTuple):
         return left
 
     def reads(self) -> tuple[list[int], list[int], list[int]]:
-        """The inputs and captured arrays the values are made of, and the values' bytes."""
+        """The inputs and captured arrays that the values are computed from, and the values'
+        bytes."""
         inputs, captured = (
             [buffer.index for buffer in self.sources if buffer.space == space]
             for space in (INPUT, CAPTURED)
@@ -63,9 +64,9 @@ def made_of(graph: Graph, stable: Sequence[int]) -> set[Entry]:
 def split(items: Sequence[Any], fixed: set[Entry] | None, where: dict[Entry, Any]) -> Split:
     """Split the items of a plan. `fixed` is the result of `made_of`; with None nothing is kept.
 
-    A value is kept if it is made of fixed entries and captured arrays alone, has the same size in
-    every call, and is not much larger than what it is made of. What may fail stays where it is,
-    since moved to the front it could fail results that do not depend on it.
+    A value is kept if it is computed from fixed entries and captured arrays alone, has the same
+    size in every call, and is not much larger than what it is computed from. Items that may fail
+    stay in their place: at the front, their failure could reach results that do not depend on them.
     """
     if fixed is None:
         return Split([], list(items), [], [])

@@ -63,8 +63,8 @@ class Lowering:
     `guards` has the guards on them, and collects more. `atomic`: an updated input keeps its old
     contents if the new ones cannot be computed; otherwise it fails as results do. `stable` are the
     positions of inputs that rarely change: what depends on them alone is kept from run to run
-    (`runtime.kept`); None keeps nothing. A run takes at least `random` call numbers, also for draws
-    that nobody reads. `early` outputs are to be ready before the plan ends.
+    (`runtime.kept`); None keeps nothing. A run uses at least `random` call numbers, including those
+    of draws that are not read. `early` outputs are to be ready before the plan ends.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Lowering:
                 self.claimed[entry] = self.where[old]
 
     def _computed(self, entry: Entry) -> bool:
-        """Whether a kernel computes an entry: it is no input, constant or view."""
+        """Whether a kernel computes an entry: it is not an input, constant or view."""
         op = entry.node.op
         return op is not None and op.rules.view is None
 

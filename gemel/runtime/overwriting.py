@@ -1,7 +1,7 @@
 """Whether the new value of an updated input can be computed in place, over the old one.
 
 It can if the loops that compute it are the last to read the old value, and read each element only
-where they write the new one: w -= 0.1 * g, but not w[:] = w[::-1].
+where they write the new one: w -= 0.1 * g qualifies, w[:] = w[::-1] does not.
 """
 
 from __future__ import annotations

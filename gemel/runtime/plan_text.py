@@ -1,4 +1,4 @@
-"""A plan as text for people: its steps as a comment, its kernels as C (`Compiled.source`)."""
+"""A plan as text for readers: its steps as a comment, its kernels as C (`Compiled.source`)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from gemel.runtime.sites import operations_of
 def as_c(name: str, items: Iterable[Any]) -> str:
     """The steps of a plan as a comment, and the kernels they call.
 
-    `items` are launches, choices, loops, what runs side by side, lists of them, and calls of what
-    has no kernel, in order.
+    `items` are launches, branches, loops, concurrent items, lists of all these, and calls of
+    operations without a kernel, in order.
     """
     programs: dict[str, Any] = {}
     lines = list(_steps(items, programs, 1))
@@ -31,7 +31,7 @@ def as_c(name: str, items: Iterable[Any]) -> str:
 
 
 def _steps(items: Iterable[Any], programs: dict[str, Any], depth: int) -> Iterator[str]:
-    """A line per step; their programs are added."""
+    """Yields a line for each step; adds the steps' programs to `programs`."""
     blank = "  " * depth
     for item in items:
         if isinstance(item, list):
@@ -50,7 +50,7 @@ def _steps(items: Iterable[Any], programs: dict[str, Any], depth: int) -> Iterat
 
 
 def _lists(item: Any) -> Iterator[tuple[str, list[Any]]]:
-    """The lists of items inside of one, each with what is said of when they are done."""
+    """The lists of items inside of an item, each with a text that says when it runs."""
     if isinstance(item, Branch):
         yield f"if ({_told(item.node)})", item.then
         yield "else", item.otherwise

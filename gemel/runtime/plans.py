@@ -1,9 +1,9 @@
-"""Plans and elementwise calls: read from disk, else made and stored there.
+"""Plans and elementwise calls: read from disk, or made and stored there.
 
 The key is a text that determines the plan (`ir.text.signature`). The file holds the image and its
-kernels, so that one file is read. A plan that has to be made takes the kernels that are known from
-files of their own (`runtime.cache`). A graph with closed-over arrays has no such text and is
-lowered in every process.
+kernels, so that only one file is read. If a plan has to be made, kernels that are known already
+come from their own files (`runtime.cache`). A graph with closed-over arrays has no such text, so
+every process lowers it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gemel.runtime import cache, files
 from gemel.runtime.backend import Backend
 from gemel.runtime.relay import Relay
 
-#: How many files a process writes at most: a program that needs more does not repeat its calls.
+#: The most files that a process writes: a program that needs more does not repeat its calls.
 MOST = 1024
 #: The content for an elementwise call: the number of results and the nanoseconds per element, then
 #: the codes of the results' dtypes and the limits of integers among its operands.
@@ -85,7 +85,8 @@ def cached(
     make: Callable[[], Prepared],
     build: Callable[[list[Any], bytes], Any],
 ) -> Any:
-    """The object that `text` determines: `build` makes it from the file, or from what `make` gives.
+    """The object that `text` determines: `build` makes it from the file, or from the result of
+    `make`.
 
     In the second case the file is written.
     """
@@ -103,7 +104,7 @@ def cached(
 
 @contextmanager
 def making() -> Iterator[None]:
-    """A `with` block that compiles. Forks and exits wait for its end; garbage is not collected."""
+    """A `with` block that compiles: forks and exits wait for its end, garbage is not collected."""
     with compiling, uncollected:
         yield
 
@@ -114,7 +115,7 @@ def plan_for(
     make: Callable[[], Any],
     keeper: _core.Keeper | None = None,
 ) -> Any:
-    """The plan that `text` and `backend` determine; `make` gives its image if it has to be made.
+    """The plan that `text` and `backend` determine. If it has to be made, `make` returns its image.
 
     With `text` None it is always made. Plans of one graph share a keeper.
     """

@@ -1,7 +1,7 @@
 """Imperative calls the core has not seen before: kernels and plans for them.
 
-`elementwise_kernel` and `prepare` answer a miss of the core's cache: from then on the core does
-such calls without Python. `run` does calls that the core always leaves to Python.
+`elementwise_kernel` and `prepare` answer a miss of the core's cache: from then on the core runs
+such calls without Python. `run` handles calls that the core always leaves to Python.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
 def _step(
     op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any], results: tuple[Spec, ...]
 ) -> Any:
-    """How the core can do such calls on dense arrays: by work of its own, or by NumPy."""
+    """How the core can run such calls on dense arrays: by its own code, or by NumPy."""
     done = core_step(op, specs, parameters)
     if done is not None:
         return done, [(spec.dtype.code, spec.shape) for spec in results]
@@ -154,7 +154,8 @@ CREATIONS = 1024
 
 
 def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
-    """A call that is not all arrays, or not done by a kernel: creation, conversion, an error."""
+    """A call with other arguments than arrays, or without a kernel: creation, conversion, an
+    error."""
     op.check_count(len(inputs))
     arrays = tuple(own(above.as_array(value, inputs)) for value in inputs)
     specs = tuple(spec_of(value) for value in arrays)
@@ -182,7 +183,7 @@ def _recorded(
     op: Op, arrays: tuple[Any, ...], parameters: dict[str, Any], results: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     """Put a call on the tape if it is to be recorded. Returns the results."""
-    is_new = results[0]._history is None  # else it is a view, which shares its base's history
+    is_new = results[0]._history is None  # otherwise it is a view, which shares its base's history
     if is_new and _core.recording() and any(getattr(a, "_is_tracked", False) for a in arrays):
         above.record(op, arrays, parameters, results)
     return results
@@ -248,7 +249,7 @@ def tagged(value: Any) -> Any:
 
 
 def check_one_device(name: str, arrays: Iterable[Any]) -> None:
-    """Raise `DeviceError` unless all of what is computed with is on one device."""
+    """Raise `DeviceError` unless all arrays are on one device."""
     devices = {a.device for a in arrays if hasattr(a, "device")}
     if len(devices) > 1:
         names = " and ".join(sorted(map(str, devices)))
@@ -258,12 +259,12 @@ def check_one_device(name: str, arrays: Iterable[Any]) -> None:
 
 
 def as_entry(value: Any, beside: Iterable[Any] = ()) -> Entry:
-    """An argument of an operation as an entry: a symbol, a number, anything like an array."""
+    """An argument of an operation as an entry. It may be a symbol, a number, or array-like."""
     if isinstance(value, Entry):
         trace = current_trace()
         return value.as_np_ndarray() if trace is None else trace.state.current(value)
     array = above.as_array(value, beside)
-    if isinstance(array, Entry):  # of a list with symbols in it
+    if isinstance(array, Entry):  # from a list with symbols in it
         return array
     if isinstance(array, NUMBER):
         return constant(own(array))

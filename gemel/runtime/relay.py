@@ -20,7 +20,7 @@ from gemel.spec import Spec
 
 
 def core_step(op: Op, specs: Sequence[Spec], parameters: dict[str, Any]) -> Any:
-    """Work the C++ core does itself on dense arrays of the host (`Op.step`), or None."""
+    """How the C++ core itself does this work on dense arrays of the host (`Op.step`), or None."""
     rule = op.rules.step
     return None if rule is None else rule(*specs, **parameters)
 
@@ -28,9 +28,9 @@ def core_step(op: Op, specs: Sequence[Spec], parameters: dict[str, Any]) -> Any:
 def by_numpy(
     op: Op, parameters: dict[str, Any], specs: Sequence[Spec], *inputs: Any
 ) -> tuple[Any, ...]:
-    """Issue an operation without a kernel on arrays and numbers; results with these specs.
+    """Issue an operation without a kernel on arrays and numbers; return results with these specs.
 
-    By its `issue` rule, by the core's own work, or by its NumPy reference.
+    By its `issue` rule, by the core's own code, or by its NumPy reference.
     """
     if op.rules.issue is not None:
         return (op.rules.issue(*inputs, **parameters),)
@@ -49,7 +49,8 @@ def by_numpy(
 
 
 def on_current_device(plan: Any, *numbers: Any) -> Any:
-    """Call a plan that takes no arrays, which would say where it runs, on the current device."""
+    """Call a plan without array arguments, which would determine the device, on the current
+    one."""
     if isinstance(plan, Relay):
         return plan(*numbers)
     return plan(*numbers, device=current_device().code)
@@ -58,7 +59,7 @@ def on_current_device(plan: Any, *numbers: Any) -> Any:
 class Relay(Stages):
     """A graph with known extents as plans and operations. Called like a plan: arrays first.
 
-    Updates are written at the end, all at once: until then everything reads what was there.
+    Updates are written at the end, all at once, so that until then everything reads the old values.
     """
 
     def __init__(self, graph: Graph, plan: Planner) -> None:
@@ -90,13 +91,14 @@ class Relay(Stages):
         self.add_plan(inner, (), [], [(target, inner[value]) for target, value in pairs])
 
     def bound(self, *arrays: Any) -> tuple[float, int]:
-        """As `Plan.bound`: (cost, workspace), not known here. `TypeError` for other shapes."""
+        """As `Plan.bound`: (cost, workspace), which are not known here. `TypeError` for other
+        shapes."""
         if [array.shape for array in arrays] != self.shapes:
             raise TypeError(f"{self.name}: it was made for shapes {self.shapes}")
         return 0.0, 0
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:
-        """Issue all parts; the results."""
+        """Issue all parts; return the results."""
         arrays = (value for value in values if hasattr(value, "device"))
         with next((array.device for array in arrays), None) or current_device():
             return tuple(self.run(values))

@@ -46,7 +46,7 @@ class OptimizedCache:
         self._known: dict[Any, tuple[Graph, Graph]] = {}
 
     def of(self, graph: Graph) -> Graph:
-        """A graph after the passes: one that an equal graph gave, if there was one.
+        """The graph after the passes; an equal graph that was optimized before has the same result.
 
         Equal graphs also have the same origins, since these are part of error messages.
         """

@@ -1,9 +1,9 @@
 """Lowering of loops (`loop` nodes, which are scans) and of branches.
 
-The body of a loop is lowered once. Whatever a round sees at another place than the one before is a
-`Window`, a buffer whose address moves: element t of the data, element t of an output. A state has
-two places that take turns (`State`), or, if the outputs stack it, each round reads what the one
-before stacked (`Stacked`).
+The body of a loop is lowered once. Whatever moves from round to round is a `Window`, a buffer whose
+address changes: element t of the data, element t of an output. A state has two places that are used
+in turn (`State`); or, if an output stacks it, each round reads what the round before stacked
+(`Stacked`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from gemel.runtime.emission import Emission
     from gemel.runtime.lower import Lowering
 
-#: Elements the two places of a state are apart by multiples of.
+#: The distance between the two places of a state is a multiple of this many elements.
 APART = 64
 
 
 class Window(Buffer):
     """A buffer that moves by `step` bytes in each round; with a `period` n, over n places in turn.
 
-    With a `start` it is that window in the first round, and begins to move in the second.
+    With a `start` it equals that window in the first round, and lags one round behind from then on.
     """
 
     __slots__ = ("depth", "of", "offset", "period", "start", "step")
@@ -96,7 +96,7 @@ class Repeat:
 
     @property
     def cost(self) -> int:
-        """Nanoseconds all rounds take at most, for the traced sizes."""
+        """The nanoseconds that all rounds take at most, for the traced sizes."""
         once: int = sum(item.cost for item in flat(self.items))
         return seen(self.length) * once
 
@@ -114,8 +114,8 @@ class Repeat:
 class Rounds:
     """A loop being lowered, perhaps inside of another one.
 
-    Buffers from before the loop that a round uses stay alive until its end. Panels packed from
-    factors that are the same in all rounds are made before the loop (`ahead`).
+    Buffers from before the loop that a round uses stay alive until the loop's end. Panels of
+    factors that are the same in all rounds are packed before the loop (`ahead`).
     """
 
     def __init__(self, emission: Emission) -> None:
@@ -139,14 +139,14 @@ class Rounds:
         return buffer in self.moved or buffer.space != TEMPORARY or buffer.index < self.known
 
     def use(self, buffer: Buffer) -> None:
-        """Note that a round touches a block of memory."""
+        """Note that a round uses a block of memory."""
         if self.is_invariant(buffer):
             self.used.add(buffer)
         if self.outer is not None:
             self.outer.use(buffer)
 
     def ahead(self, launch: Launch) -> bool:
-        """Whether a launch that packs panels can be done before the loop; then note its buffers."""
+        """Whether a launch that packs panels can run before the loop; if so, notes its buffers."""
         source = launch.places[0]
         if not isinstance(source, Place) or not self.is_invariant(source.buffer):
             return False
@@ -307,7 +307,7 @@ def lower_branch(
     first, second = (_side(lowering, graph, inputs, outputs) for graph in sides)
     emission.node = node
     emission.items.append(Branch(predicate, first, second, node, emission.time))
-    # Buffers of either side stay alive over both: only one runs, but both have memory.
+    # Buffers of both sides stay alive throughout: only one side runs, but both have memory.
     emission.touch(predicate.buffer, start)
     for place in (*inputs, *outputs):
         emission.touch(place.buffer, start)

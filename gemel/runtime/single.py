@@ -31,7 +31,7 @@ def elementwise_call(
     out: tuple[int, int] | None,
     backend: Backend,
 ) -> Prepared:
-    """Compile the kernel of an elementwise call; its name, and what the core needs to know."""
+    """Compile the kernel of an elementwise call; return its name and what the core must know."""
     target = None if out is None else (DTYPES[out[0]], out[1])
     program, dtypes, limits = write_elementwise(op, rank, operands, parameters, target)
     kernel_for(program, backend)

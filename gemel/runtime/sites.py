@@ -1,6 +1,6 @@
 """Failure sites: the items of a plan that can fail, and what depends on each.
 
-If an item fails, the results that depend on it fail and no others. Later items that depend on it
+If an item fails, the results that depend on it fail, and no others. Later items that depend on it
 are skipped, so that what they would have overwritten keeps its old contents.
 """
 
@@ -25,9 +25,9 @@ def find_sites(
 ) -> list[Site]:
     """The failure sites of a plan's items; `item.node` is the node an item comes from.
 
-    `writers` gives the nodes whose kernels write an update's target directly: only their failure
-    fails it. Without `writers` any failure it depends on does. `position` maps the index of an
-    updated input of the graph to the plan's.
+    `writers` returns the nodes whose kernels write an update's target directly; only their failure
+    fails the update. Without `writers`, any failure that the update depends on does. `position`
+    maps the index of an updated input in the graph to its index in the plan.
     """
     failing = [index for index, item in enumerate(items) if fails(item)]
     if not failing:
@@ -96,7 +96,7 @@ def label_of(node: Node) -> tuple[str, list[Any]]:
 
 
 def located(failure: tuple[str, str] | None, node: Node) -> tuple[str, str] | None:
-    """A failure with the traced line of the program added to its message, if that is known."""
+    """A failure with the traced line of the program added to its message, if it is known."""
     if failure is None or not node.origin:
         return failure
     return failure[0], f"{failure[1]} (traced at {node.origin})"

@@ -1,10 +1,10 @@
 """A graph as several calls in a row, which are called like its one plan.
 
-There are two reasons not to make one plan of a graph, and a class for each: some operations have no
-kernel, and NumPy does them between plans (`runtime.relay.Relay`); or some results are to be sent
-off before the others are computed (`runtime.chain.Chain`). Both cut the graph (`passes.split`) and
-make a list of stages, which hand values on in numbered slots. Of ``exp(sort(x + 1))``, whose sort
-has no kernel::
+There are two reasons not to make one plan of a graph, and a class for each: operations without a
+kernel, which NumPy computes between plans (`runtime.relay.Relay`); and results that are sent before
+the others are computed (`runtime.chain.Chain`). Both cut the graph (`passes.split`) and make a list
+of stages, which pass values on in numbered slots. For example, ``exp(sort(x + 1))``, whose sort has
+no kernel::
 
     slots       0: x        1: x + 1        2: sorted       3: the result
     stages      plan(0) -> 1        NumPy's sort(1) -> 2        plan(2) -> 3
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from gemel.ir.graph import Entry, Graph
 
-#: Makes the plan of a graph whose operations all have kernels; Chain's takes `early`, too.
+#: Makes the plan of a graph whose operations all have kernels; that of `Chain` also takes `early`.
 Planner = Callable[..., Any]
 
 
@@ -67,10 +67,10 @@ class Stages:
         updates: Iterable[tuple[Entry, Entry]] = (),
         **settings: Any,
     ) -> None:
-        """Add the plan of a part of the graph, whose outputs go to the slots `results`.
+        """Add the plan of a part of the graph; its outputs go to the slots `results`.
 
-        `inner` has what stands in the part for each entry of the whole that it reads. `updates` are
-        the entries of the whole it overwrites, each with the value it gets.
+        `inner` maps each entry of the whole graph that the part reads to the part's own input.
+        `updates` are the entries of the whole that it overwrites, each with its new value.
         """
         inputs = arrays_first(inner)
         places = {entry: place for place, entry in enumerate(inputs)}
