@@ -1,4 +1,4 @@
-"""The error of matrices that have no inverse, no factors or no eigenvalues to be found."""
+"""Errors of linear algebra, for matrices whose inverse, factors or eigenvalues are not found."""
 
 import numpy
 
