@@ -1,4 +1,4 @@
-"""Executor: a symbol bound to arrays, as MXNet 1 trains networks."""
+"""Executor: a symbol bound to arrays, which is how MXNet 1 trains networks."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Executor:
         self._monitor = None if callback is None else (callback, monitor_all)
 
     def _run(self, values: dict[str, Any]) -> list[Any]:
-        """The outputs. Who monitors is told of all that is inside."""
+        """The outputs. The monitor callback gets all internal outputs."""
         heads = self._symbol._heads
         if self._monitor is None:
             return run.run(heads, values)
@@ -188,9 +188,9 @@ class Executor:
 def bound(
     symbol: Symbol, device: Any, grad_req: Any, dtypes: Mapping[str, Any], shapes: Mapping[str, Any]
 ) -> Executor:
-    """An executor on new arrays of zeros, whose shapes follow from those given.
+    """An executor on new arrays of zeros, with shapes inferred from the given ones.
 
-    Raises `ShapeError` naming the arguments whose shapes do not.
+    Raises `ShapeError` that names the arguments whose shapes cannot be inferred.
     """
     place: Device = as_device(device)
     arguments, _, auxiliary = symbol.infer_shape_partial(**shapes)
@@ -214,7 +214,7 @@ def bound(
 
 
 def described(heads: Iterable[Reference]) -> str:
-    """The nodes heads need, one a line."""
+    """The nodes that the heads depend on, one per line."""
     lines = []
     for node in nodes_of(heads):
         inputs = ", ".join(inner.output_name(index) for inner, index in node.inputs)
@@ -243,7 +243,7 @@ def _named(what: str, names: list[str], given: Any, whole: bool = False) -> dict
 
 
 def _requests(names: list[str], given: Any) -> dict[str, str]:
-    """What is to become of the gradient of each argument."""
+    """The gradient request of each argument."""
     if isinstance(given, str):
         requests = dict.fromkeys(names, given)
     elif isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""Symbol: programs as MXNet 1 writes them, put together by name."""
+"""Symbol: MXNet 1's symbolic programs, composed by name."""
 
 from __future__ import annotations
 
