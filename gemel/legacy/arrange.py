@@ -56,7 +56,7 @@ def npx_reshape(a: Any, *, newshape: Any, reverse: bool = False, order: str = "C
 
 @written("reshape")
 def _(**given: Any) -> Written | None:
-    """Handles `npx.reshape` only; `np.reshape` has a rule of its own."""
+    """Only for `npx.reshape`; a call of `np.reshape` is exported as the node it creates."""
     if "reverse" not in given:
         return None
     shape = given["newshape"]
@@ -190,7 +190,7 @@ _split.settings = ("indices_or_sections", "axis", "squeeze_axis", "indices", "se
 @written("split")
 def _(ary: Any, indices_or_sections: Any, axis: int) -> Written | None:
     if isinstance(indices_or_sections, Dim):
-        return None  # the number is a free extent, so the node's own rule has to write it
+        return None  # a free extent: the operations that make the parts are exported instead
     if isinstance(indices_or_sections, int):
         count, indices = indices_or_sections, ()
     else:

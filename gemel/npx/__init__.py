@@ -19,7 +19,7 @@ from gemel.device import (
     try_gpu,
 )
 from gemel.ir.public import NAMESPACES, lookup
-from gemel.npx import engine, image, random, serialize  # noqa: F401 -- they declare what is public
+from gemel.npx import engine, image, random, serialize  # noqa: F401 -- for their declarations
 
 _devices = (
     cpu,

@@ -32,7 +32,7 @@ OTHER = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
 def _computed(x: Any) -> Any:
-    """A NumPy array as complex numbers of the precision in which the result is wanted."""
+    """A NumPy array in gemel's complex dtype for it; NumPy might choose another precision."""
     return x.astype(as_dtype(x.dtype).complex.name, copy=False)
 
 

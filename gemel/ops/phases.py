@@ -31,7 +31,7 @@ def phases(how: Any, y: Any, weight: Any, space: tuple[int, ...]) -> Any:
     kernel, stride = how.moves.kernel, how.moves.stride
     most = tuple(-(-k // s) for k, s in zip(kernel, stride, strict=True))
     counts = tuple(-(-n // s) for n, s in zip(space, stride, strict=True))
-    # The last position of y that each phase reads, given the padding.
+    # The last position of y that any phase reads, given the padding.
     ends = (((n * s + p - 1) // s) for n, s, p in zip(counts, stride, how.pad, strict=True))
     after = (end + 1 - n for end, n in zip(ends, y.shape[2:], strict=True))
     wide = bordered(y, [k - 1 for k in most], tuple(after))

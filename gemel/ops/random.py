@@ -67,7 +67,7 @@ def set_state(state: Any) -> None:
     _initialized[0] = initialized
 
 
-#: How many numbers of the stream initial values have taken since `seed`.
+#: How many random calls have drawn initial values since `seed`.
 _initialized = [0]
 #: Makes their stream different from the program's.
 INITIALIZATION = 0x5EED_1417_0F5E_ED00

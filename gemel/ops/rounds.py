@@ -124,7 +124,7 @@ class Round(NamedTuple):
     """One traced round: the placeholders of elements and states, and the results."""
 
     stands: tuple[Entry, ...]
-    elements: list[Entry]  # this round's own elements if the loop is unrolled, if known already
+    elements: list[Entry]  # the elements that this round gets in an unrolled loop, if known
     results: tuple[Entry, ...]
     nodes: list[Node]  # the nodes created in the round, each after its inputs
     alone: bool  # it draws no random numbers and only writes to arrays it has created

@@ -208,7 +208,7 @@ def _(a: Any, /, *, upper: bool = False) -> Array:
 
 
 class SlogdetResult(NamedTuple):
-    """What `slogdet` gives."""
+    """The result of `slogdet`."""
 
     sign: Any
     logabsdet: Any

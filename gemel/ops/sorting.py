@@ -65,10 +65,10 @@ def _(x: Spec, *, axis: int, descending: bool) -> Any:
 def _sorted_rows(
     x: Spec, axis: int, descending: bool, positions: bool = False, first: int = -1
 ) -> Any:
-    """How the core sorts; None where NumPy does: for complex numbers, and for very long rows."""
+    """How the core sorts; None if NumPy sorts: complex numbers, very long or many short rows."""
     place = normalize_axis("sort", axis, x.ndim)
     before, after = product(x.shape[:place]), product(x.shape[place + 1 :])
-    short = not positions and before * after > 16 and x.shape[place] < 600  # NumPy is vectorised
+    short = not positions and before * after > 16 and x.shape[place] < 600  # NumPy uses SIMD
     if short or x.dtype.kind == "c" or x.shape[place] >= 2**32:
         return None
     return _core.SortedRows(before, x.shape[place], after, descending, positions, first)
@@ -308,7 +308,7 @@ def interp(
 
 
 class UniqueAll(NamedTuple):
-    """What `unique_all` gives."""
+    """The result of `unique_all`."""
 
     values: Any
     indices: Any
@@ -317,14 +317,14 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What `unique_counts` gives."""
+    """The result of `unique_counts`."""
 
     values: Any
     counts: Any
 
 
 class UniqueInverse(NamedTuple):
-    """What `unique_inverse` gives."""
+    """The result of `unique_inverse`."""
 
     values: Any
     inverse_indices: Any

@@ -102,7 +102,7 @@ class Sizes(NamedTuple):
 
     @property
     def strips(self) -> int:
-        """The number of strips of tiles into which a single image is cut; it divides the tiles."""
+        """The number of strips into which a single image is cut; it divides the rows of tiles."""
         high = (self.rows + 1) // TILE
         found = (n for n in range(1, high) if high % n == 0 and self.planes <= n * self.most)
         return next(found, high) if self.images == 1 else 1

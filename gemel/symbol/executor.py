@@ -152,7 +152,7 @@ class Executor:
     ) -> None:
         """Write arrays by name into the arguments and states.
 
-        Raises `UnknownNameError` for names it has not, unless `allow_extra_params`.
+        Raises `UnknownNameError` for unknown names, unless `allow_extra_params`.
         """
         for own, new in ((self.arg_dict, arg_params), (self.aux_dict, aux_params or {})):
             for name, value in new.items():

@@ -78,7 +78,7 @@ class Kind:
         return found
 
     def reads(self, wanted: tuple[bool, ...]) -> tuple[Place, ...]:
-        """What has to be kept of a call for the gradients of the wanted inputs."""
+        """What a call has to save for the gradients of the wanted inputs."""
         return self.recipe(self.floating, wanted).reads
 
 

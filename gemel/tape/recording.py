@@ -97,7 +97,7 @@ def recording(flag: bool, function: Any, *arguments: Any, **parameters: Any) -> 
 class Call(_core.Call):
     """One recorded call.
 
-    `sources` are the sources of its inputs; `values` what is kept for the places in `reads`.
+    `sources` are the sources of its inputs; `values` are saved for the places in `reads`.
     `variables` are the leaves of outputs for which `attach_grad` was called, by index, or None.
     """
 

@@ -58,7 +58,7 @@ class Bound:
         return self.writing if dense else None
 
     def image(self, leaves: Sequence[Any]) -> Image:
-        """The image of the inference plan, lowered anew, with closed-over arrays inside."""
+        """The image of the inference plan, lowered again, with closed-over arrays inside."""
         backend = backend_for((*leaves, *self.program.own(leaves)))
         return self.program.embedded().image(self.values, backend)
 

@@ -246,7 +246,7 @@ class Compiled:
         """The plan for arguments like these as bytes that need nothing else to run.
 
         Arrays the function closes over are in it as they are now; parameters are further inputs,
-        behind the arguments. `docs/internals/plan-image.md` has the format, gemel.h loads it.
+        after the arguments. `docs/internals/plan-image.md` has the format, gemel.h loads it.
         """
         bound, flat = self._find(arguments)
         _core.wait_all()
@@ -256,7 +256,7 @@ class Compiled:
         r"""The kernels of the plan for these arguments as C text, to be read.
 
         Without arguments: of the plan for those it was last traced for. The text begins with the
-        plan's steps; each kernel follows as one C function, behind the functions it calls. It needs
+        plan's steps; each kernel follows as one C function, after the functions it calls. It needs
         nothing but a C11 compiler (``cc -ffp-contract=off -lm``) and computes what the machine code
         computes, with loops and sums in plain order: vectors, caches and threads are left out.
         Raises `TraceError` without arguments before the first call.
