@@ -114,7 +114,7 @@ class Executor:
     ) -> None:
         """Have ``callback(name, array)`` called for every output of every operation, in `forward`.
 
-        With `monitor_all` also for arguments and states. None: no longer.
+        With `monitor_all` also for arguments and states. None removes the callback.
         """
         self._monitor = None if callback is None else (callback, monitor_all)
 

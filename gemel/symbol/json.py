@@ -1,6 +1,6 @@
 """MXNet's symbol files: JSON, written as by MXNet 1.9.1, and read from any version since 0.9.
 
-Files may come from anywhere, so every field and index is checked, and errors name it.
+Files may come from anywhere, so every field and index is checked, and an error names the bad one.
 """
 
 from __future__ import annotations

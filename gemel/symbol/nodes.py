@@ -90,7 +90,7 @@ def _(node: Node) -> Found:
         if isinstance(found, regrouping.Before):
             return (call("reshape", call("reshape", x, shape=found.shape), shape=target),)
         codes, held = (codes, held) if found is None else (found, [])
-    for place in held:  # for a multiple of the batch, `int` sets a guard
+    for place in held:  # if it depends on the batch, `int` sets a guard
         extent = target[place]
         number = int(extent) if depends_on_batch(extent) else seen(extent)
         codes = (*codes[:place], number, *codes[place + 1 :])
