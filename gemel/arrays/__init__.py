@@ -1,1 +1,1 @@
-"""What an array does beside computing: exchange with other libraries, files, how it is shown."""
+"""Arrays apart from computing: exchange with other libraries, files, display."""

@@ -19,7 +19,7 @@ ZIP = b"PK\x03\x04", b"PK\x05\x06"
 
 
 class Archive(dict[str, Any]):
-    """The arrays of a `.npz` file by name, as NumPy's: with `files`, and in a `with` block."""
+    """The arrays of a `.npz` file by name. As in NumPy, it has `files` and works with `with`."""
 
     @property
     def files(self) -> list[str]:
@@ -33,7 +33,7 @@ class Archive(dict[str, Any]):
         self.close()
 
     def close(self) -> None:
-        """Nothing to do: the file has been read."""
+        """Does nothing: the file has been read already."""
 
 
 # --- writing --------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def savez_compressed(file: Any, *args: Any, **kwds: Any) -> None:
 def packed(
     name: str, arrays: Iterable[Any], named: dict[str, Any], compressed: bool = False
 ) -> bytes:
-    """The bytes of a `.npz` file. Raises `ValueError` where two arrays have one name."""
+    """The bytes of a `.npz` file. Raises `ValueError` if two arrays have the same name."""
     from io import BytesIO
     from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
@@ -110,12 +110,12 @@ def _put(file: Any, ending: str, content: bytes) -> None:
 
 
 def appear(path: str, parts: Iterable[bytes]) -> None:
-    """Write a file that appears whole or not at all: beside its place, and moved there.
+    """Write a file atomically: it is written next to its place and then moved there.
 
-    Where a link leads there the link stays, and a file that was there hands on who may read it.
-    What is no file (a pipe, a device) is written into. Each thread has a place of its own. Raises
-    `MissingFileError` where there is no such folder; what else the system refuses is its `OSError`,
-    for the path that was given.
+    A link stays and its target is replaced, and the permissions of an existing file are kept. Pipes
+    and devices are written to directly. Each thread uses its own temporary name. Raises
+    `MissingFileError` if there is no such folder, and for other failures the system's `OSError`,
+    with the given path.
     """
     mode = _mode(path)
     if mode is not None and not stat.S_ISREG(mode):
@@ -146,7 +146,7 @@ def appear(path: str, parts: Iterable[bytes]) -> None:
 
 
 def _mode(path: str) -> int | None:
-    """What is at a place, and who may do what with it; None: nothing."""
+    """The type and permissions of a file, or None if there is none."""
     try:
         return os.stat(path).st_mode
     except OSError:
@@ -157,12 +157,12 @@ def _mode(path: str) -> int | None:
 
 
 def is_numpys(content: bytes) -> bool:
-    """Whether a file begins as NumPy's do."""
+    """Whether a file begins like a NumPy file."""
     return content.startswith((MAGIC, *ZIP))
 
 
 def unpacked(path: str, content: bytes, device: Device) -> Any:
-    """What is in a file of NumPy's. Raises `ParameterFileError`."""
+    """The contents of a NumPy file. Raises `ParameterFileError`."""
     if content.startswith(MAGIC):
         return _array(path, content, device)
     return Archive(

@@ -1,4 +1,4 @@
-"""What an array is to other libraries: NumPy's protocols, DLPack, pickling, how it is shown."""
+"""Arrays as seen by other libraries: NumPy's protocols, DLPack, pickling, display."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gemel.ir.current import current_trace
 from gemel.ir.op import numpy
 from gemel.ir.public import function
 
-#: DLPack's number of the CPU.
+#: DLPack's device type and number of the CPU.
 DLPACK_CPU = (1, 0)
 
 
 class Exchange:
-    """The methods of an array that other libraries, Python's modules and notebooks call."""
+    """The methods of arrays that other libraries, Python's modules and notebooks call."""
 
     __slots__ = ()
 
@@ -81,13 +81,13 @@ class Exchange:
     # --- traces -----------------------------------------------------------------------------
 
     def _asked(self: Any) -> Any:
-        """What is read of it in a trace that closes over it."""
+        """The array to read from in a trace that closes over this one."""
         trace = current_trace()
         assert trace is not None
         return trace.inputs.asked(self, "reading")
 
     def _lent(self: Any) -> None:
-        """In such a trace its memory is given to another library: it must be what it was."""
+        """Check that such a trace may share its memory: the array must not have been written to."""
         if self._asked() is not self:
             raise TraceError(
                 f"{self.spec} has been written to in this trace, so its memory cannot be shared: "
@@ -163,7 +163,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 
 
 def _capsule(x: Any) -> Any:
-    """What another library says of its array."""
+    """The DLPack capsule of another library's array."""
     if type(x).__name__ == "PyCapsule":
         return x
     if not hasattr(x, "__dlpack__"):
@@ -176,18 +176,18 @@ def _capsule(x: Any) -> Any:
         raise BufferError(f"from_dlpack: the data is on a device of type {kind}, not on the CPU")
     try:
         return x.__dlpack__(max_version=(1, 0))
-    except TypeError:  # from before DLPack 1.0
+    except TypeError:  # a library from before DLPack 1.0
         return x.__dlpack__()
 
 
 def shown(
     x: Any, line: int | None = None, precision: int | None = None, small: bool | None = None
 ) -> str:
-    """What `repr` gives: NumPy's text of the array, and what it does not say.
+    """The `repr` of an array: NumPy's text, plus what it does not show.
 
-    That is the shape where elements are left out, the dtype where the elements do not show it, the
-    device where it is not the first CPU. NumPy's print options hold where the width of a line, the
-    precision, and whether `small` numbers are zero are not given.
+    That is the shape if elements are left out, the dtype if the elements do not show it, and the
+    device if it is not the first CPU. NumPy's print options apply if the width of a line, the
+    precision, or `small` (whether small numbers are shown as zero) is not given.
     """
     options: Any = numpy().get_printoptions()
     if (special := options.get("override_repr")) is not None:
@@ -199,7 +199,7 @@ def shown(
     notes = []
     if x.size > options["threshold"] or not x.size and x.shape != (0,):
         notes.append(f"shape={x.shape}")
-    floats = default_float()  # what creation gives by itself is not named where elements show it
+    floats = default_float()  # default dtypes are not named, because the elements show them
     if x.dtype not in (floats, floats.complex, int64, bool_) or not x.size:
         notes.append(f"dtype={x.dtype}")
     if x.device.code != 0:

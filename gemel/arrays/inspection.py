@@ -1,4 +1,4 @@
-"""Methods of arrays that tell what is in memory, as NumPy's and MXNet's do."""
+"""Methods of arrays about what is in memory, as in NumPy and MXNet."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Flags:
         return "\n".join(f"  {name.upper()} : {getattr(self, name)}" for name in self.__slots__)
 
 
-#: The classes of arrays whose positions may be floats: MXNet 1's.
+#: The classes of arrays that accept floats as positions: MXNet 1's.
 FLOATING: set[type] = set()
 
 
 class Inspection:
-    """What NumPy's users ask an array for, and no symbol can tell."""
+    """Attributes and methods of NumPy that need an actual array, not a symbol."""
 
     __slots__ = ()
 

@@ -1,10 +1,10 @@
-"""Making arrays: of buffers, NumPy's arrays, numbers and nested lists, and what stands for these.
+"""Making arrays from buffers, NumPy arrays, numbers, nested lists, and stand-ins for these.
 
-What a function of the front end is given becomes an array here::
+The arguments of front-end functions become arrays here::
 
-    array_like([[1, 2], [3, 4]])        # an array, whatever it is made of
-    as_array(2.5)                       # an operand: a number stays a number, and weak
-    index_item([0, 2], x)               # an item of an index of x: positions beside x
+    array_like([[1, 2], [3, 4]])        # an array, from anything
+    as_array(2.5)                       # an operand: a number stays a (weakly typed) number
+    index_item([0, 2], x)               # an item of an index of x: positions on x's device
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from gemel.ops.shape import stack
 def from_buffer(
     data: Any, dtype: DType, shape: tuple[int, ...], device: Device | None = None
 ) -> Any:
-    """An array with a copy of a C-contiguous buffer; to a GPU it goes over the link."""
+    """An array with a copy of a C-contiguous buffer; for a GPU it is sent over the link."""
     place = as_device(device)
     found = _core.from_buffer(data, dtype.code, shape, 0 if place.linked else place.code)
     return _made(_core.copy_to_device(found, place.code) if place.linked else found)
 
 
 def _made(array: Any) -> Any:
-    """An array of elements from elsewhere: in a trace a constant of the program."""
+    """A newly created array; a trace records it as a constant of the program."""
     trace = current_trace()
     if trace is not None and trace.inputs.closed is not None:
         trace.inputs.closed.made(array)
@@ -87,15 +87,15 @@ def from_numpy(
 
 
 def from_list(value: Any, dtype: DType, device: Device | None = None) -> Any:
-    """An array of nested lists of numbers, without NumPy."""
-    if dtype.real.name not in lists.LETTERS:  # no array of Python's holds it
+    """An array from nested lists of numbers, without NumPy."""
+    if dtype.real.name not in lists.LETTERS:  # Python's `array` module lacks this dtype
         return from_list(value, float64, device).astype(dtype)
     data, shape = lists.packed(value, dtype)
     return from_buffer(data, dtype, shape, device)
 
 
 def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
-    """An array of anything that can be one: arrays, also of others, numbers, nested lists."""
+    """An array from anything that can become one: arrays of any library, numbers, nested lists."""
     if isinstance(value, (_core.Array, Entry)):
         return value
     if isinstance(value, NUMBER):
@@ -112,7 +112,7 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
             found = _stacked(value)
             return found if dtype is None else found.astype(dtype)
     if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
-        return from_dlpack(value, device=device, copy=True)  # it may have dtypes NumPy lacks
+        return from_dlpack(value, device=device, copy=True)  # its dtype may be missing in NumPy
     return from_numpy(value, device, dtype=dtype)
 
 
@@ -142,7 +142,7 @@ def _list_dtype(leaves: list[Any]) -> DType:
 
 
 def _from_numbers(value: Any, dtype: DType, device: Any) -> Any:
-    """An array of nested lists; of uint64 where only that holds the whole numbers."""
+    """An array from nested lists; of uint64 if no other dtype holds the numbers."""
     try:
         return from_list(value, dtype, device)
     except OverflowError:
@@ -150,10 +150,10 @@ def _from_numbers(value: Any, dtype: DType, device: Any) -> Any:
 
 
 def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
-    """What an operation takes for this argument: an array, or a Python number as it is.
+    """The operand for this argument: an array, or a Python number as it is.
 
-    Lists and others' arrays go where the arrays `beside` them are; Python floats in a list are as
-    exact as those.
+    Lists and arrays of other libraries go to the device of the arrays `beside` them; Python floats
+    in a list get the precision of those.
     """
     if isinstance(value, (_core.Array, *NUMBER, Entry)):
         if is_large(value):
@@ -164,7 +164,7 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
         and getattr(value, "ndim", 1) == 0
         and not hasattr(value, "__dlpack__")
     ):
-        number = value.item()  # a NumPy scalar: as weak as a Python number
+        number = value.item()  # a NumPy scalar is as weakly typed as a Python number
         if isinstance(number, NUMBER):
             return number
     device = next((other.device for other in beside if isinstance(other, _core.Array)), None)
@@ -179,10 +179,10 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
 
 
 def _large_number(value: int, beside: Iterable[Any]) -> Any:
-    """A whole number int64 cannot hold: a float beside floats, else an array of uint64.
+    """A whole number that int64 cannot hold: a float beside floats, else an array of uint64.
 
-    One no integer dtype holds is larger or smaller than all they hold, as infinity is: so it is
-    compared. `Elementwise.check_numbers` refuses the rest.
+    A number that no integer dtype holds becomes an infinity, which gives the right result in
+    comparisons. `Elementwise.check_numbers` refuses it in other operations.
     """
     if any(getattr(other, "dtype", bool_).kind in "fc" for other in beside):
         return float(value)
@@ -192,7 +192,7 @@ def _large_number(value: int, beside: Iterable[Any]) -> Any:
 
 
 def index_item(item: Any, x: Any) -> Any:
-    """One item of an index of x: lists and bools become arrays beside it, NumPy's ints Python's."""
+    """One item of an index of x: lists and bools become arrays, NumPy's ints become Python's."""
     if item is None or item is Ellipsis or type(item) is slice:
         return item
     if isinstance(item, (_core.Array, Entry)):
@@ -215,7 +215,7 @@ def index_item(item: Any, x: Any) -> Any:
 
 
 def _position(item: Any, x: Any) -> Any:
-    """An array among the items of an index of x: MXNet takes floats, too, and cuts them off."""
+    """An array in an index of x. MXNet also accepts floats there and truncates them."""
     if not item.dtype.is_floating:
         return item
     taken = MANNERS["floating positions"] or FLOATING & {type(x), type(item)}
@@ -223,7 +223,7 @@ def _position(item: Any, x: Any) -> Any:
 
 
 def _constructed(value: Any, dtype: DType) -> Any:
-    """What a dtype called with a value gives: text is read as Python reads numbers."""
+    """The result of calling a dtype with a value; text is parsed as Python parses numbers."""
     if isinstance(value, (str, bytes)):
         value = (float if dtype.is_floating else int)(value)
     return array_like(value, dtype).astype(dtype)

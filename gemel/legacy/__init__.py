@@ -1,7 +1,7 @@
-"""MXNet's operations: its names and keywords, meant by the operations of `np` and `npx`.
+"""MXNet's operations under its names and keywords, implemented by those of `np` and `npx`.
 
-One paragraph each. It is what `F`, `gemel.symbol` and `gemel.ndarray` offer under these names, what
-a symbol file's nodes are run by, and what calls in a network are written down as.
+Each has one declaration. `F`, `gemel.symbol` and `gemel.ndarray` offer the operations under these
+names, the nodes of a symbol file are run by them, and exported calls are written in terms of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Numbers: MXNet's elementwise operations, reductions, products, and what makes arrays."""
+"""MXNet's elementwise operations, reductions, products, and functions that create arrays."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def _(a: Any, min: Any, max: Any, a_min: Any, a_max: Any, **_: Any) -> Written |
 
 # --- two arrays, or one and a number --------------------------------------------------------
 
-#: Operations on two: the function, their short names in MXNet 1, what they are with a number, and
-#: with the number first.
+#: Binary operations: the function, its short names in MXNet 1, and the name of the operation with
+#: a number as the second and as the first operand.
 PAIRS: tuple[tuple[Callable[..., Any], str, str, str], ...] = (
     (np.add, "add plus", "plus", ""),
     (np.subtract, "sub minus subtract", "minus", "rminus"),
@@ -76,7 +76,7 @@ PAIRS: tuple[tuple[Callable[..., Any], str, str, str], ...] = (
     (np.remainder, "mod modulo", "mod", "rmod"),
     (np.hypot, "hypot", "hypot", ""),
 )
-#: Comparisons, which give numbers of the data's dtype.
+#: Comparisons, whose results are numbers of the data's dtype.
 COMPARISONS: tuple[tuple[Callable[..., Any], str], ...] = (
     (np.equal, "equal"),
     (np.not_equal, "not_equal"),
@@ -126,7 +126,7 @@ for _function, _shorts, _scalar, _reverse in PAIRS:
     )
     _whole = _pair(_function, *(f"broadcast_{each}" for each in _every), *_every)
     _whole.numbers = f"_{_scalar}_scalar", f"_{_reverse or _scalar}_scalar"
-    if _scalar in ("plus", "minus", "mul", "div"):  # MXNet has no others of this name
+    if _scalar in ("plus", "minus", "mul", "div"):  # the only elemwise_ operations of MXNet
         _plain = (*(f"elemwise_{each}" for each in _every), *_plain)
     _pair(_function, *_plain)
     _with_number(_function, f"_{_scalar}_scalar", f"_{_camel(_scalar)}Scalar")
@@ -160,7 +160,7 @@ def add_n(*data: Any) -> Any:
 
 
 def _axes(data: Any, axis: Any, exclude: bool) -> Any:
-    """The axes meant: all but these, if they are excluded."""
+    """The axes to use: the given ones or, with `exclude`, all others."""
     given = (axis,) if isinstance(axis, int) else axis
     if given == ():
         given = None
@@ -211,7 +211,7 @@ _place(np.argmin, "argmin")
 
 @legacy("argmax_channel")
 def argmax_channel(data: Any) -> Any:
-    """The place of the largest along axis 1, as float32."""
+    """The position of the largest element along axis 1, as float32."""
     return np.argmax(data, axis=1).astype("float32")
 
 
@@ -226,7 +226,7 @@ def moments(data: Any, axes: Any = None, keepdims: bool = False) -> Any:
 
 @legacy("dot", "_sparse_dot")
 def dot(lhs: Any, rhs: Any, *, transpose_a: bool = False, transpose_b: bool = False) -> Any:
-    """The last axis of lhs with the first of rhs."""
+    """The product over the last axis of lhs and the first of rhs."""
     lhs = np.transpose(lhs) if transpose_a else lhs
     rhs = np.transpose(rhs) if transpose_b else rhs
     if len(lhs.shape) <= 2 and len(rhs.shape) <= 2:
@@ -258,7 +258,7 @@ def _(a: Any, b: Any, **settings: Any) -> Written:
 
 @legacy("_npi_einsum")
 def einsum(*data: Any, subscripts: str, optimize: Any = 0) -> Any:
-    """Sums of products, as subscripts say."""
+    """Sums of products, as the subscripts say."""
     return np.einsum(subscripts, *data)
 
 
@@ -274,7 +274,7 @@ def _(**given: Any) -> Written | None:
 
 @legacy("_npi_tensordot_int_axes")
 def tensordot_int(a: Any, b: Any, *, axes: int) -> Any:
-    """The last axes of a with the first of b."""
+    """The product over the last axes of a and the first of b."""
     return np.tensordot(a, b, axes)
 
 
@@ -321,7 +321,7 @@ def ones(shape: Any, dtype: Any = "float32") -> Any:
 
 @legacy("_full", "_npi_full", "full", inputs=0)
 def full(shape: Any, value: Any = None, dtype: Any = "float32", val: Any = None) -> Any:
-    """An array of one value, which functions of MXNet's call `val`."""
+    """An array of one value, which MXNet's functions call `val`."""
     return np.full(shape, val if value is None else value, dtype=_named(dtype))
 
 

@@ -1,4 +1,4 @@
-"""Shapes, parts and places: MXNet's operations that move elements."""
+"""MXNet's operations that move elements: shapes, parts, indexing, sorting."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gemel.ops.padding import per_side
 
 
 def codes(shape: Any, target: Any, reverse: bool = False) -> tuple[Any, ...]:
-    """The shape MXNet's Reshape means: 0 keeps an extent, -1 is what is left over, -2 all that are
-    left, -3 the product of two, -4 splits one into the next two.
+    """The shape that MXNet's Reshape codes stand for: 0 keeps an extent, -1 is inferred, -2 keeps
+    all remaining extents, -3 joins two, and -4 splits one into the two numbers that follow.
     """
     if reverse:
         return codes(shape[::-1], target[::-1])[::-1]
@@ -56,7 +56,7 @@ def npx_reshape(a: Any, *, newshape: Any, reverse: bool = False, order: str = "C
 
 @written("reshape")
 def _(**given: Any) -> Written | None:
-    """`npx.reshape`, not `np.reshape`, whose -1 is written below."""
+    """Only for `npx.reshape`; a call of `np.reshape` is exported as the node it creates."""
     if "reverse" not in given:
         return None
     shape = given["newshape"]
@@ -67,7 +67,7 @@ def _(**given: Any) -> Written | None:
 
 @legacy("Flatten", "flatten", "_npx_batch_flatten", "_npi_batch_flatten")
 def flatten(data: Any) -> Any:
-    """Each example as one row."""
+    """Each example flattened to one row."""
     return npx.batch_flatten(data)
 
 
@@ -95,7 +95,7 @@ def _(a: Any, axis1: int, axis2: int) -> Written:
 
 @legacy("expand_dims", "_npi_expand_dims")
 def expand_dims(data: Any, *, axis: int) -> Any:
-    """One axis of extent 1 more."""
+    """An additional axis of length 1."""
     return np.expand_dims(data, axis)
 
 
@@ -107,7 +107,7 @@ def _(**given: Any) -> Written | None:
 
 @legacy("squeeze", "_np_squeeze", "_npi_squeeze")
 def squeeze(data: Any, *, axis: Any = None) -> Any:
-    """Axes of extent 1 dropped."""
+    """The array without axes of length 1."""
     return np.squeeze(data, axis)
 
 
@@ -117,25 +117,25 @@ def _(a: Any, axis: Any) -> Written:
 
 
 def _with_an_axis(data: tuple[Any, ...]) -> list[Any]:
-    # What MXNet 1 gives for a sum or one element has an axis, here it has none: programs join it.
+    # MXNet 1's sums and single elements have one axis, gemel's have none; programs join them.
     return [x if getattr(x, "ndim", 1) else x.reshape((1,)) for x in data]
 
 
 @legacy("Concat", "concat")
 def concat(*data: Any, dim: int = 1, axis: int | None = None) -> Any:
-    """Arrays one after another along an axis; a number is an array of one element."""
+    """Arrays joined along an axis; a 0-d array counts as one element."""
     return np.concatenate(_with_an_axis(data), axis=dim if axis is None else axis)
 
 
 @legacy("_npi_concatenate", "concatenate")
 def npi_concatenate(*data: Any, axis: int | None = 0, dim: int | None = None) -> Any:
-    """Arrays one after another along an axis."""
+    """Arrays joined along an axis."""
     return np.concatenate(_with_an_axis(data), axis=axis if dim is None else dim)
 
 
 @legacy("stack", "_npi_stack")
 def stack(*data: Any, axis: int = 0) -> Any:
-    """Arrays along a new axis."""
+    """Arrays stacked along a new axis."""
     return np.stack(list(data), axis=axis)
 
 
@@ -146,7 +146,7 @@ def _(arrays: Any, axis: int, **_: Any) -> Written:
 
 @legacy("SliceChannel", "split", inputs=1, outputs=lambda settings: settings["num_outputs"])
 def slice_channel(data: Any, num_outputs: int, axis: int = 1, squeeze_axis: bool = False) -> Any:
-    """As many equal parts along an axis; a list, or the part if there is one."""
+    """`num_outputs` equal parts along an axis: a list, or the part itself if there is only one."""
     parts = np.split(data, num_outputs, axis=axis)
     found = [np.squeeze(part, axis) for part in parts] if squeeze_axis else list(parts)
     return found if len(found) > 1 else found[0]
@@ -169,7 +169,7 @@ def split_v2(
 
 
 class _Split(Legacy):
-    """`split_v2` as programs call it: along axis 0, with one setting for places or a number."""
+    """`split_v2` as programs call it: along axis 0, with one setting for cuts or a number."""
 
     def checked(self, settings: dict[str, Any]) -> dict[str, Any]:
         """The settings of `_split_v2`."""
@@ -190,7 +190,7 @@ _split.settings = ("indices_or_sections", "axis", "squeeze_axis", "indices", "se
 @written("split")
 def _(ary: Any, indices_or_sections: Any, axis: int) -> Written | None:
     if isinstance(indices_or_sections, Dim):
-        return None  # a size of an argument: the parts themselves say more
+        return None  # a free extent: the operations that make the parts are exported instead
     if isinstance(indices_or_sections, int):
         count, indices = indices_or_sections, ()
     else:
@@ -242,13 +242,13 @@ def _(A: Any, reps: Any) -> Written:  # noqa: N803 -- NumPy's name
 
 @legacy("broadcast_to")
 def broadcast_to(data: Any, *, shape: Any) -> Any:
-    """data repeated to a shape, in which 0 keeps an extent."""
+    """data broadcast to a shape, in which 0 keeps an extent."""
     return np.broadcast_to(data, codes(tuple(data.shape), tuple(shape)))
 
 
 @legacy("_npi_broadcast_to")
 def npi_broadcast_to(array: Any, *, shape: Any) -> Any:
-    """array repeated to a shape, in which -2 keeps an extent."""
+    """array broadcast to a shape, in which -2 keeps an extent."""
     lead = len(shape) - len(array.shape)
     kept = [array.shape[i - lead] if n == -2 else n for i, n in enumerate(shape)]
     return np.broadcast_to(array, tuple(kept))
@@ -256,7 +256,7 @@ def npi_broadcast_to(array: Any, *, shape: Any) -> Any:
 
 @legacy("broadcast_axis", "broadcast_axes")
 def broadcast_axis(data: Any, *, axis: Any = (), size: Any = ()) -> Any:
-    """data repeated along axes of extent 1."""
+    """data broadcast along axes of length 1."""
     axes = (axis,) if isinstance(axis, int) else axis
     sizes = (size,) if isinstance(size, int) else size
     wanted = dict(zip(axes, sizes, strict=True))
@@ -302,7 +302,7 @@ def _(array: Any, pad_width: Any, mode: Any, constant_values: Any, **_: Any) -> 
 
 @legacy("reverse", "flip", "_npi_flip")
 def reverse(data: Any, *, axis: Any) -> Any:
-    """Axes turned round."""
+    """The elements in reverse order along axes."""
     return np.flip(data, axis)
 
 
@@ -321,13 +321,13 @@ def _(data: Any, index: Any, axis: int, mode: str, keepdims: bool) -> Written:
 
 @legacy("take", "_npi_take")
 def take(a: Any, indices: Any, *, axis: int = 0, mode: str = "clip") -> Any:
-    """The parts of a along an axis that indices name."""
+    """The parts of a at these indices along an axis."""
     found = np.take(a, _whole(indices), axis=axis, mode=mode)
     return found
 
 
 def _whole(indices: Any) -> Any:
-    """Indices may be floating in files of MXNet's."""
+    """Indices as integers; MXNet's files may have floating ones."""
     return indices.astype("int64") if indices.dtype.is_floating else indices
 
 
@@ -349,7 +349,7 @@ def one_hot(
     off_value: float = 0.0,
     dtype: Any = "float32",
 ) -> Any:
-    """For each number a row in which its place is `on_value`, and the others `off_value`."""
+    """For each number a row that has `on_value` at its position and `off_value` elsewhere."""
     return npx.one_hot(indices, depth, on_value, off_value, dtype)
 
 
@@ -362,7 +362,7 @@ def _(**given: Any) -> Written:
 
 @legacy("where")
 def where(condition: Any, x: Any, y: Any) -> Any:
-    """x where the condition holds, else y; of a vector, each element chooses a row."""
+    """x where the condition holds, else y; each element of a condition vector chooses a row."""
     if len(condition.shape) == 1 < len(x.shape):
         condition = condition.reshape(-1, *[1] * (len(x.shape) - 1))
     return np.where(condition, x, y)
@@ -383,7 +383,7 @@ def topk(
     is_ascend: bool = False,
     dtype: Any = "float32",
 ) -> Any:
-    """The k largest along an axis, or their places."""
+    """The k largest elements along an axis, or their positions."""
     return npx.topk(data, k, axis, ret_typ, is_ascend, dtype)
 
 
@@ -394,7 +394,7 @@ def _(data: Any, **given: Any) -> Written:
 
 @legacy("sort", "_npi_sort", outputs=2, visible=1)
 def sort(data: Any, *, axis: int | None = -1, is_ascend: bool = True) -> Any:
-    """The elements along an axis in order."""
+    """The elements sorted along an axis."""
     found = np.sort(data, axis)
     return found if is_ascend else np.flip(found, -1 if axis is None else axis)
 
@@ -403,13 +403,13 @@ def sort(data: Any, *, axis: int | None = -1, is_ascend: bool = True) -> Any:
 def argsort(
     data: Any, *, axis: int | None = -1, is_ascend: bool = True, dtype: Any = "float32"
 ) -> Any:
-    """The places of the elements along an axis, in order of the elements."""
+    """The positions that sort the elements along an axis."""
     return np.argsort(data if is_ascend else -data, axis=axis).astype(dtype)
 
 
 @legacy("depth_to_space")
 def depth_to_space(data: Any, *, block_size: int) -> Any:
-    """Channels moved into blocks of space: (N, C, H, W) -> (N, C / b**2, H * b, W * b)."""
+    """Channels moved into spatial blocks: (N, C, H, W) -> (N, C / b**2, H * b, W * b)."""
     n, c, h, w = data.shape
     b = block_size
     x = np.transpose(np.reshape(data, (n, b, b, c // (b * b), h, w)), (0, 3, 4, 1, 5, 2))
@@ -418,7 +418,7 @@ def depth_to_space(data: Any, *, block_size: int) -> Any:
 
 @legacy("space_to_depth")
 def space_to_depth(data: Any, *, block_size: int) -> Any:
-    """Blocks of space moved into channels, the inverse of `depth_to_space`."""
+    """Spatial blocks moved into channels, the inverse of `depth_to_space`."""
     n, c, h, w = data.shape
     b = block_size
     x = np.transpose(np.reshape(data, (n, c, h // b, b, w // b, b)), (0, 3, 5, 1, 2, 4))

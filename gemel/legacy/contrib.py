@@ -1,4 +1,4 @@
-"""MXNet's `contrib`, and operations as rare: deformable convolutions, correlations, transforms."""
+"""MXNet's `contrib` and other rare operations: deformable convolution, correlation, transforms."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
 
 @legacy("_contrib_fft", inputs=1)
 def fft(data: Any, compute_size: int = 128) -> Any:
-    """The Fourier transform of rows (..., d) as (..., 2 * d): real and imaginary in turns."""
+    """The Fourier transform of rows (..., d) as (..., 2 * d): real, imaginary, real, ..."""
     found = np.fft.fft(data, axis=-1)
     parts = np.stack([np.real(found), np.imag(found)], axis=-1)
     return parts.reshape((*data.shape[:-1], 2 * data.shape[-1])).astype(data.dtype)
@@ -77,7 +77,7 @@ def fft(data: Any, compute_size: int = 128) -> Any:
 
 @legacy("_contrib_ifft", inputs=1)
 def ifft(data: Any, compute_size: int = 128) -> Any:
-    """What `fft` was made of, times d: rows (..., 2 * d) give (..., d)."""
+    """The inverse of `fft`, times d: rows (..., 2 * d) give (..., d)."""
     count = data.shape[-1] // 2
     parts = data.reshape((*data.shape[:-1], count, 2))
     found = np.fft.ifft(parts[..., 0] + parts[..., 1] * 1j, axis=-1)
@@ -98,10 +98,10 @@ def correlation(
     pad_size: int = 0,
     is_multiply: bool = True,
 ) -> Any:
-    """How alike patches of two images (N, C, height, width) are, for each shift between them.
+    """The similarity of patches of two images (N, C, height, width), for each shift between them.
 
-    The result has a channel for each shift, row by row: the mean of the products of the patches'
-    numbers, or of the sizes of their differences. Dosovitskiy et al., FlowNet, ICCV 2015.
+    The result has a channel for each shift, row by row: the mean of the products of the patches, or
+    of their absolute differences. Dosovitskiy et al., FlowNet, ICCV 2015.
     """
     edges = ((0, 0), (0, 0), (pad_size, pad_size), (pad_size, pad_size))
     first, second = np.pad(data1, edges), np.pad(data2, edges)
@@ -140,9 +140,10 @@ def svm_output(
     regularization_coefficient: float = 1.0,
     use_linear: bool = False,
 ) -> Any:
-    """data; with labels its gradient is that of a hinge loss of one class against the others.
+    """data itself; with labels, its gradient is that of a one-versus-rest hinge loss.
 
-    Tang, Deep learning using linear support vector machines, 2013: squared unless `use_linear`.
+    The loss is squared unless `use_linear`. Tang, Deep learning using linear support vector
+    machines, 2013.
     """
     if label is None or not autograd.is_training():
         return data
@@ -154,7 +155,7 @@ def svm_output(
 
 @legacy("fill_element_0index", inputs=3)
 def fill_element_0index(lhs: Any, mhs: Any, rhs: Any) -> Any:
-    """lhs whose element rhs[i] of row i is mhs[i]."""
+    """lhs with element rhs[i] of row i replaced by mhs[i]."""
     hot = npx.one_hot(rhs, lhs.shape[1]).astype("bool")
     return np.where(hot, mhs.reshape(-1, 1), lhs)
 
@@ -169,7 +170,7 @@ def amp_multicast(*data: Any, num_outputs: int = 1, cast_narrow: bool = False) -
 
 @legacy("cast_storage", inputs=1)
 def cast_storage(data: Any, stype: str = "default") -> Any:
-    """data: arrays are dense here. Raises `ShapeError` for another kind of storage."""
+    """data itself, as arrays are dense. Raises `ShapeError` for another kind of storage."""
     if stype != "default":
         raise ShapeError(f"cast_storage: {stype!r}: gemel has no sparse arrays; use 'default'")
     return data
@@ -177,9 +178,9 @@ def cast_storage(data: Any, stype: str = "default") -> Any:
 
 @legacy("_contrib_rand_zipfian", inputs=1)
 def rand_zipfian(true_classes: Any, num_sampled: int, range_max: int) -> list[Any]:
-    """Classes drawn as (log(k + 2) - log(k + 1)) / log(range_max + 1), as words fall in a text.
+    """Classes drawn with probabilities (log(k + 2) - log(k + 1)) / log(range_max + 1), like words.
 
-    With them, how often the true classes and the drawn ones are to be expected among so many.
+    Also the expected counts of the true classes and of the drawn ones in `num_sampled` draws.
     """
     whole = log(range_max + 1)
     drawn = np.exp(np.random.uniform(0, whole, size=(num_sampled,), dtype="float64")) - 1

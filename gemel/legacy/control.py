@@ -1,4 +1,4 @@
-"""MXNet's loops and choices, whose programs stand in the files as graphs inside of their nodes."""
+"""MXNet's loops and conditionals. In files, their programs are graphs inside of their nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from gemel import np, npx
 from gemel.legacy.declare import legacy
 
-#: What a program inside of a node gives for its variables.
+#: A program inside of a node, as a function of its variables.
 Program = Callable[..., list[Any]]
 
 
@@ -26,9 +26,9 @@ def foreach(
     num_out_data: int,
     num_outputs: int,
 ) -> list[Any]:
-    """The program for each element of the first axis of the first inputs, then its last states.
+    """The program's outputs for each element of the first axis of the data, then the last states.
 
-    The inputs are data, states and the others; the settings say which variables they stand for.
+    The inputs are data, states and others; the settings say which variables they stand for.
     """
     places = (*in_data_locs, *in_state_locs, *remain_locs)
     count = len(in_data_locs)
@@ -54,7 +54,7 @@ def while_loop(
     num_out_data: int,
     num_outputs: int,
 ) -> list[Any]:
-    """The second program while the first one's result is not 0: its outputs, the last variables.
+    """Run the second program while the first one's result is not 0: its outputs, last variables.
 
     The settings say which inputs the variables of both programs stand for, and which of them
     change with each step.
@@ -74,7 +74,7 @@ def while_loop(
 
     first = [data[place] for place in changing]
     outputs, last = npx.while_loop(test, step, first, max_iterations)
-    if not outputs and num_out_data:  # no step was made, and what it would give is not known
+    if not outputs and num_out_data:  # no step ran, so run one for the shapes of its outputs
         made, _ = step(*first)
         outputs = [np.zeros((max_iterations, *each.shape), dtype=each.dtype) for each in made]
     return [*outputs, *last]

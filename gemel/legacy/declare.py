@@ -1,4 +1,4 @@
-"""Legacy: one operation of MXNet's, declared once."""
+"""`Legacy`: an operation of MXNet, declared once."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gemel.device import Device, as_device
 from gemel.errors import UnknownNameError, suggestion, unknown_name
 from gemel.spec import Spec, plain
 
-#: The operations by MXNet's names; filled as the modules below are imported.
+#: The operations by MXNet's names. The modules below fill it when they are imported.
 TABLE: dict[str, Legacy] = {}
-#: How calls of functions of `np` and `npx` are written as MXNet's operations, by their names.
+#: Rules that write calls of functions of `np` and `npx` as MXNet's operations, by function name.
 WRITERS: dict[str, Callable[..., Written | None]] = {}
 MODULES = (
     "layers",
@@ -34,9 +34,9 @@ MODULES = (
 )
 #: The shapes of some inputs, by their names.
 Shapes = dict[str, Any]
-#: What says where an array made from nothing lies: a call minds it, a symbol runs where it is run.
+#: Settings for the device of a created array. Calls use them; symbols run on the current device.
 DEVICES = ("ctx", "device")
-#: Settings of MXNet's that choose between ways to the same result, or say what is known anyhow.
+#: Settings of MXNet that do not change the result or only repeat what is known.
 IGNORED = frozenset(
     ("cudnn_tune", "cudnn_off", "workspace", "num_args", "sparse_grad", "forward_stype")
     + ("min_calib_range", "max_calib_range", "is_int", "infer_range", "always_copy", *DEVICES)
@@ -44,10 +44,10 @@ IGNORED = frozenset(
 
 
 class Inside(NamedTuple):
-    """A program inside of a call: its arguments, its results, and when it began.
+    """A program inside of a call: its arguments, its results, and the serial number of its start.
 
-    What was made before `first` is given from outside. The arguments stand for the call's first
-    inputs; whether the program has to read all of them, `reads_all` says.
+    Nodes created before `first` come from outside. The arguments stand for the call's first inputs;
+    `reads_all` says whether the program has to read all of them.
     """
 
     arguments: tuple[Any, ...]
@@ -57,10 +57,10 @@ class Inside(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A call as MXNet's: the operation's name, its inputs, its settings.
+    """A call in MXNet's terms: the operation's name, its inputs, its settings.
 
-    `placed` makes the settings that say which of the inputs the variables of the programs inside
-    stand for.
+    `placed` computes the settings that say which inputs the variables of the programs inside stand
+    for.
     """
 
     name: str
@@ -72,16 +72,16 @@ class Written(NamedTuple):
 
 
 class Legacy:
-    """An operation of MXNet's: `function` takes its inputs and settings by MXNet's names.
+    """An operation of MXNet: `function` takes its inputs and settings under MXNet's names.
 
-    `names`: what it is registered as, the first one in files. `inputs`: how many arrays it takes
-    (by default those without a default, and the `optional` ones that follow, which may be left
-    out); any number if it is declared with ``*data``. `auxiliary` are the names of those
-    it overwrites while training. `outputs`: how many arrays a node of it has in files, where that
-    is not 1: a number, or a function of its settings; `visible` are those people get.
+    `names`: the names it is registered under; files use the first. `inputs`: how many arrays it
+    takes (by default the parameters without a default value and the next `optional` ones, which may
+    be left out); any number if it is declared with ``*data``. `auxiliary`: the names of the inputs
+    it overwrites while training. `outputs`: how many outputs a node of it has in files, if not 1: a
+    number, or a function of its settings. `visible`: how many of these users get.
     """
 
-    #: Whether a call makes symbols of symbols itself.
+    #: Whether a call on symbols creates a symbol itself.
     takes_symbols = False
 
     def __init__(
@@ -108,14 +108,14 @@ class Legacy:
         self.settings = tuple(arguments[len(self.inputs) :])
         self.defaults = {p.name: p.default for p in given if p.default is not p.empty}
         self.auxiliary = auxiliary
-        #: The input only its gradient in MXNet reads.
+        #: The input that only its gradient reads in MXNet.
         self.unread = unread
         self.optional = optional
-        #: What an operation on two is with a number in place of the second one, or of the first.
+        #: For a binary operation, the names of those with a number as second and as first operand.
         self.numbers: tuple[str, str] | None = None
         self._outputs = outputs
         self.visible = visible
-        #: The shapes of inputs that follow from those of others: rule(shapes, settings).
+        #: Infers shapes of inputs from those of others: rule(shapes, settings).
         self.shapes: Callable[..., dict[str, tuple[int, ...]]] | None = None
         self.__name__ = self.name.lstrip("_")
         self.__doc__ = function.__doc__
@@ -123,14 +123,14 @@ class Legacy:
             TABLE[name] = self
 
     def infer(self, rule: Callable[..., dict[str, tuple[int, ...]]]) -> Any:
-        """Declare which shapes of parameters follow from the first input's and the settings."""
+        """Declare how shapes of parameters follow from the first input's shape and the settings."""
         self.shapes = rule
         return rule
 
     def follows(
         self, inputs: list[tuple[int, ...] | None], settings: dict[str, Any]
     ) -> list[tuple[int, ...] | None]:
-        """The shapes of a node's inputs, with those that follow from the first one's."""
+        """The shapes of a node's inputs, completed by those that follow from the first one's."""
         if self.shapes is None or not inputs or inputs[0] is None:
             return inputs
         rule = self.shapes({"data": inputs[0]}, **self.checked(settings))
@@ -141,17 +141,17 @@ class Legacy:
         return [shape if shape is not None else rule_says for shape, rule_says in pairs]
 
     def told(self, inputs: list[Spec], settings: dict[str, Any]) -> list[Spec] | None:
-        """What its outputs are, where a trace cannot tell."""
+        """The specs of its outputs, for operations where a trace cannot find them; else None."""
         return None
 
     def outputs(self, settings: dict[str, Any]) -> int:
-        """How many arrays a node with these settings has in files."""
+        """The number of outputs that a node with these settings has in files."""
         if isinstance(self._outputs, int):
             return self._outputs
         return self._outputs({**self.defaults, **settings})
 
     def wanted(self, settings: dict[str, Any]) -> tuple[str, ...]:
-        """The names of the inputs a node with these settings has."""
+        """The names of the inputs of a node with these settings."""
         left_out = {
             "bias": settings.get("no_bias", self.defaults.get("no_bias")),
             "gamma": self.name == "LeakyReLU" and settings.get("act_type") != "prelu",
@@ -168,7 +168,7 @@ class Legacy:
         )
 
     def checked(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """The settings it takes. Raises `TypeError` for unknown ones, suggesting the nearest."""
+        """The settings that have a meaning. Raises `TypeError` for unknown ones, suggesting one."""
         found = {}
         for name, value in settings.items():
             if name in self.settings:
@@ -217,21 +217,21 @@ class Legacy:
     def _placed(
         self, settings: tuple[Any, ...], keywords: dict[str, Any], out: Any
     ) -> tuple[tuple[Any, ...], Device | None]:
-        """The settings of what makes an array from nothing, and where it makes it.
+        """The settings of an operation that creates an array, and the array's device.
 
-        A device may stand among the settings: MXNet 1's functions have it before the dtype. What
-        is not said of the array, `out` says. Raises `DeviceError` for a device there is not.
+        A device may be among the positional settings: MXNet 1's functions have it before the dtype.
+        Missing settings are taken from `out`. Raises `DeviceError` if there is no such device.
         """
         places: list[Any] = [each for each in settings if isinstance(each, Device)]
         places += [keywords[key] for key in DEVICES if keywords.get(key) is not None]
         settings = tuple(each for each in settings if not isinstance(each, Device))
-        if not self.variadic and len(settings) > len(self.settings):  # for no device
+        if not self.variadic and len(settings) > len(self.settings):  # None in place of a device
             settings = tuple(each for each in settings if each is not None)
         if isinstance(out, _core.Array):
             places.append(out.device)
             if "shape" in self.settings[len(settings) :]:
                 keywords.setdefault("shape", out.shape)
-        place = next((each for each in places if not isinstance(each, str)), None)  # of a file
+        place = next((each for each in places if not isinstance(each, str)), None)  # files: text
         return settings, None if place is None else as_device(place)
 
     def __repr__(self) -> str:
@@ -239,14 +239,14 @@ class Legacy:
 
 
 def legacy(*names: str, **options: Any) -> Callable[[Callable[..., Any]], Legacy]:
-    """Declare an operation of MXNet's under these names."""
+    """Declare an operation of MXNet under these names."""
     return lambda function: Legacy(function, names, **options)
 
 
 def same(function: Any, *names: str, **options: Any) -> Legacy:
-    """Declare that a function of `np` or `npx` is an operation of MXNet's, keywords and all.
+    """Declare that a function of `np` or `npx` is an operation of MXNet, with the same keywords.
 
-    Calls of it are written down as that.
+    Calls of the function are exported as this operation.
     """
     function = unwrap(function)
     found = Legacy(function, names, **options)
@@ -265,9 +265,9 @@ def same(function: Any, *names: str, **options: Any) -> Legacy:
 
 
 def written(*names: str) -> Callable[[Callable[..., Any]], Any]:
-    """Declare how calls of these functions are written down: rule(**arguments) -> Written.
+    """Declare how calls of these functions are exported: rule(**arguments) -> Written.
 
-    None: as what they call in turn.
+    If the rule returns None, the calls that they make are exported instead.
     """
 
     def declare(rule: Callable[..., Any]) -> Any:
@@ -278,7 +278,7 @@ def written(*names: str) -> Callable[[Callable[..., Any]], Any]:
 
 
 def load() -> dict[str, Legacy]:
-    """All of the table."""
+    """Import all modules and return the complete table."""
     for module in MODULES:
         import_module(f"gemel.legacy.{module}")
     return TABLE

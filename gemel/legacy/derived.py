@@ -1,4 +1,4 @@
-"""MXNet's operations that are functions of `np` or `npx`, by the names those have."""
+"""MXNet's operations that are functions of `np` or `npx`, found by the functions' names."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gemel.ir.op import Op
 from gemel.legacy.declare import DEVICES, TABLE, Legacy
 
 PREFIXES = ("_npi_", "_np_", "_npx_")
-#: Names in files that functions have not.
+#: Names in files that differ from the functions' names.
 OTHERS = {"mod": "remainder", "abs": "absolute", "around": "round", "true_divide": "divide"}
 PLACES = (np, npx, np.linalg, np.random)
 
 
 class Derived(Legacy):
-    """One whose keywords are those of the function."""
+    """An operation whose keywords are those of the function."""
 
     def checked(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """All settings but those that mean nothing here; None is as if not given."""
+        """The settings without those that have no meaning here; None counts as not given."""
         kept = {name: value for name, value in settings.items() if value is not None}
         return {
             name: value
@@ -31,7 +31,7 @@ class Derived(Legacy):
 
 
 def operations() -> dict[str, Op]:
-    """The operations by the names they declare as MXNet's."""
+    """gemel's operations by the MXNet names that they declare."""
     load()
     ops = (op for op in REGISTRY.values() if isinstance(op, Op))
     return {op.names["mxnet"]: op for op in ops if "mxnet" in op.names}
@@ -53,7 +53,7 @@ def _function(name: str) -> Callable[..., Any] | None:
 
 
 def _scalar(name: str) -> Callable[..., Any] | None:
-    """add_scalar, and rsubtract_scalar: the number comes first."""
+    """The function for add_scalar, or for rsubtract_scalar, where the number comes first."""
     name = OTHERS.get(name, name)
     function = getattr(np, name, None)
     if function is not None:
@@ -71,7 +71,7 @@ def _number(value: float, is_int: bool) -> float:
 
 
 def derived(name: str) -> Legacy | None:
-    """The operation that a function of `np` or `npx` is, made when it is first asked for."""
+    """The operation for a function of `np` or `npx`, created on first use."""
     function = _function(name)
     if function is None:
         return None

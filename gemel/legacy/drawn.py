@@ -1,4 +1,4 @@
-"""MXNet 1's random numbers: of settings, of arrays of settings, and like another array."""
+"""MXNet 1's random numbers: from numbers, from arrays of parameters, and like another array."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gemel import np, npx
 from gemel.legacy.declare import legacy
 from gemel.ops.distribution import shape_of
 
-#: By MXNet's names: the settings with their defaults, and what draws from them in a shape.
+#: By MXNet's names: the settings with their defaults, and the function that draws numbers.
 DRAWN: dict[str, tuple[dict[str, float], Callable[..., Any]]] = {
     "uniform": ({"low": 0.0, "high": 1.0}, np.random.uniform),
     "normal": ({"loc": 0.0, "scale": 1.0}, np.random.normal),
@@ -28,7 +28,7 @@ DRAWN: dict[str, tuple[dict[str, float], Callable[..., Any]]] = {
         ),
     ),
 }
-#: What operations on arrays call them, where that is not what the settings are called.
+#: The names of the parameters in operations on arrays, if they differ from the settings.
 INPUTS = {"normal": ("mu", "sigma")}
 
 
@@ -37,7 +37,7 @@ def _shaped(shape: Any) -> tuple[int, ...]:
 
 
 def _plain(x: Any) -> Any:
-    """An array without MXNet 1's manners, whose comparisons give numbers."""
+    """A plain array, without MXNet 1's behaviour, where comparisons give numbers."""
     return x.as_np_ndarray() if isinstance(x, np.ndarray) else x
 
 
@@ -92,8 +92,8 @@ def random_randint(low: int, high: int, shape: Any = None, dtype: Any = "int32")
 def sample_multinomial(
     data: Any, shape: Any = None, get_prob: bool = False, dtype: Any = "int32"
 ) -> Any:
-    """So many positions drawn for each row of probabilities, and with `get_prob` the logarithms of
-    theirs."""
+    """Positions drawn for each row of probabilities, and with `get_prob` the logarithms of their
+    probabilities."""
     data, more = _plain(data), _shaped(shape)
     count = 1
     for extent in more:
@@ -108,7 +108,7 @@ def sample_multinomial(
     return [shaped, chosen.reshape(shaped.shape)]
 
 
-#: By MXNet's names: the logarithm of a distribution's density at x, of its settings.
+#: By MXNet's names: the logarithm of a distribution's density at x, given its parameters.
 DENSITIES: dict[str, Callable[..., Any]] = {
     "uniform": lambda x, low, high: -np.log(high - low) + 0 * x,
     "normal": lambda x, mu, sigma: (
@@ -144,7 +144,7 @@ for _name, _of in DENSITIES.items():
 
 @legacy("_random_pdf_dirichlet", "random_pdf_dirichlet", inputs=2)
 def random_pdf_dirichlet(sample: Any, alpha: Any, is_log: bool = False) -> Any:
-    """The density at each sample, a row of shares, of the row of alpha it belongs to."""
+    """The density at each sample (a row of shares), for the corresponding row of alpha."""
     spread = [1] * (len(sample.shape) - len(alpha.shape))
     alpha = alpha.reshape((*alpha.shape[:-1], *spread, alpha.shape[-1]))
     found = ((alpha - 1) * np.log(sample)).sum(axis=-1) + npx.gammaln(alpha.sum(axis=-1))

@@ -1,6 +1,6 @@
-"""`nd.random` and `sym.random`: MXNet 1's random numbers of settings, arrays and symbols.
+"""`nd.random` and `sym.random`: MXNet 1's random numbers from numbers, arrays and symbols.
 
-A call with `size=` is meant for `np.random`, and so is what MXNet's module does not have.
+A call with `size=` goes to `np.random`, and so does everything MXNet's module does not have.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gemel import _core, np
 from gemel.ir.graph import Entry
 from gemel.legacy.declare import wanted
 
-#: The distributions of MXNet's module: their parameters, in its order, and what these are else.
+#: The distributions of MXNet's module: their parameters in MXNet's order, with defaults.
 PARAMETERS: dict[str, dict[str, float]] = {
     "uniform": {"low": 0.0, "high": 1.0},
     "normal": {"loc": 0.0, "scale": 1.0},
@@ -22,11 +22,11 @@ PARAMETERS: dict[str, dict[str, float]] = {
     "negative_binomial": {"k": 1, "p": 1.0},
     "generalized_negative_binomial": {"mu": 1.0, "alpha": 1.0},
 }
-#: What else its parameters are called, in MXNet's operations on arrays.
+#: Other names of these parameters, from MXNet's operations on arrays.
 ALIASES = {"normal": {"mu": "loc", "sigma": "scale"}, "exponential": {"lam": "scale"}}
-#: What every call takes after them; `name` is a symbol's.
+#: The arguments that follow the parameters; `name` is for symbols.
 COMMON = ("shape", "dtype", "ctx", "out", "device", "name")
-#: The others, by the names of what they take in MXNet's order.
+#: The other functions, with the names of their arguments in MXNet's order.
 OTHERS = {
     "randint": ("low", "high", *COMMON),
     "multinomial": ("data", "shape", "get_prob", "out", "dtype", "name"),
@@ -37,15 +37,15 @@ OPERATIONS = {
     "multinomial": "_sample_multinomial",
     "shuffle": "_shuffle",
 }
-#: All that MXNet's module draws.
+#: All random functions of MXNet's module.
 NAMES = (*PARAMETERS, *OTHERS, "randn")
 
-#: An operation of MXNet's as the module offers it, and a function of `np.random`.
+#: Makes the module's version of an MXNet operation or of a function of `np.random`.
 Offer = Callable[[Any], Any]
 
 
 class Draws:
-    """`random`: the functions of MXNet's, and those of `np.random`."""
+    """`random`: MXNet's functions and those of `np.random`."""
 
     def __init__(self, operation: Offer, function: Offer) -> None:
         self._operation, self._function = operation, function
@@ -67,7 +67,7 @@ class Draws:
 
 
 def _either(mxnets: Any, numpys: Any, name: str) -> Any:
-    """MXNet's function, or NumPy's where a call has the keywords or the numbers of that."""
+    """MXNet's function, or NumPy's if a call's keywords or arguments fit only that."""
     known = {*PARAMETERS.get(name, ()), *ALIASES.get(name, ()), *OTHERS.get(name, COMMON)}
 
     def draw(*inputs: Any, **keywords: Any) -> Any:
@@ -81,14 +81,14 @@ def _either(mxnets: Any, numpys: Any, name: str) -> Any:
 
 
 def _is_several(value: Any) -> bool:
-    """Whether it is an array, or stands for one: in a trace, or as a symbol."""
+    """Whether it is an array, an entry of a trace, or a symbol."""
     return isinstance(value, (_core.Array, Entry)) or hasattr(type(value), "list_arguments")
 
 
 def _bound(
     name: str, names: tuple[str, ...], inputs: tuple[Any, ...], keywords: dict[str, Any]
 ) -> dict[str, Any]:
-    """The arguments by their names, without those that are None. Raises `TypeError`."""
+    """The arguments by name, without those that are None. Raises `TypeError`."""
     aliases = ALIASES.get(name, {})
     if len(inputs) > len(names):
         raise TypeError(f"{name}: takes {len(names)} arguments, got {len(inputs)}")
@@ -108,7 +108,7 @@ def _distribution(name: str, offer: Offer) -> Any:
         rate = "lam" in keywords and name == "exponential"
         given = _bound(name, (*defaults, *COMMON), inputs, keywords)
         values = [given.pop(key, default) for key, default in defaults.items()]
-        if name == "exponential" and not rate:  # the operation's is the rate
+        if name == "exponential" and not rate:  # the operation takes the rate, not the scale
             values = [1.0 / values[0]]
         arrays = [value for value in values if _is_several(value)]
         operation: Any = wanted(f"_sample_{name}" if arrays else f"_random_{name}")

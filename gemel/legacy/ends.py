@@ -1,4 +1,4 @@
-"""What networks of MXNet 1 end in: operations with the gradient of a loss, whatever follows."""
+"""The output layers of MXNet 1: operations with the gradient of a loss, whatever follows them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def softmax_output(
     out_grad: bool = False,
     smooth_alpha: float = 0.0,
 ) -> Any:
-    """softmax over an example's classes; with labels its gradient is that of the cross-entropy.
+    """softmax over an example's classes; with labels, its gradient is that of the cross-entropy.
 
-    What follows does not change that, unless `out_grad`: then its gradient is multiplied with it.
+    The gradient that arrives is ignored or, with `out_grad`, multiplied with this one.
     """
     axis = 1 if multi_output else -1
     rows = data if multi_output or preserve_shape else npx.batch_flatten(data)
@@ -61,7 +61,7 @@ def _(shapes: Shapes, multi_output: bool = False, preserve_shape: bool = False, 
 def _output(function: Any, error: Any, name: str) -> None:
     @legacy(name, inputs=2, optional=1, unread="label")
     def operation(data: Any, label: Any = None, grad_scale: float = 1.0) -> Any:
-        """What a network ends in; with labels its gradient is that of a loss."""
+        """An output layer; with labels, its gradient is that of a loss."""
         found = function(data)
         if label is None or not autograd.is_training():
             return found
@@ -77,7 +77,7 @@ def _output(function: Any, error: Any, name: str) -> None:
 def make_loss(
     data: Any, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: str = "null"
 ) -> Any:
-    """data: what a network ends in, whose gradient is `grad_scale` whatever follows."""
+    """data itself, as an output layer whose gradient is `grad_scale`, whatever follows."""
     if not autograd.is_training():
         return data
     ones = np.ones_like(data)
@@ -89,7 +89,7 @@ def make_loss(
 
 @legacy("make_loss")
 def made_loss(data: Any) -> Any:
-    """data: what a network ends in, whose gradient is 1 whatever follows."""
+    """data itself, as an output layer whose gradient is 1, whatever follows."""
     return with_gradient(data, data, np.ones_like(data))
 
 

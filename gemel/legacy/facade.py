@@ -10,12 +10,12 @@ from typing import Any
 from gemel.errors import unknown_attribute
 from gemel.legacy.declare import TABLE, find, known, wanted
 
-#: Parts of the modules, and what names of the operations in them begin with.
+#: Submodules, and the prefix of their operations' names.
 PARTS = {"contrib": "_contrib_", "linalg": "_linalg_"}
 
 
 class Part:
-    """`contrib` and `linalg`: operations whose names begin alike."""
+    """`contrib` and `linalg`: the operations whose names have one prefix."""
 
     def __init__(
         self,
@@ -45,14 +45,14 @@ class Part:
         return f"<module '{self._name}'>"
 
 
-#: What modules have under names that are Python's own, which their code must not lose.
+#: Attributes of the modules with names of Python's builtins, kept out of the modules' globals.
 _hiding: dict[str, dict[str, Any]] = {"gemel.ndarray": {}, "gemel.symbol": {}}
 
 
 def _kept(scope: dict[str, Any], name: str, found: Any) -> Any:
-    """Keep what a module has under a name for the next time, among its globals if that is harmless.
+    """Cache an attribute of a module, among the module's globals if that is harmless.
 
-    `max` and `slice` are not: code of the module's would find them in place of Python's.
+    `max` and `slice` are not harmless: they would hide Python's builtins from the module's code.
     """
     names = _hiding[scope["__name__"]] if hasattr(builtins, name) else scope
     return names.setdefault(name, found)
@@ -65,12 +65,12 @@ def attribute(
     made: Callable[[Any], Any],
     other: Callable[[Any], Any],
 ) -> Any:
-    """What such a module has under a name: `np`, `npx`, `random`, an operation of MXNet's, or a
-    function of `npx` or `np`. Raises `AttributeError`, suggesting the nearest.
+    """An attribute of such a module: `np`, `npx`, `random`, an operation of MXNet, or a function of
+    `npx` or `np`. Raises `AttributeError`, with a suggestion.
     """
     if name in _hiding[module]:
         return _hiding[module][name]
-    if name.startswith("__"):  # what Python asks of modules
+    if name.startswith("__"):  # Python looks for optional attributes of modules
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     from gemel import np, npx
 
@@ -93,7 +93,7 @@ def attribute(
 
 
 def array(source_array: Any, ctx: Any = None, dtype: Any = None) -> Any:
-    """An array of what is given: of float32 unless that is an array of gemel's, or `dtype` says."""
+    """An array from `source_array`: of `dtype`, or the dtype of a gemel array, or float32."""
     from gemel import np
 
     if dtype is None:
@@ -102,26 +102,26 @@ def array(source_array: Any, ctx: Any = None, dtype: Any = None) -> Any:
 
 
 def save(fname: Any, data: Any) -> None:
-    """Write arrays, in a dictionary or a list, to a file of MXNet's. One alone is a list of one."""
+    """Write arrays, in a dictionary or list, to an MXNet file. One array is a list of one."""
     from gemel import np, npx
 
     npx.save(fname, [data] if isinstance(data, np.ndarray) else data)
 
 
 def load_frombuffer(buf: bytes) -> Any:
-    """What is in the bytes of such a file."""
+    """The arrays in the bytes of such a file."""
     from gemel.legacy.ndarray import as_nd
     from gemel.npx import serialize
 
     return as_nd(serialize.read("in memory", buf, None))
 
 
-#: Functions of `gemel.ndarray` that are its own.
+#: Functions that only `gemel.ndarray` has.
 OWN = {"save": save, "load_frombuffer": load_frombuffer}
 
 
 def arrays(name: str, scope: dict[str, Any]) -> Any:
-    """What `gemel.ndarray` has under a name."""
+    """An attribute of `gemel.ndarray`."""
     if name in _hiding["gemel.ndarray"]:
         return _hiding["gemel.ndarray"][name]
     from gemel.legacy.ndarray import NDArray, as_nd, giving
@@ -140,7 +140,7 @@ def arrays(name: str, scope: dict[str, Any]) -> Any:
 
 
 def method(array: Any, name: str) -> Any:
-    """The method of arrays and symbols that an operation of MXNet 1's is, as in `x.slice_axis`."""
+    """An operation of MXNet 1 as a method of an array or symbol, as in `x.slice_axis`."""
     from gemel.legacy.ndarray import giving
 
     apply = giving(find(name))

@@ -1,4 +1,4 @@
-"""What layers are made of: MXNet's operations with parameters, and those of their kind."""
+"""The operations that layers consist of: MXNet's operations with parameters, and similar ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def embedding(
     output_dim: int | None = None,
     dtype: Any = None,
 ) -> Any:
-    """The rows of weight (input_dim, output_dim) that data names."""
+    """The rows of weight (input_dim, output_dim) at the positions in data."""
     return npx.embedding(data, weight, input_dim, output_dim)
 
 
@@ -76,13 +76,13 @@ pooling = same(npx.pooling, "Pooling", "pooling", "_npx_pooling", inputs=1)
 
 
 def _image_channels(name: str, shapes: Shapes, kernel: Any, layout: str | None) -> tuple[int, bool]:
-    """How many channels the image of a convolution has, and whether they come last."""
+    """The number of channels of a convolution's image, and whether they come last."""
     last = is_channels_last(name, layout, len(kernel))
     return shapes["data"][-1 if last else 1], last
 
 
 def _weight(kernel: Any, outer: int, inner: int, last: bool) -> tuple[int, ...]:
-    """The shape of a convolution's weight: its inner channels lie where those of the image do."""
+    """The shape of a convolution's weight; its inner channels come last if the image's do."""
     return (outer, *kernel, inner) if last else (outer, inner, *kernel)
 
 
@@ -121,7 +121,7 @@ def _each(value: Any, axes: int, default: int) -> tuple[int, ...]:
 
 
 def _window(given: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """A tuple for each of these settings."""
+    """These settings, each as a tuple with one number for each spatial axis."""
     axes = len(given["data"].shape) - 2
     found = {name: _each(given[name], axes, name in ("stride", "dilate")) for name in names}
     return {name: tuple(map(int, value)) for name, value in found.items()}
@@ -178,9 +178,9 @@ def upsampling(
     num_filter: int = 0,
     multi_input_mode: str = "concat",
 ) -> Any:
-    """Images enlarged `scale` times, the others to the same size; joined or (mode sum) added.
+    """Images enlarged `scale` times, and others to the same size; joined or (mode "sum") added.
 
-    With "bilinear" by a deconvolution, whose weight is the second input.
+    "bilinear" uses a deconvolution, whose weight is the second input.
     """
     if sample_type == "bilinear" and len(data) == 2:
         size, pad = 2 * scale - scale % 2, scale // 2
@@ -250,7 +250,7 @@ def _(**given: Any) -> Written:
     return Written("BatchNorm", tuple(given[name] for name in names), settings, 3)
 
 
-#: Their nodes give the means and deviations, too.
+#: Their nodes also have the means and deviations as outputs.
 STATISTICS: Any = {"inputs": 3, "outputs": 3, "visible": 1}
 layer_norm = same(npx.layer_norm, "LayerNorm", "layer_norm", "_npx_layer_norm", **STATISTICS)
 group_norm = same(npx.group_norm, "_npx_group_norm", "group_norm", inputs=3)
@@ -285,7 +285,7 @@ def _(shapes: Shapes, axis: int = -1, **_: Any) -> Shapes:
 
 @written("group_norm")
 def _(data: Any, gamma: Any, beta: Any, num_groups: int, eps: float, **_: Any) -> Written | None:
-    if gamma.shape != (num_groups,):  # MXNet 1.9 knows one number a group, MXNet 2 one a channel
+    if gamma.shape != (num_groups,):  # MXNet 1.9 has one number per group, MXNet 2 per channel
         return None
     return Written("GroupNorm", (data, gamma, beta), {"num_groups": num_groups, "eps": eps})
 
@@ -303,7 +303,7 @@ def _(shapes: Shapes, **_: Any) -> Shapes:
 def lrn(
     data: Any, *, nsize: int, alpha: float = 1e-4, beta: float = 0.75, knorm: float = 2.0
 ) -> Any:
-    """data / (knorm + alpha / nsize * the sum of squares of `nsize` neighbouring channels) ** beta.
+    """data / (knorm + alpha / nsize * sum of squares of `nsize` neighbouring channels) ** beta.
 
     Krizhevsky et al., ImageNet classification with deep convolutional neural networks, 2012.
     """
@@ -320,7 +320,7 @@ KINDS = ("relu", "sigmoid", "softrelu", "softsign", "tanh")
 
 @legacy("Activation", "activation", "_npx_activation")
 def activation(data: Any, *, act_type: str) -> Any:
-    """An activation by its name."""
+    """An activation, chosen by name."""
     return npx.activation(data, act_type)
 
 
@@ -339,7 +339,7 @@ def leaky_relu(
     lower_bound: float = 0.125,
     upper_bound: float = 0.334,
 ) -> Any:
-    """data where positive; what it is elsewhere `act_type` says."""
+    """data where it is positive; elsewhere a function chosen by `act_type`."""
     return npx.leaky_relu(data, gamma, act_type, slope, lower_bound, upper_bound)
 
 
@@ -371,7 +371,7 @@ def _(data: Any) -> Written:
 
 @legacy("SoftmaxActivation")
 def softmax_activation(data: Any, *, mode: str = "instance") -> Any:
-    """softmax over all values of an example, or over its channels."""
+    """softmax over all values of an example or, with mode "channel", over its channels."""
     if mode == "channel":
         return npx.softmax(data, axis=1)
     return npx.softmax(npx.batch_flatten(data)).reshape(data.shape)

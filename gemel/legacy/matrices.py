@@ -1,4 +1,4 @@
-"""MXNet 1's linear algebra on the last two axes: BLAS and LAPACK's operations by their names."""
+"""MXNet 1's linear algebra on the last two axes, under the names of BLAS and LAPACK."""
 
 # ruff: noqa: N803 -- MXNet's names of matrices
 from __future__ import annotations
@@ -35,13 +35,13 @@ def gemm(
 
 @legacy("_linalg_potrf", "linalg_potrf")
 def potrf(A: Any) -> Any:
-    """Cholesky's factor L of A = L @ L.T."""
+    """The Cholesky factor L of A = L @ L.T."""
     return np.linalg.cholesky(A)
 
 
 @legacy("_linalg_potri", "linalg_potri")
 def potri(A: Any) -> Any:
-    """The inverse of A @ A.T, for Cholesky's factor A."""
+    """The inverse of A @ A.T, for a Cholesky factor A."""
     factor = np.tril(A)
     return np.linalg.inv(np.matmul(factor, _turned(factor, True)))
 
@@ -55,7 +55,7 @@ def trsm(
     lower: bool = True,
     alpha: float = 1.0,
 ) -> Any:
-    """X of A @ X = alpha * B (X @ A with `rightside`), for a triangular A."""
+    """The solution X of A @ X = alpha * B (X @ A with `rightside`), for a triangular A."""
     matrix = _turned(_triangle(A, lower), transpose is not rightside)
     return _turned(np.linalg.solve(matrix, _turned(B * alpha, rightside)), rightside)
 
@@ -82,7 +82,7 @@ def syrk(A: Any, transpose: bool = False, alpha: float = 1.0) -> Any:
 
 @legacy("_linalg_gelqf", "linalg_gelqf", outputs=2)
 def gelqf(A: Any) -> Any:
-    """Q and L of A = L @ Q: rows at right angles, and a lower triangle."""
+    """Q and L of A = L @ Q: orthonormal rows, and a lower triangular matrix."""
     q, r = np.linalg.qr(_turned(A, True))
     return [_turned(q, True), _turned(r, True)]
 
@@ -109,7 +109,7 @@ def extractdiag(A: Any, offset: int = 0) -> Any:
 
 @legacy("_linalg_makediag", "linalg_makediag", inputs=1)
 def makediag(A: Any, offset: int = 0) -> Any:
-    """Matrices with these diagonals, 0 elsewhere."""
+    """Matrices with these diagonals and 0 elsewhere."""
     size = int(A.shape[-1]) + abs(offset)
     places = [(i + max(-offset, 0)) * size + i + max(offset, 0) for i in range(int(A.shape[-1]))]
     return _spread(A, places, size)
@@ -117,7 +117,7 @@ def makediag(A: Any, offset: int = 0) -> Any:
 
 @legacy("_linalg_extracttrian", "linalg_extracttrian", inputs=1)
 def extracttrian(A: Any, offset: int = 0, lower: bool = True) -> Any:
-    """A triangle of each matrix, row after row."""
+    """A triangle of each matrix as a row."""
     size = int(A.shape[-1])
     places = np.array(_triangular(size, offset, lower), dtype="int64")
     return np.take(A.reshape(*A.shape[:-2], size * size), places, axis=-1)
@@ -125,13 +125,13 @@ def extracttrian(A: Any, offset: int = 0, lower: bool = True) -> Any:
 
 @legacy("_linalg_maketrian", "linalg_maketrian", inputs=1)
 def maketrian(A: Any, offset: int = 0, lower: bool = True) -> Any:
-    """Matrices with these triangles, 0 elsewhere."""
+    """Matrices with these triangles and 0 elsewhere."""
     size = next(n for n in range(1, 65536) if len(_triangular(n, offset, lower)) >= A.shape[-1])
     return _spread(A, _triangular(size, offset, lower), size)
 
 
 def _triangular(size: int, offset: int, lower: bool) -> list[int]:
-    """The places of a triangle's elements: a lower one's row after row, an upper one's columns."""
+    """The flat positions of a triangle's elements: by rows if lower, by columns if upper."""
     lower = offset < 0 if offset else lower
     if lower:
         return [row * size + column for row in range(size) for column in range(row + offset + 1)]
@@ -140,7 +140,7 @@ def _triangular(size: int, offset: int, lower: bool) -> list[int]:
 
 
 def _spread(rows: Any, places: list[int], size: int) -> Any:
-    """Elements of the last axis at these places of square matrices, 0 elsewhere."""
+    """Square matrices with the elements of the last axis at flat positions and 0 elsewhere."""
     chosen = [places.index(n) if n in places else len(places) for n in range(size * size)]
     wide = np.concatenate([rows, np.zeros_like(rows[..., :1])], axis=-1)
     found = np.take(wide, np.array(chosen, dtype="int64"), axis=-1)

@@ -1,9 +1,9 @@
-"""NDArray: the arrays `gemel.nd` gives, with the methods and the look MXNet 1's have.
+"""NDArray: the arrays of `gemel.nd`, with the methods and the `repr` of MXNet 1's.
 
-They are gemel's arrays by another class: NumPy-style functions take them, too, and give plain
-arrays. Results of their operators, of their methods, of the functions of `gemel.nd` and of blocks
-and compiled functions on them are NDArrays; `NDEntry` stands for one in a trace. What MXNet 1 gives
-one dimension for want of fewer has none here.
+They are gemel's arrays with another class. NumPy-style functions accept them, too, and return plain
+arrays. Their operators and methods, the functions of `gemel.nd`, and blocks and compiled functions
+called with them return NDArrays; `NDEntry` stands for one in a trace. Where MXNet 1 returns an
+array of shape (1,) because it has no 0-d arrays, the result here is 0-d.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Plain: Any = np.ndarray
 
 
 class Manners:
-    """MXNet 1's manners: its methods' keywords, numbers for truths."""
+    """MXNet 1's behaviour: the keywords of its methods, and comparisons that give numbers."""
 
     __slots__ = ()
 
@@ -30,7 +30,7 @@ class Manners:
 
     @property
     def stype(self) -> str:
-        """How elements are stored: always all of them."""
+        """The kind of storage: always dense."""
         return "default"
 
     def tostype(self, stype: str) -> Any:
@@ -69,7 +69,7 @@ class _Kind(type(_Plain)):  # type: ignore[misc]
 
 
 class NDArray(Manners, _Plain, metaclass=_Kind):  # type: ignore[misc]
-    """An array with MXNet 1's manners: its methods' keywords, numbers for truths, its `repr`."""
+    """An array that behaves as in MXNet 1: keywords of methods, comparisons as numbers, `repr`."""
 
     __slots__ = ()
 
@@ -90,14 +90,14 @@ class NDArray(Manners, _Plain, metaclass=_Kind):  # type: ignore[misc]
         return _Plain.__getitem__(self, ...)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """As other arrays are pickled, and an NDArray again."""
+        """Pickle it like other arrays, but load it as an NDArray."""
         return _pickled, super().__reduce_ex__(protocol)
 
 
 class NDEntry(Manners, Entry):
-    """What stands for an NDArray in a trace: another name of an entry, with MXNet 1's manners.
+    """Stands for an NDArray in a trace: an alias of an entry with MXNet 1's behaviour.
 
-    Operations take the entry itself, so that graphs, gradients and passes never meet one.
+    Operations use the entry itself, so graphs, gradients and passes never see an `NDEntry`.
     """
 
     __slots__ = ()
@@ -111,7 +111,7 @@ class NDEntry(Manners, Entry):
 
 
 def shown_as_nd(value: Any) -> Any:
-    """The same elements as an NDArray, or as what stands for one. Numbers stay numbers."""
+    """The same elements as an NDArray or an `NDEntry`. Numbers stay numbers."""
     if isinstance(value, Entry):
         return NDEntry(value.node, value.index) if _stands_for_array(value) else value
     found = _Plain.__getitem__(value, ...)
@@ -119,7 +119,7 @@ def shown_as_nd(value: Any) -> Any:
 
 
 def _pickled(make: Callable[..., Any], given: tuple[Any, ...]) -> Any:
-    """What was pickled as a call of `make`."""
+    """The NDArray that was pickled as a call of `make`."""
     return as_nd(make(*given))
 
 
@@ -128,7 +128,7 @@ def _stands_for_array(value: Any) -> bool:
 
 
 def as_nd(found: Any) -> Any:
-    """Plain arrays among results, which nobody else has yet, as NDArrays."""
+    """Results with plain arrays turned into NDArrays, in place: nobody else may hold them yet."""
     if isinstance(found, (list, tuple)):
         return [as_nd(each) for each in found]
     if isinstance(found, dict):
@@ -139,7 +139,7 @@ def as_nd(found: Any) -> Any:
 
 
 def giving(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose results are NDArrays if an argument is, or none is an array."""
+    """A function whose results are NDArrays if an argument is one, or none is an array."""
 
     def call(*inputs: Any, **keywords: Any) -> Any:
         given = [*inputs, *keywords.values()]
@@ -187,7 +187,7 @@ def _compared(plain: Any) -> Any:
 
 
 def _in_place(plain: Any, name: str) -> Any:
-    """`x += y` in a trace, where the entry that `x` is a name of holds the result."""
+    """`x += y` in a trace: the entry behind `x` holds the result."""
 
     def applied(self: Any, other: Any) -> Any:
         plain(self.as_np_ndarray(), other)
@@ -197,7 +197,7 @@ def _in_place(plain: Any, name: str) -> Any:
     return applied
 
 
-#: Methods that are MXNet 1's operations where NumPy's of the same name are others.
+#: Methods that are MXNet 1's operations, because NumPy's methods of these names differ.
 _OPERATIONS = (
     *("sum", "mean", "max", "min", "prod", "argmax", "argmin", "sort", "argsort", "clip", "tile"),
     *("repeat", "squeeze", "flatten", "take", "round", "swapaxes", "dot"),
@@ -206,7 +206,7 @@ _PAIRS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
 
 
 def _mannered(kind: Any, plain: Any) -> None:
-    """Give a class the methods and operators of another one, with MXNet 1's manners."""
+    """Give a class the methods and operators of another one, with MXNet 1's behaviour."""
     for name in _OPERATIONS:
         setattr(kind, name, _of_operation(name))
     own = {*vars(kind), *vars(Manners)}

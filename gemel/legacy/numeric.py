@@ -1,4 +1,4 @@
-"""MXNet's operations on NumPy's model whose settings in files are not the functions' keywords."""
+"""MXNet's NumPy-style operations whose settings in files differ from the functions' keywords."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def norm(
     flag: int = -1,
 ) -> Any:
     """The norm of vectors or (without axes and flag) of a matrix."""
-    if flag in (1, -2):  # of Frobenius: the 2-norm of all elements
+    if flag in (1, -2):  # the Frobenius norm: the 2-norm of all elements
         return np.linalg.vector_norm(data, axis=axis, keepdims=keepdims)
     if isinstance(axis, tuple) and len(axis) == 1:
         axis = axis[0]
@@ -63,7 +63,7 @@ def vstack(*data: Any) -> Any:
 
 @legacy("_npi_dstack")
 def dstack(*data: Any) -> Any:
-    """The arrays one behind the other."""
+    """The arrays joined along the third axis."""
     return np.dstack(data)
 
 
@@ -85,7 +85,7 @@ def average(
     returned: bool = False,
     weighted: bool = True,
 ) -> Any:
-    """The mean, of elements that have weights if `weighted`."""
+    """The mean, weighted if `weighted`."""
     return np.average(a, axis, weights if weighted else None, returned)
 
 
@@ -99,7 +99,7 @@ def percentile(
     keepdims: bool = False,
     q_scalar: float | None = None,
 ) -> Any:
-    """What `q` percent of the elements are below; `q_scalar` is one number."""
+    """The `q`-th percentiles of the elements; `q_scalar` is a single number."""
     wanted = q_scalar if q is None else q
     return np.percentile(a, wanted, axis=axis, method=interpolation, keepdims=keepdims)
 
@@ -140,7 +140,7 @@ def inverse(A: Any) -> Any:  # noqa: N803
 
 @legacy("_linalg_slogdet", "linalg_slogdet", outputs=2)
 def slogdet(A: Any) -> Any:  # noqa: N803
-    """The sign of each matrix's determinant, and the logarithm of its size."""
+    """The sign of each matrix's determinant, and the logarithm of its absolute value."""
     return tuple(np.linalg.slogdet(A))
 
 
@@ -160,7 +160,7 @@ def diag(data: Any, *, k: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 @legacy("_contrib_div_sqrt_dim")
 def div_sqrt_dim(data: Any) -> Any:
-    """The data divided by the root of its last axis's length."""
+    """The data divided by the square root of the length of its last axis."""
     return data / float(data.shape[-1]) ** 0.5
 
 

@@ -1,4 +1,4 @@
-"""MXNet 1's operations on images, boxes and places that few programs use."""
+"""MXNet 1's operations on images, boxes and positions that few programs use."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def bilinear_resize(
     mode: str = "size",
     align_corners: bool = True,
 ) -> Any:
-    """Images in another size: given, a multiple of theirs, or (mode "like") that of others."""
+    """Images resized to a given size, by a factor, or (mode "like") to the size of others."""
     if mode == "like":
         height, width = like.shape[2:]
     elif scale_height is not None:
@@ -88,7 +88,7 @@ def adaptive_average_pooling(data: Any, output_size: Any = (1, 1)) -> Any:
 
 
 def _shares(extent: int, parts: int, dtype: Any) -> Any:
-    """How much each line counts for each part: (parts, extent)."""
+    """The weight of each line in each part: (parts, extent)."""
     edges = [(i * extent // parts, -(-(i + 1) * extent // parts)) for i in range(parts)]
     return np.array(
         [[(a <= n < b) / (b - a) for n in range(extent)] for a, b in edges], dtype=dtype
@@ -97,7 +97,7 @@ def _shares(extent: int, parts: int, dtype: Any) -> Any:
 
 @legacy("Crop")
 def crop(*data: Any, offset: Any = (0, 0), h_w: Any = (0, 0), center_crop: bool = False) -> Any:
-    """A part of the first images: as large as the second ones, or `h_w`; from `offset` on."""
+    """A part of the first images from `offset` on, as large as the second ones or as `h_w`."""
     height, width = h_w if len(data) == 1 else data[1].shape[2:]
     top, left = offset
     if center_crop:
@@ -110,7 +110,7 @@ def _axes(value: Any, count: int, default: int) -> tuple[int, ...]:
 
 
 def _places(channels: int, kernel: tuple[int, ...], dtype: Any) -> Any:
-    """Filters that each take one place of the window, for each channel."""
+    """Filters that each pick one element of the window, for each channel."""
     size = prod(kernel)
     return np.tile(np.eye(size, dtype=dtype).reshape(size, 1, *kernel), (channels, 1, 1, 1))
 
@@ -145,7 +145,7 @@ def col2im(
     dilate: Any = (),
     pad: Any = (),
 ) -> Any:
-    """Columns summed up in images, where `im2col` took them from."""
+    """The columns of `im2col` summed up in images, at the places they came from."""
     channels = int(data.shape[1]) // prod(kernel)
     strides, dilates, pads = _axes(stride, 2, 1), _axes(dilate, 2, 1), _axes(pad, 2, 0)
     every = list(zip(output_size, kernel, strides, dilates, pads, strict=True))
@@ -170,7 +170,7 @@ def col2im(
 @legacy("GridGenerator", outputs=2, visible=1)
 @as_written
 def grid_generator(data: Any, *, transform_type: str, target_shape: Any = (0, 0)) -> Any:
-    """Places (N, 2, height, width) from -1 to 1: of affine maps (N, 6), or of shifts in pixels."""
+    """Positions (N, 2, height, width) from -1 to 1, from affine maps (N, 6) or shifts in pixels."""
     height, width = target_shape if transform_type == "affine" else data.shape[2:]
     rows = np.linspace(-1, 1, int(height)).astype(data.dtype).reshape(-1, 1)
     columns = np.linspace(-1, 1, int(width)).astype(data.dtype)
@@ -184,8 +184,8 @@ def grid_generator(data: Any, *, transform_type: str, target_shape: Any = (0, 0)
 
 @legacy("BilinearSampler", outputs=2, visible=1)
 def bilinear_sampler(data: Any, grid: Any) -> Any:
-    """Images at places between their pixels, 0 outside: Jaderberg et al., Spatial Transformer
-    Networks, 2015.
+    """Images interpolated at positions between their pixels, 0 outside: Jaderberg et al., Spatial
+    Transformer Networks, 2015.
     """
     n, channels, height, width = data.shape
     flat = data.reshape(n, channels, -1)
@@ -230,7 +230,7 @@ def boolean_mask(data: Any, index: Any, *, axis: int = 0) -> Any:
 
 @legacy("_contrib_index_array", inputs=1)
 def index_array(data: Any, axes: Any = None) -> Any:
-    """The place of each element: (*data's shape, number of axes), of int64."""
+    """The indices of each element, of int64: (*data's shape, number of axes)."""
     shape = tuple(data.shape)
     chosen = range(len(shape)) if axes is None else [axis % len(shape) for axis in axes]
     lines = [
@@ -244,7 +244,7 @@ def index_array(data: Any, axes: Any = None) -> Any:
 
 @legacy("_ravel_multi_index", "ravel_multi_index")
 def ravel_multi_index(data: Any, *, shape: Any) -> Any:
-    """Places (axes, ...) in an array of that shape as numbers."""
+    """Indices (axes, ...) into an array of this shape as flat positions."""
     found: Any = 0
     for row, extent in enumerate(shape):
         found = found * extent + data[row]
@@ -253,7 +253,7 @@ def ravel_multi_index(data: Any, *, shape: Any) -> Any:
 
 @legacy("_unravel_index", "unravel_index")
 def unravel_index(data: Any, *, shape: Any) -> Any:
-    """Numbers as places (axes, ...) in an array of that shape."""
+    """Flat positions as indices (axes, ...) into an array of this shape."""
     steps = [prod(shape[place + 1 :]) for place in range(len(shape))]
     rows = [np.floor(data / step) % n for step, n in zip(steps, shape, strict=True)]
     return np.stack(rows).astype(data.dtype)
@@ -270,7 +270,7 @@ def quadratic(data: Any, a: float = 0.0, b: float = 0.0, c: float = 0.0) -> Any:
 
 @legacy("_contrib_gradientmultiplier", inputs=1)
 def gradient_multiplier(data: Any, scalar: float = 1.0) -> Any:
-    """data, whose gradient is multiplied by a number."""
+    """data itself, with its gradient multiplied by a number."""
     return with_gradient(data, data, np.full_like(data, scalar), scaled=True)
 
 

@@ -1,4 +1,4 @@
-"""Sequences and recurrent layers, by MXNet's names."""
+"""Sequences and recurrent layers, under MXNet's names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _(data: Any, parameters: Any, **given: Any) -> Written:
 
 
 def _for_batch(state: Any, data: Any) -> Any:
-    """A state for one example repeated for the batch, which MXNet does not do by itself."""
+    """A state for one example, repeated for the batch, as MXNet does not broadcast it."""
     if same_for_all(state.shape[1], data.shape[1]) or state.shape[1] > 1:
         return state
     layers, _, width = state.shape
@@ -61,7 +61,7 @@ def _for_batch(state: Any, data: Any) -> Any:
     return found
 
 
-#: How many gates each kind of cell has.
+#: The number of gates of each kind of cell.
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "gru": 3, "lstm": 4}
 
 

@@ -1,5 +1,5 @@
-"""MXNet's rarer steps of optimizers as operations: of halves with a float32 copy, of several arrays
-at once, and of LAMB, AdamW, FTRL and FTML. States are overwritten; the result is the new weight.
+"""MXNet's rarer optimizer steps as operations: for float16 weights with a float32 copy, for several
+arrays at once, and LAMB, AdamW, FTRL and FTML. They overwrite states and return the new weight.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def rmspropalex_update(
     gamma2: float = 0.9, epsilon: float = 1e-8, wd: float = 0.0, rescale_grad: float = 1.0,
     clip_gradient: float = -1.0, clip_weights: float = -1.0,
 ) -> Any:  # fmt: skip
-    """A step of RMSProp by the gradient's variance (Graves, Generating sequences, 2013)."""
+    """A step of RMSProp with the gradient's variance (Graves, Generating sequences, 2013)."""
     grad = _clipped(rescale_grad * grad + wd * weight, clip_gradient)
     _held(n, gamma1 * n + (1 - gamma1) * grad * grad)
     _held(g, gamma1 * g + (1 - gamma1) * grad)
@@ -63,7 +63,7 @@ def adamw_update(
     beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, wd: float = 0.0,
     clip_gradient: float = -1.0,
 ) -> Any:  # fmt: skip
-    """A step of AdamW (Loshchilov and Hutter, 2019); none where `rescale_grad`, an array of one
+    """A step of AdamW (Loshchilov and Hutter, 2019), skipped if `rescale_grad`, an array of one
     number, is 0 or not finite.
     """
     scale = np.asarray(rescale_grad, dtype="float32").reshape(())
@@ -80,7 +80,7 @@ def group_adagrad_update(
     weight: Any, grad: Any, history: Any, lr: float, rescale_grad: float = 1.0,
     clip_gradient: float = -1.0, epsilon: float = 1e-5,
 ) -> Any:  # fmt: skip
-    """A step of AdaGrad with one number of history for each row, its mean square."""
+    """A step of AdaGrad whose history has one number for each row, its mean square."""
     grad = _clipped(rescale_grad * grad, clip_gradient)
     axes = tuple(range(1, grad.ndim))
     _held(history, history + np.square(grad).mean(axis=axes, keepdims=True).reshape(history.shape))
@@ -97,7 +97,7 @@ def lamb_update_phase1(
     epsilon: float = 1e-6, t: int = 1, bias_correction: bool = True, wd: float = 0.0,
     rescale_grad: float = 1.0, clip_gradient: float = -1.0,
 ) -> Any:  # fmt: skip
-    """The direction of LAMB (You et al., 2020), before its length is set."""
+    """The direction of a LAMB step (You et al., 2020), before its length is set."""
     grad = _clipped(rescale_grad * grad, clip_gradient)
     _held(mean, beta1 * mean + (1 - beta1) * grad)
     _held(var, beta2 * var + (1 - beta2) * grad * grad)
@@ -111,7 +111,7 @@ def lamb_update_phase2(
     weight: Any, g: Any, r1: Any, r2: Any, lr: float, lower_bound: float = -1.0,
     upper_bound: float = -1.0,
 ) -> Any:  # fmt: skip
-    """The step of LAMB along g: r1 is the weight's norm, within the bounds, and r2 is g's."""
+    """The step of LAMB along g. r1 is the weight's norm, limited to the bounds, and r2 is g's."""
     r1 = np.maximum(r1, lower_bound) if lower_bound >= 0 else r1
     r1 = np.minimum(r1, upper_bound) if upper_bound >= 0 else r1
     known = np.logical_and(r1, r2)
@@ -122,7 +122,7 @@ def lamb_update_phase2(
 
 
 def _mixed(plain: Legacy) -> Callable[..., Any]:
-    """The step on `weight32`, whose new value the weight is rounded from."""
+    """The step on `weight32`; the new weight is its new value, rounded."""
 
     def step(weight: Any, grad: Any, *states: Any, **settings: Any) -> Any:
         *others, weight32 = states
@@ -134,7 +134,7 @@ def _mixed(plain: Legacy) -> Callable[..., Any]:
 
 @legacy("mp_sgd_update", inputs=3)
 def mp_sgd_update(weight: Any, grad: Any, weight32: Any, lr: float, **settings: Any) -> Any:
-    """`sgd_update` of a weight in two bytes, with a copy in float32."""
+    """`sgd_update` of a 16-bit weight with a copy in float32."""
     return _mixed(sgd_update)(weight, grad, weight32, lr=lr, **settings)
 
 
@@ -142,7 +142,7 @@ def mp_sgd_update(weight: Any, grad: Any, weight32: Any, lr: float, **settings: 
 def mp_sgd_mom_update(
     weight: Any, grad: Any, mom: Any, weight32: Any, lr: float, **settings: Any
 ) -> Any:
-    """`sgd_mom_update` of a weight in two bytes, with a copy in float32."""
+    """`sgd_mom_update` of a 16-bit weight with a copy in float32."""
     return _mixed(sgd_mom_update)(weight, grad, mom, weight32, lr=lr, **settings)
 
 
@@ -150,7 +150,7 @@ def mp_sgd_mom_update(
 def mp_nag_mom_update(
     weight: Any, grad: Any, mom: Any, weight32: Any, lr: float, **settings: Any
 ) -> Any:
-    """`nag_mom_update` of a weight in two bytes, with a copy in float32."""
+    """`nag_mom_update` of a 16-bit weight with a copy in float32."""
     return _mixed(nag_mom_update)(weight, grad, mom, weight32, lr=lr, **settings)
 
 
@@ -168,7 +168,7 @@ def mp_lamb_update_phase1(
     beta2: float = 0.999, epsilon: float = 1e-6, t: int = 1, bias_correction: bool = True,
     wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0,
 ) -> Any:  # fmt: skip
-    """`lamb_update_phase1` of a weight in two bytes; the direction is in float32."""
+    """`lamb_update_phase1` of a 16-bit weight; the direction is in float32."""
     return lamb_update_phase1.function(
         weight32, grad.astype("float32"), mean, var, beta1, beta2, epsilon, t, bias_correction,
         wd, rescale_grad, clip_gradient,
@@ -180,14 +180,14 @@ def mp_lamb_update_phase2(
     weight: Any, g: Any, r1: Any, r2: Any, weight32: Any, lr: float, lower_bound: float = -1.0,
     upper_bound: float = -1.0,
 ) -> Any:  # fmt: skip
-    """`lamb_update_phase2` of a weight in two bytes, with a copy in float32."""
+    """`lamb_update_phase2` of a 16-bit weight with a copy in float32."""
     found = lamb_update_phase2.function(weight32, g, r1, r2, lr, lower_bound, upper_bound)
     return _held(weight32, found).astype(weight.dtype)
 
 
 # --- several at once --------------------------------------------------------------------------
 
-#: By MXNet's names: how many arrays each weight comes with, itself one of them, and its step.
+#: By MXNet's names: the number of arrays for each weight, including itself, and the step.
 SEVERAL: dict[str, tuple[int, Callable[..., Any]]] = {
     "sgd_update": (2, sgd_update.function),
     "sgd_mom_update": (3, sgd_mom_update.function),
@@ -235,7 +235,7 @@ def multi_lars(
     lrs: Any, weights_sum_sq: Any, grads_sum_sq: Any, wds: Any, eta: float, eps: float,
     rescale_grad: float = 1.0,
 ) -> Any:  # fmt: skip
-    """The rates of LARS (You et al., 2017), by the sums of squares of weights and gradients."""
+    """The rates of LARS (You et al., 2017), from the sums of squares of weights and gradients."""
     weights, grads = np.sqrt(weights_sum_sq), np.sqrt(grads_sum_sq)
     known = np.logical_and(weights, grads)
     scaled = eta * weights / (grads * rescale_grad + wds * weights + eps)

@@ -1,4 +1,4 @@
-"""MXNet 1's steps of optimizers as operations: they overwrite states, and give the new weight."""
+"""MXNet 1's optimizer steps as operations: they overwrite states and return the new weight."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sgd_update(
     weight: Any, grad: Any, lr: float, wd: float = 0.0, rescale_grad: float = 1.0,
     clip_gradient: float = -1.0, lazy_update: bool = True,
 ) -> Any:  # fmt: skip
-    """weight - lr * (grad + wd * weight), of a gradient rescaled and clipped first."""
+    """weight - lr * (grad + wd * weight), with the gradient rescaled and clipped first."""
     return (1 - lr * wd) * weight - lr * _clipped(rescale_grad * grad, clip_gradient)
 
 
@@ -31,7 +31,7 @@ def sgd_mom_update(
     weight: Any, grad: Any, mom: Any, lr: float, momentum: float = 0.0, wd: float = 0.0,
     rescale_grad: float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True,
 ) -> Any:  # fmt: skip
-    """`sgd_update` with momentum, which `mom` keeps."""
+    """`sgd_update` with momentum, which is kept in `mom`."""
     step = lr * _clipped(rescale_grad * grad, clip_gradient) + lr * wd * weight
     return weight + _held(mom, momentum * mom - step)
 
@@ -41,7 +41,7 @@ def nag_mom_update(
     weight: Any, grad: Any, mom: Any, lr: float, momentum: float = 0.0, wd: float = 0.0,
     rescale_grad: float = 1.0, clip_gradient: float = -1.0,
 ) -> Any:  # fmt: skip
-    """`sgd_mom_update` with Nesterov's look ahead."""
+    """`sgd_mom_update` with Nesterov momentum."""
     step = lr * (_clipped(rescale_grad * grad, clip_gradient) + wd * weight)
     return weight + momentum * _held(mom, momentum * mom - step) - step
 
@@ -76,7 +76,7 @@ def signsgd_update(
     weight: Any, grad: Any, lr: float, wd: float = 0.0, rescale_grad: float = 1.0,
     clip_gradient: float = -1.0,
 ) -> Any:  # fmt: skip
-    """`sgd_update` by the signs of the gradient only."""
+    """`sgd_update` with the signs of the gradient only."""
     return (1 - lr * wd) * weight - lr * np.sign(grad)
 
 
@@ -85,7 +85,7 @@ def signum_update(
     weight: Any, grad: Any, mom: Any, lr: float, momentum: float = 0.0, wd: float = 0.0,
     rescale_grad: float = 1.0, clip_gradient: float = -1.0, wd_lh: float = 0.0,
 ) -> Any:  # fmt: skip
-    """`signsgd_update` by the signs of a momentum, which `mom` keeps."""
+    """`signsgd_update` with the signs of the momentum, which is kept in `mom`."""
     grad = _clipped(rescale_grad * grad, clip_gradient) + wd * weight
     _held(mom, momentum * mom - (1 - momentum) * grad)
     return (1 - lr * wd_lh) * weight + lr * np.sign(mom)

@@ -1,6 +1,6 @@
-"""`np`: NumPy's names on gemel's arrays.
+"""`np`: NumPy's functions on gemel's arrays.
 
-Operations and functions say themselves that they are public here (``public="np"``, see
+An operation or function is public here if its declaration says so (``public="np"``, see
 `gemel.ir.public`). `__init__.pyi`, which `make stubs` writes, lists all of them for type checkers.
 """
 
@@ -11,13 +11,13 @@ from typing import Any
 from gemel.dtype import BY_NAME, DTYPES, DType, bool_, int64, uint64
 from gemel.ir.late import later
 from gemel.ir.public import NAMESPACES, lookup
-from gemel.np import creation, queries, random  # noqa: F401 -- they declare what is public here
+from gemel.np import creation, queries, random  # noqa: F401 -- they declare public functions
 
 later("gemel.np.types", "gemel.np.standard", "gemel.np.linalg", "gemel.np.fft")
 later("gemel.np.grids", "gemel.np.printing", "gemel.np.text", "gemel.npx.sharing")
 
-#: What of NumPy's serves gemel's arrays as it is: families of dtypes, numbers as text, switches of
-#: NumPy's own warnings, and its iterators, which read arrays of both.
+#: What gemel takes from NumPy unchanged: families of dtypes, numbers as text, switches of NumPy's
+#: warnings, and its iterators, which also read gemel's arrays.
 NUMPYS = (
     *("character", "complexfloating", "flexible", "floating", "generic", "inexact", "integer"),
     *("number", "signedinteger", "unsignedinteger", "bytes_", "object_", "str_", "void"),
@@ -26,7 +26,7 @@ NUMPYS = (
     *("min_scalar_type", "nditer", "nested_iters", "poly1d"),
 )
 
-#: What C calls dtypes.
+#: The C names of dtypes.
 C_NAMES = {
     **{"half": "float16", "single": "float32", "double": "float64"},
     **{"csingle": "complex64", "cdouble": "complex128"},
@@ -51,7 +51,7 @@ _others = {
     "euler_gamma": 0.5772156649015329,
     "inf": float("inf"),
     "nan": float("nan"),
-    # MXNet's names of them.
+    # MXNet's names for them.
     **dict.fromkeys(("PINF", "Inf", "Infinity"), float("inf")),
     **dict.fromkeys(("NAN", "NaN"), float("nan")),
     "NINF": -float("inf"),

@@ -1,4 +1,4 @@
-"""`np`: NumPy's names on gemel's arrays.
+"""`np`: NumPy's functions on gemel's arrays.
 
 Written by `make stubs`: change what is declared instead.
 """

@@ -1,4 +1,4 @@
-"""Arrays made of anything but arrays."""
+"""Functions that create arrays from something other than arrays."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def array(
         return moved if moved is not object else object.copy()
     made = array_like(object, dtype, place)
     if dtype is None and MANNERS["floating positions"] and isinstance(object, (list, tuple)):
-        kind = made.dtype.kind  # lists of others' numbers and arrays are as those of Python's
-        wide = made.dtype is uint64 and MANNERS["integers"] is int64  # which would wrap
+        kind = made.dtype.kind  # lists of other libraries' numbers and arrays are treated alike
+        wide = made.dtype is uint64 and MANNERS["integers"] is int64  # int64 would wrap around
         named = kind in "iuf" and not wide
         dtype = MANNERS["floats" if kind == "f" else "integers"] if named else None
     return made if dtype is None else made.astype(dtype, copy=False)
@@ -277,7 +277,7 @@ def arange(
         raise ArgumentError(f"arange: from {start} to {stop} by {step} there are no numbers")
     count = max(0, steps if whole else math.ceil(steps))
     if count == 0:
-        start, step = 0, 1  # the given ones need not fit the dtype
+        start, step = 0, 1  # the given ones may not fit the dtype
     plain = default_dtype(0) if whole else default_float()
     chosen = as_dtype(dtype) if dtype is not None else plain
     if count and not whole and chosen.kind in "iu":
@@ -287,7 +287,7 @@ def arange(
         found = iota(shape=(count,), axis=0, dtype=wide)
     if step != 1:
         found = found * step
-    if start != 0 or step < 0:  # where 0 times the step is -0.0
+    if start != 0 or step < 0:  # for a negative step, adding 0 turns -0.0 into 0.0
         found = found + start
     return found.astype(chosen) if found.dtype is not chosen else found
 
@@ -320,7 +320,7 @@ def linspace(
 def _line(
     name: str, start: Any, stop: Any, num: int, endpoint: bool, device: Any
 ) -> tuple[Any, Any]:
-    """Evenly spaced numbers in 64 bits along the first axis, and how far apart they are."""
+    """Evenly spaced 64-bit numbers along the first axis, and their distance."""
     start, stop = above.as_array(start), above.as_array(stop)
     if whole(name, "num", num) < 0:
         raise ShapeError(f"{name}: {num} is not a valid number of elements")
@@ -336,7 +336,7 @@ def _line(
 
 
 def _end(value: Any) -> Any:
-    """Where a row of numbers begins or ends: a number, or an array of them in 64 bits."""
+    """The start or end of a row of numbers: a number, or an array of 64-bit numbers."""
     if isinstance(value, NUMBER):
         return value
     value = operand(value)
@@ -344,7 +344,7 @@ def _end(value: Any) -> Any:
 
 
 def _first_at(name: str, x: Any, axis: int) -> Any:
-    """x with its first axis in the place `axis`."""
+    """x with its first axis moved to `axis`."""
     place = normalize_axis(name, axis, x.ndim)
     order = (*range(1, place + 1), 0, *range(place + 1, x.ndim))
     return transpose(x, axes=order) if place else x
@@ -369,7 +369,7 @@ def logspace(
 
     >>> np.logspace(0, 2, 3)
     """
-    if not isinstance(base, NUMBER):  # a row for each of its elements, too
+    if not isinstance(base, NUMBER):  # an array gives a row for each of its elements
         base = _end(above.as_array(base))
         start = _end(above.as_array(start)) + base * 0
     exponents = _line("logspace", start, stop, num, endpoint, device or ctx)[0]
@@ -378,7 +378,7 @@ def logspace(
 
 
 def _plain(dtype: DType) -> DType:
-    """The dtype of rows of numbers where none is given."""
+    """The default dtype of rows of numbers."""
     return default_float().complex if dtype.is_complex else default_float()
 
 

@@ -1,6 +1,6 @@
 """`np.fft`: discrete Fourier transforms.
 
-Functions say themselves that they are public here (``public="np.fft"``, see `gemel.ir.public`).
+A function is public here if its declaration says so (``public="np.fft"``, see `gemel.ir.public`).
 `fft.pyi`, which `make stubs` writes, lists all of them for type checkers.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.ir.public import NAMESPACES, lookup
-from gemel.ops import fourier  # noqa: F401 -- it declares what is public here
+from gemel.ops import fourier  # noqa: F401 -- it declares the public functions
 
 globals().update(NAMESPACES["np.fft"])
 

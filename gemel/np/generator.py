@@ -1,4 +1,4 @@
-"""`np.random.Generator`: random numbers from a stream of its own."""
+"""`np.random.Generator`: random numbers from a separate stream."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gemel.ops.random import drawing_from
 from gemel.ops.shape import operand
 from gemel.spec import whole
 
-#: What makes the seeds of a generator's children others than its numbers.
+#: Makes the seeds of a generator's children independent of its numbers.
 SPAWNED = 0x0C41_1D5E_0C41_1D5E
 
 
@@ -37,7 +37,7 @@ class BitGenerator:
 
     @property
     def state(self) -> dict[str, Any]:
-        """The seed, the number of the next call, and the number of children. Waits."""
+        """The seed, the number of the next call, and the number of children. Waits for them."""
         return {
             "bit_generator": "Philox2x32",
             "seed": int(self._seed.value),
@@ -55,13 +55,13 @@ class BitGenerator:
             self._children = value.get("children", 0)
 
     def take(self) -> tuple[Any, Any]:
-        """The seed and the number of the next call; the one after it gets the next number.
+        """The seed and the number of the next call; this advances the number.
 
-        In a trace both are inputs of the program, which leaves the number behind its last call.
+        In a trace both are inputs of the program, which also updates the number.
         """
         trace = current_trace()
         if trace is not None:
-            number = copy(trace.state.parameter(self._number))  # as it is before the update
+            number = copy(trace.state.parameter(self._number))  # its value before the update
             trace.state.update(self._number, add(number, 1))
             return trace.state.parameter(self._seed), number
         with self._lock:
@@ -84,7 +84,7 @@ class BitGenerator:
 
 
 def _method(name: str) -> Any:
-    """A function of `np.random` that draws from the generator whose method it is."""
+    """A method that calls a function of `np.random` on the stream of its generator."""
     drawing: Callable[..., Any] = NAMESPACES["np.random"].get(name) or getattr(choices, name)
 
     def method(self: Generator, *values: Any, **named: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Indices and grids: open and filled meshes, joined rows, all positions of an array."""
+"""Indices and grids: open and dense meshes, joined rows, all positions of an array."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gemel.spec import normalize_axis
 
 
 def _line(item: slice) -> Any:
-    """start:stop:step as numbers; an imaginary step is how many there are, stop included."""
+    """The numbers start:stop:step; an imaginary step is their count, with stop included."""
     start = 0 if item.start is None else item.start
     if item.stop is None:
         raise ArgumentError("a slice of a grid needs a stop")

@@ -1,6 +1,6 @@
 """`np.linalg`: linear algebra.
 
-Operations and functions say themselves that they are public here (``public="np.linalg"``, see
+An operation or function is public here if its declaration says so (``public="np.linalg"``, see
 `gemel.ir.public`). `linalg.pyi`, which `make stubs` writes, lists all of them for type checkers.
 """
 
@@ -72,7 +72,7 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Array:
 
     @cache
     def best(first: int, last: int) -> tuple[int, int]:
-        """How many multiplications first to last take at least, and where to cut them for that."""
+        """The least multiplications for the product of first to last, and where to split it."""
         if first == last:
             return 0, first
         ways = (

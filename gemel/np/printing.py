@@ -1,4 +1,4 @@
-"""Arrays as text. The options are NumPy's own: one setting serves the arrays of both."""
+"""Arrays as text. The print options are NumPy's own and apply to the arrays of both."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ def array_str(
 
 
 def fixed_text(values: Any, prefix: str) -> str:
-    """A NumPy array's elements with four decimals, as PyTorch prints them, behind `prefix`.
+    """A NumPy array's elements with four decimals, as PyTorch prints them, after `prefix`.
 
-    Whole numbers lose their decimals; exponents come where sizes differ more than thousandfold, and
-    for numbers of more than 8 or with only 0 in their four places.
+    Arrays of whole numbers have no decimals. Exponents are used if sizes differ by more than a
+    factor of 1000, if a number exceeds 1e8, or if one would have only zeros in its four decimals.
     """
     import numpy
 
@@ -109,7 +109,7 @@ def fixed_text(values: Any, prefix: str) -> str:
 
 
 def _writer(values: Any) -> Any:
-    """What writes one of the numbers of which these are those that are not 0."""
+    """The function that formats one number, chosen by the nonzero numbers."""
     sizes = abs(values[abs(values) < float("inf")]).astype("float64")
     low, high = (sizes.min(), sizes.max()) if sizes.size else (1.0, 1.0)
     whole = bool((sizes % 1 == 0).all())

@@ -1,4 +1,4 @@
-"""What is asked of arrays and answered at once: shapes, and comparisons of whole arrays."""
+"""Questions about arrays that are answered at once: shapes, and comparisons of whole arrays."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`np.random`: random arrays. `seed` makes a whole run repeatable.
 
-Distributions say themselves that they are public here (``public="np.random"``, see
+A distribution is public here if its declaration says so (``public="np.random"``, see
 `gemel.ir.public`). `random.pyi`, which `make stubs` writes, lists all of them for type checkers.
 """
 

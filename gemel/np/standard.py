@@ -1,4 +1,4 @@
-"""What the Array API standard asks of a namespace about itself (version 2024.12).
+"""What a namespace says about itself in the Array API standard (version 2024.12).
 
 https://data-apis.org/array-api/2024.12/
 """
@@ -12,9 +12,9 @@ from gemel.dtype import DTYPES, DType, default_float, int64
 from gemel.ir.public import function
 from gemel.np.types import isdtype
 
-#: Dtypes the standard does not know.
+#: Dtypes that are not in the standard.
 BEYOND = ("float16", "bfloat16")
-#: How many an array of the core may have.
+#: The most dimensions that an array of the core may have.
 MOST_DIMENSIONS = 32
 
 

@@ -1,4 +1,4 @@
-"""Arrays from and to text and bytes, and histograms over several axes: done by NumPy."""
+"""Arrays from and to text and bytes, and histograms over several axes, all by NumPy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gemel.np.creation import array
 
 
 def _named(dtype: Any) -> Any:
-    """A dtype as NumPy takes it, the default one where there is none."""
+    """NumPy's name for a dtype, or for the default one if it is None."""
     return (default_float() if dtype is None else as_dtype(dtype)).twin.name
 
 

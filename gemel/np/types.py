@@ -1,4 +1,4 @@
-"""What dtypes hold, how they mix, and which arrays share memory."""
+"""The limits of dtypes, type promotion, and which arrays share memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gemel.ndarray import ndarray
 from gemel.runtime.callback import View
 from gemel.spec import Spec, promote_specs
 
-#: Bits of the fraction and of the exponent.
+#: The bits of the fraction and of the exponent.
 FLOATS = {"float16": (10, 5), "bfloat16": (7, 8), "float32": (23, 8), "float64": (52, 11)}
 
 
@@ -48,7 +48,7 @@ class IntegerInfo(NamedTuple):
 
 
 def _dtype(value: Any) -> DType:
-    """The dtype meant by one or by an array."""
+    """The dtype that is given, or that of a given array."""
     found = getattr(value, "dtype", None)
     return found if isinstance(found, DType) else as_dtype(value if found is None else found)
 
@@ -95,7 +95,7 @@ def iinfo(type: Any) -> IntegerInfo:
     return IntegerInfo(dtype, bits, low + 2**bits - 1, low)
 
 
-#: The letters of dtypes a kind has, as the Array API standard names kinds.
+#: For each kind of the Array API standard, the letters of its dtypes.
 KINDS = {
     "bool": "b",
     "signed integer": "i",
@@ -195,7 +195,7 @@ def isscalar(element: Any) -> bool:
 
 
 def _over_one_block(a: ndarray, b: ndarray) -> tuple[Any, Any]:
-    """NumPy arrays that lie in a block of memory as these two lie in theirs."""
+    """NumPy arrays with the layouts of these two, over a block that stands for their memory."""
 
     def end(x: ndarray) -> int:
         reach = sum(max(n - 1, 0) * max(s, 0) for n, s in zip(x.shape, x.strides, strict=True))
@@ -206,9 +206,9 @@ def _over_one_block(a: ndarray, b: ndarray) -> tuple[Any, Any]:
 
 
 def _memories(a: Any, b: Any) -> tuple[Any, Any] | None:
-    """NumPy arrays that lie to each other as these two do; None where they are surely apart.
+    """NumPy arrays that overlap exactly as these two do; None if they certainly do not.
 
-    Either may be NumPy's, over memory of the other.
+    Either may be a NumPy array over memory of the other.
     """
     ours = [x for x in (a, b) if isinstance(x, ndarray)]
     if len(ours) == 2 and a._storage == b._storage:
@@ -216,7 +216,7 @@ def _memories(a: Any, b: Any) -> tuple[Any, Any] | None:
     if len(ours) == 2 and not _core.exports():
         return None
     if any(x.device.linked or x.dtype.twin is not x.dtype for x in ours):
-        return None  # others see copies only
+        return None  # other libraries only get copies
     return numpy().asarray(a), numpy().asarray(b)
 
 

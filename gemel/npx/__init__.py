@@ -1,6 +1,6 @@
-"""`npx`: what neural networks need beyond NumPy, and the engine's switches.
+"""`npx`: operations of neural networks beyond NumPy, and the engine's switches.
 
-Operations and functions say themselves that they are public here (``public="npx"``, see
+An operation or function is public here if its declaration says so (``public="npx"``, see
 `gemel.ir.public`). `__init__.pyi`, which `make stubs` writes, lists all of them for type checkers.
 """
 
@@ -19,7 +19,7 @@ from gemel.device import (
     try_gpu,
 )
 from gemel.ir.public import NAMESPACES, lookup
-from gemel.npx import engine, image, random, serialize  # noqa: F401 -- they declare what is public
+from gemel.npx import engine, image, random, serialize  # noqa: F401 -- for their declarations
 
 _devices = (
     cpu,
@@ -36,7 +36,7 @@ _others.update(current_context=current_device, image=image, random=random)
 globals().update(_others, **NAMESPACES["npx"])
 
 
-#: What MXNet has in both places.
+#: Functions that MXNet has in both `npx` and `npx.random`.
 RANDOM = ("bernoulli", "normal_n", "seed", "uniform_n")
 
 

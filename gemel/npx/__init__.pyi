@@ -1,4 +1,4 @@
-"""`npx`: what neural networks need beyond NumPy, and the engine's switches.
+"""`npx`: operations of neural networks beyond NumPy, and the engine's switches.
 
 Written by `make stubs`: change what is declared instead.
 """

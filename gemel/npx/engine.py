@@ -1,4 +1,4 @@
-"""The engine's switches, Python functions as its operations, and MXNet's NumPy mode."""
+"""The engine's switches, Python functions as engine operations, and MXNet's NumPy mode."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def callback(function: Any, *arrays: Any, outputs: Any, name: str | None = None)
 
 # --- MXNet's NumPy mode ---------------------------------------------------------------------
 
-#: What programs that ask for the mode are told.
+#: The answer to programs that ask for the mode.
 NUMPYS = {"shape": True, "array": True}
 
 
@@ -121,7 +121,7 @@ def reset_np() -> None:
 
 
 def _behave(integers: DType, floats: DType, positions: bool) -> None:
-    """What numbers become. Kernels of calls on integers are for one dtype of results."""
+    """Set the dtypes of Python numbers, and drop kernels that are cached for other dtypes."""
     changed = MANNERS["floats"] is not floats
     MANNERS.update({"integers": integers, "floats": floats, "floating positions": positions})
     if changed:

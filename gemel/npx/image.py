@@ -1,6 +1,6 @@
 """`npx.image`: images as arrays, (H, W, C) or (N, H, W, C).
 
-Functions say themselves that they are public here, see `gemel.ops.images`.
+A function is public here if its declaration says so, see `gemel.ops.images`.
 """
 
 from __future__ import annotations

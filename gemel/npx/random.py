@@ -1,6 +1,6 @@
-"""`npx.random`: random arrays MXNet has beside `np.random`.
+"""`npx.random`: random arrays that MXNet has in addition to `np.random`.
 
-Functions say themselves that they are public here, see `gemel.np.random`.
+A function is public here if its declaration says so, see `gemel.np.random`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`npx.random`: random arrays MXNet has beside `np.random`.
+"""`npx.random`: random arrays that MXNet has in addition to `np.random`.
 
 Written by `make stubs`: change what is declared instead.
 """

@@ -7,9 +7,8 @@ Little-endian::
             | i32 type | elements
 
 `check` is reserved in MXNet, which writes 0 and does not read it. gemel puts a checksum there: the
-bytes ``geme`` (``gem1`` for one array that is no list) above the CRC-32 of everything that follows.
-Files come from strangers, so no length
-is believed before it is compared with the file's size.
+bytes ``geme`` (``gem1`` for a single array instead of a list) above the CRC-32 of everything that
+follows. Files may come from anywhere, so each length is compared with the file's size before use.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _CHECKED = int.from_bytes(b"geme", "big")
 _ALONE = int.from_bytes(b"gem1", "big")
 _MAX_DIMENSIONS = 32
 
-#: MXNet's numbers for dtypes; for complex ones, which it lacks, those that follow.
+#: MXNet's numbers for dtypes. Complex dtypes, which it lacks, get the next free numbers.
 _TYPES = {
     0: "float32",
     1: "float64",
@@ -71,12 +70,12 @@ def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
 
 
 def parts(arr: Any) -> list[bytes]:
-    """What `save` writes, in pieces."""
+    """The bytes that `save` writes, in pieces."""
     names = list(arr) if isinstance(arr, dict) else []
     mark = _ALONE if isinstance(arr, _core.Array) else _CHECKED
     if isinstance(arr, dict):
         values = list(arr.values())
-    else:  # to iterate over one array would give its rows
+    else:  # iterating over a single array would give its rows
         values = [arr] if isinstance(arr, _core.Array) else list(arr)
     found = [pack("<Q", len(values))]
     for value in values:
@@ -138,7 +137,7 @@ publish(_from_file, "load", "np")
 
 
 def read(path: str, content: bytes, device: Any = None) -> Any:
-    """What the bytes of a file hold, in any format that is known."""
+    """The contents of a file's bytes, in any known format."""
     if is_numpys(content):
         return unpacked(path, content, as_device(device))
     return _Reader(path, content, as_device(device)).file()
@@ -159,8 +158,8 @@ def load_named(filename: Any, device: Any = None) -> dict[str, ndarray]:
 
 
 def without_kind(name: str) -> str:
-    """A parameter's name. MXNet 1 calls those of recurrent layers after the cells they stand for:
-    ``_unfused.0.i2h_weight``, with both directions ``_unfused.0.l_cell.i2h_weight``.
+    """A parameter's name in gemel. MXNet 1 names those of recurrent layers after unfused cells:
+    ``_unfused.0.i2h_weight``, or with both directions ``_unfused.0.l_cell.i2h_weight``.
     """
     name = name.removeprefix("arg:").removeprefix("aux:")
     place, found, rest = name.rpartition("_unfused.")
@@ -180,17 +179,17 @@ def assign(
     dtype_source: str = "current",
     device: Any = None,
 ) -> None:
-    """Set `parameters` to `values`, all of them or, when anything is wrong, none.
+    """Set `parameters` to `values`: all of them or, if anything is wrong, none.
 
-    Values go by place (``0.weight``), or by full name when the file has those. `device` (one or
-    several) is for parameters that do not live anywhere yet; others have to live there already.
+    Values are matched by place (``0.weight``), or by full name if the file has full names. `device`
+    (one or several) is for parameters without a device yet; others must be there already.
     `dtype_source` "saved" gives the parameters the dtypes of the values.
     """
     if dtype_source not in ("current", "saved"):
         raise unknown_name("dtype_source", dtype_source, ("current", "saved"))
     given = device if isinstance(device, (list, tuple)) else [device]
     devices = None if device is None else list(map(as_device, given))
-    targets = dict(parameters)  # by place alone
+    targets = dict(parameters)  # matched by place
     if not any(name in targets for name in values):
         by_name = {parameter.name: parameter for parameter in parameters.values()}
         if any(name in by_name for name in values):
@@ -252,7 +251,7 @@ def _listed(names: list[str]) -> str:
 def _elsewhere(
     targets: dict[str, Parameter], values: dict[str, ndarray], devices: list[Device] | None
 ) -> list[str]:
-    """Which parameters live, or wait to live, on other devices than those that were asked for."""
+    """A message about parameters that are, or will be, on devices other than those requested."""
     names = [name for name in values if name in targets] if devices is not None else []
     wrong = [name for name in names if targets[name].homes not in ([], devices)]
     if not wrong:
@@ -270,12 +269,12 @@ def type_flag(dtype: Any) -> int:
 
 
 def dtype_of_flag(flag: str) -> str:
-    """The dtype of MXNet's number, given as text; float32 for none."""
+    """The dtype for MXNet's number, given as text; float32 if it is not a number."""
     return _TYPES.get(int(flag) if flag.isdigit() else 0, "float32")
 
 
 def _array_parts(value: ndarray) -> list[bytes]:
-    # MXNet reads _V3 after `set_np` and _V2 without it; there all arrays have axes and elements.
+    # MXNet reads _V3 after `set_np`, else _V2, in which each array must have axes and elements.
     old = value.ndim and value.size and not MANNERS["floating positions"]
     magic = _V2 if old else _V3
     header = pack("<IiI", magic, 0, value.ndim) + pack(f"<{value.ndim}q", *value.shape)
@@ -333,7 +332,7 @@ class _Reader:
             self.fail("is damaged or truncated: its checksum does not match its content")
 
     def take(self, length: int, field: str) -> int:
-        """Where the next `length` bytes begin."""
+        """Skip the next `length` bytes and return where they begin."""
         begin = self.position
         left = len(self.content) - begin
         if length > left:
@@ -350,7 +349,7 @@ class _Reader:
         return value
 
     def count(self, field: str, smallest: int) -> int:
-        """A number of things that take at least `smallest` bytes each."""
+        """The next count, of things that take at least `smallest` bytes each."""
         count = self.number("Q", field)
         if count * smallest > len(self.content) - self.position:
             self.fail(f"is truncated or damaged: {field} is {count}, more than fit in the file")
@@ -371,7 +370,7 @@ class _Reader:
         return tuple(self.number(code, "a dimension") for _ in range(ndim))
 
     def array(self) -> tuple[DType, tuple[int, ...], int]:
-        """The next array's dtype, shape, and where its elements begin."""
+        """The next array's dtype, its shape, and where its elements begin."""
         magic = self.number("I", "an array's magic number")
         if magic in (_V2, _V3):
             storage = self.number("i", "an array's storage type")
@@ -384,7 +383,7 @@ class _Reader:
         elif magic == _V1:
             shape = self.shape("q", self.number("i", "the number of dimensions"))
         else:
-            shape = self.shape("I", magic)  # the oldest files begin with the number of dimensions
+            shape = self.shape("I", magic)  # in the oldest files this is the number of dimensions
         if magic != _V3 and not shape:
             self.fail(f"contains an array without a value before byte {self.position}")
         self.take(8, "an array's device")

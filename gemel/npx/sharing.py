@@ -1,4 +1,4 @@
-"""Memory shared with other libraries, by the names MXNet has for it."""
+"""Sharing memory with other libraries, under MXNet's names."""
 
 from __future__ import annotations
 

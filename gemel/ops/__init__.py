@@ -1,6 +1,6 @@
-"""The one table of operations: one paragraph each, by family. Nothing else is here.
+"""The table of all operations: one declaration each, grouped by family. It contains nothing else.
 
-What every network computes with is imported at once, the other families when they are asked for.
+The operations that every network needs are imported at once, the other families on first use.
 """
 
 from gemel.ir.late import later

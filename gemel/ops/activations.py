@@ -69,7 +69,7 @@ def softsign(xp: Any, x: Any) -> Any:
 
 @softsign.gradient
 def _(g: Any, y: Any, x: Any) -> Any:
-    # From x: 1 - abs(y) has lost its digits where x is large.
+    # Computed from x, because 1 - abs(y) has lost its digits where x is large.
     return (g / square(absolute(x) + 1),)
 
 
@@ -186,7 +186,7 @@ def hard_sigmoid(data: Any, alpha: float = 0.2, beta: float = 0.5) -> Array:
     return limit(multiply(data, alpha) + beta, 0.0, 1.0)
 
 
-#: Activations by the names layers know them by.
+#: Activations by the names that layers use for them.
 ACTIVATIONS: dict[str, Any] = {
     "relu": relu,
     "sigmoid": sigmoid,

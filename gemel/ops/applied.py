@@ -1,4 +1,4 @@
-"""Functions of arrays that take a function: along an axis, over several, at each element."""
+"""Operations that apply a given function: along an axis, over several axes, to each element."""
 
 from __future__ import annotations
 

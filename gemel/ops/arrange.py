@@ -1,4 +1,4 @@
-"""What turns, repeats and joins whole arrays, written over views, joins and gathers."""
+"""Operations that turn, repeat and join whole arrays, composed of views, joins and gathers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def flip(m: Any, axis: Any = None) -> Array:
     """Reverse the given axes, or all; a view."""
     m, axis = operand(m), plain(axis)
     axes = normalize_axes("flip", axis, m.ndim)
-    if axis is not None and axis != () and not m.ndim:  # it has no axis to turn
+    if axis is not None and axis != () and not m.ndim:  # a 0-d array has no axis: raise
         normalize_axis("flip", axis, 0)
     return m[tuple(BACKWARDS if a in axes else FORWARDS for a in range(m.ndim))]
 
@@ -133,7 +133,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
 
 
 def moved(name: str, ndim: int, source: Any, destination: Any) -> tuple[int, ...]:
-    """The order of axes in which those of `source` stand at `destination`. Raises `ShapeError`."""
+    """The order of axes that moves those of `source` to `destination`. Raises `ShapeError`."""
     here = [normalize_axis(name, axis, ndim) for axis in listed(source)]
     there = [normalize_axis(name, axis, ndim) for axis in listed(destination)]
     if len(here) != len(there) or len({*here}) != len(here) or len({*there}) != len(there):
@@ -180,7 +180,7 @@ def matrix_transpose(x: Any) -> Array:
 @composite(public="np", method=True, mxnet="_np_repeat")
 def repeat(x: Any, *, repeats: int, axis: int) -> Any:
     """Repeat each element several times along an axis."""
-    if axis == x.ndim - 1 and 1 < repeats <= 8:  # too few for a loop over each element's copies
+    if axis == x.ndim - 1 and 1 < repeats <= 8:  # too few copies for an inner loop over them
         wide = concatenate(*[expand_dims(x, axis + 1)] * repeats, axis=axis + 1)
     else:
         inner = (*x.shape[: axis + 1], repeats, *x.shape[axis + 1 :])
@@ -254,7 +254,7 @@ def resize(a: Any, new_shape: Any) -> Array:
 
 
 def _at_least(x: Any, ndim: int) -> Any:
-    """x with new axes, where NumPy puts them, until it has so many."""
+    """x with new axes, in the places where NumPy adds them, until it has `ndim`."""
     if x.ndim >= ndim:
         return x
     if ndim < 3:
@@ -293,7 +293,7 @@ def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
 
 
 def _joined(name: str, arrays: Any, ndim: int, axis: int, dtype: Any, casting: str) -> Any:
-    """Arrays of so many dimensions at least along an axis, the only one if they have but one."""
+    """Arrays joined along an axis after extending each to `ndim` axes; 1-d arrays along axis 0."""
     parts = [_at_least(x, ndim) for x in operands(arrays)]
     if dtype is not None:
         parts = [converted(name, x, dtype, casting) for x in parts]
@@ -360,7 +360,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     places = np.arange(extent)[obj] if isinstance(obj, slice) else np.asarray(obj)
     if places.dtype == bool:
         places = np.flatnonzero(places)
-    if places.ndim == 0:  # a[:, 0] = values, where a list is a[:, [0]] = values
+    if places.ndim == 0:  # means a[:, 0] = values; a list means a[:, [0]] = values
         values = moveaxis(values, 0, axis)
     count = values.shape[axis] if places.size == 1 else len(places)
     places = places if places.size else places.astype("int64")
@@ -370,7 +370,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
 
 
 def _one_axis(name: str, x: Any, axis: int | None) -> tuple[Any, int]:
-    """An array and one of its axes; without an axis, flattened."""
+    """An array and one of its axes; if the axis is None, the flattened array and axis 0."""
     x = operand(x)
     if axis is None:
         return reshape(x, shape=(-1,)), 0

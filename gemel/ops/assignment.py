@@ -1,4 +1,4 @@
-"""Writing into arrays as a function of what they held: x[key] = value in traces, on the tape."""
+"""x[key] = value as a function of the old contents of x, as traces and the tape need it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gemel.spec import Spec, product, same_shape
 
 @named
 def overwrite(x: Any, value: Any) -> Any:
-    """In a trace: x holds `value` from now on. A number, which nobody shares, is replaced."""
+    """In a trace: x holds `value` from now on. If x is only a number, return `value` instead."""
     trace = current_trace()
     if x.spec.weak or trace is None:
         return value
@@ -35,9 +35,9 @@ def overwrite(x: Any, value: Any) -> Any:
 
 
 def contents(name: str, value: Any, x: Any) -> Any:
-    """What comes into x, or beside its elements, in x's dtype.
+    """A value to be written into x or placed beside its elements, in x's dtype.
 
-    Raises `OverflowError` for a whole number that it cannot hold; arrays are converted.
+    Raises `OverflowError` for a whole number that the dtype cannot hold; arrays are converted.
     """
     for number in leaves(value):
         check_held(name, number, x.dtype)
@@ -45,7 +45,7 @@ def contents(name: str, value: Any, x: Any) -> Any:
 
 
 def without_lead(value: Any, ndim: int) -> Any:
-    """A value that has more axes than what it is written to, without those in front of length 1."""
+    """The value without its leading axes in excess of `ndim`, if all of these have length 1."""
     lead = value.ndim - ndim
     if lead <= 0 or not all(type(n) is int and n == 1 for n in value.shape[:lead]):
         return value
@@ -72,20 +72,20 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     if len(items) == 1 and is_mask(items[0]) and not value.ndim:
         check_masks(x.shape, items)
         mask = reshape(items[0], shape=(*items[0].shape, *[1] * (x.ndim - items[0].ndim)))
-        if not any(type(n) is int and n == 0 for n in mask.shape):  # then it selects nothing
+        if not any(type(n) is int and n == 0 for n in mask.shape):  # an empty mask selects nothing
             overwrite(x, where(mask, value, x))
         return
     overwrite(x, written(x, items, value))
 
 
 def check_assigned(value: Spec, dtype: DType) -> None:
-    """Raises `DTypeError` for complex numbers that are to be put among real ones."""
+    """Raises `DTypeError` if complex numbers are to be written into a real array."""
     if value.dtype.is_complex and not dtype.is_complex:
         raise DTypeError(f"assign: {dtype} cannot hold {value}; use its real part: real(value)")
 
 
 def written(x: Any, items: Sequence[Any], value: Any) -> Any:
-    """x after x[items] = value, with masks or positions among the items: as a function of both.
+    """x after x[items] = value, as a function of both; the items include masks or positions.
 
     Raises `ShapeError` unless the value broadcasts to what is selected.
     """
@@ -95,7 +95,7 @@ def written(x: Any, items: Sequence[Any], value: Any) -> Any:
     arrays = [item for item in items if is_array(item)]
     key = tuple(map(plain, items))
     chosen = choice(*arrays, shape=x.shape, given=value.shape, key=key)
-    if 0 in value.shape:  # whether that fits what masks select is known when it runs
+    if 0 in value.shape:  # whether it fits what the masks select is only known at run time
         value = full(0, shape=(1,), dtype=x.dtype)
     return taken_from(x, value, chosen)
 
@@ -108,7 +108,7 @@ def taken_from(x: Any, value: Any, chosen: Any) -> Any:
 
 
 def plain(item: Any) -> tuple[Any, ...]:
-    """An item of an index as a parameter says it; arrays are inputs."""
+    """An item of an index in the form of a static parameter; arrays become inputs instead."""
     if is_array(item):
         return ("array",)
     if isinstance(item, slice):
@@ -116,7 +116,7 @@ def plain(item: Any) -> tuple[Any, ...]:
     return ("new",) if item is None else ("rest",) if item is Ellipsis else ("int", item)
 
 
-#: An item of an index, from how a parameter says it and the arrays that are left.
+#: Makes an item of an index from its form as a parameter and an iterator over the arrays.
 ITEMS: dict[str, Any] = {
     "array": lambda arrays: next(arrays),
     "slice": lambda arrays, *bounds: slice(*bounds),
@@ -127,7 +127,10 @@ ITEMS: dict[str, Any] = {
 
 
 def as_positions(indices: Any) -> Any:
-    """NumPy's array of positions, or a mask. NumPy would take large unsigned ones as negative."""
+    """An array of positions, or a mask, for NumPy.
+
+    Raises for large unsigned positions, which NumPy would take as negative.
+    """
     if indices.dtype == "uint64" and indices.size and indices.max() >= 2**63:
         raise ArrayIndexError(f"index {indices.max()} is out of bounds")
     return indices
@@ -135,7 +138,7 @@ def as_positions(indices: Any) -> Any:
 
 @op(fails=True)
 def choice(*indices: Any, shape: Any, given: Any, key: Any) -> Any:
-    """For each element of x which one of `value` x[key] = value puts there, or -1.
+    """For each element of x, the position in `value` of what x[key] = value writes there, or -1.
 
     `shape` and `given` are the shapes of x and value; the arrays of the key are inputs.
     """
@@ -154,7 +157,7 @@ def _(*indices: Spec, shape: Any, given: Any, key: Any) -> Spec:
 def check_assignment(shape: tuple[int, ...], items: Sequence[Any], value: Spec) -> None:
     """Raises `ShapeError` unless value broadcasts to x[items], for x of that shape.
 
-    How many elements a mask selects is only known when the assignment runs: it is checked then.
+    How many elements a mask selects is only known when the assignment runs, and checked then.
     """
     check_masks(shape, items)
     for item in items:

@@ -1,4 +1,4 @@
-"""Products of batches, softmax over a part, and attention, which is made of both."""
+"""Batched matrix products, softmax over a part, and attention, which consists of both."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def batch_dot(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = Fal
 
 
 def shifted(x: Any, mask: Any, axis: int) -> Any:
-    """x less its largest element that counts; 0 where none does."""
+    """x minus its largest unmasked element; 0 where the mask is false."""
     top = max(where(mask, x, -INFINITY), axis=axis, keepdims=True)
     return where(mask, subtract(x, where(top > -INFINITY, top, 0.0)), 0.0)
 
@@ -161,7 +161,7 @@ def attention(
 
 
 def _parts(name: str, x: Any, heads: int, count: int) -> list[Any]:
-    """From (time, batch, heads * count * size) each of `count` as (batch * heads, time, size)."""
+    """Split (time, batch, heads * count * size) into `count` arrays (batch * heads, time, size)."""
     time, batch, width = x.shape
     if not width % (heads * count) == 0:
         raise ShapeError(f"{name}: {list(x.shape)} does not divide into {heads} heads of {count}")
@@ -172,7 +172,7 @@ def _parts(name: str, x: Any, heads: int, count: int) -> list[Any]:
 
 
 def _weighed(attention: Any, values: Any, heads: int) -> Any:
-    """attention @ values, the heads side by side again: (time, batch, heads * size)."""
+    """attention @ values, with the heads side by side again: (time, batch, heads * size)."""
     found = matmul(attention, values)
     rows, time, size = found.shape
     apart = reshape(found, shape=(rows // heads, heads, time, size))

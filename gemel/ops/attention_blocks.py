@@ -1,4 +1,4 @@
-"""Attention some queries at a time: the scores of all of them are never in memory at once.
+"""Attention a few queries at a time, so that the scores of all are never in memory at once.
 
 Decision 0050 has the reasons.
 """
@@ -20,7 +20,7 @@ from gemel.spec import Spec, broadcast, product, same_shape
 
 
 def in_blocks(query: Any, key: Any, value: Any, mask: Any) -> bool:
-    """Whether attention of these is computed in rounds: many scores, and one floating dtype."""
+    """Whether this attention is computed in rounds: it has many scores and one floating dtype."""
     three = query, key, value
     if any(x.ndim < 2 or x.dtype is not query.dtype for x in three) or not query.dtype.is_floating:
         return False
@@ -46,9 +46,9 @@ def blocked_attention(
 ) -> Any:
     """(softmax(query @ key.T) @ value, the logarithm of the sum of exp(scores) of each query).
 
-    (..., n, d), (..., m, d), (..., m, v) make (..., n, v) and (..., n, 1). A plan works on `heads`
-    heads, or on `rows` queries of one head, at a time; 0 leaves it to sizes (`cut`). It is computed
-    in the dtype of sums, in which the second result is.
+    From (..., n, d), (..., m, d) and (..., m, v) to (..., n, v) and (..., n, 1). A plan works on
+    `heads` heads or on `rows` queries of one head at a time; if both are 0, `cut` decides by the
+    sizes. The computation, and the second result, have the dtype in which sums are accumulated.
     """
     found, sums = attended(widened(query), widened(key), widened(value), mask, causal)
     return cast(found, dtype=query.dtype), sums
@@ -98,8 +98,9 @@ def blocked_attention_backward(
 ) -> Any:
     """The gradients of `blocked_attention`'s query, key and value.
 
-    The weights are exp(scores - sums), those of the scores weights * (g @ value.T - shift). Each
-    has the leading axes of the scores. Dao et al., FlashAttention, NeurIPS 2022, algorithm 4.
+    The weights are exp(scores - sums), and the gradients of the scores are
+    weights * (g @ value.T - shift). Each gradient has the leading axes of the scores. Dao et al.,
+    FlashAttention, NeurIPS 2022, algorithm 4.
     """
     dtype = query.dtype
     g, query, key, value = map(widened, (g, query, key, value))
@@ -131,7 +132,7 @@ def _(
 @blocked_attention_backward.planned
 def _(*arrays: Any, causal: bool, heads: int, rows: int) -> Any:
     _, query, key, *_ = arrays
-    # Of a range of keys two arrays of scores are worked on.
+    # For each range of keys, two arrays of scores are in use.
     chosen = _cut(query, key, heads, rows, 2 * RANGE)
     return _in_parts(backward, arrays, chosen, _lead(query, key), causal)
 
@@ -143,7 +144,7 @@ def _in_parts(
     lead: tuple[int, ...],
     causal: bool,
 ) -> tuple[Any, ...]:
-    """What `body` makes of arrays, so many heads and rows at a time; there may be no mask."""
+    """The results of `body` on the arrays, cut as `chosen`. A missing mask is None among them."""
     given = [x for x in arrays if x is not None]
     some = partial(body, causal=causal, rows=chosen.queries)
     return tuple(over_heads(some, given, lead, chosen.heads))
@@ -173,7 +174,7 @@ def _lead(query: Any, key: Any) -> tuple[int, ...]:
 
 
 def _cut(query: Any, key: Any, heads: int, rows: int, most: int = 0) -> Cut:
-    """The cut that is asked for, or the one for these sizes."""
+    """The requested cut, or else the one chosen for these sizes."""
     lead = [n for n in _lead(query, key) if not n == 1] or [1]
     if heads or rows:
         return Cut(heads if heads and lead[-1] % heads == 0 and not rows else 1, rows)

@@ -20,9 +20,9 @@ INFINITY = float("inf")
 
 
 def _scores(query: Any, key: Any, mask: Any, causal: bool, first: Any, by_key: bool = False) -> Any:
-    """query @ key.T, -inf where it does not count; `first` is the place of the first query.
+    """query @ key.T, with -inf where masked; `first` is the position of the first query.
 
-    Transposed, a row for each key, if `by_key`.
+    With `by_key` transposed: one row for each key.
     """
     rows, columns = (key, query) if by_key else (query, key)
     scores = matmul(rows, swapaxes(columns, -1, -2))
@@ -37,17 +37,17 @@ def _scores(query: Any, key: Any, mask: Any, causal: bool, first: Any, by_key: b
 
 
 def _turned(x: Any) -> Any:
-    """Rows as columns; what is one row for all becomes one column."""
+    """The last two axes exchanged; a 1-d array is one row and becomes one column."""
     return swapaxes(x if x.ndim > 1 else reshape(x, shape=(1, *x.shape)), -1, -2)
 
 
 def attended(
     query: Any, key: Any, value: Any, mask: Any, causal: bool, first: Any = None
 ) -> tuple[Any, Any]:
-    """The weighted values, and the logarithm of the sum of exp(scores): 0 where none counts."""
+    """The weighted values, and the logarithm of the sum of exp(scores), 0 if all are masked."""
     scores = _scores(query, key, mask, causal, first)
     top = max(scores, axis=-1, keepdims=True)
-    # So does `masked_softmax`, which also decides what a score that is NaN reaches.
+    # As in `masked_softmax`, which also decides what a NaN score affects.
     some = causal or mask is not None
     if some:
         top = where(top > -INFINITY, top, 0.0)
@@ -55,7 +55,7 @@ def attended(
     total = sum(raised, axis=-1, keepdims=True)
     if some:
         total = where(total > 0, total, 1.0)
-    # Dividing the weighted values instead of the weights leaves out a pass over these.
+    # Dividing the weighted values instead of the weights saves a pass over the weights.
     return multiply(matmul(raised, value), divide(1, total)), add(top, log(total))
 
 
@@ -70,10 +70,10 @@ def returned(
     causal: bool,
     first: Any = None,
 ) -> tuple[Any, Any, Any]:
-    """The gradients of query, key and value that come by these queries.
+    """The gradients of query, key and value that come from these queries.
 
-    Scores have a row for each key, unless a mask lies the other way: what the products read is then
-    short rows one behind the other, where those of all keys would be a power of two apart.
+    The scores have one row for each key, unless the mask has one row for each query. The products
+    then read short contiguous rows; rows over all keys would often be a power of two apart.
     """
     by_key = mask is None or mask.ndim < 2 or mask.shape[-2] == 1
     scores = _scores(query, key, mask, causal, first, by_key)
@@ -95,7 +95,7 @@ def returned(
 def forward(
     query: Any, key: Any, value: Any, mask: Any = None, *, causal: bool, rows: int
 ) -> list[Any]:
-    """The results for arrays (heads, rows, columns), so many rows at a time."""
+    """The results for arrays (heads, n, columns), `rows` queries at a time."""
     dtype = query.dtype
     query, key, value = map(widened, (query, key, value))
     if not rows or not query.shape[1] >= 2 * rows:
@@ -128,7 +128,7 @@ def backward(
     causal: bool,
     rows: int,
 ) -> list[Any]:
-    """The gradients for arrays (heads, rows, columns), so many rows at a time."""
+    """The gradients for arrays (heads, n, columns), `rows` queries at a time."""
     dtype = query.dtype
     g, query, key, value = map(widened, (g, query, key, value))
     if not rows or not query.shape[1] >= 2 * rows:
@@ -169,8 +169,8 @@ def _in_rounds(
     causal: bool,
     states: list[Any],
 ) -> tuple[list[Any], list[Any]]:
-    """A part of the queries: `body` gets its rows of `by_query`, the place of the first one (None
-    unless causal), its part of the mask (None without) and `by_key`."""
+    """Run `body` over the rounds of a part of the queries. It gets its rows of `by_query`, the
+    position of the first one (None unless causal), its part of the mask (or None) and `by_key`."""
     moves = mask is not None and not mask.shape[1] == 1
     data = [part.of_queries(x) for x in by_query]
     data += [part.starts()] if causal else []
@@ -193,8 +193,8 @@ def _zeros(like: Any, length: int) -> Any:
 
 
 def _behind(total: Any, later: Any, length: int, own: Any) -> Any:
-    """`own` (1, rows, columns) and `total`, which begins so many rows later; in the rows before are
-    what keys that they do not see, all `later`, make of these."""
+    """The sum of `own` (1, rows, columns) and `total`, which begins `length` rows later. The rows
+    before get `later`: what the later keys, which they do not see, contribute to them."""
     if total is None:
         return own if later is None else add(own, later)
     if same_for_all(length, 0):
@@ -204,10 +204,10 @@ def _behind(total: Any, later: Any, length: int, own: Any) -> Any:
 
 
 def _nothing_of(x: Any, first: Any, end: Any) -> Any:
-    """What rows of x (1, n, columns) that are left out add to a sum in which each counts for 0.
+    """What the skipped rows of x (1, n, columns) add to a sum in which each has the weight 0.
 
-    Zeros, but NaN in columns where one of them is not finite: so a product with all rows has it,
-    and what is not computed must not decide what is seen. None where nothing is left out.
+    Zeros, but NaN in columns where one of the rows is not finite. A product with all rows would
+    give these NaN, and skipping rows must not change the result. None if nothing is skipped.
     """
     if same_for_all(first, end):
         return None
@@ -216,8 +216,8 @@ def _nothing_of(x: Any, first: Any, end: Any) -> Any:
 
 
 def _unseen(states: list[Any], count: Any, g: Any, query: Any, shift: Any) -> list[Any]:
-    """The gradients of keys and values with what the first `count` queries, which do not see them,
-    add: nothing, or NaN."""
+    """The gradients of keys and values plus what the first `count` queries, which do not see these
+    keys, add to them: zeros, or NaN."""
     if same_for_all(count, 0):
         return states
     of_key, of_value, of_shift = (_nothing_of(x, 0, count) for x in (query, g, shift))
@@ -226,7 +226,7 @@ def _unseen(states: list[Any], count: Any, g: Any, query: Any, shift: Any) -> li
 
 
 def _joined(pieces: list[Any]) -> Any:
-    """Pieces of all queries, one after another."""
+    """The pieces joined along the axis of the queries."""
     return pieces[0] if len(pieces) == 1 else concatenate(*pieces, axis=1)
 
 
@@ -236,8 +236,9 @@ def _joined(pieces: list[Any]) -> Any:
 def over_heads(
     body: Callable[..., list[Any]], arrays: Sequence[Any], lead: tuple[int, ...], together: int
 ) -> list[Any]:
-    """What `body` makes of arrays (heads, rows, columns) for all leading axes, so many heads of the
-    last one at a time: a loop for each axis, so that nothing moves to make one of several."""
+    """The results of `body`, which takes arrays (heads, rows, columns), for all leading axes. It
+    gets `together` heads of the last leading axis at a time. Each leading axis has its own loop,
+    because merging axes could require copies."""
     long = [axis for axis, n in enumerate(lead) if not n == 1]
     given = []
     for x in arrays:

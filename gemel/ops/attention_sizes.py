@@ -8,52 +8,51 @@ from gemel.extent import hold, minimum, same_for_all, seen
 from gemel.ops.elementwise import add, iota, multiply
 from gemel.ops.shape import narrow, reshape
 
-#: Up to so many columns of queries and values together, rounds are worth it from so many scores on:
-#: the wider these are, the more it costs to compute scores again for the gradient.
+#: (columns, scores): with at most this many columns of queries and values together, rounds pay
+#: off from this many scores on. Wider ones cost more to compute again for the gradient.
 WORTH = ((192, 1 << 20), (256, 1 << 23))
-#: From so many on they are for any width: 256 MiB in float32.
+#: From this many scores on, rounds pay off at any width: 256 MiB in float32.
 ALWAYS = 1 << 26
-#: With fewer keys the scores take hardly more memory than the values.
+#: With fewer keys than this, the scores take hardly more memory than the values.
 FEWEST_KEYS = 128
-#: Scores worked on at once: with what is made of them they stay in the second-level cache.
+#: Scores in one round. With the intermediate results they fit in the second-level cache.
 TOGETHER = 1 << 17
-#: For fewer queries than this keys and values would be read too often.
+#: Queries in one round, at least. With fewer, keys and values would be read too often.
 FEWEST = 128
-#: Parts of causal attention, each of which sees the keys up to its own end.
+#: Causal attention is cut into this many parts, each of which sees the keys up to its own end.
 PARTS = 4
-#: Keys whose gradients are added up at a time, which stay in the cache; and the most such ranges.
+#: Keys whose gradients are accumulated at a time (they fit in the cache); the most such ranges.
 RANGE, MOST_RANGES = 512, 16
 
 
 class Cut(NamedTuple):
-    """What a round works on: some heads with all of their queries, or some queries of one head."""
+    """The work of one round: some heads with all of their queries, or some queries of one head."""
 
     heads: int
     queries: int  # 0: all
 
 
 def pays(heads: int, queries: int, keys: int, width: int) -> bool:
-    """Whether attention in rounds is worth it for so many heads, queries, keys, and columns of
-    queries and values together.
+    """Whether attention in rounds pays off; `width` is the columns of queries and values together.
 
-    Of free sizes this is a guard: there is one program for those below and one for those above.
+    For free sizes this sets a guard: small and large sizes get different programs.
     """
     least = next((scores for most, scores in WORTH if width <= most), ALWAYS)
     return keys >= FEWEST_KEYS and heads * queries * keys >= least
 
 
 def octave(extent: int) -> int:
-    """The power of two an extent is at most, and above half of; a free one is held there."""
+    """The extent rounded up to a power of two. A guard keeps a free extent within this octave."""
     power: int = 1 << (seen(extent) - 1).bit_length()
     hold(extent, power // 2, power)
     return power
 
 
 def cut(heads: int, queries: int, keys: int, most: int = 0) -> Cut:
-    """How the scores of `heads` heads of the last leading axis are cut; `most` keys at a time.
+    """How to cut the scores of `heads` heads of the last leading axis, with `most` keys at a time.
 
-    Free numbers of keys are held between two powers of two, those of queries on one side of a
-    bound; of heads that they divide.
+    Guards keep a free number of keys between two powers of two, a free number of queries on one
+    side of a bound, and a free number of heads a multiple of the heads of a round.
     """
     power = octave(keys)
     power = min(power, most or power)
@@ -66,7 +65,7 @@ def cut(heads: int, queries: int, keys: int, most: int = 0) -> Cut:
 
 
 class Part(NamedTuple):
-    """`rounds` times `rows` queries from `start` on, and the keys they see: so many from one on."""
+    """`rounds` times `rows` queries from `start` on; they see `keys` keys from `first` on."""
 
     start: int
     rounds: int
@@ -76,32 +75,32 @@ class Part(NamedTuple):
 
     @property
     def length(self) -> int:
-        """How many queries they are."""
+        """The number of queries."""
         return self.rounds * self.rows
 
     def of_queries(self, x: Any) -> Any:
-        """The rows of an array (1, n, columns) for these, (rounds, 1, rows, columns)."""
+        """The rows of an array (1, n, columns) for these queries: (rounds, 1, rows, columns)."""
         own = narrow(x, axis=1, start=self.start, length=self.length)
         return reshape(own, shape=(self.rounds, 1, self.rows, x.shape[-1]))
 
     def of_keys(self, x: Any, axis: int = 1) -> Any:
-        """What lies along the keys, for those seen."""
+        """The part of x along `axis` for the keys seen."""
         if same_for_all(x.shape[axis], self.keys):
             return x
         return narrow(x, axis=axis, start=self.first, length=self.keys)
 
     def of_mask(self, mask: Any) -> Any:
-        """A mask (1, n or 1, m or 1) for these keys."""
+        """The part of a mask (1, n or 1, m or 1) for these keys."""
         return mask if mask.shape[-1] == 1 else self.of_keys(mask, axis=2)
 
     def starts(self) -> Any:
-        """The place of each round's first query, counted from the first key seen."""
+        """The position of each round's first query, counted from the first key seen."""
         rounds = iota(shape=(self.rounds,), axis=0, dtype="int32")
         return add(multiply(rounds, self.rows), self.start - self.first)
 
 
 def by_queries(queries: int, keys: int, rows: int, causal: bool) -> list[Part]:
-    """All queries, what is left over in a part of its own; later ones see more where causal."""
+    """All queries in parts, the remainder in a part of its own. If causal, later parts see more."""
     count = queries // rows
     parts = PARTS if causal and count >= PARTS else 1
     ends = [count * (number + 1) // parts for number in range(parts)]
@@ -116,7 +115,7 @@ def by_queries(queries: int, keys: int, rows: int, causal: bool) -> list[Part]:
 
 
 def by_keys(queries: int, keys: int, rows: int, causal: bool) -> list[tuple[int, list[Part]]]:
-    """Ranges of keys, how many each, and the queries that see them: no earlier ones if causal."""
+    """Ranges of keys: the length of each, and the queries that see it (if causal, later ones)."""
     count = max(1, min(MOST_RANGES, octave(keys) // RANGE))
     if causal and count < PARTS and keys >= PARTS * rows:
         count = PARTS

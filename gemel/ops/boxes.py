@@ -1,4 +1,4 @@
-"""Boxes in images: anchors, how much boxes overlap, which belong together, which are left.
+"""Boxes in images: anchors, overlaps, and boxes as offsets from anchors.
 
 A box is (left, top, right, bottom), format "corner", or (x, y, width, height) around its centre,
 format "center".
@@ -95,7 +95,8 @@ def box_encode(
 
 
 def _offsets(anchors: Any, boxes: Any, stds: Any, means: Any = (0.0,) * 4) -> Any:
-    """What is between anchors and boxes, both corners, in widths of anchors and in deviations."""
+    """The offsets of boxes from anchors (both as corners), relative to the anchors' sizes, less
+    the means and divided by the standard deviations."""
     x, y, width, height = centred(anchors, "corner")
     u, v, wide, high = centred(boxes, "corner")
     found = ((u - x) / width, (v - y) / height, log(wide / width), log(high / height))

@@ -1,4 +1,4 @@
-"""Convolutions that see each channel alone: a product would have one row."""
+"""Depthwise convolutions, where each channel is convolved alone: a product would have one row."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from gemel.ops.shape import reshape, transpose
 from gemel.ops.windows import bordered_last, windows
 from gemel.spec import product
 
-#: Up to so many places of a kernel are written out.
+#: Kernels of at most this many elements are unrolled into one multiplication for each.
 PLACES = 25
-#: Results this wide fill vectors, and so many channels are worth being moved.
+#: Rows at least this wide fill vectors; with this many channels it pays to move the channels.
 WIDE, MANY = 16, 32
 
 
 def channels_alone(how: Any, weight: Any, x: Any, turned: bool) -> Any:
-    """`Movement.times` where channels are seen alone: a few multiplications, added up in one
-    kernel, or a sum over the places of a larger kernel.
+    """`Movement.times` for depthwise convolutions: a few multiplications summed in one kernel, or
+    a sum over the elements of a larger kernel.
 
-    Vectors run along rows, or, where these are short, along channels, which are moved for that.
+    Vectors run along rows or, where rows are short, along channels, which are moved last for that.
     """
     axes, kernel = len(how.pad), how.moves.kernel
     if product(kernel) <= PLACES:
@@ -38,7 +38,7 @@ def channels_alone(how: Any, weight: Any, x: Any, turned: bool) -> Any:
 
 
 def _along_channels(how: Any, weight: Any, x: Any) -> Any:
-    """The sums of an image whose channels have been moved behind its places, and moved back."""
+    """The sums computed with the channels moved to the last axis, and moved back afterwards."""
     axes = len(how.pad)
     inside, places = range(2, 2 + axes), range(2 + axes, 2 + 2 * axes)
     first = (0, axes + 1, *range(1, axes + 1))

@@ -1,4 +1,4 @@
-"""Choosing between elements: limits, and numbers in the place of NaN and infinity."""
+"""Choosing between elements: limits, and numbers in place of NaN and infinity."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def _limited(x: Any, low: Any, high: Any) -> Any:
 
 
 def _bounds(dtype: DType, low: Any, high: Any) -> tuple[Any, Any]:
-    """The bounds that say something; beyond what an integer dtype holds they do not.
+    """The bounds, with None for those that no value of an integer dtype can exceed.
 
-    Raises `OverflowError` for those that leave nothing the dtype can hold.
+    Raises `OverflowError` for bounds that leave no value the dtype can hold.
     """
     if dtype.kind not in "iu":
         return low, high
@@ -63,7 +63,7 @@ def _bounds(dtype: DType, low: Any, high: Any) -> tuple[Any, Any]:
 
 
 def _is_whole(bound: Any, dtype: DType) -> bool:
-    """Whether a bound is a number to be compared with what the dtype holds; int64 holds extents."""
+    """Whether a bound is a whole number that the dtype may not hold; int64 holds every extent."""
     return type(bound) is int or (type(bound) is Dim and dtype is not int64)
 
 

@@ -1,6 +1,7 @@
-"""Random whole numbers, vectors, orders and choices. NumPy draws what has no inverse in few steps.
+"""Random whole numbers, vectors, orders and choices.
 
-Its key comes from the stream, so the seed decides there, too.
+NumPy draws from the distributions whose inverse takes many steps. Its key comes from gemel's
+random stream, so the seed determines these numbers, too.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from gemel.spec import whole as whole_number
 
 @op(fails=True)
 def by_numpy(key: Any, *parameters: Any, kind: str, shape: Any, dtype: Any) -> Any:
-    """Numbers of a distribution NumPy has, drawn with two random words as the key."""
+    """Numbers drawn by NumPy from its distribution `kind`, with two random words as the key."""
     np = numpy()
     generator = np.random.Generator(np.random.Philox(key=key.astype("uint64")))
     found = getattr(generator, kind)(*parameters, size=tuple(map(int, shape)))
@@ -152,7 +153,7 @@ def multinomial(n: Any, pvals: Any, size: Any = None, device: Any = None, ctx: A
         pvals = cast(operand(pvals), dtype=float64)
         if not pvals.ndim:
             raise ShapeError("multinomial: pvals must be rows of probabilities")
-        # What float32 has rounded is no fault.
+        # The tolerance allows for rounding in float32.
         inside = (pvals >= 0).all() & (sum(pvals, axis=-1) <= 1 + 1e-6).all()
         message = "multinomial: pvals must be 0 or more, and their sum at most 1"
         pvals = required(pvals, inside, message=message)
@@ -275,7 +276,7 @@ def choice(
     size = tuple(out.shape) if size is None and out is not None else size
     with beside(device or ctx, (a, p, out)):
         if not isinstance(a, WHOLE) and hasattr(a, "__index__") and not getattr(a, "ndim", 1):
-            a = index(a)  # NumPy's integers, and arrays of one
+            a = index(a)  # NumPy's integers, and 0-d arrays
         whole = isinstance(a, WHOLE)
         a = a if whole else operand(a)
         count = a if whole else a.shape[axis]
@@ -301,10 +302,10 @@ def choice(
 
 
 def _shares(p: Any, count: Any) -> Any:
-    """Probabilities in float64, which must be 0 or more and have the sum 1."""
+    """Probabilities in float64. Checks that they are 0 or more and that their sum is 1."""
     if p.ndim != 1 or not p.shape[0] == count:
         raise ShapeError(f"choice: p {list(p.shape)} must have one probability for each of {count}")
-    # The sum of what narrow dtypes hold is off by their rounding.
+    # In narrow dtypes the sum deviates from 1 by rounding.
     near = 1e-8 if p.dtype is float64 else 1e-2 if p.dtype.itemsize == 2 else 1e-4
     wide = cast(p, dtype=float64)
     total = sum(wide, axis=0)
@@ -315,7 +316,7 @@ def _shares(p: Any, count: Any) -> Any:
 def _without_replacement(count: Any, p: Any) -> Any:
     """All positions in the order in which they are chosen; those of probability 0 are last.
 
-    The one whose exponentially distributed time, of rate p, is over first is chosen first.
+    Each position waits an exponentially distributed time of rate p; the shortest comes first.
     """
     waiting = Draw((count,), float64).waiting()
     return argsort(waiting if p is None else divide(waiting, p))
@@ -325,7 +326,7 @@ def _by_shares(p: Any, shape: tuple[int, ...]) -> Any:
     """Positions with the probabilities p."""
     edges = cumsum(p, axis=0)
     u = uniformly(size=shape, dtype=float64) * edges[-1]
-    # The last edge is left out: rounding must not lead behind it.
+    # The last edge is left out, so that rounding cannot give a position past the end.
     return searchsorted(edges[:-1], u, side="right")
 
 

@@ -1,7 +1,7 @@
-"""What the methods of universal functions mean: `reduce`, `accumulate`, `reduceat`, `outer`, `at`.
+"""The methods of universal functions: `reduce`, `accumulate`, `reduceat`, `outer`, `at`.
 
-Sums, products, extremes and the like are the operations of those names, with their kernels and
-gradients. For other functions NumPy combines.
+Where there is an operation for the combination (`sum` for `add`, `max` for `maximum`), it is used,
+with its kernels and gradient. For other functions NumPy combines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gemel.ops.reduction import all, any, in_dtype, max, min, prod, sum
 from gemel.ops.shape import broadcast_to, operand, reshape
 from gemel.spec import Spec, normalize_axes, normalize_axis, product
 
-#: What combining by a function is called.
+#: The reduction that combines elements by the function of this name.
 REDUCTIONS: dict[str, Any] = {
     **{"add": sum, "multiply": prod, "maximum": max, "minimum": min},
     **{"logical_and": all, "logical_or": any},
@@ -40,7 +40,7 @@ def _function(name: str) -> Any:
 
 
 def _pairs(op: Op, method: str) -> None:
-    """Raises `ArgumentError` unless the function makes one array of two, and NumPy has it."""
+    """Raises `ArgumentError` unless `op` makes one array of two and NumPy has the method."""
     if op.arity != 2 or op.outputs != 1 or not hasattr(_function(op.name), method):
         raise ArgumentError(
             f"{op.name}.{method}: only functions of two arrays with one result have this method; "
@@ -49,7 +49,7 @@ def _pairs(op: Op, method: str) -> None:
 
 
 def _combined_dtype(by: str, x: Spec) -> Any:
-    """The dtype of what a function makes of two elements of x."""
+    """The dtype of the function `by` of two elements of x."""
     element = Spec((), x.dtype)
     return find(by).infer(element, element)[0].dtype
 
@@ -188,7 +188,7 @@ def _(x: Spec, positions: Spec, values: Spec, *, by: str) -> Spec:
 
 @op(fails=True, complex=True)
 def apply_flat(x: Any, positions: Any, *, by: str) -> Any:
-    """A row whose elements at positions a function of one number was applied to, once each."""
+    """A row with a function of one number applied to the elements at positions, as `at` does."""
     found = numpy().array(x)
     _function(by).at(found, positions)
     return found
@@ -202,7 +202,7 @@ def _(x: Spec, positions: Spec, *, by: str) -> Spec:
 @named
 @beside_arrays
 def combine_at(op: Op, a: Any, indices: Any, b: Any) -> None:
-    """`op.at(a, indices, b)`: what a[indices] selects is found as positions in a row."""
+    """`op.at(a, indices, b)`, with a[indices] expressed as positions in the flattened array."""
     operands = [a] if b is None else [a, b if isinstance(b, NUMBER) else operand(b, (a,))]
     if len(operands) != op.arity or not hasattr(_function(op.name), "at"):
         raise ArgumentError(f"{op.name}.at: {op.name} takes {op.arity} arrays, not {len(operands)}")
@@ -224,7 +224,7 @@ def combine_at(op: Op, a: Any, indices: Any, b: Any) -> None:
 
 
 def _with(name: str, row: Any, flat: Any, value: Any) -> Any:
-    """A row with values combined into it at positions; sums have kernels and gradients."""
+    """A row with values combined into it at positions; sums use kernels that have gradients."""
     if name in ("add", "subtract") and not row.dtype.is_complex:
         added = scatter(value, flat, axis=0, shape=tuple(row.shape))
         return row + added if name == "add" else subtract(row, added)

@@ -29,7 +29,7 @@ def _part_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, .
 
 
 def _part(operation: Op, x: Any, place: int) -> Any:
-    """The real (0) or imaginary (1) parts: a view, but where a gradient may ask for them."""
+    """The real (0) or imaginary (1) parts: a view, unless the array is traced or on the tape."""
     if not isinstance(x, _core.Array) or x._is_tracked:
         return operation(x)
     strides = tuple(2 * stride for stride in x._element_strides)
@@ -94,7 +94,7 @@ def _(val: Any) -> Array:
 
 @op(complex=True)
 def of_parts(real: Any, imag: Any) -> Any:
-    """Complex numbers of their parts, put together: infinity times 1j would have no real part."""
+    """Complex numbers from their parts; real + 1j * imag would give NaN for infinite parts."""
     found = numpy().empty(real.shape, as_dtype(real.dtype).complex.name)
     found.real, found.imag = real, imag
     return found
@@ -137,7 +137,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 
 def conjugated(x: Any) -> Any:
-    """`conj` of complex numbers; of others the array itself."""
+    """`conj` of a complex array; any other array unchanged."""
     return conj(x) if x.dtype.is_complex else x
 
 

@@ -1,4 +1,4 @@
-"""Operations whose operands are programs."""
+"""Control flow: operations that take graphs as parameters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gemel.ops.random import stream_taken
 from gemel.spec import Spec
 
 
-@op(fails=True)  # what either graph does may fail
+@op(fails=True)  # because an operation of either graph may fail
 def branch(predicate: Any, *inputs: Any, then: Any, otherwise: Any) -> Any:
     """The outputs of one of two graphs on the same inputs, chosen by a 0-d condition."""
     chosen = then if bool(predicate) else otherwise
@@ -60,7 +60,7 @@ def _(g: Any, y: Any, predicate: Any, *inputs: Any, then: Any, otherwise: Any) -
 
 
 def backward_graph(graph: Graph, used: list[int], wanted: list[int]) -> Graph:
-    """The gradients of a graph's wanted inputs, from its inputs and the used outputs' gradients."""
+    """A graph from a graph's inputs and the used outputs' gradients to the wanted gradients."""
     heads = [placeholder(graph.outputs[index].spec) for index in used]
     outputs = [graph.outputs[index] for index in used]
     inputs = [graph.inputs[index] for index in wanted]
@@ -74,17 +74,17 @@ def _(emit: Emitter, outputs: Any, inputs: Any, *, then: Any, otherwise: Any) ->
 
 
 def choose(predicate: Any, inputs: tuple[Any, ...], sides: Any) -> tuple[Entry, ...]:
-    """A `branch` on entries, whose sides are given the streams they draw random numbers from.
+    """A `branch` on entries. Random streams that its sides draw from become inputs.
 
-    Its gradient does a side again, in another plan, and has to draw the same numbers.
+    Its gradient runs a side again, in another plan, and has to draw the same numbers.
     """
     streams: dict[int, tuple[Entry, Entry]] = {}
     drawing = [rewrite(side, partial(_from_stream, streams)) for side in sides]
     stands = [entry for stream in streams.values() for entry in stream]
     then, otherwise = (closed(side.outputs, (*side.inputs, *stands), side.name) for side in drawing)
     taken = [entry for call in streams for entry in stream_taken.apply((), {"call": call})]
-    # What a side does again begins with what the program was given, not with what has since been
-    # written there: `apply` would take that.
+    # A side that runs again must start from the inputs as they were given, not from what has been
+    # written to them since. `apply` would take the latter, `node` does not.
     given = (above.as_entry(predicate), *inputs, *taken)
     node = branch.node(given, {"then": then, "otherwise": otherwise})
     trace = current_trace()
@@ -97,7 +97,7 @@ def choose(predicate: Any, inputs: tuple[Any, ...], sides: Any) -> tuple[Entry, 
 def _from_stream(
     streams: dict[int, tuple[Entry, Entry]], node: Node, inputs: tuple[Entry, ...]
 ) -> tuple[Entry, ...] | None:
-    """A random node as one that is given its stream; `streams` has what stands for each call's."""
+    """A random node rewritten to take its stream as inputs: `streams` has placeholders by call."""
     op, parameters = node.op, node.params
     if op is None or not op.random or len(inputs) > op.required:
         return None
@@ -155,10 +155,10 @@ NAMES = ("then", "otherwise")
 
 @op(fails=True)
 def iterate(*inputs: Any, test: Any, step: Any) -> Any:
-    """The first inputs after as many steps as the test of all of them holds before.
+    """The first inputs after as many steps as the test allows: it is asked before each step.
 
     `test` is a graph of all inputs with one result, `step` one whose results are the first inputs'
-    next values. NumPy does it, operation by operation.
+    next values. NumPy runs the loop, operation by operation.
     """
     return tuple(_steps(inputs, test, step)[-1][: len(step.outputs)])
 
@@ -204,10 +204,10 @@ def _(g: Any, y: Any, *inputs: Any, test: Any, step: Any) -> Any:
 
 @op(fails=True)
 def iterate_backward(*inputs: Any, test: Any, step: Any, back: Any) -> Any:
-    """The gradients of a loop's floating inputs, from its results' and the inputs.
+    """The gradients of a loop's floating inputs, from the gradients of its results and the inputs.
 
-    `back` makes the gradients of one step's floating inputs of those of its results and the inputs.
-    The steps are made once more, and what was before each is kept.
+    `back` computes the gradients of one step's floating inputs from those of its results and its
+    inputs. The steps run once more, to have the inputs of each.
     """
     count = len(back.inputs) - len(step.inputs)
     heads, states = list(inputs[:count]), _steps(inputs[count:], test, step)
@@ -230,7 +230,7 @@ def listed(results: Any) -> tuple[Entry, ...]:
 
 
 def _recorded(functions: tuple[Callable[..., Any], ...], arguments: tuple[Any, ...]) -> list[Any]:
-    """The results of each side. One of them runs, so all draw from the same random calls on."""
+    """The results of each side. Only one will run, so all begin at the same random call."""
     trace, results, ends = current_trace(), [], []
     began = trace.state.random_calls if trace else 0
     for side in functions:
@@ -244,7 +244,7 @@ def _recorded(functions: tuple[Callable[..., Any], ...], arguments: tuple[Any, .
 
 
 def _record(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """A branch's results; it may write to arrays it has made itself, and to no others."""
+    """A branch's results. It may only write to arrays that it has created itself."""
     trace = current_trace()
     if trace is None:
         return function(*arguments)
@@ -259,7 +259,7 @@ def _record(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 
 
 def free_inputs(results: tuple[Entry, ...], stand_ins: tuple[Entry, ...]) -> list[Entry]:
-    """What a branch needs besides its arguments: the program's inputs its results lead back to.
+    """What a branch needs besides its arguments: the inputs of the program its results depend on.
 
     A value computed before the branch and reached by closure is computed again inside it; pass it
     in `inputs` to avoid that.
@@ -269,7 +269,7 @@ def free_inputs(results: tuple[Entry, ...], stand_ins: tuple[Entry, ...]) -> lis
 
 
 def closed(results: tuple[Entry, ...], free: tuple[Entry, ...], name: str) -> Graph:
-    """The branch as a graph over placeholders for what it needs from outside."""
+    """The branch as a graph, with placeholders for what it needs from outside."""
     inputs = tuple(placeholder(entry.spec, entry.node.name) for entry in free)
     return Graph(inputs, inline(Graph(free, results), inputs), name=name)
 

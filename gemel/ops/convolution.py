@@ -1,7 +1,7 @@
-"""Convolution and its transpose, over one to three axes of space.
+"""Convolution and its transpose, over one to three spatial axes.
 
-Convolution is a product of weights with windows. What it does to images, its transpose undoes in
-shape: each is the other's gradient.
+Convolution is a product of weights with windows. Its transpose maps shapes the other way. Each is
+the gradient of the other with respect to the image.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def per_axis(name: str, what: str, value: Any, axes: int, default: int) -> tuple
 
 
 def kernel_of(name: str, kernel: Any, weight: Any) -> tuple[int, ...]:
-    """The kernel, whose sizes are never free. Raises `ShapeError`."""
+    """The sizes of the kernel, which are never free. Raises `ShapeError`."""
     axes = len(weight.shape) - 2
     if axes not in (1, 2, 3):
         raise ShapeError(
@@ -52,7 +52,7 @@ def kernel_of(name: str, kernel: Any, weight: Any) -> tuple[int, ...]:
 def check_operands(
     name: str, x: Spec, weight: Spec, bias: Any, how: Movement, channels: tuple[int, int]
 ) -> None:
-    """Raises unless x, weight and bias fit; `channels` are those the weight takes and gives."""
+    """Raises unless x, weight and bias fit; `channels` are the input and output channels."""
     groups, kernel = how.groups, how.moves.kernel
     if any(type(n) is not int or n < 0 for n in how.pad):
         raise ShapeError(f"{name}: pad {how.pad} must be whole numbers of at least 0")
@@ -73,7 +73,7 @@ def check_operands(
 
 
 def is_wide(x: Any, weight: Any, bias: Any) -> bool:
-    """Whether the bias is added before the result is rounded: of float16 and bfloat16."""
+    """Whether the bias is added before the result is rounded: for float16 and bfloat16."""
     if bias is None:
         return False
     dtype = promote(x.dtype, weight.dtype)
@@ -81,7 +81,7 @@ def is_wide(x: Any, weight: Any, bias: Any) -> bool:
 
 
 def shifted(y: Any, x: Any, weight: Any, bias: Any) -> Any:
-    """y, which x and weight make, plus a bias for each channel, in the dtype of all three."""
+    """y, computed from x and weight, plus a bias for each channel, in the dtype of all three."""
     if bias is None:
         return y
     found = y + reshape(bias, shape=(-1, *[1] * (len(y.shape) - 2)))
@@ -89,7 +89,7 @@ def shifted(y: Any, x: Any, weight: Any, bias: Any) -> Any:
 
 
 def bias_gradient(g: Any) -> Any:
-    """The sum over all places and images."""
+    """The gradient of the bias: the sum over all images and positions."""
     return sum(g, axis=(0, *range(2, len(g.shape))))
 
 
@@ -200,7 +200,7 @@ def _(
     scheme: str,
 ) -> Any:
     how = Movement(Moves(kernel, stride, dilate), pad, groups, scheme)
-    if x.spec.is_empty:  # places that see nothing but padding
+    if x.spec.is_empty:  # the windows see nothing but padding
         dx = full(0, shape=x.shape, dtype=x.dtype)
     else:
         dx = how.grown(g, weight, tuple(x.shape[2:]))
@@ -232,7 +232,7 @@ def deconvolution(
 
 
 def grown_space(how: Movement, places: Any, adjust: Any) -> tuple[int, ...]:
-    """The size of the image that has so many places, and `adjust` more."""
+    """The size of the image in which windows fit at `places` positions, plus `adjust`."""
     spans = zip(how.moves.reach(places), how.pad, adjust, strict=True)
     return tuple(n - 2 * p + a for n, p, a in spans)
 
@@ -280,8 +280,8 @@ def _(
     if target_shape not in (None, ()):
         wanted = per_axis("deconvolution", "target_shape", target_shape, axes, 0)
         reach = Moves(kernel, step, gaps).reach(data.shape[2:])
-        # As much is cut off on both sides; where that is too much, one more is added. Padding is
-        # never free: it holds on to the sizes.
+        # The same amount is cut off on both sides; an odd excess is rounded up, and `adjust` adds
+        # one back. `int` fixes the sizes, because padding is never free.
         over = [int(n - m) for n, m in zip(reach, wanted, strict=True)]
         around, adjust = tuple((n + 1) // 2 for n in over), tuple(n % 2 for n in over)
     inputs = (data, weight) if bias is None or no_bias else (data, weight, bias)

@@ -64,9 +64,9 @@ def cov(
 
 
 def _variables(name: str, m: Any, y: Any, rowvar: bool, dtype: Any) -> tuple[Any, Any]:
-    """One variable a row, in the dtype products add up in; and the dtype of the result."""
+    """One variable per row, in the dtype in which products are summed; and the result's dtype."""
     x = _rows_of(name, m, rowvar, dtype)
-    if y is not None:  # one row of which is one variable
+    if y is not None:  # a single row is one variable, whatever `rowvar` says
         y = operand(y)
         row = rowvar or (y.ndim == 2 and y.shape[0] == 1)
         x = concatenate(x, _rows_of(name, y, row, dtype), axis=0)
@@ -96,7 +96,7 @@ def _weights(x: Any, fweights: Any, aweights: Any) -> Any:
 
 
 def _freedom(total: Any, weights: Any, aweights: Any, ddof: int) -> Any:
-    """What weighted products are divided by."""
+    """The divisor of the weighted products."""
     if ddof == 0 or aweights is None:
         return subtract(total, ddof)
     inner = sum(multiply(weights, cast(operand(aweights), dtype=weights.dtype)))
@@ -125,7 +125,7 @@ def corrcoef(
     unit = divide(distance, sqrt(sum(square(size), axis=1, keepdims=True)))
     found = matmul(unit, transpose(conjugated(unit)))
     found = found if found.dtype.is_complex else limit(found, -1.0, 1.0)
-    if variables.shape[1] == 0:  # no observations say nothing; their products are 0
+    if variables.shape[1] == 0:  # without observations the result is NaN; the products gave 0
         found = full(float("nan"), shape=found.shape, dtype=found.dtype)
     return in_dtype(reshape(found, shape=()) if variables.shape[0] == 1 else found, own)
 

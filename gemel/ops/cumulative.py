@@ -32,7 +32,7 @@ def cumprod(x: Any, *, axis: int) -> Any:
 
 
 def _running(function: Any, x: Any, axis: int) -> Any:
-    """Accumulated as `sum` does, in float32 at least."""
+    """NumPy's running `function`, accumulated in the dtype in which `sum` accumulates."""
     dtype = sum.result_dtype(spec_of(x).dtype)
     return function(x, axis=axis, dtype=dtype.accumulate.name).astype(dtype.name)
 
@@ -94,7 +94,7 @@ def _(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Ar
 def along(operation: Any, x: Any, axis: int | None, dtype: Any) -> Any:
     """A running operation along an axis or the flattened array, in a dtype."""
     x = in_dtype(operand(x), dtype)
-    if axis is None or (not x.ndim and axis in (0, -1)):  # as NumPy has it
+    if axis is None or (not x.ndim and axis in (0, -1)):  # NumPy allows both for 0-d arrays
         x, axis = reshape(x, shape=(-1,)), 0
     return in_dtype(operation(x, axis=axis), dtype)
 
@@ -106,7 +106,7 @@ def backwards(x: Any, axis: int) -> Any:
 
 
 def _sum_of_later(g: Any, axis: int) -> Any:
-    """The sums of all elements from each one on."""
+    """For each element, the sum of it and all later ones."""
     return backwards(cumsum(backwards(g, axis), axis=axis), axis)
 
 
@@ -117,8 +117,9 @@ def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
 
 @cumprod.holomorphic
 def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
-    # Each product's slope along x is itself over x, until the first zero. Along that zero it is the
-    # product of the others; along what follows it, nothing is left.
+    # Up to the first zero, the derivative of each product with respect to an element is the product
+    # divided by that element. For the first zero it is the product of the other elements; for the
+    # elements after it, it is 0.
     zero = equal(x, 0)
     zeros = cumsum(cast(zero, dtype="int64"), axis=axis)
     first = logical_and(zero, equal(zeros, 1))

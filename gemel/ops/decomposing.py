@@ -1,8 +1,8 @@
-"""Decompositions of matrices: QR, singular values, eigenvalues. NumPy, that is LAPACK, does them.
+"""Decompositions of matrices: QR, singular values, eigenvalues, computed by NumPy (LAPACK).
 
-Their gradients are of what does not depend on how a factor is chosen, among those that LAPACK might
-give: a sign or phase of each vector. Where two singular values or eigenvalues are equal, so is the
-choice of their vectors, whose gradient is infinite or NaN then.
+The factors are only determined up to a sign or phase of each vector. The gradients are right for
+functions that do not depend on that choice. Where two singular values or eigenvalues are equal,
+their vectors are not determined either, and the gradients of these are infinite or NaN.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def _diagonal(row: Any) -> Any:
 
 
 def _phases(x: Any) -> Any:
-    """The imaginary parts of the elements on the diagonals, where they are."""
+    """Matrices with only the imaginary parts (times 1j) of x's diagonal, and zeros elsewhere."""
     n = x.shape[-1]
     return where(distance(n, n) == 0, imag(x) * 1j, 0)
 
 
 def _over_gaps(inside: Any, row: Any) -> Any:
-    """Each element at (i, j) over row[j] - row[i], and zeros on the diagonal."""
+    """Each element at (i, j) divided by row[j] - row[i], and zeros on the diagonal."""
     n = row.shape[-1]
     apart = distance(n, n) != 0
     gaps = expand_dims(row, -2) - expand_dims(row, -1)
@@ -49,8 +49,8 @@ def _over_gaps(inside: Any, row: Any) -> Any:
 
 
 def _leading(u: Any, du: Any, count: Any) -> tuple[Any, Any]:
-    """The first columns of a unitary matrix, and the gradient for them: the others only move as
-    these do, for they stay orthogonal."""
+    """The first columns of a unitary matrix, and the gradient for them. It includes the gradient of
+    the other columns, which must stay orthogonal to the first and so depend on them."""
     axis, more = u.ndim - 1, u.shape[-1] - count
     if u.shape[-1] == count:
         return u, du
@@ -62,19 +62,19 @@ def _leading(u: Any, du: Any, count: Any) -> tuple[Any, Any]:
 
 
 def _over_triangle(x: Any, upper: Any) -> Any:
-    """x times the adjoint of an upper triangle's inverse."""
+    """x times the adjoint of the inverse of an upper triangular matrix."""
     return adjoint(solve(upper, adjoint(x)))
 
 
 class QRResult(NamedTuple):
-    """What `qr` gives."""
+    """The result of `qr`."""
 
     Q: Any
     R: Any
 
 
 class SVDResult(NamedTuple):
-    """What `svd` gives."""
+    """The result of `svd`."""
 
     U: Any
     S: Any
@@ -82,14 +82,14 @@ class SVDResult(NamedTuple):
 
 
 class EigResult(NamedTuple):
-    """What `eig` gives."""
+    """The result of `eig`."""
 
     eigenvalues: Any
     eigenvectors: Any
 
 
 class EighResult(NamedTuple):
-    """What `eigh` gives."""
+    """The result of `eigh`."""
 
     eigenvalues: Any
     eigenvectors: Any
@@ -122,7 +122,7 @@ def _(g: Any, y: Any, x: Any, *, complete: bool) -> Any:
     r, dr = (narrow(v, axis=x.ndim - 2, start=0, length=inner) for v in (r, dr))
     if not rows < columns:
         return (_of_square_r(q, r, dq, dr),)
-    # The columns behind the square are Q times those of R.
+    # The columns after the square part are Q times those of R.
     spans = ((0, rows), (rows, columns - rows))
     (_, rest), (r, _), (dr, slope) = (
         [narrow(v, axis=x.ndim - 1, start=start, length=length) for start, length in spans]
@@ -137,7 +137,7 @@ def _of_square_r(q: Any, r: Any, dq: Any, dr: Any) -> Any:
     inside = matmul(dr, adjoint(r))
     inside = inside if dq is None else inside - matmul(adjoint(q), dq)
     turned = triu(inside) + adjoint(triu(inside, k=1))
-    if inside.dtype.is_complex:  # on the diagonal R is real
+    if inside.dtype.is_complex:  # the diagonal of R is real
         turned = turned - _phases(inside)
     return _over_triangle(_plus(matmul(q, turned), dq), r)
 
@@ -173,7 +173,7 @@ def _(x: Spec, *, full_matrices: bool) -> tuple[Spec, ...]:
 
 @svd.gradient
 def _(g: Any, y: Any, x: Any, *, full_matrices: bool) -> Any:
-    # Townsend, Differentiating the singular value decomposition, 2016; of complex numbers Wan and
+    # Townsend, Differentiating the singular value decomposition, 2016; for complex numbers Wan and
     # Zhang, Automatic differentiation for complex valued SVD, 2019.
     (u, s, vh), (du, ds, dvh) = y, g
     rows, columns = x.shape[-2:]
@@ -261,7 +261,7 @@ def _(a: Any, UPLO: str = "L", upper: bool = False) -> EighResult:  # noqa: N803
 
 
 def _eigen(function: Callable[..., Any], x: Any) -> Any:
-    """What a function for eigenvalues gives, as complex numbers whatever they are."""
+    """The results of an eigenvalue function, always as complex numbers."""
     kind = (x[..., :1, :1] * 1j).dtype
     found = function(x)
     return tuple(e.astype(kind) for e in found) if isinstance(found, tuple) else found.astype(kind)
@@ -288,7 +288,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     if dvectors is not None:
         turn = matmul(adjoint(vectors), dvectors)
         n = turn.shape[-1]
-        lengths = where(distance(n, n) == 0, real(turn), 0)  # of vectors, which are 1
+        lengths = where(distance(n, n) == 0, real(turn), 0)  # the vectors keep the length 1
         turn = turn - matmul(matmul(adjoint(vectors), vectors), lengths)
         inside = _plus(inside, _over_gaps(turn, conj(values)))
     found = solve(adjoint(vectors), matmul(inside, adjoint(vectors)))

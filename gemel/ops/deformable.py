@@ -1,7 +1,7 @@
-"""Convolutions whose kernels read beside the places of their grid, as learned shifts tell.
+"""Deformable convolutions: learned offsets shift the points at which a kernel reads the image.
 
-Dai et al., Deformable convolutional networks, ICCV 2017; with weights for what is read: Zhu et al.,
-Deformable ConvNets v2, CVPR 2019.
+Dai et al., Deformable convolutional networks, ICCV 2017; with weights for the values read: Zhu et
+al., Deformable ConvNets v2, CVPR 2019.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gemel.spec import product
 
 
 class _Walk(NamedTuple):
-    """How kernels move, and in how many groups channels and shifts are."""
+    """How kernels move, and the number of groups of channels and of offsets."""
 
     name: str
     kernel: tuple[int, ...]
@@ -31,7 +31,7 @@ class _Walk(NamedTuple):
     shifts: int
 
     def places(self, data: Any) -> tuple[int, ...]:
-        """Rows and columns of places the kernel is put at. Raises `ShapeError`."""
+        """The rows and columns of positions of the kernel. Raises `ShapeError`."""
         steps = zip(data.shape[2:], self.kernel, self.stride, self.dilate, self.pad, strict=True)
         found = tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, d, p in steps)
         if min(found) < 1:
@@ -60,7 +60,7 @@ class _Walk(NamedTuple):
 
 
 def _line(count: int, step: int, dtype: Any) -> Any:
-    """0, step, ... of so many."""
+    """`count` numbers 0, step, 2 * step, ..."""
     return ops.cast(ops.iota(shape=(count,), axis=0, dtype="int64"), dtype=dtype) * step
 
 
@@ -74,10 +74,11 @@ def _grid(walk: _Walk, data: Any, axis: int) -> Any:
 
 
 def _sampled(walk: _Walk, data: Any, offset: Any, edge: bool) -> Any:
-    """What the kernel's points read: (N, shift groups, channels of one, points * places).
+    """The values the kernel reads: (N, offset groups, channels of each, points * positions).
 
-    Outside of the image is 0. With `edge` what lies between the last line and the next has the
-    last line's value, as in the first paper's program; else it fades to 0, as in the second's.
+    Values outside of the image are 0. Within one pixel of the border, values fade to 0, as in the
+    program of the second paper. With `edge`, a point up to one pixel past the last row or column
+    has its value instead, as in the program of the first paper.
     """
     n, channels, high, wide = data.shape
     groups = walk.shifts
@@ -105,7 +106,7 @@ def _sampled(walk: _Walk, data: Any, offset: Any, edge: bool) -> Any:
 
 
 def _convolved(walk: _Walk, data: Any, read: Any, weight: Any, bias: Any) -> Any:
-    """The products of what was read and the kernels, summed."""
+    """The values read times the kernels, summed."""
     n, channels = data.shape[:2]
     high, wide = walk.places(data)
     points, groups, filters = product(walk.kernel), walk.groups, weight.shape[0]
@@ -218,7 +219,7 @@ def _window(name: str, w: int, symmetric: bool) -> list[int]:
 
 
 def _neighbours(length: int, dilation: Any, window: list[int]) -> tuple[Any, Any]:
-    """Where each place of each head looks, and whether that is within the row.
+    """The positions that each position of each head attends to, and whether they are in the row.
 
     Both are (length, heads, window).
     """
@@ -229,7 +230,7 @@ def _neighbours(length: int, dilation: Any, window: list[int]) -> tuple[Any, Any
 
 
 def _looked_at(x: Any, places: Any) -> Any:
-    """x (B, L, heads, D) at the places: (B, heads, L * window, D)."""
+    """x (B, L, heads, D) at these positions: (B, heads, L * window, D)."""
     batch, _, heads, size = x.shape
     rows = reshape(transpose(places, axes=(1, 0, 2)), shape=(1, heads, -1, 1))
     rows = broadcast_to(rows, shape=(batch, heads, rows.shape[2], size))

@@ -1,4 +1,4 @@
-"""Which boxes belong together, and which are left: one decision after another, by NumPy."""
+"""Matching boxes and suppressing overlapping ones: sequential decisions, made in NumPy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gemel.spec import Spec, same_shape
 
 
 def _overlaps(a: Any, b: Any) -> Any:
-    """The overlaps of two lists of corners, by NumPy."""
+    """The overlap (intersection over union) of each pair of two lists of boxes, by NumPy."""
     np = numpy()
     low = np.maximum(a[:, None, :2], b[None, :, :2])
     size = np.maximum(np.minimum(a[:, None, 2:], b[None, :, 2:]) - low, 0)
@@ -27,7 +27,7 @@ def _overlaps(a: Any, b: Any) -> Any:
 
 
 def _kept(boxes: Any, kinds: Any, overlap: float) -> Any:
-    """Which of some boxes, the best first, no better one of their kind overlaps too much."""
+    """Which boxes, sorted by score, remain: no better kept box of their kind overlaps too much."""
     np = numpy()
     over = _overlaps(boxes, boxes) > overlap
     if kinds is not None:
@@ -103,7 +103,7 @@ def surviving(
     force: bool,
     given: str,
 ) -> Any:
-    """The rows non-maximum suppression leaves, the best first, then -1."""
+    """The positions of the rows that non-maximum suppression keeps, the best first, then -1."""
     np = numpy()
     found = np.full(x.shape[:-1], -1, "int64")
     for batch in np.ndindex(*x.shape[:-2]):
@@ -193,7 +193,7 @@ def anchor_targets(
     least: int,
     variances: Any,
 ) -> Any:
-    """What SSD trains towards: offsets, which of them count, and classes."""
+    """SSD's training targets: offsets, a mask of those that count, and classes."""
     np = numpy()
     anchors = anchor.reshape(-1, 4).astype("float64")
     count = len(anchors)
@@ -223,7 +223,8 @@ def anchor_targets(
 
 
 def _matched(over: Any, threshold: float) -> Any:
-    """The box of each anchor, or -1: first each box gets its best anchor, then the threshold."""
+    """The box of each anchor, or -1. First each box gets its best anchor; then each anchor left
+    takes its best box, if their overlap exceeds the threshold."""
     np = numpy()
     matched = np.full(len(over), -1)
     left = over.copy()
@@ -248,7 +249,7 @@ def _numpy_offsets(anchors: Any, boxes: Any, variances: Any) -> Any:
 
 
 def _hardest(scores: Any, allowed: Any, count: int) -> Any:
-    """Those anchors whose background (class 0) is least likely."""
+    """The `count` allowed anchors for which the background (class 0) is least likely."""
     np = numpy()
     raised = np.exp(scores - scores.max(0))
     background = raised[0] / raised.sum(0)
@@ -327,7 +328,7 @@ def detections(
     force: bool,
     topk: int,
 ) -> Any:
-    """(class, score, box) of each anchor, the best first; class -1 where another is better."""
+    """(class, score, box) of each anchor, the best first; class -1 if it was suppressed."""
     np = numpy()
     batch, _, count = scores.shape
     found = np.full((batch, count, 6), -1.0)

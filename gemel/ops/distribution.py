@@ -1,4 +1,4 @@
-"""How distributions are declared, and those every program draws from."""
+"""How distributions are declared, and the distributions that every program uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gemel.ops.reduction import in_dtype
 from gemel.ops.shape import listed, operand
 from gemel.spec import Spec, broadcast, same_shape
 
-#: What parameters may have to be: what messages say, and whether a number or an array is so.
+#: The rules for parameters: their text in messages, and a check for a number or an array.
 RULES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "any": ("a number", lambda x: x == x),
     "not negative": ("0 or more", lambda x: x >= 0),
@@ -27,7 +27,7 @@ RULES: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 def held(name: str, what: str, value: Any, rule: str) -> Any:
-    """A parameter that keeps to a rule: a `ValueError` by the call, or of an array by the wait."""
+    """A checked parameter. For a number this raises `ValueError`, for an array waiting does."""
     if rule == "any":
         return value
     words, holds = RULES[rule]
@@ -40,9 +40,9 @@ def held(name: str, what: str, value: Any, rule: str) -> Any:
 
 
 class Draw:
-    """Random numbers of one shape, for the body of a distribution.
+    """Draws random numbers of one shape, for the body of a distribution.
 
-    They are of the dtype wanted or, where that is too narrow to compute in, of its wider one.
+    They have the requested dtype or, if that is too narrow to compute in, the wider one it uses.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: DType) -> None:
@@ -59,11 +59,11 @@ class Draw:
         return maximum(self.uniform(), 2.0 ** -(self.dtype.digits + 1))
 
     def signed(self) -> Any:
-        """Numbers in (-1, 1), as often above 0 as below, never 0."""
+        """Numbers in (-1, 1), symmetric around 0 and never 0."""
         return self.uniform() * 2.0 - (1.0 - 2.0**-self.dtype.digits)
 
     def waiting(self) -> Any:
-        """Exponentially distributed numbers, all above 0."""
+        """Exponentially distributed numbers (waiting times), all above 0."""
         return -log1p(-self.positive())
 
     def normal(self) -> Any:
@@ -71,7 +71,7 @@ class Draw:
         return drawn(normal, 0.0, 1.0, shape=self.shape, dtype=self.dtype)
 
 
-#: What every distribution takes after its parameters.
+#: The arguments that every distribution takes after its parameters.
 COMMON = ("size", "dtype", "device", "ctx", "out")
 
 
@@ -130,13 +130,13 @@ class Distribution:
         return held(self.__name__, name, value, self.rules.get(name, "any"))
 
     def _bound(self, values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        """The arguments by their names. Raises `TypeError`."""
+        """The arguments by name. Raises `TypeError`."""
         names = (*self.parameters, *COMMON)
         place = len(self.parameters) + 1
         if len(values) > place and isinstance(values[place], Device):
-            values = (*values[:place], None, *values[place:])  # MXNet's, which has no dtype there
+            values = (*values[:place], None, *values[place:])  # MXNet's order has no dtype here
         if len(values) > place + 2 and not isinstance(values[place + 2], (Device, str, type(None))):
-            values = (*values[: place + 2], None, *values[place + 2 :])  # out, after the device
+            values = (*values[: place + 2], None, *values[place + 2 :])  # `out` follows the device
         if len(values) > len(names):
             raise TypeError(f"{self.__name__}: takes {len(names)} arguments, got {len(values)}")
         found = dict(zip(names, values, strict=False))
@@ -155,7 +155,7 @@ class Distribution:
 
 
 def shape_of(name: str, size: Any, parameters: Any = ()) -> tuple[int, ...]:
-    """The shape of a result: `size`, or without one that of the parameters together."""
+    """The shape of a result: `size`, or if that is None the broadcast shape of the parameters."""
     arrays = [p for p in parameters if p is not None and not isinstance(p, NUMBER)]
     specs = [Spec(array.shape, array.dtype) for array in arrays]
     if size is None:
@@ -166,7 +166,7 @@ def shape_of(name: str, size: Any, parameters: Any = ()) -> tuple[int, ...]:
 
 
 def delivered(found: Any, out: Any) -> Any:
-    """A result, or `out` with it written there."""
+    """The result, or `out` after the result was written to it."""
     if out is None:
         return found
     if not same_shape(tuple(out.shape), tuple(found.shape)):
@@ -182,9 +182,9 @@ def distribution(
     public: str = "np.random",
     **rules: str,
 ) -> Callable[[Callable[..., Any]], Distribution]:
-    """Declare a distribution by its body; `kinds` are the dtypes it has, `dtype` the default one.
+    """Declare a distribution by its body. `kinds` are its dtype kinds, `dtype` the default one.
 
-    None is that of floats.
+    A default of None is the default floating dtype.
     """
 
     def declare(body: Callable[..., Any]) -> Distribution:
@@ -223,7 +223,7 @@ def _normal_around(draw: Draw, loc: Any = 0.0, scale: Any = 1.0) -> Any:
     return loc + scale * draw.normal()
 
 
-# Their operations have these names, too.
+# The operations `uniform` and `normal` already have these names in this module.
 _uniform_between.__name__, _normal_around.__name__ = "uniform", "normal"
 uniformly = distribution()(_uniform_between)
 normally = distribution(scale="not negative")(_normal_around)

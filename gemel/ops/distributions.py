@@ -1,7 +1,7 @@
-"""Distributions: by inverting their distribution functions, from others, or by NumPy.
+"""Distributions, drawn by inverting the distribution function, from others, or by NumPy.
 
-Those written over uniform and normal numbers compile with what is around them, and have gradients
-for their parameters. NumPy draws the others, from a key that comes from the stream.
+Those composed of uniform and normal numbers are compiled with the surrounding program and have
+gradients for their parameters. NumPy draws the others, with a key from the random stream.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def geometric(draw: Draw, p: Any) -> Any:
 
 
 def _below_one(p: Any) -> Any:
-    """p, or what is nearest to 1 for 1: its logarithm is finite."""
+    """p, but for 1 the next smaller number, so that the logarithm of 1 - p is finite."""
     return min(p, 1 - 2.0**-53) if numbers_only(p) else where(p >= 1, 1 - 2.0**-53, p)
 
 
@@ -232,7 +232,7 @@ def bernoulli(draw: Draw, prob: Any = None, logit: Any = None) -> Any:
 
 # --- the gamma family -----------------------------------------------------------------------
 
-#: How many tries a number gets; one in 10**7 at most is still refused then, and taken all the same.
+#: Rejection rounds. At most one number in 10**7 is still rejected after them; it is used anyway.
 TRIES = 6
 
 
@@ -249,8 +249,8 @@ def log_gamma(
 ) -> Any:
     """Logarithms of gamma distributed numbers of shape alpha and scale 1.
 
-    By Marsaglia and Tsang (A simple method for generating gamma variables, 2000). What one element
-    needs of random bits comes from SplitMix64 (Steele, Lea, Flood 2014), begun with its own 64.
+    Marsaglia and Tsang, A simple method for generating gamma variables, 2000. The random bits of
+    each element come from SplitMix64 (Steele, Lea, Flood 2014), seeded with its own 64 bits.
     """
     compute = alpha.dtype
     first, second = bits(xp, seed, number)
@@ -278,7 +278,7 @@ def log_gamma(
         taken = (root > 0) & (xp.log(open_fraction(more(state))) < limit)
         found = v if found is None else xp.where(done, found, v)
         done = taken if done is None else (done | taken)
-    # Below 1: a number of shape alpha + 1 times u ** (1 / alpha).
+    # For alpha below 1, take a number of shape alpha + 1 times u ** (1 / alpha).
     less = xp.log(open_fraction(more(state + GOLDEN)))
     return xp.log(d * found) + xp.where(alpha < 1, less / alpha, 0)
 
@@ -295,18 +295,18 @@ def _(g: Any, y: Any, alpha: Any, *stream: Any, **_: Any) -> Any:
 
 @op()
 def gamma_slope(y: Any, alpha: Any) -> Any:
-    """How the logarithm of a gamma distributed number moves with its shape, at y.
+    """The derivative of y, the logarithm of a gamma distributed number, with respect to alpha.
 
-    Its distribution function P stays where it is: dP/dy * dy/dalpha + dP/dalpha = 0 (Figurnov,
-    Mohamed, Mnih: Implicit reparameterization gradients, NeurIPS 2018). P is summed up as
-    x ** alpha * exp(-x) * sum of x ** n / gamma(alpha + n + 1).
+    The distribution function P of a sample stays constant: dP/dy * dy/dalpha + dP/dalpha = 0
+    (Figurnov, Mohamed, Mnih: Implicit reparameterization gradients, NeurIPS 2018). P is computed
+    as x ** alpha * exp(-x) * sum of x ** n / gamma(alpha + n + 1).
     """
     np = numpy()
     y, alpha = np.broadcast_arrays(np.asarray(y, "float64"), np.asarray(alpha, "float64"))
     x = np.exp(y)
     slope = -_digamma_of(alpha + 1)
     with np.errstate(all="ignore"):
-        term, total = 1 / alpha, np.zeros_like(x)  # terms over x**alpha exp(-x) / gamma(alpha)
+        term, total = 1 / alpha, np.zeros_like(x)  # without x**alpha exp(-x) / gamma(alpha)
         for n in range(1, 100_000):
             added = term * (y + slope)
             total = total + added
@@ -317,7 +317,7 @@ def gamma_slope(y: Any, alpha: Any) -> Any:
 
 
 def _digamma_of(x: Any) -> Any:
-    """The derivative of the logarithm of the gamma function, of numbers above 0."""
+    """The derivative of the logarithm of the gamma function, for numbers above 0."""
     np = numpy()
     less = np.zeros_like(x)
     for _ in range(8):
@@ -333,7 +333,7 @@ def _(y: Spec, alpha: Spec) -> Spec:
 
 
 def log_gammas(draw: Draw, alpha: Any) -> Any:
-    """Logarithms of gamma distributed numbers, of no more digits than float64 has."""
+    """Logarithms of gamma distributed numbers, in the dtype the draw computes in."""
     return drawn(log_gamma, alpha, shape=draw.shape, dtype=draw.dtype)
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic and functions of each element alone. All of them fuse."""
+"""Arithmetic and functions of single elements. All of them can be fused."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def absolute(xp: Any, x: Any) -> Any:
 
 @absolute.gradient
 def _(g: Any, y: Any, x: Any) -> Any:
-    return (g * sign(x),)  # of complex numbers, too
+    return (g * sign(x),)  # holds for complex numbers, too
 
 
 @elementwise(
@@ -137,7 +137,7 @@ def sign(xp: Any, x: Any) -> Any:
 def _(g: Any, y: Any, x: Any) -> Any:
     if not x.dtype.is_complex:
         return (None,)
-    # Only across its direction does x / |x| change.
+    # x / |x| only changes when x moves across its own direction.
     along = call("real", g * call("conj", y))
     size = absolute(x)
     return (where(size == 0, 0, (g - y * along) / where(size == 0, 1, size)),)
@@ -185,7 +185,7 @@ def power(xp: Any, a: Any, b: Any) -> Any:
 
 @power.holomorphic
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
-    slope = b * power(where(b == 0, 1, a), b - 1)  # x ** 0 has none, at 0 as elsewhere
+    slope = b * power(where(b == 0, 1, a), b - 1)  # x ** 0 has slope 0, even at x = 0
     a = cast(a, dtype=y.dtype) if y.dtype.is_complex else a
     positive = a != 0 if y.dtype.is_complex else a > 0
     logarithm = where(positive, log(where(positive, a, 1)), 0)
@@ -217,7 +217,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
 
 
 def _limit_types(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, ...], DType]:
-    """Whole numbers as bounds may lie beyond what the dtype of x can hold, but for uint64."""
+    """Computes in int64, since integer bounds may exceed the dtype of x; uint64 stays uint64."""
     dtype = promote_specs(*specs)
     numbers = any(spec.weak for spec in specs[1:])
     wide = int64 if numbers and dtype.kind in "iu" and dtype is not uint64 else dtype
@@ -233,7 +233,7 @@ def limit(xp: Any, x: Any, low: Any, high: Any) -> Any:
 @limit.gradient
 def _(g: Any, y: Any, x: Any, low: Any, high: Any) -> Any:
     below, above = x < low, x > high
-    # Bounds that cross give high, whatever x is.
+    # If low > high, the result is high, whatever x is.
     high_wins = above | (low > high)
     return where(below | above, 0, g), where(below & ~high_wins, g, 0), where(high_wins, g, 0)
 
@@ -375,7 +375,7 @@ def relu(xp: Any, x: Any) -> Any:
 
 @relu.gradient
 def _(g: Any, y: Any, x: Any) -> Any:
-    # From y, which the next layer keeps anyway: x need not be saved.
+    # Computed from y, which the next layer keeps anyway, so x need not be saved.
     return (where(y > 0, g, 0),)
 
 
@@ -470,7 +470,7 @@ def _(value: Spec, *, shape: Any, dtype: Any) -> Spec:
 
 
 def filled(name: str, result: Spec, *values: Spec) -> Spec:
-    """`result`, which the values must broadcast to. Raises `ShapeError`."""
+    """`result`. Raises `ShapeError` unless the values broadcast to its shape."""
     if not same_shape(broadcast(name, *values, result), result.shape):
         given = " and ".join(map(str, values))
         raise ShapeError(f"{name}: {given} cannot fill {result}")

@@ -1,4 +1,4 @@
-"""Powers and logarithms to other bases, and sums of what only logarithms can hold."""
+"""Powers and logarithms to other bases, and sums of numbers given by their logarithms."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
 @elementwise(dtype="floating", public="np", mxnet="_npi_logaddexp")
 def logaddexp(xp: Any, a: Any, b: Any) -> Any:
     """log(exp(a) + exp(b)), without overflow."""
-    # Equal infinities have no distance.
+    # The difference of equal infinities would be NaN.
     distance = xp.where(a == b, 0, a - b)
     return xp.maximum(a, b) + xp.log1p(xp.exp(-xp.absolute(distance)))
 
@@ -79,7 +79,7 @@ def cbrt(xp: Any, x: Any) -> Any:
     plain = (size > 0) & (size < xp.inf)
     known = xp.where(plain, size, 1)
     first = xp.exp(xp.log(known) * (1 / 3))
-    # One step of Newton's brings the last digits.
+    # One step of Newton's method gives the last digits.
     root = first - (first - known / (first * first)) * (1 / 3)
     return xp.copysign(xp.where(plain, root, size), x)
 

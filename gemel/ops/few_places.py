@@ -1,4 +1,4 @@
-"""Convolutions of one picture with few places, whose weights take long to read."""
+"""Convolutions of one image with few output positions: reading the weights takes most time."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from gemel.ops.elementwise import copy
 from gemel.ops.shape import reshape, swapaxes, transpose
 from gemel.spec import product
 
-#: There are fewer places than the first, and at least so many filters of so many weights each.
+#: Used for fewer than PLACES positions, and at least FILTERS filters of WEIGHTS weights each.
 PLACES, FILTERS, WEIGHTS = 64, 64, 512
 
 
 def are_few_places(how: Any, weight: Any, x: Any) -> bool:
-    """Whether `of_few_places` is the way of a `Movement`: decided by sizes and dtypes only.
+    """Whether a `Movement` should use `of_few_places`. Only sizes and dtypes decide.
 
-    Side by side, 49 places fill vectors of 16 badly, and the rows of weights that are read at a
-    time lie far apart.
+    Otherwise vectors run along positions: 49 of them fill vectors of 16 badly, and the rows of
+    weights that are read together lie far apart.
     """
     plain = x.dtype is weight.dtype is x.dtype.compute and x.dtype.is_floating
     if not plain or how.groups > 1 or x.shape[0] != 1 or weight.shape[0] < FILTERS:
@@ -26,9 +26,10 @@ def are_few_places(how: Any, weight: Any, x: Any) -> bool:
 
 
 def of_few_places(how: Any, weight: Any, x: Any) -> Any:
-    """The convolution as a product with a row for each place and a column for each filter.
+    """The convolution as a product with a row for each position and a column for each filter.
 
-    Windows are copied, which are few; then these are dot products with the weights where they lie.
+    The few windows are copied. The product then consists of dot products with the weights, which
+    are read where they are.
     """
     counts = how.counts(x.shape[2:])
     matrix, axes = how.matrix(weight), len(counts)

@@ -1,8 +1,8 @@
-"""Discrete Fourier transforms. NumPy, that is pocketfft, computes them.
+"""Discrete Fourier transforms, computed by NumPy (pocketfft).
 
-Sizes are fitted before by cutting off or adding zeros, so a transform keeps the lengths of its
-axes. float32 gives complex64, and so do integers. `norm` says which direction is divided: the
-"backward" one by the number of elements, the "forward" one, or both by its square root ("ortho").
+The functions first cut or zero-pad an array to the requested size, so the transform operations keep
+the lengths of their axes. float32 and integers give complex64. `norm` says which direction divides
+by the number of elements: "backward", "forward", or ("ortho") both by its square root.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gemel.ops.indexing import place
 from gemel.ops.shape import listed, narrow, operand
 from gemel.spec import Spec, normalize_axis
 
-#: For each norm that of the same factor in the other direction.
+#: For each norm, the one that applies the same factor in the other direction.
 OTHER = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
@@ -32,7 +32,7 @@ OTHER = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
 def _computed(x: Any) -> Any:
-    """An array of NumPy's in a dtype it transforms without another precision."""
+    """A NumPy array in gemel's complex dtype for it; NumPy might choose another precision."""
     return x.astype(as_dtype(x.dtype).complex.name, copy=False)
 
 
@@ -55,7 +55,7 @@ def _(g: Any, y: Any, x: Any, *, axes: Any, norm: str, inverse: bool) -> Any:
 
 @op()
 def half_transform(x: Any, *, axis: int, norm: str) -> Any:
-    """The half of a transform of real numbers along an axis that tells the other half."""
+    """The transform of real numbers along an axis, without the half that the other half implies."""
     wide = x.astype(_computed(x).real.dtype, copy=False)
     return numpy().fft.rfft(wide, axis=axis, norm=norm)
 
@@ -75,7 +75,7 @@ def _(g: Any, y: Any, x: Any, *, axis: int, norm: str) -> Any:
 
 @op(complex=True)
 def whole_transform(x: Any, *, axis: int, length: int, norm: str) -> Any:
-    """The real numbers, so many along an axis, of whose transform x is one half."""
+    """The `length` real numbers along an axis whose half transform is x."""
     return numpy().fft.irfft(_computed(x), length, axis, norm)
 
 
@@ -91,7 +91,7 @@ def _(g: Any, y: Any, x: Any, *, axis: int, length: int, norm: str) -> Any:
 
 
 def _weights(x: Any, axis: int, length: int, weight: float) -> Any:
-    """1 where an element of half a transform stands for itself alone, else `weight`."""
+    """1 for elements of a half transform without a conjugate in the other half, else `weight`."""
     shape = [1] * x.ndim
     shape[axis] = x.shape[axis]
     at = iota(shape=tuple(shape), axis=axis, dtype="int64")
@@ -109,7 +109,7 @@ def _norm(name: str, norm: str | None) -> str:
 
 
 def _fitted(name: str, x: Any, axis: int, length: Any) -> Any:
-    """x with so many elements along an axis: the first ones, or zeros behind them."""
+    """x with `length` elements along an axis: cut off, or with zeros added at the end."""
     if not isinstance(length, WHOLE) or length < 1:
         raise ShapeError(f"{name}: {length!r} elements along axis {axis} cannot be transformed")
     extent = x.shape[axis]
@@ -123,7 +123,7 @@ def _fitted(name: str, x: Any, axis: int, length: Any) -> Any:
 
 
 def _placed(name: str, x: Any, s: Any, axes: Any) -> list[tuple[int, int | None]]:
-    """The axes of a transform, each once, and the lengths asked for. Raises `ShapeError`."""
+    """The axes of a transform, each once, and the requested lengths. Raises `ShapeError`."""
     lengths = None if s is None else list(s)
     if axes is None:
         axes = range(x.ndim) if lengths is None else range(-len(lengths), 0)
@@ -139,7 +139,7 @@ def _placed(name: str, x: Any, s: Any, axes: Any) -> list[tuple[int, int | None]
 def _several(
     name: str, x: Any, places: list[tuple[int, int | None]], norm: str | None, inverse: bool
 ) -> Any:
-    """A transform along some axes, their lengths fitted before."""
+    """A transform along some axes, after their lengths were fitted."""
     norm = _norm(name, norm)
     for axis, length in places:
         x = _fitted(name, x, axis, x.shape[axis] if length is None else length)
@@ -149,7 +149,7 @@ def _several(
 
 
 def _from_real(name: str, x: Any, places: list[tuple[int, int | None]], norm: str | None) -> Any:
-    """The half transform along the last of some axes, then that along the others."""
+    """The half transform along the last of some axes, then the full one along the others."""
     if x.dtype.is_complex:
         raise DTypeError(f"{name}: {Spec(x.shape, x.dtype)} is complex; use fft, or real(x)")
     if not places:
@@ -161,7 +161,7 @@ def _from_real(name: str, x: Any, places: list[tuple[int, int | None]], norm: st
 
 
 def _to_real(name: str, x: Any, places: list[tuple[int, int | None]], norm: str | None) -> Any:
-    """The way back: the inverse along all but the last axis, then that of the half transform."""
+    """The inverse of `_from_real`: along all but the last axis, then that of the half transform."""
     if not places:
         raise ShapeError(f"{name}: the array must have at least one axis")
     *others, (axis, length) = places

@@ -1,4 +1,4 @@
-"""How many elements lie in which bin. NumPy counts."""
+"""Histograms: how many elements lie in each bin, counted by NumPy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _(x: Any, /, weights: Any = None, minlength: int = 0) -> Array:
 
 @op()
 def histogram_edges(x: Any, *, bins: int, limits: Any) -> Any:
-    """The edges of so many bins of one width, from the smallest element to the largest."""
+    """The edges of `bins` bins of equal width, from the smallest element to the largest."""
     edges = numpy().histogram_bin_edges(x.astype("float64"), bins, limits)
     return edges.astype(x.dtype if x.dtype.kind == "f" else default_float().name)
 
@@ -50,7 +50,7 @@ def _(x: Spec, *, bins: int, limits: Any) -> Spec:
 
 @op()
 def histogram_counts(x: Any, edges: Any, weights: Any = None, *, density: bool) -> Any:
-    """How many elements lie between edges (or their weights), the last edge included."""
+    """How many elements lie between edges (or the sum of their weights); the last edge counts."""
     x = x.astype("uint8") if x.dtype == bool else x
     found = numpy().histogram(x, edges, None, density, weights)[0]
     return found.astype("float64") if density else found

@@ -1,4 +1,4 @@
-"""Images as arrays (height, width, channels), or a batch of them: what data sets need."""
+"""Operations on images (height, width, channels), or batches of them, as data sets need them."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from gemel.ops.resampling import weighed
 from gemel.ops.shape import expand_dims, operand, reshape, transpose
 from gemel.spec import plain
 
-#: How much red, green and blue weigh in what an eye takes for grey (ITU-R BT.601).
+#: The weights of red, green and blue in the perceived brightness (ITU-R BT.601).
 GREY = (0.299, 0.587, 0.114)
-#: Directions in which colours of photographs vary, scaled by how much (Krizhevsky et al., 2012).
+#: Principal components of the colours of photographs, scaled (Krizhevsky et al., 2012).
 LIGHTING = (
     (55.46 * -0.5675, 4.794 * 0.7192, 1.148 * 0.4009),
     (55.46 * -0.5808, 4.794 * -0.0045, 1.148 * -0.8140),
@@ -50,7 +50,7 @@ def _image(name: str, data: Any) -> Any:
 
 
 def _like(found: Any, x: Any) -> Any:
-    """A result in the dtype of the image: whole numbers rounded, and from 0 to 255."""
+    """A result in the dtype of the image; integers are rounded and limited to 0 to 255."""
     if x.dtype.is_floating:
         return cast(found, dtype=x.dtype)
     return cast(limit(rint(found), 0.0, 255.0), dtype=x.dtype)
@@ -114,7 +114,7 @@ def resize(data: Any, size: Any, keep_ratio: bool = False, interp: int = 1) -> A
     return found if interp == 0 else _like(found, x)
 
 
-# Sizes of images are computed with as arrays: one program does for images of all sizes.
+# Sizes of images are used in arithmetic as arrays, so that one program serves all sizes.
 
 
 def _stretched(x: Any, axis: int, size: Any, linear: bool, corners: bool = False) -> Any:
@@ -125,13 +125,13 @@ def _stretched(x: Any, axis: int, size: Any, linear: bool, corners: bool = False
         return gather(x, floor_divide(multiply(number, old), size), axis=axis)
     if not corners:
         return _sampled(x, axis, 0.0, old, size, linear)
-    # What lies between the centres of the outermost pixels, and half a new pixel around.
+    # The span between the centres of the outermost pixels, plus half a new pixel on both sides.
     gap = (int(old) - 1) / (size - 1) if size > 1 else 0.0
     return _sampled(x, axis, 0.5 - gap / 2, gap * size, size, linear)
 
 
 def _sampled(x: Any, axis: int, begin: Any, span: Any, size: Any, linear: bool) -> Any:
-    """`size` lines in the place of those between begin and begin + span along an axis.
+    """`size` lines that resample the range from begin to begin + span along an axis.
 
     Along the axes -3 and -2 of a batch of images, begin and span may be (N, 1).
     """
@@ -238,7 +238,7 @@ def flip_top_bottom(data: Any) -> Array:
 
 
 def _each(x: Any) -> tuple[Any, ...]:
-    """The shape of what is drawn for an image, or for each of a batch."""
+    """The shape of one random number for an image, or for each image of a batch."""
     return (*x.shape[:-3], 1, 1, 1)
 
 
@@ -267,7 +267,7 @@ def random_flip_top_bottom(data: Any, p: float = 0.5) -> Array:
 
 
 def _grey(x: Any) -> Any:
-    """How light each pixel is."""
+    """The brightness of each pixel."""
     if x.shape[-1] == 1:
         return x
     red, green, blue = (x[..., n : n + 1] * weight for n, weight in enumerate(GREY))
@@ -324,7 +324,7 @@ def random_saturation(data: Any, min_factor: float, max_factor: float) -> Array:
     return _mixed("random_saturation", data, _grey, _factor(data, min_factor, max_factor))
 
 
-#: From red, green and blue to lightness and two of colour, and back (NTSC's YIQ).
+#: From red, green and blue to brightness and two colour components, and back (NTSC's YIQ).
 TO_YIQ = ((0.299, 0.587, 0.114), (0.596, -0.274, -0.321), (0.211, -0.523, 0.311))
 FROM_YIQ = ((1.0, 0.956, 0.621), (1.0, -0.272, -0.647), (1.0, -1.107, 1.705))
 
@@ -433,7 +433,7 @@ def random_crop(
 
 
 def _part(x: Any, axis: int, extent: Any, size: int, shares: tuple[float, float]) -> Any:
-    """So many lines along an axis, from a drawn place on."""
+    """`size` lines along an axis, beginning at a random position."""
     low, high = shares
     if not 0 <= low <= high <= 1:
         raise ArgumentError(f"random_crop: the fractions {low} to {high} must be between 0 and 1")

@@ -1,4 +1,4 @@
-"""Taking elements by position: basic keys are views, integer arrays gather."""
+"""Indexing: basic keys give views, integer arrays gather elements."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _LARGEST = 2**63 - 1
 
 @op(onnx="Slice", mxnet="_npx_slice")
 def basic_index(x: Any, *, key: Any) -> Any:
-    """What a canonical basic key selects, as a view."""
+    """The elements that a canonical basic key selects, as a view."""
     return x[numpy_key(key)]
 
 
@@ -116,7 +116,7 @@ def _(x: Spec, value: Spec, *, key: Any) -> Spec:
 def _(g: Any, y: Any, x: Any, value: Any, *, key: Any) -> Any:
     selected = basic_index(g, key=key)
     if _selects_all(x.shape, key):
-        # No zeros: what x was made of could make NaN of them, as 0 * inf is.
+        # None instead of zeros: earlier gradients could turn zeros into NaN, as in 0 * inf.
         return None, selected
     zeros = full(0, shape=selected.shape, dtype=g.dtype)
     return assign(g, zeros, key=key), selected
@@ -148,7 +148,7 @@ def integer_indices(name: str, indices: Spec) -> None:
 
 
 def _some_place(name: str, shape: tuple[int, ...], axis: int, indices: Spec) -> None:
-    """Raises `IndexError` where there are positions but no element along the axis to be at."""
+    """Raises `IndexError` if there are positions but the axis is empty."""
     check_axis(name, axis, len(shape))
     if type(shape[axis]) is int and shape[axis] == 0 and 0 not in indices.shape:
         raise ArrayIndexError(f"{name}: {indices} index an empty axis of {list(shape)}")
@@ -184,7 +184,7 @@ def _(loop: Any, at: Any, x: Any, indices: Any, *, axis: int) -> Any:
 
 
 def out_of_range(name: str, axis: int, shape: tuple[int, ...]) -> tuple[str, str, int]:
-    """The failure of a position that is out of range."""
+    """The failure that an out-of-range position causes."""
     message = f"{name}: an index is out of bounds for axis {axis} with size {{}}"
     return "IndexError", message, shape[axis]
 
@@ -193,7 +193,7 @@ def out_of_range(name: str, axis: int, shape: tuple[int, ...]) -> tuple[str, str
 def scatter(g: Any, indices: Any, *, axis: int, shape: Any) -> Any:
     """Zeros of the given shape with the slices of g added at these positions along an axis.
 
-    They are added as sums are: float16 in float32. The sum of bools is whether any is true.
+    Sums are accumulated as `sum` does: float16 in float32. The sum of bools is whether any is true.
     """
     np = numpy()
     result = np.zeros(shape, as_dtype(g.dtype).accumulate.name)
@@ -228,7 +228,7 @@ def _(emit: Emitter, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> Non
     total = result if wide is result.dtype else emit.temporary(wide, result.shape)
     emit.fill(total, 0)
     lead, middle = axis, len(indices.shape)
-    # One tile, one lane: two slices may meet in the same place.
+    # Not in parallel and not in vectors: two slices may be added to the same place.
     loop = emit.loop(g.shape, failure=out_of_range("take", axis, shape), parallel=False)
     rest = len(g.shape) - lead - middle
     target = loop.target(total, (*total.strides[:lead], *[0] * middle, *total.strides[axis + 1 :]))
@@ -275,16 +275,16 @@ def _within(indices: Any, extent: int, mode: str) -> Any:
 
 
 def signed(indices: Any) -> Any:
-    """Positions in int64, as the extent may be more than their own dtype holds. Unsigned ones which
-    int64 cannot hold, and which are beyond any array, are the largest that it can."""
+    """Positions in int64, as the extent may exceed their own dtype. Unsigned ones too large for
+    int64, which are out of range for any array, become the largest int64."""
     if indices.dtype == "uint64":
         indices = minimum(indices, _LARGEST)
     return cast(indices, dtype="int64")
 
 
 def wrapped(indices: Any, extent: int) -> Any:
-    """Positions in int64, counted on from the other end where they are out of range."""
-    if indices.dtype == "uint64":  # what int64 cannot hold would be another number there
+    """Positions in int64, wrapped around where they are out of range."""
+    if indices.dtype == "uint64":  # wrap before the cast, which large values would not survive
         return cast(indices % extent, dtype="int64")
     return cast(indices, dtype="int64") % extent
 
@@ -321,7 +321,7 @@ def _(data: Any, index: Any, axis: int = -1, mode: str = "clip", keepdims: bool 
 
 @op(fails=True, mxnet="_npx_pick", moves=1)
 def pick_inside(x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
-    """`pick`, where an index below 0 or beyond the last is an `IndexError`."""
+    """`pick` that raises `IndexError` for an index below 0 or past the end."""
     np = numpy()
     place = np.expand_dims(index.astype("int64"), axis)
     if place.size and not 0 <= place.min() <= place.max() < x.shape[axis]:
@@ -366,7 +366,7 @@ def _(loop: Any, at: Any, x: Any, index: Any, *, axis: int, keepdims: bool) -> A
     place = axis % len(x.shape)
     rows = (*at[:place], *at[place + keepdims :])
     loop.failure = out_of_range("pick", place, x.shape)
-    # As an unsigned one no position counts from the end.
+    # As unsigned numbers, negative positions are out of range instead of counting from the end.
     position = loop.cast(loop.cast(index.at(*rows), int64), uint64)
     return x.at(*rows[:place], loop.checked(position, x.shape[place]), *rows[place:])
 
@@ -398,7 +398,7 @@ def _(condition: Any, x: Any = None, y: Any = None) -> Array:
 
 @op(dynamic=True, mxnet="_npi_boolean_mask", moves=1)
 def boolean_index(x: Any, mask: Any) -> Any:
-    """The elements of x where the mask is true. Waits for both; it cannot be part of a trace."""
+    """The elements of x where the mask is true. It waits for both, so it cannot be traced."""
     return x[mask]
 
 
@@ -416,11 +416,11 @@ def getitem(x: Any, key: Any) -> Any:
         if any(is_mask(item) and type(item).__module__ == "numpy" for item in items):
             x, items = _masks_as_positions(x, items)
     items = [above.index_item(item, x) for item in items]
-    if is_basic(tuple(items)):  # NumPy's integers were among them
+    if is_basic(tuple(items)):  # the only arrays were NumPy's integers
         return basic_index(x, key=canonical(x.shape, tuple(items)))
     if any(is_mask(item) for item in items):
         whole = len(items) == 1 and items[0].ndim == len(x.shape)
-        # The gradient goes through positions: the masked copy itself has none.
+        # `boolean_index` has no gradient; on the tape, a gather by positions is used instead.
         tracked = _core.capturing() or (_core.recording() and getattr(x, "_is_tracked", False))
         if whole and not tracked:
             check_masks(x.shape, items)
@@ -430,14 +430,14 @@ def getitem(x: Any, key: Any) -> Any:
 
 
 def known_mask(item: Any) -> Any:
-    """In a trace: a mask that is no array of ours is part of the program, as NumPy's array."""
+    """In a trace, a mask given as bools is a constant of the program, kept as a NumPy array."""
     if isinstance(item, (list, bool)) and all(isinstance(leaf, bool) for leaf in leaves(item)):
         return numpy().array(item, "bool") if item != [] else item
     return item
 
 
 def _masks_as_positions(x: Any, items: list[Any]) -> tuple[Any, list[Any]]:
-    """The same index without masks, on x with a new axis for each mask of no dimensions."""
+    """The index with positions instead of masks, and x with a new axis for each 0-d mask."""
     check_masks(x.shape, items)
     found: list[Any] = []
     for item, axis in reversed(placed(items, len(x.shape))):
@@ -452,20 +452,20 @@ def _masks_as_positions(x: Any, items: list[Any]) -> tuple[Any, list[Any]]:
 
 
 def _advanced(x: Any, items: list[Any]) -> Any:
-    """Integer arrays, one or several: the basic part first, then one gather."""
+    """Index with integer arrays: first the basic items, then one gather."""
     if not any(item is Ellipsis for item in items):
         items = [*items, Ellipsis]
     basic = tuple(slice(None) if is_array(item) else item for item in items)
     axes = array_axes(items, len(x.shape))
     x = basic_index(x, key=canonical(x.shape, basic))
     arrays = [item for item in items if is_array(item)]
-    # What arrays select comes first in the result when something stands between them.
+    # As in NumPy: unless the arrays are adjacent, their axes come first in the result.
     lead = axes[0] if adjacent(items) else 0
     return _several(x, arrays, axes, lead) if len(arrays) > 1 else _one(x, arrays[0], axes[0], lead)
 
 
 def _one(x: Any, indices: Any, axis: int, lead: int) -> Any:
-    """One integer array along an axis, its part of the result from axis `lead` on."""
+    """One integer array along an axis; its axes are in the result from axis `lead` on."""
     if axis != lead:
         others = [other for other in range(len(x.shape)) if other != axis]
         x = transpose(x, axes=(*others[:lead], axis, *others[lead:]))
@@ -473,7 +473,7 @@ def _one(x: Any, indices: Any, axis: int, lead: int) -> Any:
 
 
 def _several(x: Any, arrays: list[Any], axes: list[int], lead: int) -> Any:
-    """Several integer arrays at once: one flat position over the axes they index."""
+    """Several integer arrays, combined to one flat position over the axes they index."""
     ndim = len(x.shape)
     others = [axis for axis in range(ndim) if axis not in axes]
     order = (*others[:lead], *axes, *others[lead:])
@@ -494,7 +494,7 @@ def _several(x: Any, arrays: list[Any], axes: list[int], lead: int) -> Any:
 
 
 def checked_position(index: Any, extent: int) -> Any:
-    """A position counted from the front; one out of range becomes one out of every range."""
+    """A position counted from the front; if out of range, one that is out of any range."""
     index = signed(index)
     index = where(index < 0, index + extent, index)
     return where((index < 0) | (index >= extent), -(2**40), index)

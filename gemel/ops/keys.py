@@ -54,12 +54,12 @@ def _axis_item(item: Any, extent: int, axis: int) -> tuple[Any, ...]:
 
 
 def _whole(value: Any) -> int:
-    # __index__ of a free extent would give the number seen while tracing.
+    # __index__ of a free extent would fix it to the number seen while tracing.
     return value if isinstance(value, Dim) else value.__index__()
 
 
 def _slice(item: slice, extent: int) -> tuple[Any, ...]:
-    """A slice as `slice.indices` reads it; along a free extent guards hold what it asked."""
+    """A slice in canonical form, as `slice.indices`. Comparisons with a free extent set guards."""
     step = 1 if item.step is None else _whole(item.step)
     if step == 0:
         raise ArgumentError("slice step cannot be zero")
@@ -90,12 +90,12 @@ def check_key(name: str, shape: tuple[int, ...], key: tuple[Any, ...]) -> None:
 
 
 def key_shape(key: tuple[Any, ...]) -> tuple[int, ...]:
-    """The shape of what a canonical key selects."""
+    """The shape of the elements that a canonical key selects."""
     return tuple(1 if item[0] == "new" else item[2] for item in key if item[0] != "int")
 
 
 def key_layout(layout: Layout, key: tuple[Any, ...]) -> Layout:
-    """Where the elements a canonical key selects lie."""
+    """The layout of the elements that a canonical key selects."""
     shape, strides, offset, axis = [], [], layout.offset, 0
     for item in key:
         if item[0] == "new":
@@ -112,7 +112,7 @@ def key_layout(layout: Layout, key: tuple[Any, ...]) -> Layout:
 
 
 def numpy_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A canonical key as NumPy writes it."""
+    """A canonical key as an index for NumPy."""
     return tuple(_numpy_item(item) for item in key)
 
 
@@ -185,13 +185,13 @@ def is_array(item: Any) -> bool:
 
 
 def adjacent(items: list[Any]) -> bool:
-    """Whether arrays and positions, which NumPy counts as arrays here, follow one another."""
+    """Whether arrays and ints (which NumPy treats as arrays here) follow one another."""
     found = [i for i, item in enumerate(items) if is_array(item) or isinstance(item, WHOLE)]
     return found == list(range(found[0], found[0] + len(found)))
 
 
 def array_axes(items: list[Any], ndim: int) -> list[int]:
-    """The axes, after the basic part is taken, that arrays index."""
+    """The axes that arrays index, numbered as after the basic part is taken."""
     used = sum(1 for item in items if item is not None and item is not Ellipsis)
     axes, axis = [], 0
     for item in items:
@@ -205,7 +205,7 @@ def array_axes(items: list[Any], ndim: int) -> list[int]:
 
 
 def no_index(item: Any) -> ArrayIndexError:
-    """The error for what selects nothing of an array."""
+    """The error for an item that is no valid index."""
     return ArrayIndexError(
         f"index: {item!r} cannot index an array; use whole numbers, slices, ..., None, and "
         "arrays of integers or bools"

@@ -1,7 +1,7 @@
-"""What NumPy's common keywords mean: out, where, initial, dtype, casting, order.
+"""NumPy's common keywords: out, where, initial, dtype, casting, order.
 
-Each is said once for a kind of operation, as a composition of operations, so it is traced, recorded
-and differentiated as those are.
+Each keyword is implemented once for each kind of operation, as a composition of operations, so it
+is traced, recorded and differentiated like them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gemel.spec import normalize_axes
 
 @named
 def with_keywords(op: Op, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
-    """A call that gives some of the keywords of its operation's kind."""
+    """The result of a call with some of these keywords."""
     common = {**op.common, **{name: given[name] for name in op.common if name in given}}
     rest = {name: value for name, value in given.items() if name not in op.common}
     order = common.pop("order", "K")
@@ -49,7 +49,7 @@ def _universal(
     dtype: Any,
     where: Any = True,
 ) -> Any:
-    """What is computed in `dtype`, where `where` holds; elsewhere `out` keeps what it had."""
+    """The result computed in `dtype` where `where` holds; elsewhere `out` keeps its contents."""
     if len(inputs) > op.arity:
         inputs, out = inputs[: op.arity], inputs[op.arity :]
     targets = out if isinstance(out, tuple) else (out,) * (op.outputs == 1)
@@ -73,7 +73,7 @@ def _universal(
 def _straight(
     op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], targets: Any, casting: str
 ) -> bool:
-    """Whether the core can write the result where it belongs: nothing is recorded or traced."""
+    """Whether the core can write the result directly into `out`: nothing is recorded or traced."""
     if (
         op.outputs != 1
         or len(targets) != 1
@@ -97,7 +97,7 @@ def _straight(
 def _computed_in(
     op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], dtype: DType, casting: str
 ) -> tuple[Any, ...]:
-    """Inputs that give a result of this dtype. Raises `DTypeError` where there is no such way."""
+    """The inputs, converted to give a result of this dtype. Raises `DTypeError` if none does."""
     for value in inputs:
         check_held(op.name, value, dtype)
     arrays = tuple(above.as_array(value, inputs) for value in inputs)
@@ -127,7 +127,7 @@ def _computed_in(
 
 
 def _chosen(name: str, mask: Any, value: Any, target: Any, casting: str) -> Any:
-    """The value where the mask holds, else what the target has, or 0."""
+    """The value where the mask holds; elsewhere the target's contents, or 0 without a target."""
     mask = _mask(name, mask)
     if target is None:
         return where(mask, value, value.dtype is not bool_ and 0)
@@ -154,7 +154,7 @@ def _reduction(
     where: Any = True,
     initial: Any = None,
 ) -> Any:
-    """What is combined of the elements where `where` holds, beginning with `initial`."""
+    """The reduction of the elements where `where` holds, beginning with `initial`."""
     if where is True and initial is None:
         return into(op.name, out, op(*inputs, **parameters))
     x, *others = inputs
@@ -169,7 +169,7 @@ def _reduction(
 
 
 def _left_out(op: Op, mask: Any, x: Any, initial: Any) -> Any:
-    """x with what changes nothing in place of what the mask leaves out."""
+    """x with the neutral element of the reduction where the mask does not hold."""
     if op.combine in ("max", "min"):
         if initial is None:
             raise TypeError(
@@ -181,7 +181,7 @@ def _left_out(op: Op, mask: Any, x: Any, initial: Any) -> Any:
 
 
 def _begun(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], initial: Any) -> Any:
-    """A reduction that combines one number more."""
+    """A reduction that also combines `initial`."""
     if initial is None:
         return op(*inputs, **parameters)
     if op.combine in ("sum", "prod"):
@@ -200,12 +200,12 @@ def _begun(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], initial:
 
 
 def _begins(initial: Any, dtype: DType) -> Any:
-    """Where a reduction of this dtype begins: a number in it, as NumPy has it."""
+    """`initial` converted to the dtype of the reduction, as NumPy converts it."""
     if not isinstance(initial, NUMBER) or dtype.is_inexact:
         return initial
     if dtype is bool_:
         return bool(initial)
-    # No integer is infinite or complex: beside such a number the result is one, too.
+    # No integer is infinite or complex; the dtype of the result changes for such a number.
     if isinstance(initial, float) and isfinite(initial):
         return int(initial)
     return initial

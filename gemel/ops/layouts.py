@@ -1,6 +1,6 @@
-"""Where images have their channels: before the axes of space, or (NHWC) after them.
+"""Layouts of images: channels before the spatial axes (NCHW), or after them (NHWC).
 
-Operations compute with the first; the axes of the second are exchanged around them.
+Operations compute in the first layout. For the second, axes are moved before and after them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any
 from gemel.errors import unknown_name
 from gemel.ops.shape import transpose
 
-#: The layouts there are, by axes of space.
+#: The layouts, for one to three spatial axes.
 LAYOUTS = (("NCW", "NWC"), ("NCHW", "NHWC"), ("NCDHW", "NDHWC"))
 
 
 def is_channels_last(name: str, layout: Any, axes: int) -> bool:
-    """Whether a layout has the channels last. Raises `UnknownNameError` if there is no such."""
+    """Whether a layout has the channels last. Raises `UnknownNameError` for an unknown layout."""
     first, last = LAYOUTS[axes - 1]
     if layout not in (None, first, last):
         raise unknown_name(f"layout of {name}", layout, (first, last))
@@ -23,11 +23,11 @@ def is_channels_last(name: str, layout: Any, axes: int) -> bool:
 
 
 def channels_first(x: Any, last: bool) -> Any:
-    """(N, C, *space) of an image, or of a weight, that may have the channels last."""
+    """An image or a weight as (N, C, *space), from channels-last layout if `last`."""
     ndim = len(x.shape)
     return transpose(x, axes=(0, ndim - 1, *range(1, ndim - 1))) if last else x
 
 
 def channels_last(x: Any, last: bool) -> Any:
-    """(N, *space, C) of (N, C, *space), if that is wanted."""
+    """An image (N, C, *space) as (N, *space, C) if `last`."""
     return transpose(x, axes=(0, *range(2, len(x.shape)), 1)) if last else x

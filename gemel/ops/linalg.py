@@ -60,7 +60,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
 @matmul.unrounded
 @contraction()
 def wide_matmul(a: Any, b: Any) -> Any:
-    """`matmul` before its result is rounded: in the dtype of sums, for what is added to it."""
+    """`matmul` without rounding the result: it stays in the dtype of sums, to add something."""
     wide = promote(as_dtype(a.dtype), as_dtype(b.dtype)).accumulate.name
     return numpy().matmul(a.astype(wide), b.astype(wide))
 
@@ -73,7 +73,7 @@ def _(a: Spec, b: Spec) -> Spec:
 
 @wide_matmul.gradient
 def _(g: Any, y: Any, a: Any, b: Any) -> Any:
-    # What is behind it is rounded, so that is what comes back.
+    # The forward result was rounded afterwards, so the gradient has that dtype, too.
     dtype = promote_specs(a.spec, b.spec)
     assert matmul.rules.gradient is not None
     return matmul.rules.gradient(cast(g, dtype=dtype), None, a, b)
@@ -89,7 +89,7 @@ def with_bias(a: Any, b: Any, bias: Any) -> Any:
 
 
 def _like(gradient: Any, operand: Any, axis: int) -> Any:
-    """A 1-d operand's gradient without the axis it was given."""
+    """A gradient without the axis that `matmul` added to a 1-d operand."""
     if operand.ndim > 1:
         return gradient
     lead = tuple(range(gradient.ndim - 2))
@@ -97,9 +97,9 @@ def _like(gradient: Any, operand: Any, axis: int) -> Any:
 
 
 def decompose(a: Any, b: Any) -> Any:
-    """A product the contraction has no kernel for, by those there are; else None.
+    """A product that has no contraction kernel of its own, composed of others; else None.
 
-    Of two rows it is one sum, which reads as fast as memory gives and is shared by the cores.
+    The product of two vectors is one sum, which runs at memory speed on all cores.
     """
     dtype = promote_specs(a.spec, b.spec)
     wide = dtype.accumulate
@@ -108,7 +108,7 @@ def decompose(a: Any, b: Any) -> Any:
     if not dtype.is_floating or a.ndim == b.ndim == 1:
         return _by_sum(a, b, dtype)
     if a.dtype.compute is wide and b.dtype.compute is wide:
-        return None  # two bytes are converted where they are read
+        return None  # the kernel converts two-byte numbers when it reads them
     return in_dtype(matmul(cast(a, dtype=wide), cast(b, dtype=wide)), dtype)
 
 
@@ -123,7 +123,7 @@ def decompose_wide(a: Any, b: Any) -> Any:
 
 
 def _by_sum(a: Any, b: Any, dtype: Any) -> Any:
-    """A product as one reduction over products."""
+    """A matrix product as a sum of elementwise products."""
     rows = a if a.ndim > 1 else reshape(a, shape=(1, *a.shape))
     columns = b if b.ndim > 1 else reshape(b, shape=(*b.shape, 1))
     result = matmul.infer(a.spec, b.spec)[0]
@@ -159,10 +159,10 @@ def _dot(a: Any, b: Any) -> Any:
 
 
 def _many_by_one(a: Any, b: Any) -> Any:
-    """(..., k) by (k, n) as one product with all leading axes as rows."""
+    """(..., k) times (k, n) as one product with all leading axes as rows."""
     return reshape(matmul(_rows(a), b), shape=(*a.shape[:-1], b.shape[-1]))
 
 
 def _rows(a: Any) -> Any:
-    """All leading axes as one. Their product is written out: of an empty array -1 says nothing."""
+    """All leading axes as one. Its length is computed, because -1 fails for an empty array."""
     return reshape(a, shape=(product(a.shape[:-1]), a.shape[-1]))

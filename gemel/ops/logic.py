@@ -1,4 +1,4 @@
-"""Comparisons, logic and bits of each element alone."""
+"""Comparisons, logic and bit operations, element by element."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def isneginf(xp: Any, x: Any) -> Any:
 
 def _close_types(op: Op, specs: tuple[Spec, ...], _: Any) -> Types:
     dtype = promote_specs(*specs)
-    # Differences of integers leave their range, and float32 has not all of their digits.
+    # Differences of integers may overflow, and float32 has too few digits for them.
     dtype = dtype if dtype.is_inexact else float64
     return (dtype, dtype, dtype.real, dtype.real), bool_
 
@@ -180,7 +180,7 @@ def _shift_types(op: Op, specs: tuple[Spec, ...], parameters: Any) -> Types:
 
 
 def _within(a: Any, b: Any) -> Any:
-    """Whether a has the bit b: shifting by more than all bits is left to us by the machine."""
+    """Whether b is a valid shift for a; the machine does not define shifts by more bits."""
     return (b >= 0) & (b < 8 * a.dtype.itemsize)
 
 

@@ -1,4 +1,4 @@
-"""Rows by their numbers, elements by several positions at once, and shapes like another's."""
+"""Embedding rows, elements at several positions at once, and slices shaped like another array."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def embedding(
         weight = cast(weight, dtype=dtype)
     wide = data.dtype.name in ("int32", "int64") or data.dtype.kind in "ub"
     numbers = data if wide else cast(data, dtype="int64")
-    if data.dtype.kind not in "ub":  # below 0 none counts from the end: what no array has
+    if data.dtype.kind not in "ub":  # negative numbers are out of range, not counted from the end
         numbers = where(numbers < 0, -(2**31), numbers)
     return gather(weight, numbers, axis=0)
 
 
 def flat_positions(name: str, x: Any, indices: Any) -> tuple[Any, int]:
-    """indices (m, ...), one row for each of the first m axes, as positions in all of these.
+    """The indices (m, ...), one row for each of the first m axes, as flat positions over them.
 
-    They may be floating, as MXNet's often are.
+    Floating indices are accepted, because MXNet programs often have them.
     """
     count = int(indices.shape[0]) if len(indices.shape) else 0
     if not 0 < count <= len(x.shape):

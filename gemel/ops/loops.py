@@ -1,4 +1,4 @@
-"""Loops whose steps are functions: over the first axis of arrays, or while a condition holds."""
+"""Loops over Python functions: along the first axis of arrays, or while a condition holds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def leaves(value: Any) -> list[Any]:
 
 
 def nested(values: Iterator[Any], given: Any) -> Any:
-    """Values in lists, nested as those given, with the methods those have."""
+    """The next values in lists nested as `given`, each with the interface (nd or np) used there."""
     if not isinstance(given, (list, tuple)):
         value = next(values)
         return value.as_nd_ndarray() if getattr(given, "_is_nd", False) else value
@@ -39,7 +39,7 @@ def nested(values: Iterator[Any], given: Any) -> Any:
 
 
 def mapped(change: Callable[..., Any], *given: Any) -> Any:
-    """Nested lists with the arrays in each place of those given changed to one."""
+    """`change` applied to the corresponding arrays of nested lists, nested as the first of them."""
     columns = zip(*map(leaves, given), strict=True)
     return nested(iter([change(*column) for column in columns]), given[0])
 
@@ -63,7 +63,7 @@ def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
 
 
 def _lengths(data: Any) -> list[Any]:
-    """The first axes of all data, which are the same."""
+    """The lengths of the first axes of all data, which must be equal."""
     shapes = [array.shape for array in leaves(data)]
     if not all(shapes):
         raise ShapeError("foreach: the data has no axes, but foreach iterates over its first axis")
@@ -82,10 +82,10 @@ def _lengths(data: Any) -> list[Any]:
 
 
 def each_of(body: Callable[..., Any], data: Any, states: Any, reverse: bool = False) -> Any:
-    """`foreach`, from the last element to the first if `reverse`; outputs lie as the data do."""
+    """`foreach`, from the last element to the first if `reverse`; outputs in the data's order."""
     lengths = _lengths(data)
     trace = current_trace()
-    done: list[Any] = []  # rounds there are already
+    done: list[Any] = []  # rounds that have been traced already
     whole = None if trace is None else _whole(trace, body, data, states, reverse, done)
     if whole is not None:
         return whole
@@ -108,9 +108,9 @@ def _whole(
     reverse: bool,
     done: list[Any],
 ) -> tuple[Any, Any] | None:
-    """All rounds as one operation of a trace; None where they are written out, behind those done.
+    """All rounds as one operation of a trace; None if the loop must be unrolled after `done`.
 
-    `done` gets the (output, states) of each.
+    The (output, states) of each round traced so far are appended to `done`.
     """
     first = leaves(states)
     if not all(isinstance(state, (Entry, _core.Array)) for state in first):
@@ -196,7 +196,7 @@ def while_loop(
 
 
 class _Asks(Exception):
-    """A step asks what its variables are, which is known."""
+    """A step asks for values of its variables while it is traced, and they are known."""
 
 
 def _stepped(func: Callable[..., Any], variables: list[Any]) -> tuple[Any, list[Any]]:
@@ -213,9 +213,10 @@ def _ended(
     length: int,
     made: list[Callable[..., Any]],
 ) -> tuple[Any, list[Any]] | None:
-    """All steps as one operation of a trace, which ends where the condition does.
+    """All steps as one operation of a trace, which ends when the condition fails.
 
-    None where they are written out; `made` gets functions that do again what the first ones did.
+    None if the loop must be unrolled. Functions that repeat the steps traced so far are then
+    appended to `made`.
     """
     given = leaves(variables)
     arrays = all(isinstance(x, (Entry, _core.Array)) for x in given)
@@ -238,7 +239,7 @@ def _ended(
     except TraceError:
         if isinstance(start, Entry) and trace.inputs.known(start) is None:
             raise
-        # Its variables are known while it is traced, and func may ask what they are.
+        # The variables' values are known while this is traced, so func may ask for them.
         trace.state.restore(before)
         raise _Asks from None
     if entries is None:
@@ -249,7 +250,7 @@ def _ended(
 
 
 def _with_last(made: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    """The outputs and variables of a loop and one round more, if its condition still holds."""
+    """The outputs and variables of a loop after one more round, if its condition still holds."""
     node = made[0].node
     spec = LoopSpec.of(node)
     step, states, count = spec.step, spec.states, len(spec.outputs)
@@ -270,7 +271,7 @@ def _with_last(made: tuple[Entry, ...]) -> tuple[Entry, ...]:
 
 
 def _held(condition: Any) -> Any:
-    """A condition as one bool. Raises `ShapeError`."""
+    """A condition as a single bool. Raises `ShapeError`."""
     x = operand(condition)
     if not x.size == 1:
         raise ShapeError(f"while_loop: the condition {list(x.shape)} must have one element")
@@ -278,7 +279,7 @@ def _held(condition: Any) -> Any:
 
 
 def _again(variables: list[Any], found: Round, output: Any) -> Callable[..., Any]:
-    """The step that has been traced, on other variables."""
+    """A function that repeats a traced step on other variables."""
 
     def step(*values: Any) -> tuple[Any, list[Any]]:
         given = [*leaves(values), found.stands[-1]]
@@ -291,7 +292,7 @@ def _again(variables: list[Any], found: Round, output: Any) -> Callable[..., Any
 def _checked(
     func: Callable[..., Any], values: list[Any], variables: list[Any]
 ) -> tuple[Any, list[Any]]:
-    """`_stepped` on listed values, giving entries. Raises `ShapeError` for too many or few."""
+    """`_stepped` on a flat list of values. Raises `ShapeError` for too many or too few."""
     output, after = _stepped(func, nested(iter(values), variables))
     if len(leaves(after)) != len(values):
         raise ShapeError(
@@ -302,9 +303,9 @@ def _checked(
 
 
 def _guarded(condition: Any, func: Callable[..., Any], variables: list[Any]) -> tuple[Any, Any]:
-    """The output and the variables after a step, if the condition holds; else zeros, and as before.
+    """The output and variables after a step if the condition holds; else zeros and the old ones.
 
-    Only where it holds is the step made.
+    The step only runs if the condition holds.
     """
     given: list[Any] = []
 
@@ -322,5 +323,5 @@ def _guarded(condition: Any, func: Callable[..., Any], variables: list[Any]) -> 
 
 
 def padded(x: Any, missing: int) -> Any:
-    """x with so many zeros more along its first axis."""
+    """x with `missing` zeros appended along its first axis."""
     return concatenate(x, full(0, shape=(missing, *x.shape[1:]), dtype=x.dtype), axis=0)

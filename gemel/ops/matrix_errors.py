@@ -1,4 +1,4 @@
-"""The error of matrices that have no inverse, no factors or no eigenvalues to be found."""
+"""Errors of linear algebra, for matrices whose inverse, factors or eigenvalues are not found."""
 
 import numpy
 
@@ -6,8 +6,8 @@ from gemel.errors import GemelError, ShapeError
 
 
 class MatrixError(GemelError, numpy.linalg.LinAlgError):
-    """A matrix is singular, not positive definite, or what is asked of it does not converge."""
+    """A matrix is singular or not positive definite, or a computation does not converge."""
 
 
 class MatrixShapeError(ShapeError, numpy.linalg.LinAlgError):
-    """What is given holds no matrices, or none that are square where they must be."""
+    """An array does not hold matrices, or not square ones where they must be square."""

@@ -1,4 +1,4 @@
-"""Where the devices of a data-parallel network meet within its forward, and within its backward."""
+"""All-reduce inside the forward and backward of a data-parallel network: its devices meet here."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from gemel.ir.declare import op
 from gemel.ops.reduction import sum
 from gemel.spec import Spec
 
-#: How many calls of one device may wait for the others'.
+#: How many calls of one device may wait for the other devices.
 AHEAD = 1024
 
 
 class Group:
     """Devices that meet again and again: the first call of each is the first meeting, and so on.
 
-    A call joins the oldest meeting its device has not come to; a meeting that failed is over, and
-    the next call begins another.
+    A call joins the oldest open meeting that its device has not joined yet. A failed meeting is
+    closed, and the next call begins another.
     """
 
     def __init__(self, devices: tuple[Device, ...], name: str) -> None:
         self.devices = devices
         self.name = name
         self._lock = threading.Lock()
-        #: Meetings, which ranks have come to them, and what the first of those has brought.
+        #: Open meetings, the ranks that have joined each, and the array of the first of them.
         self._open: list[tuple[Any, set[int], Any]] = []
         self._backward: Group | None = None
 
@@ -41,9 +41,9 @@ class Group:
         return self._backward
 
     def gathered(self, array: Any) -> Any:
-        """What all devices bring, in their order, one behind the other; issued, not waited for.
+        """The arrays of all devices, stacked in the order of devices; issued, not waited for.
 
-        It is in the CPU's memory, also for a device behind a link.
+        The result is in the CPU's memory, also for devices behind a link.
         """
         device = from_code(array.device.code)
         if device not in self.devices:
@@ -69,11 +69,11 @@ class Group:
             return meeting.join(rank, len(self.devices), host)
 
     def give_up(self, failing: Callable[[Any], Any]) -> None:
-        """End the meetings not all have come to: an error keeps the others from coming.
+        """End the open meetings, after an error that keeps some devices from joining.
 
-        For those who are missing comes an array that fails, `failing(array like it)`: so what
-        came of the meeting fails, and changes nothing. Otherwise they would come to these meetings
-        with their next batch.
+        For each missing device a failing array, `failing(array like it)`, joins. So the results of
+        the meeting fail and change nothing. Otherwise the missing devices would join these
+        meetings with their next batch.
         """
         with self._lock:
             left, self._open = self._open, []
@@ -82,7 +82,7 @@ class Group:
             for rank in range(len(self.devices)):
                 if rank not in came and meeting.open:
                     together = meeting.join(rank, len(self.devices), absent)
-                    with suppress(DeviceError):  # the error that is on its way says it all
+                    with suppress(DeviceError):  # the original error is already being raised
                         together.wait_to_read()
         if self._backward is not None:
             self._backward.give_up(failing)
@@ -96,9 +96,9 @@ class Group:
 
 @op()
 def all_reduce(x: Any, *, group: Any) -> Any:
-    """The sum of what the devices of a group bring, each by its own call; the same on all.
+    """The sum of the arrays of a group's devices, each from its own call; the same on all devices.
 
-    Nothing waits: the result is there when every device's x is.
+    The call does not wait: the result is ready once every device's x is.
     """
     return x.copy()
 
@@ -115,7 +115,7 @@ def _(g: Any, y: Any, x: Any, *, group: Any) -> Any:
 
 @all_reduce.issue
 def _(x: Any, *, group: Any) -> Any:
-    # Added up before it travels: the link then carries one array, however many devices there are.
+    # Summed before the transfer, so the link carries one array for any number of devices.
     total = sum(group.gathered(x), axis=0)
     return _core.copy_to_device(total, x.device.code) if x.device.linked else total
 

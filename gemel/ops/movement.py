@@ -1,4 +1,4 @@
-"""How a kernel moves over an image: what a convolution and its gradients are products of."""
+"""How a kernel moves over an image: convolutions and their gradients as matrix products."""
 
 from __future__ import annotations
 
@@ -41,29 +41,29 @@ class Movement(NamedTuple):
     moves: Moves
     pad: tuple[int, ...]
     groups: int
-    #: Whether it is done by Winograd's scheme: where that pays, never, or always.
+    #: Whether to use Winograd's scheme: where that pays off, never, or always.
     scheme: str = NEVER
-    #: Whether what it makes stays in the dtype of sums, for a bias to be added.
+    #: Whether the result stays in the dtype of sums, so that a bias can be added.
     wide: bool = False
 
     @property
     def product(self) -> Any:
-        """The product of matrices it is made of."""
+        """The matrix product to use."""
         return wide_matmul if self.wide else matmul
 
     @property
     def split(self) -> tuple[int, ...]:
-        """The axis of groups, where there are several."""
+        """The axis of groups, if there are several."""
         return (self.groups,) if self.groups > 1 else ()
 
     def under(self, x: Any) -> Any:
-        """What the kernel sees at each place, as a view: (N, C, *kernel, *places)."""
+        """The windows the kernel sees at each position, as a view: (N, C, *kernel, *places)."""
         return windows(bordered(x, self.pad, self.pad, most=self.pad), **self.moves._asdict())
 
     def seen(self, x: Any, turned: bool = False) -> Any:
         """(N, C, *S) -> the windows: (N, [groups], C / groups, *kernel, *places), as a view.
 
-        `turned` round, each begins with its last element.
+        If `turned`, each window is reversed: it begins with its last element.
         """
         found = self.under(x)
         if turned:
@@ -73,7 +73,7 @@ class Movement(NamedTuple):
         return reshape(found, shape=(*lead, *found.shape[2:]))
 
     def times(self, weight: Any, x: Any, turned: bool = False) -> Any:
-        """Weights x the windows of x, or, `turned` round, those of a convolution to be undone."""
+        """Weights times the windows of x; if `turned`, as in the transpose of a convolution."""
         if are_planes(self):
             return of_planes(self, weight, x, turned)
         if self.alone(weight.shape, x.dtype):
@@ -90,7 +90,7 @@ class Movement(NamedTuple):
         places = product(counts)
         if not few(places, images, len(counts)):
             return reshape(self.product(matrix, self.columns(x, False, turned)), shape=result)
-        # The places of one image fill few vectors: those of all go into one product.
+        # The positions of one image would fill vectors badly, so one product covers all images.
         groups = len(self.split)
         found = self.product(matrix, self.columns(x, True, turned))
         found = reshape(found, shape=(*found.shape[:-1], images, places))
@@ -109,21 +109,20 @@ class Movement(NamedTuple):
             seen, lead, places = transpose(seen, axes=order), self.split, x.shape[0] * places
             last -= 1
         depth = product(seen.shape[len(lead) : last])
-        # Copied as the windows they are: a matrix that no strides describe would be one already.
+        # Copied before the reshape, which would itself copy where strides cannot express it.
         seen = copy(seen) if self.written(x) else seen
         return reshape(seen, shape=(*lead, depth, places))
 
     def written(self, x: Any) -> bool:
-        """Whether windows are written out before a product: by longer steps few of them overlap,
-        and where they lie their elements would be picked out again for each block of rows.
+        """Whether to copy the windows before a product, if the copy fits in the caches.
 
-        Only where the caches hold them.
+        With longer strides few windows overlap, and products gather them for each block of rows.
         """
         return self.overlap_little and bool(self.bytes_of(x.shape, x.dtype) <= WRITTEN)
 
     @property
     def overlap_little(self) -> bool:
-        """Whether steps are longer than one, and few windows have an element in common."""
+        """Whether strides are longer than one and few windows have an element in common."""
         stride = product(self.moves.stride)
         return stride > 1 and product(self.moves.kernel) <= OVERLAP * stride
 
@@ -133,12 +132,12 @@ class Movement(NamedTuple):
         return product((*shape[:2], *self.moves.kernel, *counts)) * dtype.itemsize
 
     def alone(self, shape: Any, dtype: DType) -> bool:
-        """Whether weights of this shape see each channel alone: a product would have one row."""
+        """Whether weights of this shape are depthwise: a product would have only one row."""
         single = shape[1] == 1 and shape[0] == self.groups > 1
         return bool(single and dtype.compute is dtype)
 
     def in_tiles(self, weight: Any, x: Any, turned: bool) -> bool:
-        """Whether `times` goes by Winograd's scheme: decided by sizes and dtypes only."""
+        """Whether `times` uses Winograd's scheme. Only sizes and dtypes decide."""
         if self.scheme == NEVER or not possible(self.moves, self.groups, x, weight):
             return False
         given = weight.shape[1 if turned else 0]
@@ -146,7 +145,7 @@ class Movement(NamedTuple):
         return self.scheme == ALWAYS or sizes.pays
 
     def each(self, x: Any, turned: bool = False) -> Iterator[Any]:
-        """What lies under each place of the kernel, from the first on: (N, C, *places)."""
+        """The elements under each element of the kernel in turn: (N, C, *places)."""
         seen = self.under(x)
         for place in itertools.product(*map(range, self.moves.kernel)):
             where = (n - 1 - i for i, n in zip(place, self.moves.kernel, strict=True))
@@ -164,15 +163,15 @@ class Movement(NamedTuple):
         return reshape(weight, shape=(*lead, product(weight.shape[1:])))
 
     def counts(self, space: Any) -> tuple[int, ...]:
-        """How many places a kernel has in an image of this size."""
+        """The number of positions of the kernel in an image of this size."""
         return self.moves.counts(n + 2 * p for n, p in zip(space, self.pad, strict=True))
 
     def shrunk(self, x: Any, weight: Any) -> Any:
-        """Convolution: each place of the kernel becomes one element."""
+        """Convolution: each position of the kernel gives one element."""
         return self.times(weight, x)
 
     def grown(self, y: Any, weight: Any, space: tuple[int, ...]) -> Any:
-        """Its transpose: each element becomes a window of an image of the size `space`."""
+        """The transpose: each element becomes a window of an image of the size `space`."""
         if self.is_of_points:
             return spaced(self, y, weight, space)
         if self.moves.stride == self.moves.ones and min(self.rest) >= 0:
@@ -187,16 +186,16 @@ class Movement(NamedTuple):
 
     @property
     def is_of_points(self) -> bool:
-        """Whether windows are single elements, of the image itself, some steps apart."""
+        """Whether the kernel has one element, with strides and without padding."""
         alone = self.moves.kernel == self.moves.ones != self.moves.stride
         return alone and not any(self.pad)
 
     def gives_few(self, y: Any, weight: Any, space: tuple[int, ...]) -> bool:
-        """Whether `grown`, by steps of one, had better add windows up: a product with windows has
-        a column for each element of the image, most of them with zeros if the image is small, and
-        few rows if it has few channels. By sizes and dtypes only.
+        """Whether `grown`, with strides of one, should add windows up. A product with windows has a
+        column for each element of the image (mostly zeros if it is small), and few rows if there
+        are few channels. Only sizes and dtypes decide.
 
-        Reckoned as in `in_phases`; it has to pay by two fifths.
+        Costs are estimated as in `in_phases`; the gain has to be two fifths.
         """
         plain = y.dtype is weight.dtype is y.dtype.compute and self.groups == 1
         (given, taken), each = weight.shape[:2], product(self.moves.kernel)
@@ -206,10 +205,11 @@ class Movement(NamedTuple):
         return bool(with_windows * 5 > product(y.shape[2:]) * taken * (given + MOVED) * 7)
 
     def in_phases(self, y: Any, weight: Any) -> bool:
-        """Whether `grown`, by steps of more than one, goes by `phases`: by sizes and dtypes only.
+        """Whether `grown`, with strides above one, uses `phases`. Only sizes and dtypes decide.
 
-        Windows made by one product, and added up, read the weights where they lie, but are written
-        and read once more. Reckoned in multiply-adds for each place of the kernel.
+        The alternative computes windows by one product and adds them up. It reads the weights in
+        place, but writes and reads the windows once more. Costs are in multiply-adds for each
+        element of the kernel.
         """
         kernel, stride = self.moves.kernel, self.moves.stride
         if self.moves.dilate != self.moves.ones or min(self.rest) < 0:
@@ -223,7 +223,7 @@ class Movement(NamedTuple):
         return kernel != stride and bool(by_phases < places * taken * (given + MOVED))
 
     def windows_of(self, y: Any, weight: Any) -> Any:
-        """What each element of y is in the windows of its transpose: (N, C, *kernel, *places)."""
+        """The window that each element of y adds to the transpose: (N, C, *kernel, *places)."""
         groups, axes = len(self.split), len(self.pad)
         rows, matrix = self.rows(y), swapaxes(self.matrix(weight), -1, -2)
         if matrix.shape[-2] <= READ and not few(rows.shape[-1], y.shape[0], axes):
@@ -239,9 +239,9 @@ class Movement(NamedTuple):
         return transpose(found, axes=(last, *range(last), *range(last + 1, last + 1 + axes)))
 
     def together(self, y: Any, weight: Any) -> int | None:
-        """Of how many images windows are added up at a time: those that the caches hold.
+        """The number of images whose windows are added up at a time; these fit in the caches.
 
-        A divisor of all; None where these are all.
+        It divides the number of images; None means all at once.
         """
         each = product((weight.shape[1] * self.groups, *self.moves.kernel, *y.shape[2:]))
         each = each * y.dtype.itemsize
@@ -252,13 +252,13 @@ class Movement(NamedTuple):
 
     @property
     def rest(self) -> tuple[int, ...]:
-        """How much further windows reach, from their first element, than the padding."""
+        """How far windows reach beyond the padding, from their first element."""
         reach = self.moves.reach(self.moves.ones)
         return tuple(n - 1 - p for n, p in zip(reach, self.pad, strict=True))
 
     @property
     def backwards(self) -> Movement:
-        """Where each step is one: the convolution that undoes what this one does in shape."""
+        """For strides of one, the convolution that has the shapes of this one's transpose."""
         return self._replace(pad=self.rest)
 
     def turned(self, weight: Any) -> Any:
@@ -271,10 +271,10 @@ class Movement(NamedTuple):
         return reshape(found, shape=(*self.split, inside, outside * product(weight.shape[2:])))
 
     def weights(self, x: Any, y: Any, shape: tuple[int, ...]) -> Any:
-        """The gradient of weights of this shape: from the image and from the places.
+        """The gradient of weights of this shape, from the image x and the gradient y of the result.
 
-        One product an image, added up; but images side by side in one product where the results
-        would be larger than the columns.
+        One product for each image, added up. But if the results would be larger than the columns,
+        one product covers all images side by side.
         """
         if are_planes(self):
             return weights_of_planes(self, x, y, shape)
@@ -287,7 +287,7 @@ class Movement(NamedTuple):
         return self.product_of_windows(x, y, shape)
 
     def product_of_windows(self, x: Any, y: Any, shape: Any) -> Any:
-        """`weights`, of all images at once."""
+        """`weights`, for all images at once."""
         rows = self.rows(y)
         together = rows.shape[-2] > rows.shape[-1]
         few = self.are_few(x, shape)
@@ -306,8 +306,8 @@ class Movement(NamedTuple):
         return reshape(found, shape=shape)
 
     def are_few(self, x: Any, shape: Any) -> bool:
-        """Whether a filter has fewer weights than there are filters, and few: these are then the
-        product's rows, so that what is long is read where it lies.
+        """Whether a filter has few weights, and fewer than there are filters. The weights are then
+        the product's rows, so that the longer operand is read in place.
         """
         each = product(shape[1:])
         return bool(each <= FEW and each * self.groups < shape[0])
@@ -332,7 +332,7 @@ class Movement(NamedTuple):
 # --- in tiles -------------------------------------------------------------------------------
 
 
-@composite(contracts=True, precision="wide")  # two bytes have not the digits for it
+@composite(contracts=True, precision="wide")  # two-byte dtypes have too few digits for it
 def winograd(x: Any, weight: Any, *, pad: Any, scheme: str) -> Any:
     """Convolution of images (N, C, H, W) with weights (K, C, 3, 3), by Winograd's scheme."""
     return by_tiles(x, weight, pad)
@@ -353,7 +353,7 @@ def _(g: Any, y: Any, x: Any, weight: Any, *, pad: Any, scheme: str) -> Any:
 
 
 def square(pad: tuple[int, ...], scheme: str) -> Movement:
-    """A kernel of 3 x 3 that moves by steps of one."""
+    """A kernel of 3 x 3 with strides of one."""
     ones = (1, 1)
     return Movement(Moves((KERNEL, KERNEL), ones, ones), tuple(pad), 1, scheme)
 
@@ -374,8 +374,8 @@ def summed_windows(
     space: Any,
     wide: bool = False,
 ) -> Any:
-    """The transpose of a convolution: each element becomes a window; they are added where they lie,
-    in an image of the size `space`."""
+    """The transpose of a convolution: each element becomes a window, and the windows are added at
+    their places in an image of the size `space`."""
     how = Movement(Moves(kernel, stride, dilate), pad, groups, wide=wide)
     whole = tuple(n + 2 * p for n, p in zip(space, pad, strict=True))
 
@@ -425,7 +425,7 @@ def _(
     wide: bool = False,
 ) -> Any:
     how = Movement(Moves(kernel, stride, dilate), pad, groups)
-    g = cast(g, dtype=promote(y.dtype, weight.dtype)) if wide else g  # what is behind it is rounded
+    g = cast(g, dtype=promote(y.dtype, weight.dtype)) if wide else g  # the result is rounded later
     return how.shrunk(g, weight), how.weights(g, y, weight.shape)
 
 
@@ -436,7 +436,7 @@ def _(
 def weights_in_rounds(
     x: Any, y: Any, *, kernel: Any, stride: Any, dilate: Any, pad: Any, groups: int
 ) -> Any:
-    """The gradient of weights, from so many images at a time as the caches hold windows of."""
+    """The gradient of weights, from as many images at a time as have windows that fit in caches."""
     how = Movement(Moves(kernel, stride, dilate), pad, groups)
     shape = (y.shape[1], x.shape[1] // groups, *kernel)
     images = int(x.shape[0])
@@ -469,7 +469,7 @@ def _(
 
 
 def floating(name: str, x: Spec, y: Spec) -> DType:
-    """What both are computed in. Raises `DTypeError` unless that is floating."""
+    """The common dtype of x and y. Raises `DTypeError` unless it is floating."""
     dtype = promote_specs(x, y)
     if not dtype.is_floating:
         raise DTypeError(f"{name}: {x} and {y} must be floating; use astype('float32')")
@@ -477,20 +477,19 @@ def floating(name: str, x: Spec, y: Spec) -> DType:
 
 
 def few(places: Any, images: Any, axes: int) -> bool:
-    """Whether so few places an image may leave much of the vectors of a product empty."""
+    """Whether one image has so few positions that they may fill a product's vectors badly."""
     return bool(axes < 3 and images != 1 and places < SMALL)
 
 
-#: A filter's weights that may be a product's rows; rows for which columns are read where they lie.
+#: Weights of a filter that may be a product's rows, and rows for which columns are read in place,
+#: at most.
 FEW, READ = 16, 32
-#: The places of one image that are a product's columns by themselves, and a row of them that fills
-#: a vector.
+#: Positions of one image that suffice for a product of its own; a row of them that fills a vector.
 SMALL, LONG = 256, 16
-#: Of how many windows an element may be for these to be written out; and bytes of windows that the
-#: caches hold, and that a round makes where there are more.
+#: How many windows may share an element if the windows are copied; bytes of windows that fit in
+#: the caches; and bytes of windows in one round if they do not.
 OVERLAP, WRITTEN, ROUND = 3, 8 << 20, 2 << 20
-#: Rows of a product that take as long as fewer do.
+#: A product with fewer rows than this takes as long.
 ROWS = 8
-#: An element of a window that is added up, and one of the weights that is moved first, take as
-#: long as so many multiply-adds.
+#: The costs, in multiply-adds, of adding up an element of a window and of moving a weight first.
 MOVED, MOVED_WEIGHT = 24, 150

@@ -1,4 +1,4 @@
-"""Order statistics that leave NaN out."""
+"""Order statistics that ignore NaN."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gemel.spec import Spec
 
 
 def _between(rows: Any, weights: Any, shares: Sequence[float], method: str) -> list[Any]:
-    """The elements at these shares of those of each row that are not NaN; NaN of none."""
+    """The quantiles of the elements of each row that are not NaN; NaN if all are NaN."""
     if weights is not None:
         return weighted(rows, where(isnan(rows), 0.0, weights), shares)[0]
     rows = sort(rows, axis=-1)  # NaN is last

@@ -1,4 +1,4 @@
-"""Compositions neural networks are made of, with the gradients that are stable."""
+"""Compositions that neural networks consist of, with numerically stable gradients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gemel.spec import Spec, normalize_axis, product, same_shape
 
 
 def same(x: Spec, **_: Any) -> Spec:
-    """The spec of its input, as floating."""
+    """The spec of the input, with a floating dtype."""
     return Spec(x.shape, x.dtype.floating)
 
 
@@ -40,7 +40,7 @@ def softmax(x: Any, *, axis: int = -1) -> Any:
     if type(x.shape[axis]) is int and x.shape[axis] == 0:
         return x  # rows of nothing
     raised = exp(subtract(x, max(x, axis=axis, keepdims=True)))
-    # One division a row: multiplying by the inverse costs a fraction of dividing each element.
+    # One division per row: multiplying by the inverse is much cheaper than dividing each element.
     return multiply(raised, divide(1, sum(raised, axis=axis, keepdims=True)))
 
 
@@ -204,7 +204,7 @@ def fully_connected(
 
 
 def channel_shape(x: Any, axis: int) -> tuple[int, ...]:
-    """The shape that lines a vector of channels up with an axis of x."""
+    """The shape that aligns a vector of channels with an axis of x."""
     place = normalize_axis("batch_norm", axis, len(x.shape))
     return tuple(x.shape[place] if i == place else 1 for i in range(len(x.shape)))
 
@@ -250,7 +250,7 @@ def batch_norm(
     inverse = 1.0 / (variance + eps).sqrt()
     scale = reshape(multiply(inverse, gamma), shape=lined)
     y = multiply(centred, scale) + reshape(beta, shape=lined)
-    if type(count) is int and count == 0:  # nothing has no statistics
+    if type(count) is int and count == 0:  # an empty batch has no statistics
         return cast(y, dtype=dtype), mean, inverse, running_mean, running_var
     new_mean = running_mean * momentum + mean * (1.0 - momentum)
     new_var = running_var * momentum + variance * (1.0 - momentum)

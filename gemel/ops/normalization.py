@@ -16,9 +16,9 @@ from gemel.spec import Spec, normalize_axis, same_shape
 
 @composite(outputs=3, ruled=1)
 def standardized(x: Any, *, axes: Any, eps: float) -> Any:
-    """(x - mean) / sqrt(variance + eps), of the elements along these axes.
+    """(x - mean) / sqrt(variance + eps), for the elements along these axes.
 
-    And the mean and 1 / sqrt(variance + eps), which are all that the gradient needs beside x.
+    Also the mean and 1 / sqrt(variance + eps), which are all that the gradient needs besides x.
     """
     wide = widened(x)
     average = mean(wide, axis=axes, keepdims=True)
@@ -52,7 +52,7 @@ def scaled(x: Any, gamma: Any, beta: Any, lined: tuple[int, ...]) -> Any:
 
 
 def check_vectors(name: str, x: Spec, count: int, **vectors: Spec) -> None:
-    """Raises unless x is floating and the vectors have so many elements each."""
+    """Raises unless x is floating and each vector has `count` elements."""
     if not x.dtype.is_floating:
         raise DTypeError(f"{name}: {x} must be floating; use astype('float32')")
     for what, vector in vectors.items():

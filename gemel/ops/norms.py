@@ -19,7 +19,7 @@ from gemel.spec import Spec, normalize_axes, normalize_axis
 
 
 def largest(x: Any, *, axis: Any, keepdims: bool = False) -> Any:
-    """The largest of sizes: 0 where there are none."""
+    """The largest of some sizes, or 0 if there are none."""
     empty = any(x.shape[a] == 0 for a in normalize_axes("norm", axis, x.ndim))
     return (sum if empty else max)(x, axis=axis, keepdims=keepdims)
 

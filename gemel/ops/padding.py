@@ -1,4 +1,4 @@
-"""Borders: elements before and after an array."""
+"""Padding: elements added before and after an array."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gemel.spec import normalize_axis
 
 
 def _mirrored(at: Any, extent: int, twice: int) -> Any:
-    """Positions that turn back at both ends; `twice` is 1 where the ends themselves come again."""
+    """Positions reflected at both ends; `twice` is 1 if the elements at the ends are repeated."""
     period = 2 * extent - 2 + 2 * twice
     if period == 0:
         return at * 0
@@ -29,9 +29,9 @@ def _mirrored(at: Any, extent: int, twice: int) -> Any:
 
 
 def _turned(x: Any, axis: int, at: Any, twice: int) -> Any:
-    """The elements at positions of an axis that is turned about its ends, by half a turn each.
+    """The elements at positions of an axis continued by point reflection in its ends.
 
-    So it goes on with the slope it had; `twice` is 1 where the ends themselves are turned, too.
+    So it continues with its slope; `twice` is 1 if the elements at the ends are repeated.
     """
     extent = x.shape[axis]
     half = builtins.max(extent - 1 + twice, 1)
@@ -46,16 +46,16 @@ def _turned(x: Any, axis: int, at: Any, twice: int) -> Any:
     return found + cast(where(back, turns - 1, turns), dtype=x.dtype) * (last - first)
 
 
-#: Where the elements beside an axis of n come from, for positions counted from its start.
+#: Which element of an axis of n stands at a position outside of it, counted from its start.
 BORDERS: dict[str, Callable[[Any, Any], Any]] = {
     "edge": lambda at, n: limit(at, 0, n - 1),
     "wrap": lambda at, n: at % n,
     "reflect": lambda at, n: _mirrored(at, n, 0),
     "symmetric": lambda at, n: _mirrored(at, n, 1),
 }
-#: Those of reflect_type "odd": whether the ends themselves are mirrored.
+#: `twice` of the modes with reflect_type "odd".
 TURNED = {"reflect, odd": 0, "symmetric, odd": 1}
-#: Borders that hold one number for each row: what it is of the row.
+#: Modes whose borders hold a statistic of each row.
 STATISTICS: dict[str, Callable[..., Any]] = {
     "maximum": max,
     "minimum": min,
@@ -66,7 +66,7 @@ MODES = ("constant", "empty", "linear_ramp", *BORDERS, *STATISTICS)
 
 
 def per_side(name: str, kind: str, given: Any, ndim: int) -> tuple[tuple[Any, ...], ...]:
-    """A (before, after) for each axis, as NumPy spreads it. Raises `ShapeError`."""
+    """A pair (before, after) for each axis, broadcast as NumPy does. Raises `ShapeError`."""
     np = numpy()
     if isinstance(given, dict):
         sides = [(0, 0)] * ndim
@@ -115,7 +115,7 @@ def pad(
     sides = per_side("pad", "pad_width", pad_width, array.ndim)
     if not all(isinstance(n, WHOLE) and n >= 0 for side in sides for n in side):
         raise ShapeError(f"pad: pad_width {pad_width} must contain whole numbers of at least 0")
-    with array.device:  # where the borders are made
+    with array.device:  # the borders are created there
         return _padded(
             array,
             sides,
@@ -125,7 +125,7 @@ def pad(
 
 
 def _padded(x: Any, sides: Any, mode: str, settings: tuple[Any, Any, Any]) -> Any:
-    """The array between its borders."""
+    """The array with its borders."""
     constant_values, end_values, stat_length = settings
     if mode in ("constant", "empty"):
         values = 0 if mode == "empty" else constant_values
@@ -157,7 +157,7 @@ def _padded(x: Any, sides: Any, mode: str, settings: tuple[Any, Any, Any]) -> An
 
 
 def _statistics(x: Any, axis: int, statistic: Any, counts: Any) -> list[Any]:
-    """A number for each row, of so many elements at its beginning and at its end."""
+    """A number for each row: a statistic of `counts` elements at its beginning and its end."""
     lead, found = (slice(None),) * axis, []
     for side, count in enumerate(counts):
         if count < 1:
@@ -170,14 +170,14 @@ def _statistics(x: Any, axis: int, statistic: Any, counts: Any) -> list[Any]:
 
 
 def _ramped(x: Any, axis: int, widths: Any, ends: Any) -> Any:
-    """x between rows of numbers that go straight from the ends to its edges."""
+    """x between linear ramps from the end values to its edges."""
     lead, parts = (slice(None),) * axis, [x]
     for side, (width, end) in enumerate(zip(widths, ends, strict=True)):
         last = (*lead, slice(0, 1) if side == 0 else slice(-1, None))
         edge = x[last]
         shape = tuple(width if a == axis else 1 for a in range(x.ndim))
         at = iota(shape=shape, axis=axis, dtype="float64")
-        at = at if side == 0 else width - 1 - at  # counted from the end
+        at = at if side == 0 else width - 1 - at  # counted from the outer end
         wide = cast(edge, dtype="complex128" if x.dtype.is_complex else "float64")
         ramp = at * ((wide - end) / width) + end
         ramp = cast(ramp if x.dtype.is_inexact else floor(ramp), dtype=x.dtype)
@@ -196,7 +196,7 @@ def _continued(x: Any, axis: int, first: Any, before: int, last: Any, after: int
 
 def _framed(x: Any, sides: Any, values: Any) -> Any:
     """x between constants."""
-    numbers = {repr(value): value for pair in values for value in pair}  # -0.0 is not 0.0
+    numbers = {repr(value): value for pair in values for value in pair}  # repr: -0.0 is not 0.0
     if len(numbers) == 1:
         shape = tuple(b + n + a for n, (b, a) in zip(x.shape, sides, strict=True))
         key = tuple(("slice", b, n, 1) for n, (b, _) in zip(x.shape, sides, strict=True))

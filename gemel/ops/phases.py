@@ -1,6 +1,6 @@
-"""The transpose of a convolution by longer steps, without adding windows up.
+"""The transpose of a convolution with strides, without adding windows up.
 
-Each function is given how the kernel moves, a `movement.Movement`.
+Each function gets a `movement.Movement`, which says how the kernel moves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gemel.ops.winograd import NEVER
 
 
 def spaced(how: Any, y: Any, weight: Any, space: tuple[int, ...]) -> Any:
-    """`grown` where windows are single elements: a product, and zeros between its elements."""
+    """`grown` for windows of a single element: a product, with zeros between its elements."""
     still = how.moves._replace(stride=how.moves.ones)
     found = how._replace(moves=still).times(weight, y, turned=True)
     whole = space[-1] // how.moves.stride[-1]
@@ -25,17 +25,17 @@ def spaced(how: Any, y: Any, weight: Any, space: tuple[int, ...]) -> Any:
 
 
 def phases(how: Any, y: Any, weight: Any, space: tuple[int, ...]) -> Any:
-    """`grown`, by steps of more than one: each part of the image that lies a step apart has
-    every so many weights to it, and is the result of a convolution by steps of one.
+    """`grown` for strides longer than one. Elements of the image that are one stride apart form a
+    phase. A phase only depends on every stride-th weight and is a convolution with strides of one.
     """
     kernel, stride = how.moves.kernel, how.moves.stride
     most = tuple(-(-k // s) for k, s in zip(kernel, stride, strict=True))
     counts = tuple(-(-n // s) for n, s in zip(space, stride, strict=True))
-    # Beyond the padding, so many of y's places come before an image's first element.
+    # The last position of y that any phase reads, given the padding.
     ends = (((n * s + p - 1) // s) for n, s, p in zip(counts, stride, how.pad, strict=True))
     after = (end + 1 - n for end, n in zip(ends, y.shape[2:], strict=True))
     wide = bordered(y, [k - 1 for k in most], tuple(after))
-    # A convolution by steps of one, whose moves are those of a phase.
+    # A convolution with strides of one; each phase sets its own moves.
     alone = how._replace(pad=(0,) * len(stride), scheme=NEVER)
     parts = {}
     for phase in itertools.product(*map(range, stride)):

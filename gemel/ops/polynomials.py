@@ -38,7 +38,7 @@ def polyval(p: Any, x: Any) -> Array:
 
 
 def _together(a: Any, b: Any) -> tuple[Any, Any]:
-    """Two rows of one length: zeros stand before the shorter."""
+    """Two rows of equal length: zeros are put before the shorter one."""
     length = max(a.shape[0], b.shape[0])
     rows = (
         concatenate(full(0, shape=(length - x.shape[0],), dtype=x.dtype), x, axis=0)
@@ -174,7 +174,7 @@ def polyfit(
 
 
 def _by_numpy(name: str, *arrays: Any) -> tuple[Any, ...]:
-    """What NumPy's function gives, in the dtype of the arrays where it is real."""
+    """The results of NumPy's function, real ones in the dtype of the arrays."""
     found = by_numpy(getattr(numpy(), name), arrays, {})
     many = found if isinstance(found, tuple) else (found,)
     dtype = arrays[0].dtype

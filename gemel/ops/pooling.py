@@ -18,19 +18,19 @@ from gemel.ops.windows import Moves, bordered, windows
 from gemel.spec import Spec, product
 
 KINDS = ("max", "avg", "sum", "lp")
-#: What becomes of the elements at the end that fill no window: left out, or a window cut short.
+#: How to treat elements at the end that do not fill a window: drop them, or cut a window short.
 CONVENTIONS = ("valid", "full", "same")
 
 
 def places(x: Any, moves: Moves, pad: Any, convention: str) -> tuple[int, ...]:
-    """How many windows there are along each axis of space."""
+    """The number of windows along each spatial axis."""
     wide = [n + 2 * p for n, p in zip(x.shape[2:], pad, strict=True)]
     if convention == "valid":
         return moves.counts(wide)
     found = []
     for n, before, k, s in zip(wide, pad, moves.kernel, moves.stride, strict=True):
         count = (n + s - 1) // s if convention == "same" else (n - k + s - 1) // s + 1
-        # None begins behind the image, where it would see nothing.
+        # No window begins after the end of the image, where it would see nothing.
         found.append(count if (count - 1) * s < n - before else count - 1)
     return tuple(found)
 
@@ -38,7 +38,7 @@ def places(x: Any, moves: Moves, pad: Any, convention: str) -> tuple[int, ...]:
 def seen_by(
     x: Any, moves: Moves, pad: Any, counts: Any, convention: str, lowest: bool = False
 ) -> Any:
-    """The windows of an image and its padding, which is wide enough for the last of them."""
+    """The windows of an image with padding, which is extended to fit the last window."""
     if convention == "valid":
         return windows(bordered(x, pad, pad, lowest, most=pad), **moves._asdict())
     spans = zip(moves.reach(counts), x.shape[2:], pad, strict=True)
@@ -47,7 +47,7 @@ def seen_by(
 
 
 def sizes(x: Any, moves: Moves, pad: Any, counts: Any, convention: str, padded: bool) -> Any:
-    """How many elements each window has: a number, or an array that broadcasts to the places."""
+    """How many elements each window has: a number, or an array that broadcasts to the windows."""
     spans = zip(moves.reach(counts), x.shape[2:], pad, strict=True)
     whole = padded or all(p == 0 for p in pad)
     if whole and (convention == "valid" or all(reach <= n + 2 * p for reach, n, p in spans)):
@@ -99,7 +99,7 @@ def pooling(
 
 
 def norm(x: Any, axes: tuple[int, ...], keepdims: bool, p: int) -> Any:
-    """The p-norm over axes. Where all is 0 its gradient is 0."""
+    """The p-norm over axes. Its gradient is 0 where all elements are 0."""
     total = sum(power(absolute(x), p), axis=axes, keepdims=keepdims)
     positive = total > 0
     return where(positive, power(where(positive, total, 1.0), 1.0 / p), 0.0)
@@ -170,8 +170,8 @@ def _(
 
 
 def beside(x: Any) -> Any:
-    """(N, 1, *space, C) of (N, *space, C): the channels are one more axis of space, along which a
-    window has one element, so that they are never moved.
+    """From (N, *space, C) to (N, 1, *space, C): the channels become one more spatial axis, along
+    which windows have one element, so the channels need not be moved.
     """
     return reshape(x, shape=(x.shape[0], 1, *x.shape[1:]))
 

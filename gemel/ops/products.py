@@ -1,4 +1,4 @@
-"""Products of several kinds, written over matrix products, sums and views."""
+"""Products of several kinds, composed of matrix products, sums and views."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Any:
 
 
 def _sum_of_products(a: Any, b: Any, axis: tuple[int, ...]) -> Any:
-    """The sum of a * b along axes, in their common dtype; floating products are not rounded to
-    that before they are summed."""
+    """The sum of a * b along axes, in their common dtype. Floating products are only rounded to it
+    after they are summed."""
     dtype = promote_specs(a.spec, b.spec)
     if dtype.is_floating:
         a, b = (cast(x, dtype=dtype.accumulate) for x in (a, b))
@@ -204,7 +204,7 @@ def matrix_power(a: Any, n: int) -> Array:
         unit = equal(rows, iota(shape=(1, extent), axis=1, dtype="int64"))
         return broadcast_to(cast(unit, dtype=a.dtype), shape=a.shape)
     found = None
-    while n:  # squares, and the product of those n consists of
+    while n:  # square repeatedly, and multiply the squares for which n has a bit
         if n % 2:
             found = a if found is None else matmul(found, a)
         n //= 2
@@ -286,7 +286,7 @@ def einsum(*operands: Any, equation: str, path: Any = ()) -> Any:
 
 
 def _without_repetition(name: str, x: Any) -> tuple[str, Any]:
-    """A term whose labels occur once: of an axis named twice, the diagonal."""
+    """A term in which each label occurs once; for an axis named twice, its diagonal is taken."""
     for label in sorted({label for label in name if name.count(label) > 1}):
         while name.count(label) > 1:
             first = name.index(label)
@@ -300,7 +300,7 @@ def _without_repetition(name: str, x: Any) -> tuple[str, Any]:
 
 
 def _summed(term: tuple[str, Any], wanted: set[str]) -> tuple[str, Any]:
-    """A term without the labels nobody wants."""
+    """A term summed over the labels that are not wanted."""
     name, x = term
     gone = tuple(i for i, label in enumerate(name) if label not in wanted)
     if not gone:
@@ -311,8 +311,8 @@ def _summed(term: tuple[str, Any], wanted: set[str]) -> tuple[str, Any]:
 def _contracted(
     left: tuple[str, Any], right: tuple[str, Any], wanted: set[str], extents: dict[str, Any]
 ) -> tuple[str, Any]:
-    """Two terms as one. What only they have and nobody wants is summed: by a matrix product,
-    where both sides have an axis of their own, else by a sum of products."""
+    """Two terms combined to one. Labels that are not wanted are summed over: by a matrix product
+    if both sides have an axis of their own, else by a sum of products."""
     (a, x), (b, y) = _summed(left, wanted | set(right[0])), _summed(right, wanted | set(left[0]))
     both = [label for label in a if label in b]
     batch = [label for label in both if label in wanted]
@@ -376,7 +376,7 @@ def einsum_path(subscripts: Any, *operands: Any, optimize: Any = "greedy") -> tu
 
 
 def _path(equation: str, operands: Sequence[Any], optimize: Any) -> tuple[Any, str]:
-    """NumPy's order, for operands of which only the shapes matter."""
+    """NumPy's order of contractions, which depends on the operands' shapes only."""
     np = numpy()
     stand_ins = (np.broadcast_to(np.int8(0), x.shape) for x in operands)
     found: tuple[Any, str] = np.einsum_path(equation, *stand_ins, optimize=optimize)
@@ -399,7 +399,7 @@ def _letter(number: Any) -> str:
 
 
 def _lettered(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
-    """Arrays and lists of numbers in turn, the last list that of the result, as an equation."""
+    """An equation from alternating arrays and lists of axes; the last list is the result's."""
 
     def term(numbers: Any) -> str:
         return "".join(map(_letter, sequence("einsum", "the axes of an array", numbers)))

@@ -1,7 +1,7 @@
-"""Random numbers. A call takes the next number of the stream; the element's index is the counter.
+"""Random numbers. A call takes the next number of the stream; an element's index is the counter.
 
-So the same seed and the same order of calls give the same numbers, whatever runs them. The stream
-is the program's, or inside a block (`drawing_from`) another one.
+So the same seed and the same order of calls give the same numbers, however the calls are run. The
+stream is the program's or, inside a block `with drawing_from(...)`, another one.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ def set_state(state: Any) -> None:
     _initialized[0] = initialized
 
 
-#: How many calls initial values have taken since `seed`.
+#: How many random calls have drawn initial values since `seed`.
 _initialized = [0]
-#: What makes their stream another one than the program's own.
+#: Makes their stream different from the program's.
 INITIALIZATION = 0x5EED_1417_0F5E_ED00
 
 
 class initialization:  # noqa: N801 -- used as a function
     """A block of code that draws from the stream of initial values.
 
-    When a parameter is made depends on when its shape is known; drawing from a stream of its own,
-    it changes nothing for dropout, and a network starts the same imperatively and hybridized.
+    A parameter is created when its shape is known. As it draws from a separate stream, the time of
+    this does not affect dropout, and a network starts the same imperatively and hybridized.
     """
 
     def __enter__(self) -> None:
@@ -90,14 +90,14 @@ class initialization:  # noqa: N801 -- used as a function
 
 
 class Stream(Protocol):
-    """A stream of its own."""
+    """A random stream other than the program's."""
 
     def take(self) -> tuple[Any, Any]:
-        """The seed and the number of the next call, two int64 of no axes."""
+        """The seed and the number of the next call: two 0-d int64 arrays."""
 
 
 class _Own(threading.local):
-    """What this thread draws from, if not from the program's stream."""
+    """The stream this thread draws from, if not the program's."""
 
     def __init__(self) -> None:
         self.stream: Stream | None = None
@@ -107,7 +107,7 @@ _own = _Own()
 
 
 class drawing_from:  # noqa: N801 -- used as a function
-    """A block of code in which this thread draws from another stream than the program's."""
+    """A block of code in which this thread draws from a stream other than the program's."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -120,12 +120,12 @@ class drawing_from:  # noqa: N801 -- used as a function
 
 
 def has_own_stream() -> bool:
-    """Whether this thread draws from another stream than the program's."""
+    """Whether this thread draws from a stream other than the program's."""
     return _own.stream is not None
 
 
 def drawn(operation: Op, *inputs: Any, **parameters: Any) -> Any:
-    """A random operation on the stream this thread draws from; in a trace, a step of it."""
+    """The result of a random operation on this thread's stream; in a trace, an entry."""
     if current_trace() is not None:
         inputs = tuple(above.as_entry(value) for value in inputs)
     if _own.stream is None:
@@ -134,7 +134,7 @@ def drawn(operation: Op, *inputs: Any, **parameters: Any) -> Any:
 
 
 def mixed(seed: int, number: int) -> int:
-    """A number below 2**63 that neither of the two can be told from (splitmix64's mixing)."""
+    """A number below 2**63, mixed from the two so that it reveals neither (as in SplitMix64)."""
     word = (seed ^ (number + 1) * 0x9E37_79B9_7F4A_7C15) % 2**64
     word = (word ^ word >> 30) * 0xBF58_476D_1CE4_E5B9 % 2**64
     word = (word ^ word >> 27) * 0x94D0_49BB_1331_11EB % 2**64
@@ -142,7 +142,7 @@ def mixed(seed: int, number: int) -> int:
 
 
 def number_drawn() -> int:
-    """A whole number below 2**63 for Python, from the stream this thread draws from."""
+    """A Python int below 2**63, from this thread's stream."""
     if _own.stream is None:
         return mixed(*_core.random_reserve(1))
     seed, number = _own.stream.take()
@@ -160,7 +160,7 @@ def floating(op: Op, specs: tuple[Spec, ...], parameters: Any) -> tuple[tuple[DT
 
 
 def _with_stream(op: Op, specs: tuple[Spec, ...], dtype: DType) -> tuple[DType, ...]:
-    """The dtype of an operation's inputs: behind those of its own are a seed and a number."""
+    """The dtypes of an operation's inputs: after its own come a seed and a number, int64."""
     return tuple(int64 if i >= op.required else dtype for i in range(len(specs)))
 
 
@@ -170,7 +170,7 @@ def _two_numbers(op: Op, specs: tuple[Spec, ...], _: Any) -> tuple[tuple[DType, 
 
 @elementwise(dtype=_two_numbers, random=True, outputs=2)
 def stream_taken(xp: Any, *, call: Any = None) -> Any:
-    """The seed and the number of a random call: who is given them draws what that call draws."""
+    """The seed and the number of a random call. An operation given these draws the same numbers."""
     return xp.random_stream()
 
 
@@ -179,7 +179,7 @@ def _shaped(name: str, a: Spec, b: Spec, shape: Any, dtype: Any) -> Spec:
 
 
 def bits(xp: Any, seed: Any, number: Any) -> tuple[Any, Any]:
-    """64 random bits for each element: of the stream given, or the program's."""
+    """64 random bits for each element, from the given stream or the program's."""
     first, second = xp.random_bits() if seed is None else xp.random_bits(seed, number)
     return first, second
 
@@ -201,7 +201,7 @@ def uniform(
 
 
 def fraction(xp: Any, random: Any, compute: Any, dtype: Any) -> Any:
-    """A number in [0, 1) of as many random bits as the dtype holds: none is rounded up to 1."""
+    """A number in [0, 1) with as many random bits as the dtype holds, so none is rounded to 1."""
     first, second = random
     wanted = as_dtype(dtype)
     if wanted.digits > 32:
@@ -241,7 +241,7 @@ def normal(
 
 
 def deviate(xp: Any, random: Any, compute: Any) -> Any:
-    """A standard normal number of 48 random bits."""
+    """A standard normal number from 48 random bits."""
     first, second = random
     # (bits + 1) / 2**24 lies in (0, 1], so its logarithm is finite.
     radius = xp.sqrt(-2 * xp.log((xp.cast(first >> 8, compute) + 1) * 2.0**-24))
@@ -280,7 +280,7 @@ def randint(
 ) -> Any:
     """Whole numbers from low up to and without high."""
     first, second = (xp.cast(each, uint64) for each in bits(xp, seed, number))
-    width = xp.cast(high - low, uint64)  # 0 is 2**64: all there are
+    width = xp.cast(high - low, uint64)  # 0 means 2**64: all numbers
     narrow = (width * (first >> 1)) >> 31  # for widths below 2**32
     whole = (first << 32) | second
     wide = _upper_half(width, whole)
@@ -302,7 +302,7 @@ def _(low: Spec, high: Spec, *_: Spec, shape: Any, dtype: Any, call: Any = None)
 
 @op(fails=True)
 def required(x: Any, condition: Any, *, message: str) -> Any:
-    """x, if the condition holds everywhere; else a `ValueError`, raised by those who wait for it.
+    """x if the condition holds everywhere; otherwise waiting for the result raises `ValueError`.
 
     The condition broadcasts to x.
     """

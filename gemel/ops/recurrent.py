@@ -50,22 +50,22 @@ def _hidden(h: Any, weight: Any, bias: Any) -> Any:
 
 
 def _parts(x: Any, count: int) -> list[Any]:
-    """The gates, which stand side by side."""
+    """The parts of x for each of `count` gates, which lie side by side."""
     size = x.shape[1] // count
     return [x[:, n * size : (n + 1) * size] for n in range(count)]
 
 
 @composite()
 def rnn_step(x: Any, h: Any, weight: Any, bias: Any, *, mode: str) -> Any:
-    """tanh or relu of x + h @ weight.T + bias; x is what the input adds (Elman, 1988)."""
+    """tanh or relu of x + h @ weight.T + bias; x is the input's contribution (Elman, 1988)."""
     return (relu if mode == "rnn_relu" else tanh)(x + _hidden(h, weight, bias))
 
 
 @composite(outputs=2)
 def lstm_step(x: Any, h: Any, c: Any, weight: Any, bias: Any, *, low: Any, high: Any) -> Any:
-    """h and c after a step; x is what the input adds to the gates (Hochreiter, Schmidhuber 1997).
+    """h and c after a step; x is the input's share of the gates (Hochreiter, Schmidhuber 1997).
 
-    The gates stand side by side: input, forget, new, output. c is limited to [low, high].
+    The gates lie side by side: input, forget, new, output. c is limited to [low, high].
     """
     into, keep, new, out = _parts(x + _hidden(h, weight, bias), 4)
     c = multiply(sigmoid(keep), c) + multiply(sigmoid(into), tanh(new))
@@ -76,9 +76,9 @@ def lstm_step(x: Any, h: Any, c: Any, weight: Any, bias: Any, *, low: Any, high:
 
 @composite()
 def gru_step(x: Any, h: Any, weight: Any, bias: Any) -> Any:
-    """h after a step; x is what the input adds to the gates reset, update, new (Cho et al., 2014).
+    """h after a step; x is the input's share of the gates reset, update, new (Cho et al., 2014).
 
-    The reset gate acts on the product, as cuDNN has it.
+    The reset gate acts on the product, as in cuDNN.
     """
     reset_x, update_x, new_x = _parts(x, 3)
     reset_h, update_h, new_h = _parts(_hidden(h, weight, bias), 3)
@@ -88,12 +88,12 @@ def gru_step(x: Any, h: Any, weight: Any, bias: Any) -> Any:
 
 
 INFINITY = float("inf")
-#: How many gates a mode has.
+#: The number of gates of each mode.
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 
 
 class _Settings(NamedTuple):
-    """What all layers have in common."""
+    """The settings that all layers share."""
 
     mode: str
     size: int
@@ -119,7 +119,10 @@ class _Weights(NamedTuple):
 
 
 def _unpacked(parameters: Any, how: _Settings, layers: int, inputs: Any) -> list[_Weights]:
-    """The weights of all layers and directions, which come before all biases. `ShapeError`."""
+    """The weights of all layers and directions, cut from `parameters`. Raises `ShapeError`.
+
+    In it, all weights come before all biases.
+    """
     rows = GATES[how.mode] * how.size
     kinds: list[list[tuple[Any, ...]]] = []
     for layer in range(layers):
@@ -140,7 +143,7 @@ def _unpacked(parameters: Any, how: _Settings, layers: int, inputs: Any) -> list
 
 
 def _listed(parameters: Any, wanted: list[tuple[Any, ...]], whole: str) -> list[Any]:
-    """The parameters, each of which is an array already."""
+    """The parameters, given as one array each."""
     arrays = [operand(each) for each in parameters]
     fits = len(arrays) == len(wanted) and all(
         len(a.shape) == len(shape) and all(m == n for m, n in zip(a.shape, shape, strict=True))
@@ -154,7 +157,7 @@ def _listed(parameters: Any, wanted: list[tuple[Any, ...]], whole: str) -> list[
 
 
 def _slices(row: Any, wanted: list[tuple[Any, ...]], whole: str) -> list[Any]:
-    """The parameters, which stand in one row."""
+    """The parameters, cut from one row that contains all of them."""
     row = operand(row)
     ends: list[Any] = [0]
     for shape in wanted:
@@ -168,7 +171,7 @@ def _slices(row: Any, wanted: list[tuple[Any, ...]], whole: str) -> list[Any]:
 
 
 def _step(added: Any, states: list[Any], w: _Weights, how: _Settings) -> list[Any]:
-    """h, and c of an LSTM, after one more step; `added` is what the input gives to the gates."""
+    """h (and c of an LSTM) after one more step; `added` is the input's share of the gates."""
     h, *cell = states
     if cell:
         (c,) = cell
@@ -184,7 +187,7 @@ def _direction(
 ) -> tuple[Any, list[Any]]:
     """The outputs of one direction of a layer (time, batch, width), and its last states.
 
-    Behind a sequence's length its states stay, and the outputs are 0.
+    After the end of a sequence its states do not change, and the outputs are 0.
     """
 
     def turned(values: Any) -> Any:
@@ -286,7 +289,7 @@ def rnn(
 
 
 def _states(x: Any, width: int, how: _Settings, layers: int, batch: Any) -> Any:
-    """States (layers * directions, batch, width), those of one example for the whole batch."""
+    """States (layers * directions, batch, width); those of one example serve the whole batch."""
     x = operand(x)
     shape = (layers * how.directions, batch, width)
     fits = len(x.shape) == 3 and x.shape[0] == shape[0] and x.shape[2] == width
@@ -299,13 +302,13 @@ def _states(x: Any, width: int, how: _Settings, layers: int, batch: Any) -> Any:
 
 # --- connectionist temporal classification --------------------------------------------------
 
-#: The logarithm of what cannot be; finite, so that differences of two are numbers.
+#: The logarithm of probability 0: finite, so that the difference of two is not NaN.
 NEVER = -1e30
 
 
 @composite()
 def ctc_step(alpha: Any, emitted: Any, skips: Any) -> Any:
-    """The logarithms of how likely the labels so far are, after one more step of time."""
+    """The log probabilities of the labels so far, after one more time step."""
     before = full(NEVER, shape=(alpha.shape[0], 2), dtype=alpha.dtype)
     wide = concatenate(before, alpha, axis=1)
     count = alpha.shape[1]

@@ -108,7 +108,7 @@ def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False)
 
 @prod.holomorphic
 def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
-    # y / x, which a zero breaks: then the product of the others, found by leaving zeros out.
+    # y / x, but where there is a zero, the product of the others is computed without it.
     zero = x == 0
     others = prod(where(zero, 1, x), axis=axis, keepdims=True)
     zeros = sum(cast(zero, dtype=x.dtype), axis=axis, keepdims=True)
@@ -184,8 +184,8 @@ def count(x: Any, axis: Any, name: str) -> int:
 
 
 def counted(name: str, axis: Any, x: Any) -> tuple[int, ...]:
-    """The axes that are counted along: without dimensions there is none, though there may be one
-    to add along, as in NumPy. Raises `AxisError`."""
+    """The axes whose elements are counted. A 0-d array has none, although `sum` accepts axis 0 for
+    it, as in NumPy. Raises `AxisError`."""
     ndim = builtins.len(x.shape)
     if axis is not None and not ndim:
         for each in axis if is_several(axis) else (axis,):
@@ -194,13 +194,13 @@ def counted(name: str, axis: Any, x: Any) -> tuple[int, ...]:
 
 
 def floating(x: Any) -> Any:
-    """x, as float32 when it has no floating dtype."""
+    """x, converted to float32 if its dtype is not floating."""
     x = operand(x)
     return in_dtype(x, x.dtype.floating)
 
 
 def widened(x: Any) -> Any:
-    """x in the dtype its sums are kept in."""
+    """x in the dtype in which its sums are accumulated."""
     return in_dtype(x, x.dtype.accumulate)
 
 
@@ -229,7 +229,7 @@ def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False)
 
 
 def selected(mask: Any, x: Any, axis: Any, keepdims: bool) -> Any:
-    """The sum of the elements a mask selects, and how many those are."""
+    """The sum of the elements that a mask selects, and their number."""
     total = sum(where(mask, x, 0), axis=axis, keepdims=keepdims)
     return total, sum(cast(mask, dtype=x.dtype), axis=axis, keepdims=keepdims)
 
@@ -265,8 +265,8 @@ def var(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) ->
 
 
 def _variance(x: Any, axis: Any, ddof: float, keepdims: bool) -> Any:
-    """The variance in the dtype that sums are kept in: squares of halves may be more than halves
-    hold."""
+    """The variance in the dtype in which sums are accumulated: squares of float16 numbers may
+    overflow float16."""
     wide = widened(x)
     squares = squared_size(subtract(wide, mean(wide, axis=axis, keepdims=True)))
     if ddof == 0:
@@ -276,7 +276,7 @@ def _variance(x: Any, axis: Any, ddof: float, keepdims: bool) -> Any:
 
 
 def freedom(x: Any, axis: Any, ddof: float, name: str) -> Any:
-    """The degrees of freedom: how many elements there are, less ddof, and never below 0."""
+    """The degrees of freedom: the number of elements minus ddof, but not below 0."""
     left = count(x, axis, name) - (int(ddof) if ddof == int(ddof) else ddof)
     return larger(left, 0) if isinstance(left, WHOLE) else builtins.max(left, 0)
 
@@ -309,7 +309,7 @@ def _(
 def _squares_about(
     name: str, x: Any, middle: Any, axis: Any, dtype: Any, ddof: float, keepdims: bool
 ) -> tuple[Any, Any]:
-    """The mean squared distance from a mean that is given, in the dtype that sums are kept in, and
+    """The mean squared distance from a given mean, in the dtype in which sums are accumulated, and
     the dtype of the result.
     """
     x = floating(in_floating(name, x, dtype))
@@ -320,7 +320,7 @@ def _squares_about(
 
 
 def known_mean(name: str, x: Any, middle: Any) -> Any:
-    """A mean of x that is given, in the dtype that sums are kept in. Raises `ShapeError`."""
+    """A given mean of x, in the dtype in which sums are accumulated. Raises `ShapeError`."""
     middle = operand(middle, (x,))
     if not same_shape(broadcast(name, x.spec, middle.spec), x.shape):
         raise ShapeError(
@@ -331,7 +331,7 @@ def known_mean(name: str, x: Any, middle: Any) -> Any:
 
 
 def in_floating(name: str, x: Any, dtype: Any) -> Any:
-    """x converted to a dtype, unless that is None. Raises `DTypeError` for one of integers."""
+    """x converted to a dtype, unless that is None. Raises `DTypeError` for an integer dtype."""
     if dtype is not None and as_dtype(dtype).kind in "biu":
         raise DTypeError(
             f"{name}: dtype={as_dtype(dtype)} is not possible, because a mean is not a whole "
@@ -341,7 +341,7 @@ def in_floating(name: str, x: Any, dtype: Any) -> Any:
 
 
 def degrees_lost(name: str, ddof: float | None, correction: float) -> float:
-    """NumPy's `ddof` and the standard's `correction` are the same. Raises `TypeError`."""
+    """NumPy's `ddof` or the standard's `correction`, which mean the same. Raises `TypeError`."""
     if ddof is None:
         return correction
     if correction != 0:
@@ -366,7 +366,7 @@ def _masked_variance(
     keepdims: bool = False,
     mean: Any = None,
 ) -> tuple[Any, Any]:
-    """The variance of selected elements in the dtype that sums are kept in, and the result's."""
+    """The variance of selected elements in the dtype of their sums, and the dtype of the result."""
     x = floating(in_floating(name, x, dtype))
     wide = widened(x)
     middle = divide(*selected(mask, wide, axis, True)) if mean is None else mean

@@ -1,4 +1,4 @@
-"""Regions of images, pooled to one size."""
+"""Pooling of regions of images to one size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gemel.spec import Spec, plain, product
 
 @op(fails=True)
 def region_peaks(x: Any, rois: Any, *, pooled: Any, scale: float) -> Any:
-    """Where in the flat array the largest element of each bin of each region is, or -1."""
+    """The flat position of the largest element of each bin of each region, or -1."""
     np = numpy()
     images, channels, height, width = x.shape
     high, wide = pooled
@@ -90,7 +90,7 @@ def roi_pooling(data: Any, rois: Any, pooled_size: Any, spatial_scale: float) ->
 def region_weights(
     rois: Any, *, axis: int, extent: Any, bins: int, scale: float, samples: int, aligned: bool
 ) -> Any:
-    """How much each line of an image counts for each bin of regions along an axis."""
+    """The weight of each line of an image for each bin of the regions, along an axis."""
     np = numpy()
     found = np.zeros((len(rois), bins, extent))
     for n, roi in enumerate(rois.astype("float64")):
@@ -162,7 +162,7 @@ def roi_align(
 
 
 def _own_channels(x: Any, rows: int, columns: int) -> Any:
-    """From (regions, C * rows * columns, rows, columns) to each bin its own of the channels."""
+    """For each bin its own C channels, from (regions, C * rows * columns, rows, columns)."""
     regions, channels = x.shape[0], x.shape[1] // (rows * columns)
     if not x.shape[1] == channels * rows * columns:
         raise ShapeError(f"roi_align: {x.shape[1]} channels do not divide into {rows} x {columns}")

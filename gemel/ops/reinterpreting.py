@@ -1,4 +1,4 @@
-"""The same memory seen as another array: as numbers of another dtype, or without a gradient."""
+"""Other views of the same memory: with another dtype, or detached from the gradient."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gemel.spec import Spec
 
 
 def _seen(x: Spec, dtype: DType) -> tuple[int, ...]:
-    """The shape of x seen as another dtype. Raises `ShapeError`."""
+    """The shape of x viewed as another dtype. Raises `ShapeError`."""
     if x.dtype.itemsize == dtype.itemsize:
         return tuple(x.shape)
     if not x.ndim:
@@ -34,17 +34,17 @@ def _seen(x: Spec, dtype: DType) -> tuple[int, ...]:
 
 
 class _Cutting(Op):
-    """An operation whose result has no history, though it shows the contents of its input."""
+    """An operation whose result shares its input's memory, but not its history."""
 
     def __call__(self, *inputs: Any, **parameters: Any) -> Any:
-        """The result: of an array one the tape does not follow, as it follows views."""
+        """The result; an array is detached, as the tape would otherwise follow it as a view."""
         found = super().__call__(*inputs, **parameters)
         return found._detached() if isinstance(found, _core.Array) else found
 
 
 @partial(_Cutting, complex=True, moves=1, recorded=False, mxnet="BlockGrad")
 def detached(x: Any) -> Any:
-    """x itself, cut off from what it was computed from: writes of one are the other's."""
+    """x itself without its history. Memory is shared, so writes to one show in the other."""
     return x
 
 

@@ -1,4 +1,4 @@
-"""Images of another size by weighing several pixels, and turned images."""
+"""Images resized by weighting several pixels, and rotated images."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gemel.ops import elementwise as ops
 from gemel.ops.indexing import gather
 from gemel.ops.shape import expand_dims, operand, reshape, transpose
 
-#: interp of `resize`: its name, and how many pixels to each side are weighed.
+#: The numbers that `resize` takes as `interp`, and how many pixels on each side they weight.
 CUBIC, AREA, LANCZOS = 2, 3, 4
 REACH = {CUBIC: 2, LANCZOS: 4}
 
 
 def _cubic(d: float) -> float:
-    """Keys, Cubic convolution interpolation, IEEE ASSP 1981, with a = -0.75 as OpenCV has it."""
+    """Keys, Cubic convolution interpolation, IEEE ASSP 1981, with a = -0.75 as in OpenCV."""
     a, d = -0.75, abs(d)
     if d <= 1:
         return ((a + 2) * d - (a + 3)) * d * d + 1
@@ -34,7 +34,7 @@ def _lanczos(d: float) -> float:
 
 
 def _taps(old: int, size: int, interp: int, shrinks: bool) -> list[list[tuple[int, float]]]:
-    """For each new line the old ones it is made of, and their weights, which add up to 1."""
+    """For each new line, the old lines it is made of and their weights, which add up to 1."""
     scale = old / size
     found = []
     for line in range(size):
@@ -114,9 +114,9 @@ def rotate(
 
 
 def _zoom(cosine: Any, sine: Any, high: int, wide: int, inwards: bool) -> Any:
-    """How far apart the old pixels lie that become neighbours."""
+    """The scale: the distance of the old pixels that become neighbours."""
     cosine, sine = abs(cosine), abs(sine)
-    # Half extents of what encloses the turned image.
+    # The size of the rectangle around the rotated image, relative to the image.
     across, along = (wide * cosine + high * sine) / wide, (wide * sine + high * cosine) / high
     if inwards:
         return 1 / ops.maximum(across, along)
@@ -124,7 +124,7 @@ def _zoom(cosine: Any, sine: Any, high: int, wide: int, inwards: bool) -> Any:
 
 
 def _at(x: Any, rows: Any, columns: Any, high: int, wide: int) -> Any:
-    """Images (N, C, H, W) at places (N or 1, H, W) between pixels, 0 beyond them."""
+    """Images (N, C, H, W) interpolated at points (N or 1, H, W) between pixels, 0 outside."""
     images = reshape(ops.iota(shape=(x.shape[0],), axis=0, dtype="int64"), shape=(-1, 1, 1))
     pixels = reshape(transpose(x, axes=(0, 2, 3, 1)), shape=(-1, x.shape[1]))
     top, left = ops.floor(rows), ops.floor(columns)

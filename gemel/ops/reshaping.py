@@ -1,4 +1,4 @@
-"""MXNet's ways to say shapes and slices: `npx.reshape` with its codes, `npx.slice` and the like."""
+"""MXNet's notations for shapes and slices: `npx.reshape` with its codes, `npx.slice` and others."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def reshape(a: Any, newshape: Any, reverse: bool = False, order: str = "C") -> A
 
 
 def _decoded(shape: list[Any], codes: Sequence[int], a: Any) -> list[Any]:
-    """The extents the codes stand for; a -1 is left for `reshape`, except beside a 0 that is kept:
-    what is left over is then counted without what is kept.
+    """The extents that the codes stand for. A -1 is left for `reshape`, except next to an extent of
+    0 that is kept: it is then computed from the other extents.
     """
 
     def refuse(why: str) -> ShapeError:
         return ShapeError(f"reshape: shape {list(a.shape)} to codes {list(codes)}: {why}")
 
     found: list[Any] = []
-    kept: list[Any] = []  # extents of the array that are in the result, too
-    left: list[Any] = []  # and the others
+    kept: list[Any] = []  # extents of the array that are also in the result
+    left: list[Any] = []  # its other extents
     numbers: list[int] = []
     source, rest = list(shape), list(codes)
     while rest:
@@ -89,7 +89,7 @@ def _decoded(shape: list[Any], codes: Sequence[int], a: Any) -> list[Any]:
 
 
 def _divided(extent: Any, parts: list[int], refuse: Any) -> list[Any]:
-    """Two extents, of which one may be -1, in place of one."""
+    """The two extents, one of which may be given as -1, into which one extent is divided."""
     if len(parts) != 2 or any(part < -1 or part == 0 for part in parts) or parts == [-1, -1]:
         raise refuse(f"-6 needs two extents, one of which may be -1, not {parts}")
     known = parts[1] if parts[0] == -1 else parts[0]

@@ -1,4 +1,4 @@
-"""Rounding, and the parts floating numbers consist of: sign, whole part, fraction, exponent."""
+"""Rounding, and the parts of floating numbers: sign, whole part, fraction, exponent."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Types = tuple[tuple[DType, ...], DType]
 
 
 def floating_dtype(*specs: Spec) -> DType:
-    """What these are computed in as numbers with a fraction: integers as float32."""
+    """The floating dtype in which these are computed: float32 for integers."""
     return promote_specs(*specs).floating
 
 
 def no_gradient(g: Any, y: Any, *inputs: Any, **_: Any) -> Any:
-    """The gradient of what is constant but for steps."""
+    """The gradient of step functions."""
     return (None,) * len(inputs)
 
 
@@ -128,7 +128,7 @@ def _scaled_types(op: Op, specs: tuple[Spec, ...], _: Any) -> Types:
 @elementwise(dtype=_scaled_types, public="np", mxnet="_npi_ldexp")
 def ldexp(xp: Any, x: Any, exponent: Any) -> Any:
     """x times 2 ** exponent, exact where that is whole; floats, as MXNet has them, may be any."""
-    # In three steps: 2 ** exponent may leave the range where the product does not.
+    # In three steps: 2 ** exponent may overflow even if the product does not.
     most = 300 if x.dtype.itemsize == 4 else 2100
     exponent = xp.minimum(xp.maximum(exponent, -most), most)
     whole = xp.trunc(exponent)
@@ -169,7 +169,7 @@ def nextafter(a: Any, b: Any) -> Any:
 
 
 def neighbours(name: str, *specs: Spec) -> DType:
-    """The floating dtype whose numbers are counted. Raises `DTypeError` where NumPy has it not."""
+    """The floating dtype in which neighbours are found. Raises `DTypeError` if NumPy lacks it."""
     dtype = floating_dtype(*specs)
     if dtype.twin is not dtype:
         given = " and ".join(map(str, specs))

@@ -1,7 +1,7 @@
-"""A loop as one operation: a graph that is computed for each element of the first axis of arrays,
-or as long as a condition holds.
+"""A loop as one operation: a graph that runs for each element of the first axis of arrays, or as
+long as a condition holds.
 
-`npx.foreach` and `npx.while_loop` in a trace become one where that is worth it; decisions 0043 and
+`npx.foreach` and `npx.while_loop` in a trace become such a loop if it pays off; decisions 0043 and
 0055 have the rules.
 """
 
@@ -26,24 +26,25 @@ from gemel.ops.control import closed
 from gemel.ops.shape import reshape
 from gemel.spec import Spec
 
-#: Fewer rounds are written out: their kernels can be fused across rounds, and do not move values.
+#: Fewer rounds are unrolled: their kernels can then be fused across rounds, without copies.
 LEAST = 4
 
 
-@op(fails=True)  # what the graph does may fail
+@op(fails=True)  # because an operation of the graph may fail
 def loop(
     *inputs: Any, step: Any, length: int, data: int, states: int, reverse: bool, condition: int
 ) -> Any:
     """`length` rounds of a graph: (stacked outputs, last states).
 
-    The inputs are `data` arrays, of which round r gets element r of the first axis (or `length` - 1
-    - r if `reverse`), `states` that go from round to round, and what all rounds are given alike.
-    `step` takes an element of each, and gives a round's outputs, then the next states. Outputs are
-    stacked where their elements of the data are.
+    The inputs are `data` arrays, of which round r gets element r of the first axis (or element
+    `length` - 1 - r if `reverse`); `states`, which pass from round to round; and others that are
+    the same for all rounds.
+    `step` takes an element of each array, the states and the other inputs. It gives a round's
+    outputs, then the next states. Outputs are stacked in the order of the data.
 
-    Input number `condition` of the step, unless that is -1, is a bool: a round is done only where
-    it holds. Else its outputs are zeros, and the states stay as they are. So a condition that is a
-    state ends the loop.
+    Unless `condition` is -1, the step's input of that number is a bool, and a round only runs if it
+    holds. Otherwise the round's outputs are zeros, and the states stay as they are. So a condition
+    that is a state ends the loop.
     """
     carried, others = list(inputs[data : data + states]), inputs[data + states :]
     count = len(step.outputs) - states
@@ -87,7 +88,7 @@ def _(emit: Emitter, outputs: Any, inputs: Any, **settings: Any) -> None:
 
 
 def element(x: Spec) -> Spec:
-    """What a round gets of an array."""
+    """The spec of what one round gets from an array."""
     return Spec(x.shape[1:], x.dtype)
 
 
@@ -97,10 +98,10 @@ def repeated(
     states: Sequence[Entry] = (),
     alike: Sequence[Entry] = (),
 ) -> tuple[list[Entry], list[Entry]]:
-    """A loop an operation is written with: (outputs stacked, last states).
+    """A loop in the definition of an operation: (outputs stacked, last states).
 
-    `body` makes a round's outputs and next states of (elements of data, states, what is alike), and
-    reads nothing else.
+    `body` computes a round's outputs and next states from (elements of data, states, alike), and
+    must read nothing else.
     """
     groups = [[element(x.spec) for x in data], [x.spec for x in states], [x.spec for x in alike]]
     elements, carried, shared = [[placeholder(spec) for spec in group] for group in groups]
@@ -115,35 +116,35 @@ def repeated(
 # --- tracing --------------------------------------------------------------------------------
 
 
-#: A round as it is recorded: of lists of elements and states it makes lists of outputs and states.
+#: The function of a round: from lists of elements and states to lists of outputs and states.
 Body = Callable[[list[Any], list[Any]], tuple[list[Any], list[Any]]]
 
 
 class Round(NamedTuple):
-    """One round as it was traced: what stands for elements and states, and what it makes."""
+    """One traced round: the placeholders of elements and states, and the results."""
 
     stands: tuple[Entry, ...]
-    elements: list[Entry]  # those of the round it is where it is written out, if known
+    elements: list[Entry]  # the elements that this round gets in an unrolled loop, if known
     results: tuple[Entry, ...]
-    nodes: list[Node]  # all that is not from outside, each after its inputs
-    alone: bool  # it draws no random numbers, and writes only to what it has made
+    nodes: list[Node]  # the nodes created in the round, each after its inputs
+    alone: bool  # it draws no random numbers and only writes to arrays it has created
 
 
 def is_whole(trace: Trace, length: int) -> bool:
-    """Whether so many rounds may be one operation of a trace."""
+    """Whether a loop of this length may be one operation of the trace."""
     return not trace.writes_out and length >= LEAST
 
 
 class TracedLoop:
-    """A loop of a trace, given the arrays its rounds get elements of, and the first states.
+    """A loop of a trace, over the first axis of arrays, with the first states.
 
-    Its body is traced twice, on what stands for an element and for states. A body that does not do
-    the same again, draws random numbers, writes to what is not its own, changes a state's spec or
-    needs NumPy is no loop: what stood for elements and states becomes those of the first rounds,
-    and the others are written out behind these.
+    Its body is traced twice, on placeholders for elements and states. The loop is unrolled if the
+    body does not do the same the second time, draws random numbers, writes to arrays from outside,
+    changes a state's spec or needs NumPy. The placeholders then become the elements and states of
+    the first rounds, and the other rounds are traced after these.
     """
 
-    #: Which input of a round says whether it is done; -1: all are.
+    #: The number of the input that says whether a round runs; -1 if all do.
     condition = -1
 
     def __init__(
@@ -161,11 +162,11 @@ class TracedLoop:
         self.states = [above.as_entry(x) for x in first]
         self.length = length
         self.reverse = reverse
-        #: How many rounds have been written out.
+        #: How many rounds have been unrolled.
         self.begun = 0
 
     def run(self) -> tuple[Entry, ...] | None:
-        """Its outputs and last states; None where it is written out, from round `begun` on."""
+        """The outputs and last states; None if the caller must unroll it, from round `begun` on."""
         weak = any(entry.spec.weak for entry in (*self.data, *self.states))
         if weak or not is_whole(self.trace, self.length):
             return None
@@ -188,8 +189,8 @@ class TracedLoop:
         return [entry[place] for entry in self.data]
 
     def _traced(self, place: int) -> Round | None:
-        """One round; None where it writes to elements or states, as if it were never traced."""
-        # As they are before the round; from the end on, the length would be fixed by this.
+        """One round; None, with the trace undone, if it writes to elements or states."""
+        # Taken before the round. Not for `reverse`, where this would fix the length of the loop.
         elements = [] if self.reverse else self._elements(place)
         trace, began = self.trace, constant(0).node.serial
         stands = tuple(
@@ -206,11 +207,11 @@ class TracedLoop:
         return Round(stands, elements, results, _made(results, began), alone)
 
     def _leaves(self, before: Saved, began: int) -> bool:
-        """Whether a round that is written out must not have been traced outside of it."""
+        """Whether the traced round must not be used if the loop is unrolled."""
         return False
 
     def _repeats(self, found: Round) -> bool:
-        """Whether a round may be done again and again."""
+        """Whether a traced round can be the body of a loop."""
         states = found.results[len(found.results) - len(self.states) :]
         same = [entry.spec for entry in states] == [entry.spec for entry in self.states]
         weak = any(entry.spec.weak for entry in found.results)
@@ -218,7 +219,7 @@ class TracedLoop:
         return found.alone and same and not weak and kernels
 
     def _write_out(self, rounds: list[Round]) -> None:
-        """What stood for elements and states becomes them."""
+        """Turn the placeholders into the elements and states of the first rounds."""
         states: Sequence[Entry] = self.states
         for place, found in enumerate(rounds):
             values = found.elements or self._elements(int(self.length) - 1 - place)
@@ -238,7 +239,7 @@ class TracedLoop:
         stands, results = found.stands, found.results
         inside: dict[Node, None] = dict.fromkeys(entry.node for entry in stands)
         for node in found.nodes:
-            # What may fail does so only in a round that is done.
+            # A node that may fail must only run in rounds that run.
             risky = self.condition >= 0 and node.fails
             if risky or any(entry.node in inside for entry in node.inputs):
                 inside[node] = None
@@ -251,21 +252,21 @@ class TracedLoop:
 
 
 class Conditional(TracedLoop):
-    """A loop over no arrays whose last state is a condition: no round is done where it is false.
+    """A loop without arrays whose last state is a condition: a round only runs if it is true.
 
-    Where it is written out each round is behind its condition: `written` are the first ones, whose
-    body has been called already.
+    If it is unrolled, each round depends on its condition; `written` are the rounds whose body has
+    been traced already.
     """
 
     def __init__(self, trace: Trace, body: Body, first: list[Any], length: int) -> None:
         super().__init__(trace, body, [], first, length)
         self.condition = len(self.states) - 1
         self.written: list[Round] = []
-        #: Whether the last round is left to do: nothing may ask for the condition after it.
+        #: Whether the last round is left to the caller: the condition after it could fail.
         self.leaves_last = False
 
     def _leaves(self, before: Saved, began: int) -> bool:
-        """Whether it writes to what is from outside: no round behind a condition may."""
+        """Whether the round writes to arrays from outside, which no conditional round may do."""
         return not self.trace.state.writes_inside(before, began)
 
     def _write_out(self, rounds: list[Round]) -> None:
@@ -279,7 +280,7 @@ class Conditional(TracedLoop):
 
 
 def _made(results: tuple[Entry, ...], began: int) -> list[Node]:
-    """The nodes made since `began` that results need, each after its inputs."""
+    """The nodes created since `began` that the results need, each after its inputs."""
     found: set[Node] = set()
     pending = [entry.node for entry in results]
     while pending:
@@ -297,7 +298,7 @@ def _alike(first: Round, second: Round) -> bool:
 
 
 def _same_steps(first: Round, second: Round, same: dict[Entry, Entry]) -> bool:
-    """`same`: what values of the second are in the first; those from outside are themselves."""
+    """`_alike`; `same` maps values of the second round to the first's. Others must be identical."""
     if len(first.nodes) != len(second.nodes) or len(first.results) != len(second.results):
         return False
     for node, other in zip(first.nodes, second.nodes, strict=True):
@@ -320,14 +321,14 @@ def _same_steps(first: Round, second: Round, same: dict[Entry, Entry]) -> bool:
 
 
 def _same_memory(one: Any, other: Any) -> bool:
-    """Whether two arrays are the same elements, as two views of one array are."""
+    """Whether two arrays are the same view of the same memory."""
     if one._storage != other._storage or one.dtype is not other.dtype:
         return False
     return bool((one.offset, one.shape, one.strides) == (other.offset, other.shape, other.strides))
 
 
 def _same_settings(some: dict[str, Any], others: dict[str, Any]) -> bool:
-    """Whether parameters are equal, graphs among them by what they compute."""
+    """Whether parameters are equal; graphs are compared by what they compute."""
     if some.keys() != others.keys():
         return False
     for value, other in zip(some.values(), others.values(), strict=True):

@@ -1,4 +1,4 @@
-"""Parts of an axis: as many of one length as are asked for, or between given positions."""
+"""Parts of an axis: a number of equal parts, or parts between given positions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def section_lengths(name: str, extent: int, sections: Any) -> tuple[tuple[int, i
         length = extent // sections
         return tuple((index * length, length) for index in range(sections))
     whole_numbers(name, "cuts", sections)
-    # As slices have them: negative cuts count from the end, none lies outside.
+    # As in slices, negative cuts count from the end, and all are limited to the axis.
     inside = (max(cut + extent, 0) if cut < 0 else min(cut, extent) for cut in sections)
     cuts = [0, *inside, extent]
     pairs = zip(cuts, cuts[1:], strict=False)
@@ -27,13 +27,13 @@ def section_lengths(name: str, extent: int, sections: Any) -> tuple[tuple[int, i
 
 
 def sections_of(name: str, given: Any) -> Any:
-    """How many parts, or a tuple of where they begin. Raises `TypeError`."""
+    """The number of parts, or a tuple of the positions of cuts. Raises `TypeError`."""
     return tuple(given) if is_several(given) else whole(name, "the number of parts", given)
 
 
 def check_span(name: str, axis: int, extent: int, start: int, length: int, step: int = 1) -> None:
-    """Raises `ShapeError` unless these positions lie in an axis. Free extents answer nothing here:
-    who computes with them has asked."""
+    """Raises `ShapeError` unless these positions lie in an axis. Positions with free extents are
+    not checked here: whoever computed them has set the guards."""
     whole_numbers(name, "positions", (start, length, step))
     if any(type(n) is not int for n in (start, length, step)):
         return

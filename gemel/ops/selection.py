@@ -26,7 +26,7 @@ from gemel.spec import Spec, broadcast, extents, normalize_axis, promote_specs, 
 
 
 def check_rows(name: str, shape: tuple[int, ...], indices: Spec, axis: int) -> None:
-    """Raises unless indices are integers in rows along an axis like those of `shape`."""
+    """Raises unless indices are integers with the extents of `shape` except along `axis`."""
     if indices.dtype.kind not in "iu":
         raise DTypeError(f"{name}: indices {indices} must be integers; use astype('int64')")
     rows = (*shape[:axis], *indices.shape[axis : axis + 1], *shape[axis + 1 :])
@@ -62,7 +62,7 @@ def _(arr: Any, indices: Any, axis: int | None = -1) -> Array:
 
 
 def _in_rows(name: str, x: Any, indices: Any, axis: int) -> tuple[Any, Any]:
-    """Both repeated where they broadcast, along all axes but one."""
+    """Both arrays, broadcast along all axes except one."""
     if x.ndim != indices.ndim:
         raise ShapeError(
             f"{name}: {x.ndim} and {indices.ndim} dimensions; they must have the same number"
@@ -99,7 +99,7 @@ def _(loop: Any, at: Any, x: Any, indices: Any, *, axis: int) -> Any:
 def add_along_axis(g: Any, indices: Any, *, axis: int, extent: int) -> Any:
     """Zeros with each element of g added at its row's position along an axis of `extent`.
 
-    They are added as sums are: float16 in float32. The sum of bools is whether any is true.
+    Sums are accumulated as `sum` does: float16 in float32. The sum of bools is whether any is true.
     """
     np = numpy()
     shape = (*g.shape[:axis], extent, *g.shape[axis + 1 :])
@@ -131,7 +131,7 @@ def _(emit: Emitter, outputs: Any, inputs: Any, *, axis: int, extent: int) -> No
     total = result if wide is result.dtype else emit.temporary(wide, result.shape)
     emit.fill(total, 0)
     failure = out_of_range("take_along_axis", axis, result.shape)
-    # One tile, one lane: two elements may meet in the same place.
+    # Not in parallel and not in vectors: two elements may be added to the same place.
     loop = emit.loop(g.shape, failure=failure, parallel=False)
     target = loop.target(total, (*total.strides[:axis], 0, *total.strides[axis + 1 :]))
     position = loop.checked(loop.load(indices), extent)
@@ -143,7 +143,7 @@ def _(emit: Emitter, outputs: Any, inputs: Any, *, axis: int, extent: int) -> No
 
 @op(fails=True)
 def with_rows_put(x: Any, indices: Any, values: Any, *, axis: int) -> Any:
-    """x with each row's values at that row's positions along an axis."""
+    """x with the values of each row written at the positions of that row, along an axis."""
     found = numpy().array(x)
     numpy().put_along_axis(found, indices.astype("int64"), values, axis)
     return found
@@ -160,7 +160,7 @@ def _(x: Spec, indices: Spec, values: Spec, *, axis: int) -> Spec:
 @with_rows_put.gradient
 def _(g: Any, y: Any, x: Any, indices: Any, values: Any, *, axis: int) -> Any:
     zero = full(0, shape=indices.shape, dtype=g.dtype)
-    # Of several values put in one place the last stays, and has the gradient.
+    # Of several values written to one position, only the last remains and gets the gradient.
     order = iota(shape=indices.shape, axis=axis, dtype="int64")
     nobody = full(-1, shape=x.shape, dtype="int64")
     last = take_along_axis(with_rows_put(nobody, indices, order, axis=axis), indices, axis=axis)
@@ -210,7 +210,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Array:
         index = limit(index, 0, len(found) - 1)
     elif mode == "wrap":
         index = index % len(found)
-    elif index.dtype.kind == "i":  # choices are not counted from the end
+    elif index.dtype.kind == "i":  # negative numbers are out of range, not counted from the end
         index = where(index < 0, len(found), cast(index, dtype="int64"))
     chosen = take_along_axis(stack(found), expand_dims(index, 0), axis=0)
     return into("choose", out, reshape(chosen, shape=index.shape))
@@ -302,7 +302,7 @@ def _(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
     A position out of range is a `ValueError`, raised when the result is waited for.
     """
     indices, extents = operand(above.index_item(indices, None)), tuple(listed(shape))
-    if not extents:  # no axes, no results: an operation has one at least
+    if not extents:  # without axes there is no result, but an operation has at least one
         if indices.ndim:
             raise ShapeError(
                 f"unravel_index: {indices.shape}: a shape without axes has only one position"

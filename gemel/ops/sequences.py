@@ -65,9 +65,9 @@ def _(
 
 
 def steps_of(x: Any, places: Any, inside: Any) -> Any:
-    """From x (time, batch, ...), of each sequence the elements at places (..., batch).
+    """From x (time, batch, ...), the elements of each sequence at places (..., batch).
 
-    Those not `inside` are out of range.
+    Places that are not `inside` become out-of-range positions, which are an `IndexError`.
     """
     time, batch = x.shape[0], x.shape[1]
     flat = reshape(x, shape=(time * batch, *x.shape[2:]))

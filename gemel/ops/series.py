@@ -1,4 +1,4 @@
-"""Rows of numbers in order: convolutions, differences, slopes, window functions."""
+"""Series of numbers: convolutions, differences, slopes, window functions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _row(name: str, x: Any) -> Any:
 
 
 def _slid(name: str, a: Any, v: Any, mode: str) -> Any:
-    """The products of v with each stretch of a, summed; a is not shorter than v."""
+    """The dot products of v with each window of a; a is not shorter than v."""
     if mode not in ("full", "same", "valid"):
         raise unknown_name(f"mode of {name}", mode, ("full", "same", "valid"))
     extra = v.shape[0] - 1
@@ -87,7 +87,7 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
     >>> np.correlate(np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0, 0.5]))
     """
     a, v = _row("correlate", a), conjugated(_row("correlate", v))
-    if v.shape[0] > a.shape[0]:  # the shifts of the shorter along the longer, from the last on
+    if v.shape[0] > a.shape[0]:  # slide the shorter along the longer, and reverse the result
         return _slid("correlate", v, a, mode)[::-1]
     return _slid("correlate", a, v, mode)
 
@@ -170,7 +170,7 @@ def _slope(f: Any, step: Any, axis: int, order: int) -> Any:
 
 
 def _gaps(f: Any, step: Any, axis: int) -> Any:
-    """The distances between positions along an axis; None where they are one number."""
+    """The distances between positions along an axis; None if the distance is one number."""
     if isinstance(step, NUMBER):
         return None
     places = operand(step)
@@ -185,7 +185,7 @@ def _gaps(f: Any, step: Any, axis: int) -> Any:
 
 
 def _weighted(low: Any, middle: Any, high: Any, before: Any, after: Any) -> Any:
-    """The slope in the middle of three points, exact for parabolas."""
+    """The slope at the middle one of three points, exact for parabolas."""
     both = add(before, after)
     weights = (
         divide(-after, multiply(before, both)),
@@ -198,7 +198,7 @@ def _weighted(low: Any, middle: Any, high: Any, before: Any, after: Any) -> Any:
 
 
 def _one_sided(end: Any, next_: Any, third: Any, first: Any, second: Any) -> Any:
-    """The slope at the end of three points, exact for parabolas."""
+    """The slope at the first one of three points, exact for parabolas."""
     both = add(first, second)
     found = multiply(divide(-add(both, first), multiply(first, both)), end)
     found = add(found, multiply(divide(both, multiply(first, second)), next_))
@@ -257,7 +257,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
 
 
 def _angles(name: str, count: Any) -> Any:
-    """From 0 to 2 pi, in so many steps; None for windows of one element or none."""
+    """`count` angles from 0 to 2 pi."""
     if not isinstance(count, WHOLE):
         raise TypeError(f"{name}: {count!r} is not a valid number of elements")
     at = iota(shape=(max(int(count), 0),), axis=0, dtype="float64")
@@ -265,7 +265,7 @@ def _angles(name: str, count: Any) -> Any:
 
 
 def _window(name: str, count: Any, dtype: Any, terms: tuple[float, ...]) -> Any:
-    """A sum of cosines; of one element it is 1."""
+    """A window that is a sum of cosines; if it has one element, that is 1."""
     at = _angles(name, count)
     found = full(terms[0] if count != 1 else 1.0, shape=at.shape, dtype=at.dtype)
     for order, weight in enumerate(terms[1:] if count != 1 else (), 1):
@@ -335,7 +335,7 @@ def i0(x: Any) -> Any:
 
     >>> np.i0(np.array([0.0, 1.0]))
     """
-    x = numpy().asarray(x)  # a number is one of no axes
+    x = numpy().asarray(x)  # a number becomes a 0-d array
     return numpy().i0(x.astype("float64")).reshape(x.shape).astype(_i0_of(x.dtype.name))
 
 

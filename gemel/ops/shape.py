@@ -1,4 +1,4 @@
-"""Operations that only rearrange elements. Most are views: no element moves."""
+"""Operations that only rearrange elements. Most are views, without moving elements."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def listed(shape: Any) -> tuple[int, ...]:
 
 
 def operand(value: Any, beside: Any = ()) -> Any:
-    """What functions take for an array, as one (or as a symbol): a number is one of no axes."""
+    """An array-like argument as an array (or symbol); a number becomes a 0-d array."""
     if isinstance(value, Entry):
         return value.as_np_ndarray()
     if isinstance(value, _core.Array):
@@ -51,7 +51,7 @@ def operand(value: Any, beside: Any = ()) -> Any:
 
 
 def operands(values: Any) -> list[Any]:
-    """Several of them: numbers in lists are as exact as the arrays beside them."""
+    """Several operands; numbers in lists get the precision of the arrays beside them."""
     given = sequence("stack and concatenate", "the arrays", values)
     return [operand(value, given) for value in given]
 
@@ -123,7 +123,7 @@ def reshaped_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...] 
     """The strides of a view of another shape, or None where elements would have to move."""
     if layout.contiguous:
         return dense_strides(shape)
-    # Runs of old axes that lie without gaps may be split and merged freely.
+    # Runs of old axes without gaps between them may be split and merged freely.
     old = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if n != 1]
     strides: list[int] = [0] * len(shape)
     axis, position = len(shape) - 1, len(old) - 1
@@ -150,7 +150,7 @@ def reshaped_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...] 
 
 
 def check_axis(name: str, axis: int, ndim: int) -> None:
-    """Raises `ShapeError` unless 0 <= axis < ndim, as operations only gemel calls are given it."""
+    """Raises `ShapeError` unless 0 <= axis < ndim. For operations that only gemel itself calls."""
     if normalize_axis(name, axis, ndim) != axis:
         raise ShapeError(f"{name}: axis {axis} must be counted from the front")
 
@@ -322,7 +322,7 @@ def _converted(name: str, parts: Any, dtype: Any, casting: str) -> list[Any]:
 
 
 def _joined(parts: Any, axis: int | None) -> Any:
-    return concatenate(*parts, axis=axis) if axis else concatenate(*parts)  # the shorter way
+    return concatenate(*parts, axis=axis) if axis else concatenate(*parts)  # the faster call
 
 
 @concatenate.spec
@@ -355,7 +355,7 @@ def _(g: Any, y: Any, *arrays: Any, axis: int) -> Any:
     return tuple(parts)
 
 
-#: More arrays than this are written one after the other.
+#: More arrays than this are copied one after the other.
 MOST_INTERLEAVED = 8
 
 
@@ -419,7 +419,7 @@ def _(x: Any, value: Any, index: int, *, sections: Any, axis: int) -> Any:
 
 
 def _between(x: Any, value: Any, axis: int, start: Any, length: Any) -> Any:
-    """x with `value` in place of some elements along an axis."""
+    """x with `value` in place of the `length` elements from `start` on along an axis."""
     end = start + length
     rest = narrow(x, axis=axis, start=end, length=x.shape[axis] - end)
     return concatenate(narrow(x, axis=axis, start=0, length=start), value, rest, axis=axis)
@@ -427,7 +427,7 @@ def _between(x: Any, value: Any, axis: int, start: Any, length: Any) -> Any:
 
 @split.gradient
 def _(g: Any, y: Any, x: Any, *, sections: Any, axis: int) -> Any:
-    if not isinstance(y, tuple):  # one part, which is all of it
+    if not isinstance(y, tuple):  # a single part, which is all of x
         return (g,)
     pairs = zip(g, y, strict=True)
     parts = [full(0, shape=part.shape, dtype=part.dtype) if d is None else d for d, part in pairs]

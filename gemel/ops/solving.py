@@ -1,8 +1,8 @@
-"""Inverses, determinants and solutions of matrices. NumPy, that is LAPACK, does them.
+"""Inverses, determinants and solutions of linear systems, computed by NumPy (LAPACK).
 
-The last two axes are matrices, those before them a batch. Integers are computed in float32, as is
-float16. What fails (a singular matrix) raises `MatrixError`, a `numpy.linalg.LinAlgError`, when it
-is waited for.
+The last two axes are matrices, those before them a batch. Integers and float16 are computed in
+float32. If a computation fails (as for a singular matrix), waiting for the result raises
+`MatrixError`, a `numpy.linalg.LinAlgError`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from gemel.spec import Spec, broadcast, product, promote_specs
 
 
 def by_lapack(function: Callable[..., Any], *arrays: Any) -> Any:
-    """What a function of NumPy's gives for arrays in a dtype LAPACK has; in their own precision."""
+    """The results of a NumPy function on arrays cast for LAPACK, cast back to their precision."""
     dtype = computed(*(Spec(x.shape, x.dtype) for x in arrays))
     wide = dtype.compute.name
     try:
         found = function(*(x.astype(wide) for x in arrays))
     except numpy().linalg.LinAlgError as error:
-        # Its base is NumPy's error, and NumPy is not imported before it is needed.
+        # Imported late: its base class is NumPy's error, and NumPy is only imported when needed.
         from gemel.ops.matrix_errors import MatrixError
 
         raise MatrixError(str(error)) from None
@@ -61,7 +61,7 @@ def matrices(name: str, x: Spec, square: bool = False) -> tuple[Any, Any, Any]:
 
 
 def _no_matrix(text: str) -> ShapeError:
-    """NumPy's error too; its base is imported when it is needed."""
+    """The error for something that is not a matrix. Imported late, as its base class is NumPy's."""
     from gemel.ops.matrix_errors import MatrixShapeError
 
     return MatrixShapeError(text)
@@ -131,12 +131,12 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 
 def adjoint(x: Any) -> Any:
-    """Matrices transposed and, where they are complex, conjugated."""
+    """Matrices transposed and, if they are complex, conjugated."""
     return matrix_transpose(conjugated(x))
 
 
 def of_triangle(slope: Any, upper: bool) -> Any:
-    """The gradient for the one triangle that is read of a symmetric matrix."""
+    """The gradient for a symmetric matrix of which only one triangle is read."""
     half = (slope + adjoint(slope)) / 2
     return triu(half) + triu(half, k=1) if upper else tril(half) + tril(half, k=-1)
 
@@ -161,7 +161,7 @@ def _(x: Spec) -> tuple[Spec, Spec]:
 @slogdet.gradient
 def _(g: Any, y: Any, x: Any) -> Any:
     slope = g[1]
-    if g[0] is not None and x.dtype.is_complex:  # a sign that can be varied
+    if g[0] is not None and x.dtype.is_complex:  # the sign is then a phase, which varies
         turn = imag(conj(y[0]) * g[0]) * 1j
         slope = turn if slope is None else slope + turn
     return (None if slope is None else multiply(_as_matrices(slope), adjoint(inv(x))),)
@@ -208,7 +208,7 @@ def _(a: Any, /, *, upper: bool = False) -> Array:
 
 
 class SlogdetResult(NamedTuple):
-    """What `slogdet` gives."""
+    """The result of `slogdet`."""
 
     sign: Any
     logabsdet: Any

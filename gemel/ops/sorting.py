@@ -1,4 +1,4 @@
-"""Sorting and searching, and arrays as sets. The core sorts, NumPy does most of the rest."""
+"""Sorting, searching, and set operations. The core sorts; NumPy does most of the rest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def argsort(x: Any, *, axis: int = -1, descending: bool = False) -> Any:
     np = numpy()
     if not descending:
         return np.argsort(x, axis, kind="stable")
-    # Backwards twice: equal elements keep their order.
+    # Reversed before and after, so that equal elements keep their order.
     back = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
     return x.shape[axis] - 1 - np.flip(back, axis)
 
@@ -65,10 +65,10 @@ def _(x: Spec, *, axis: int, descending: bool) -> Any:
 def _sorted_rows(
     x: Spec, axis: int, descending: bool, positions: bool = False, first: int = -1
 ) -> Any:
-    """How the core sorts; None where NumPy does: more positions than 32 bits tell, no order."""
+    """How the core sorts; None if NumPy sorts: complex numbers, very long or many short rows."""
     place = normalize_axis("sort", axis, x.ndim)
     before, after = product(x.shape[:place]), product(x.shape[place + 1 :])
-    short = not positions and before * after > 16 and x.shape[place] < 600  # in lanes there
+    short = not positions and before * after > 16 and x.shape[place] < 600  # NumPy uses SIMD
     if short or x.dtype.kind == "c" or x.shape[place] >= 2**32:
         return None
     return _core.SortedRows(before, x.shape[place], after, descending, positions, first)
@@ -76,7 +76,7 @@ def _sorted_rows(
 
 @op()
 def top_positions(x: Any, *, axis: int, descending: bool, count: int) -> Any:
-    """The first `count` along an axis of what `argsort` gives: of few in one pass over the row."""
+    """The first `count` positions of `argsort` along an axis; the core finds few in one pass."""
     order = argsort.function(x, axis=axis, descending=descending)
     return numpy().moveaxis(numpy().moveaxis(order, axis, 0)[:count], 0, axis)
 
@@ -144,7 +144,7 @@ def _(
     Equal elements keep their order, whatever `kind` and `stable` say.
     """
     if axis in (0, -1) and not operand(a).ndim:
-        axis = None  # one element, as NumPy has it
+        axis = None  # NumPy allows these axes for a 0-d array
     a, axis = _rows("argsort", a, axis, kind)
     return argsort(a, axis=axis, descending=descending)
 
@@ -158,7 +158,7 @@ def argpartition(x: Any, *, kth: Any, axis: int) -> Any:
 @argpartition.spec
 def _(x: Spec, *, kth: Any, axis: int) -> Spec:
     extent = x.shape[normalize_axis("argpartition", axis, x.ndim)]
-    some = type(x.size) is not int or x.size > 0  # where there is nothing every place is right
+    some = type(x.size) is not int or x.size > 0  # for an empty array every kth is accepted
     for k in kth if some else ():
         if not -extent <= k < extent:
             raise ShapeError(f"argpartition: {x} has no element {k} along axis {axis}")
@@ -178,7 +178,7 @@ def _(
 
 
 def _places(kth: Any) -> tuple[int, ...]:
-    """The one place, or each of several in a list or an array, as parameters are."""
+    """The positions given as one number, a list or an array, as a static parameter."""
     return wholes("argpartition", "kth", kth.tolist() if hasattr(kth, "tolist") else kth)
 
 
@@ -281,7 +281,7 @@ def interp(
     """
     given = operands((x, xp, fp))
     dtype = reduce(promote, [v.dtype for v in given if v.dtype.is_inexact] or [default_float()])
-    # Differences of unsigned integers would wrap; float64 holds whole numbers that float32 rounds.
+    # Differences of unsigned integers would wrap around, and float32 would round large integers.
     x, xp, fp = (each if each.dtype.is_inexact else cast(each, dtype=float64) for each in given)
     if xp.ndim != 1 or not same_shape(xp.shape, fp.shape) or xp.shape[0] == 0:
         raise ShapeError(f"interp: {list(xp.shape)} and {list(fp.shape)} must be equal 1-d shapes")
@@ -298,7 +298,7 @@ def interp(
     width = where(x1 == x0, 1, x1 - x0)
     found = where(x == x1, y1, y0 + (y1 - y0) * ((x - x0) / width))
     other = where((x == x0) + (y0 == y1), y0, y1 - (y1 - y0) * ((x1 - x) / width))
-    found = where(found == found, found, other)  # beside infinite values, seen from the other end
+    found = where(found == found, found, other)  # next to infinities, computed from the other end
     found = where(x < xp[0], fp[0] if left is None else left, found)
     found = where(x > xp[-1], fp[-1] if right is None else right, found)
     return cast(where(x != x, x, found), dtype=dtype)
@@ -308,7 +308,7 @@ def interp(
 
 
 class UniqueAll(NamedTuple):
-    """What `unique_all` gives."""
+    """The result of `unique_all`."""
 
     values: Any
     indices: Any
@@ -317,14 +317,14 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What `unique_counts` gives."""
+    """The result of `unique_counts`."""
 
     values: Any
     counts: Any
 
 
 class UniqueInverse(NamedTuple):
-    """What `unique_inverse` gives."""
+    """The result of `unique_inverse`."""
 
     values: Any
     inverse_indices: Any
@@ -363,7 +363,7 @@ def _(
 
 
 def _distinct(x: Any, axis: int | None = None, equal_nan: bool = True) -> Any:
-    """The distinct elements alone: of sorted ones, those that differ from the one before."""
+    """The distinct elements only: after sorting, those that differ from the one before."""
     if axis is not None or x.dtype.kind == "c" or not isinstance(x, _core.Array):
         return unique(x, more=False, axis=axis, equal_nan=equal_nan)
     row = sort(reshape(x, shape=(-1,)), axis=0, descending=False)
@@ -371,7 +371,7 @@ def _distinct(x: Any, axis: int | None = None, equal_nan: bool = True) -> Any:
         return row
     differs = row[:-1] != row[1:]
     if equal_nan and row.dtype.kind == "f":
-        differs = differs & (row[:-1] == row[:-1])  # after a NaN there are others only
+        differs = differs & (row[:-1] == row[:-1])  # after a NaN there are only more NaNs
     return concatenate(row[:1], row[1:][differs], axis=0)
 
 
@@ -450,7 +450,7 @@ def msort(a: Any) -> Array:
 
 
 def _as_sets(a: Any, b: Any, unique_already: bool) -> tuple[Any, Any]:
-    """Two arrays in one row and one dtype each, without repetition."""
+    """Two arrays flattened, in their common dtype, and without repetition."""
     rows = [reshape(x, shape=(-1,)) for x in operands((a, b))]
     dtype = promote_specs(*(Spec(x.shape, x.dtype) for x in rows))
     rows = [cast(x, dtype=dtype) for x in rows]

@@ -9,7 +9,7 @@ from gemel.ir.declare import elementwise
 from gemel.ops.elementwise import exp, square
 from gemel.ops.trigonometry import polynomial
 
-#: How far arguments are moved up before the series in 1 / x are used.
+#: How far arguments are shifted up before the series in 1 / x are used.
 STEPS = 8
 HALF_LOG_TAU = 0.9189385332046727
 PI = 3.141592653589793
@@ -34,7 +34,7 @@ def _rising(x: Any) -> Any:
 
 
 def _sine(xp: Any, x: Any) -> Any:
-    """The sine of pi * x, exactly 0 at whole numbers."""
+    """The sine of pi * x, which is exactly 0 at whole numbers."""
     part = x - 2 * xp.floor(x * 0.5)  # from 0 to 2
     near = xp.where(part > 1, part - 1, part)
     found = xp.sin(PI * xp.where(near > 0.5, 1 - near, near))
@@ -121,7 +121,7 @@ def trigamma(xp: Any, x: Any) -> Any:
     return xp.where(x < 0.5, turned * turned - found, found)
 
 
-#: Numerators and denominators, highest power first: in the middle, towards the ends, at the ends.
+#: Numerators and denominators, highest power first: for the middle, nearer the ends, the ends.
 #: Wichura, Algorithm AS 241: The percentage points of the normal distribution (1988).
 QUANTILES = (
     (

@@ -69,7 +69,7 @@ def logsumexp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 def _without(x: Any, axis: Any) -> Any:
-    """x without the axes a reduction has kept."""
+    """x without the axes of length 1 that a reduction has kept."""
     axes = normalize_axes("logsumexp", axis, x.ndim)
     return reshape(x, shape=tuple(n for i, n in enumerate(x.shape) if i not in axes))
 
@@ -96,7 +96,7 @@ def average(
 
 
 def _lined_up(name: str, weights: Any, x: Any, axis: Any) -> Any:
-    """Weights of x's shape, or of that of some axes, as they broadcast to x."""
+    """Weights with the shape of x or of some of its axes, reshaped so that they broadcast to x."""
     if tuple(weights.shape) == tuple(x.shape):
         return weights
     given = () if axis is None else axis if isinstance(axis, tuple) else (axis,)
@@ -116,7 +116,7 @@ def _lined_up(name: str, weights: Any, x: Any, axis: Any) -> Any:
 
 @op()
 def ranked(x: Any, *, ranks: Any) -> Any:
-    """Where in each row the elements of these ranks are; the smallest has rank 0, NaN the last."""
+    """The positions of the elements of these ranks in each row; rank 0 is the smallest element."""
     found = numpy().argpartition(x, sorted(set(ranks)), axis=-1)
     return found[..., list(ranks)]
 
@@ -127,8 +127,8 @@ def _(x: Spec, *, ranks: Any) -> Spec:
     return Spec((*x.shape[:-1], builtins.len(ranks)), "int64")
 
 
-#: What is between the elements of two neighbouring ranks: how much the upper one counts, from the
-#: lower rank and the part of the way to the next. Of numbers and arrays alike.
+#: Rules of interpolation between the elements of two neighbouring ranks: the weight of the upper
+#: one, from the lower rank and the fraction of the way to the next. For numbers and for arrays.
 RULES: dict[str, Callable[[Any, Any], Any]] = {
     "linear": lambda low, part: part,
     "lower": lambda low, part: part * 0,
@@ -138,9 +138,9 @@ RULES: dict[str, Callable[[Any, Any], Any]] = {
     "nearest": lambda low, part: (part > 0.5) * 1.0 + (part == 0.5) * (low % 2),
     "even": lambda low, part: 1.0 - (part == 0) * (low % 2),
 }
-#: The rules that give elements as they are.
+#: The rules that always give one of the elements.
 EXACT = ("lower", "higher", "nearest", "even")
-#: By NumPy's names the two numbers that say where a share lies among the ranks, and the rule.
+#: For NumPy's methods, the two numbers that map a share to a rank (see `placed`), and the rule.
 #: R. J. Hyndman and Y. Fan, Sample quantiles in statistical packages, 1996.
 METHODS: dict[str, tuple[float, float, str]] = {
     **{name: (1, 1, name) for name in ("linear", "lower", "higher", "midpoint", "nearest")},
@@ -156,7 +156,7 @@ METHODS: dict[str, tuple[float, float, str]] = {
 
 
 def placed(method: str, count: Any, share: float) -> Any:
-    """Where a share of `count` elements lies among their ranks, which it may leave."""
+    """The (fractional) rank of a share of `count` elements; it may lie outside of the ranks."""
     alpha, beta, _ = METHODS[method]
     return (count + (1 - alpha - beta)) * share + (alpha - 1)
 
@@ -222,7 +222,10 @@ def median(
 
 
 def shares(name: str, q: Any, whole: float) -> tuple[list[float], tuple[int, ...]]:
-    """Shares from 0 to 1 in a row, and the shape they were given in. Raises `ValueError`."""
+    """A flat list of shares from 0 to 1, and the shape in which they were given.
+
+    Raises `ValueError`.
+    """
     found = q.tolist() if hasattr(q, "tolist") else q
     flat = list(leaves(found))
     for each in flat:
@@ -235,7 +238,7 @@ def shares(name: str, q: Any, whole: float) -> tuple[list[float], tuple[int, ...
     return scaled, shape
 
 
-#: What elements of rows lie at shares: (rows, their weights or None, shares, method).
+#: A function that gives the quantiles of rows: (rows, their weights or None, shares, method).
 Between = Callable[[Any, Any, Sequence[float], str], list[Any]]
 
 
@@ -249,7 +252,7 @@ def quantiles(
     weights: Any = None,
     between: Between | None = None,
 ) -> Any:
-    """What lies below shares of the elements over the given axes. `asked`: q, and what is all."""
+    """Quantiles over the given axes. `asked`: q, and the number that stands for all elements."""
     q, lead = shares(name, *asked)
     if method not in METHODS:
         raise unknown_name(f"method of {name}", method, tuple(METHODS))
@@ -264,7 +267,7 @@ def quantiles(
     if not rows.shape[-1]:
         if between is None:
             raise ShapeError(f"{name}: {list(x.shape)}: there are no elements along axis {axis}")
-        x, weights = floating(x), None  # rows of nothing but NaN
+        x, weights = floating(x), None  # as rows that only contain NaN
         rows = full(float("nan"), shape=(*kept, 1), dtype=x.dtype)
     if weights is not None:
         weights = cast(_lined_up(name, operand(weights), x, axis), dtype="float64")
@@ -285,7 +288,7 @@ def quantiles(
 
 
 def as_rows(x: Any, axes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
-    """x with these axes as one, the last; and the shape of the others."""
+    """x with these axes merged into the last one, and the shape of the other axes."""
     others = tuple(i for i in range(x.ndim) if i not in axes)
     kept = tuple(x.shape[i] for i in others)
     length = product(x.shape[i] for i in axes)
@@ -293,7 +296,7 @@ def as_rows(x: Any, axes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
 
 
 def _between(rows: Any, weights: Any, shares: Sequence[float], method: str) -> list[Any]:
-    """The element of each row at these shares of its length, or between two neighbours."""
+    """The quantiles of each row: elements, or numbers between two neighbours."""
     if weights is not None:
         found, end = weighted(rows, weights, shares)
     else:
@@ -304,7 +307,7 @@ def _between(rows: Any, weights: Any, shares: Sequence[float], method: str) -> l
 
 
 def _ranked(rows: Any, shares: Sequence[float], method: str) -> tuple[list[Any], Any]:
-    """The same by the elements' ranks, where none is NaN; and the last of each row."""
+    """The quantiles of rows without NaN, by the elements' ranks; and each row's last element."""
     last, rule = rows.shape[-1] - 1, RULES[METHODS[method][2]]
     places = []
     for share in shares:
@@ -320,7 +323,7 @@ def _ranked(rows: Any, shares: Sequence[float], method: str) -> tuple[list[Any],
             low = high
         elif weight:
             between = add(multiply(low, 1 - weight), multiply(high, weight))
-            # Rounding must not lead out of a tie.
+            # If both are equal, rounding must not change the value.
             low = where(equal(low, high), low, between)
         found.append(low)
     return found, values[..., builtins.len(ranks)]
@@ -333,9 +336,10 @@ def _of_rank(rows: Any, ranks: tuple[int, ...]) -> Any:
 
 
 def weighted(rows: Any, weights: Any, shares: Sequence[float]) -> tuple[list[Any], Any]:
-    """The first elements up to which these shares of all weights lie; and each row's last one.
+    """For each share, the first element at which the running sum of the weights reaches it; and the
+    last element of each row.
 
-    What has no weight is none of them.
+    Elements of weight 0 are never chosen.
     """
     axis = rows.ndim - 1
     order = argsort(rows, axis=axis)
@@ -372,7 +376,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         a if end is a else _end(end, a, axis) for end in (prepend, a, append) if end is not None
     ]
     a = concatenate(*ends, axis=axis) if len(ends) > 1 else a
-    # What has no elements left has no more differences.
+    # An axis without elements has no more differences.
     for _ in range(builtins.min(n, a.shape[axis]) if type(a.shape[axis]) is int else n):
         after, before = _neighbours(a, axis)
         a = not_equal(after, before) if a.dtype == "bool" else subtract(after, before)
@@ -380,7 +384,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 
 
 def _end(end: Any, x: Any, axis: int) -> Any:
-    """What is put before or after x: an array, or one number for all rows."""
+    """The array to put before or after x; a number is repeated for all rows."""
     shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     if isinstance(end, NUMBER):
         fraction = isinstance(end, float) and not x.dtype.is_floating

@@ -1,4 +1,4 @@
-"""Results whose gradient is given, not derived: as what MXNet 1's networks end in has."""
+"""Results with a given gradient instead of a derived one, for the output layers of MXNet 1."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from gemel.ir.declare import elementwise
 
 @elementwise()
 def with_gradient(xp: Any, found: Any, data: Any, gradient: Any, *, scaled: bool = False) -> Any:
-    """`found`, whose gradient for data is the one given, whatever follows.
+    """`found`, with the given gradient with respect to data, whatever gradient arrives.
 
-    If it is `scaled`, what arrives from there is multiplied with it. All three have one shape.
+    If `scaled`, it is multiplied by the gradient that arrives. All three have the same shape.
     """
     return found
 

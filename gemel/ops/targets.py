@@ -1,4 +1,4 @@
-"""The shape `reshape` is asked for, its -1 filled in."""
+"""The target shape of `reshape`, with its -1 filled in."""
 
 from __future__ import annotations
 

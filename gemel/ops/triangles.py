@@ -1,4 +1,4 @@
-"""Diagonals, and what lies below or above them."""
+"""Diagonals, and the triangles below or above them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def matrices(name: str, x: Spec) -> Spec:
 
 
 def squared(x: Spec) -> Spec:
-    """A row as the square matrix each row of which it is, as NumPy has it; others as they are."""
+    """For a 1-d array, the square matrix that repeats it in each row (as NumPy does); else x."""
     return Spec(x.shape * 2, x.dtype) if x.ndim == 1 else x
 
 
@@ -79,7 +79,7 @@ def tri(
 
 
 def diagonal_key(rows: int, columns: int, offset: int) -> tuple[Any, ...]:
-    """Where a diagonal lies in a matrix whose rows follow one another, as a canonical key."""
+    """The canonical key of a diagonal in a flattened matrix."""
     start = offset if offset >= 0 else -offset * columns
     count = min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns)
     return ("slice", start if count > 0 else 0, max(count, 0), columns + 1)

@@ -9,10 +9,10 @@ from gemel.ops.elementwise import cos, divide, sqrt, subtract, where
 
 _HALF_PI = 1.5707963267948966
 _PI = 3.141592653589793
-#: What the two constants above lack.
+#: The rounding errors of the two constants above.
 _HALF_PI_REST = 6.123233995736766e-17
 _PI_REST = 1.2246467991473532e-16
-#: tan(3 pi / 8), from where on the inverse of the argument is taken.
+#: tan(3 pi / 8), above which the inverse of the argument is used.
 _STEEP = 2.414213562373095
 #: arctan(x) = x + x z P(z) / Q(z) with z = x * x up to 0.66 (Cephes, Moshier 1989).
 _ABOVE = (
@@ -23,7 +23,7 @@ _BELOW = (
     1.0, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.328810604912902668951e2,
     4.853903996359136964868e2, 1.945506571482613964425e2,
 )  # fmt: skip
-#: The same for float32, a polynomial up to tan(pi / 8).
+#: The same for float32: a polynomial, used up to tan(pi / 8).
 _SINGLE = (8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1)
 
 
@@ -39,7 +39,7 @@ def _angle(xp: Any, x: Any) -> Any:
     """The angle whose tangent is x, for x >= 0."""
     single = x.dtype.itemsize == 4
     steep, middle = x > _STEEP, x > (0.4142135623730950 if single else 0.66)
-    # inf - 1 over inf + 1 is NaN, though not chosen: 1 stands for what is steep.
+    # (inf - 1) / (inf + 1) would be NaN. It is not chosen, but 1 avoids computing it.
     near = xp.where(steep, 1, x)
     t = xp.where(steep, -1 / xp.where(steep, x, 1), xp.where(middle, (near - 1) / (near + 1), x))
     z = t * t
@@ -107,7 +107,7 @@ def arctan2(xp: Any, a: Any, b: Any) -> Any:
     """The angle from -pi to pi of the point with height a and abscissa b."""
     height, width = xp.absolute(a), xp.absolute(b)
     high, low = xp.maximum(height, width), xp.minimum(height, width)
-    # Zeros lie at 0 from each other, infinities at 45 degrees.
+    # Two zeros have the angle 0, two infinities 45 degrees.
     infinite = low == xp.inf
     ratio = low / xp.where((high == 0) | infinite, 1, high)
     angle = _angle(xp, xp.where(infinite, 1, ratio))
@@ -211,7 +211,7 @@ def arccosh(xp: Any, x: Any) -> Any:
 
 @arccosh.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
-    if x.dtype.is_complex:  # where the product of both has another root
+    if x.dtype.is_complex:  # the root of the product may be on another branch
         return (g / (sqrt(x - 1) * sqrt(x + 1)),)
     return (g / sqrt((x - 1) * (x + 1)),)
 

@@ -1,7 +1,7 @@
-"""What functions of two arrays are besides: `np.add.reduce`, `np.maximum.at`, `np.multiply.outer`.
+"""Methods of elementwise functions: `np.add.reduce`, `np.maximum.at`, `np.multiply.outer`.
 
-NumPy calls such functions universal. What the methods mean is in `gemel.ops.combining`, which is
-imported when one is called.
+NumPy calls such functions universal. The methods are implemented in `gemel.ops.combining`, which
+is imported when one of them is called.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gemel.ir.public import Array
 
 
 def method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a method of all operations on each element alone."""
+    """Declare a method of all elementwise operations."""
     setattr(Elementwise, function.__name__, function)
     return function
 

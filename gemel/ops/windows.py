@@ -1,4 +1,4 @@
-"""Windows that move over the last axes of an array, as views; what is added back where they lie.
+"""Windows that move over the last axes of an array, as views, and the sum of windows in place.
 
 A window has `kernel` elements along each axis, `dilate` apart; the next begins `stride` further.
 """
@@ -37,12 +37,12 @@ class Moves(NamedTuple):
         return tuple((n - (k - 1) * d - 1) // s + 1 for n, k, s, d in spans)
 
     def reach(self, counts: Any) -> tuple[int, ...]:
-        """How far so many windows reach along each axis."""
+        """How many elements along each axis this number of windows covers."""
         spans = zip(counts, self.kernel, self.stride, self.dilate, strict=True)
         return tuple((n - 1) * s + (k - 1) * d + 1 for n, k, s, d in spans)
 
     def spread(self, strides: Any) -> tuple[int, ...]:
-        """The strides of the axes inside a window, then of the axes that count them."""
+        """The strides of the axes inside a window, then of the axes that count windows."""
         inside = (d * t for d, t in zip(self.dilate, strides, strict=True))
         return (*inside, *(s * t for s, t in zip(self.stride, strides, strict=True)))
 
@@ -103,11 +103,11 @@ def _(g: Any, y: Any, x: Any, *, kernel: Any, stride: Any, dilate: Any) -> Any:
 
 
 def added(x: Any, moves: Moves, shape: Any) -> Any:
-    """The elements of windows added where they lie, in last axes of the given shape."""
+    """The windows added at their places in an array whose last axes have the given shape."""
     kernel, axes = moves.kernel, len(moves.kernel)
     if kernel != moves.stride or moves.dilate != moves.ones:
         return fold(x, **moves._asdict(), shape=shape)
-    # Each lies in one window: they only take turns.
+    # Each element is in one window only, so the elements are interleaved.
     parts = {}
     for place in itertools.product(*map(range, kernel)):
         key = (..., *place, *[slice(None)] * axes)
@@ -118,16 +118,16 @@ def added(x: Any, moves: Moves, shape: Any) -> Any:
 
 
 def taking_turns(parts: dict[tuple[int, ...], Any], steps: tuple[int, ...]) -> Any:
-    """Arrays whose elements take turns along each of the last axes, as many as have steps.
+    """Arrays interleaved along the last axes, one axis for each of `steps`.
 
-    The part of each phase, in order.
+    `parts` has one array for each phase, in order.
     """
     return turns(*parts.values(), steps=tuple(steps))
 
 
 @op()
 def turns(*parts: Any, steps: Any) -> Any:
-    """Arrays of one shape whose elements take turns along the last axes, one for each step."""
+    """Arrays of one shape, interleaved along the last axes: one array for each phase of `steps`."""
     np, axes = numpy(), len(steps)
     shape = parts[0].shape
     whole = (n * s for n, s in zip(shape[len(shape) - axes :], steps, strict=True))
@@ -170,9 +170,9 @@ def _(g: Any, y: Any, *parts: Any, steps: Any) -> Any:
 
 @op()
 def apart(*parts: Any, steps: Any, shape: Any) -> Any:
-    """Zeros in last axes of the given shape, with an array's elements every so many steps.
+    """Zeros in last axes of the given shape, with the elements of an array `steps` apart.
 
-    The array's last axis may be cut in two: as many elements as steps fit in whole, and the rest.
+    The array may be cut in two along its last axis: the elements of whole steps, and the rest.
     """
     np, axes = numpy(), len(steps)
     x = np.concatenate(parts, axis=-1)
@@ -194,7 +194,7 @@ def _(*parts: Spec, steps: Any, shape: Any) -> Spec:
 
 @apart.pieces
 def _(layout: Layout, *parts: Spec, steps: Any, shape: Any) -> Iterator[tuple[Layout, Any]]:
-    """Elements and the zeros after them take turns in rows; other rows are zeros."""
+    """Rows with elements interleave these with zeros; the other rows are zeros."""
     lead, (*others, step) = len(layout.shape) - len(steps), steps
 
     def lines(layout: Layout, phase: Any) -> Layout:
@@ -216,7 +216,7 @@ def _(layout: Layout, *parts: Spec, steps: Any, shape: Any) -> Iterator[tuple[La
 
 
 def every(layout: Layout, axis: int, start: int, step: int) -> Layout:
-    """Every so many of an axis's elements, from one on."""
+    """Every `step`-th element of an axis, from `start` on."""
     shape, strides = list(layout.shape), list(layout.strides)
     offset = layout.offset + strides[axis] * start
     shape[axis] = -((start - shape[axis]) // step)
@@ -235,9 +235,9 @@ def _(g: Any, y: Any, *parts: Any, steps: Any, shape: Any) -> Any:
 
 @op()
 def fold(x: Any, *, kernel: Any, stride: Any, dilate: Any, shape: Any) -> Any:
-    """The elements of windows added where they lie, in last axes of the given shape.
+    """The windows added at their places in an array whose last axes have the given shape.
 
-    They are added as sums are: float16 in float32.
+    Sums are accumulated as `sum` does: float16 in float32.
     """
     np, moves, axes = numpy(), Moves(kernel, stride, dilate), len(kernel)
     lead = x.shape[: x.ndim - 2 * axes]
@@ -272,7 +272,7 @@ def _(g: Any, y: Any, x: Any, *, kernel: Any, stride: Any, dilate: Any, shape: A
 def _(
     emit: Emitter, outputs: Any, inputs: Any, *, kernel: Any, stride: Any, dilate: Any, shape: Any
 ) -> None:
-    """One loop adds, of all windows, the same elements: those that lie in different places."""
+    """Each loop adds, from all windows, a part in which no two windows overlap."""
     (result,), (x,) = outputs, inputs
     axes = len(kernel)
     lead = len(x.shape) - 2 * axes
@@ -296,7 +296,7 @@ def _(
 
 
 def _parts(kernel: int, stride: int, dilate: int) -> list[tuple[int, int]]:
-    """(start, length) of the parts of a window that lie apart from those of all others."""
+    """(start, length) of parts of a window that do not overlap with the same part of others."""
     step = stride if dilate == 1 else 1
     return [(start, min(step, kernel - start)) for start in range(0, kernel, step)]
 
@@ -306,9 +306,9 @@ def _parts(kernel: int, stride: int, dilate: int) -> list[tuple[int, int]]:
 
 @op()
 def border(x: Any, *, before: Any, after: Any, lowest: bool = False, most: Any = None) -> Any:
-    """Last axes made longer on both sides by zeros, or by the lowest number of the dtype.
+    """Last axes extended on both sides by zeros, or by the lowest number of the dtype.
 
-    `most` are numbers that `after` is at most, whatever the sizes.
+    `most` are upper bounds of `after` that hold for all sizes.
     """
     np = numpy()
     widths = [(0, 0)] * (x.ndim - len(before)) + list(zip(before, after, strict=True))
@@ -316,7 +316,7 @@ def border(x: Any, *, before: Any, after: Any, lowest: bool = False, most: Any =
 
 
 def _number(dtype: DType, lowest: bool) -> float:
-    """What a border consists of."""
+    """The number that fills a border."""
     if not lowest or dtype.kind in "ub":
         return 0
     return -(2 ** (8 * dtype.itemsize - 1)) if dtype.kind == "i" else float("-inf")
@@ -340,7 +340,7 @@ def _(g: Any, y: Any, x: Any, *, before: Any, after: Any, lowest: bool, most: An
 def _(
     layout: Layout, x: Spec, *, before: Any, after: Any, lowest: bool, most: Any
 ) -> Iterator[tuple[Layout, Any]]:
-    """The border, then x over it. What is after x along an axis is taken as wide as it can be, so
+    """The border, then x over it. The border after x is filled with its largest possible width, so
     that the same code serves all sizes."""
     number, lead = float(_number(x.dtype, lowest)), x.ndim - len(before)
     if most is None:
@@ -356,7 +356,7 @@ def _(
 
 
 def bordered(x: Any, before: Any, after: Any, lowest: bool = False, most: Any = None) -> Any:
-    """x with a border around its last axes, where there is one."""
+    """x with a border around its last axes, unless all widths are 0."""
     if all(type(n) is int and n == 0 for n in (*before, *after)):
         return x
     widths = {"before": tuple(before), "after": tuple(after), "most": most}
@@ -364,7 +364,7 @@ def bordered(x: Any, before: Any, after: Any, lowest: bool = False, most: Any = 
 
 
 def bordered_last(x: Any, before: Any, after: Any, most: Any) -> Any:
-    """Images (N, C, *S) with a border, if any, and channels that lie side by side: (N, *S, C)."""
+    """Images (N, C, *S) with a border, if any, and with contiguous channels: (N, *S, C)."""
     last = transpose(x, axes=(0, *range(2, x.ndim), 1))
     found = bordered(last, (*before, 0), (*after, 0), most=(*most, 0))
     return copy(last) if found is last else found

@@ -1,13 +1,13 @@
-"""Winograd's scheme: convolution with kernels of 3 x 3 by steps of one in 16 products, not 36.
+"""Winograd's scheme: convolution with 3 x 3 kernels and strides of one in 16 products, not 36.
 
 Lavin and Gray, Fast algorithms for convolutional neural networks, CVPR 2016: F(2 x 2, 3 x 3). The
-places of a result are cut into tiles of 2 x 2, each of which sees 4 x 4 elements d of a channel.
-With g a kernel, the tile is A' ((G g G') * (B' d B)) A, where the product in the middle, element by
-element, is summed over the channels: 16 matrix products, of tiles by channels with channels by
-filters. Arrays of one such element for all tiles are called planes here.
+result is cut into tiles of 2 x 2, each of which sees 4 x 4 elements d of a channel. With a kernel
+g, the tile is A' ((G g G') * (B' d B)) A. The product in the middle is elementwise and summed over
+the channels: 16 matrix products of (tiles, channels) with (channels, filters). An array that holds
+one of these 16 elements for all tiles is called a plane here.
 
-Channels lie side by side in all of this: transforms then work on whole vectors, and the planes are
-operands of the products as they are.
+Channels are contiguous throughout. So transforms work on whole vectors, and the planes are operands
+of the products as they are.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from gemel.ops.shape import reshape, transpose
 from gemel.ops.windows import Moves, bordered_last, taking_turns, windows, within
 from gemel.spec import Spec, promote_specs, same_shape
 
-#: Elements of a kernel, places of a tile and elements it sees, along an axis.
+#: Elements of a kernel, elements of a tile, and elements that a tile sees, along an axis.
 KERNEL, TILE, SEEN = 3, 2, 4
-#: A convolution may be done so: where it pays, never, or wherever it is possible.
+#: When to use the scheme: where it pays off, never, or wherever it is possible.
 AUTO, NEVER, ALWAYS = "auto", "never", "always"
-#: Columns of a product that take as long as fewer do.
+#: A product with fewer columns than this takes as long.
 COLUMNS = 32
-#: Bytes of planes that the caches hold beside other things.
+#: Bytes of planes that fit in the caches besides other data.
 PLANES = 4 << 20
 
 Rows = list[Any]
 
 
 class Sizes(NamedTuple):
-    """The sizes of a convolution: images, channels taken and given, and the result's space."""
+    """The sizes of a convolution: images, input and output channels, and the size of the result."""
 
     images: int
     taken: int
@@ -57,18 +57,18 @@ class Sizes(NamedTuple):
 
     @property
     def direct(self) -> int:
-        """What convolution itself takes, in multiply-adds."""
+        """The cost of the direct convolution, in multiply-adds."""
         places = self.images * self.rows * self.columns
         return KERNEL * KERNEL * self.taken * self.given * places
 
     @property
     def by_tiles(self) -> int:
-        """What the scheme takes, in as many multiply-adds as take that time.
+        """The cost of the scheme, in multiply-adds that take the same time.
 
-        Its products are shorter than one product of windows, and whole vectors wide. An element of
-        a plane, made and read, takes as long as 11 multiply-adds, one that is moved between
-        layouts as 16. One of the weights, spread over 16 planes, takes as long as 50, but nothing
-        where these are kept from call to call: something between is reckoned.
+        Its products are shorter than one product of windows, and their columns fill whole vectors.
+        Computing and reading an element of a plane costs as much as 11 multiply-adds, moving an
+        element between layouts 16. A weight, spread over 16 planes, costs 50, or nothing if the
+        planes are kept between calls; the estimate is in between.
         """
         tiles, channels = self.images * self.tiles, self.taken + self.given
         filters = -(-self.given // COLUMNS) * COLUMNS
@@ -84,32 +84,32 @@ class Sizes(NamedTuple):
 
     @property
     def pays(self) -> bool:
-        """Whether the scheme is chosen by itself: where it saves a tenth by this reckoning."""
+        """Whether `AUTO` chooses the scheme: if this estimate saves a tenth."""
         return 10 * self.by_tiles < 9 * self.direct
 
     @property
     def most(self) -> int:
-        """Bytes of planes of a round: what the caches hold, or, as each round reads all weights,
-        as many as the weights have.
+        """Bytes of planes in a round: as many as fit in the caches, or, since each round reads all
+        weights, as many as the weights have.
         """
         return max(PLANES, SEEN * SEEN * self.taken * self.given * float32.itemsize)
 
     @property
     def together(self) -> int:
-        """How many images a round takes: a divisor of all."""
+        """How many images a round handles: a divisor of all."""
         most = min(max(self.most // max(self.planes, 1), 1), self.images)
         return max((n for n in range(1, most + 1) if self.images % n == 0), default=1)
 
     @property
     def strips(self) -> int:
-        """How many strips of tiles an image is cut into that a round takes alone: a divisor."""
+        """The number of strips into which a single image is cut; it divides the rows of tiles."""
         high = (self.rows + 1) // TILE
         found = (n for n in range(1, high) if high % n == 0 and self.planes <= n * self.most)
         return next(found, high) if self.images == 1 else 1
 
 
 def possible(moves: Any, groups: int, x: Any, weight: Any) -> bool:
-    """Whether a convolution is one of 3 x 3 by steps of one, of float32."""
+    """Whether a convolution has a 3 x 3 kernel, strides of one, one group, and float32."""
     alike = x.dtype is weight.dtype is float32 and groups == 1
     ones = moves.stride == moves.dilate == (1, 1)
     return alike and ones and moves.kernel == (KERNEL, KERNEL)
@@ -131,7 +131,7 @@ def by_tiles(x: Any, weight: Any, pad: tuple[int, ...]) -> Any:
 
 
 def in_rounds(body: Callable[[Any, Rows], Any], data: Any, factors: Rows) -> Any:
-    """What a body makes of each element of the first axis, in a loop: stacked."""
+    """The results of `body` for each element of the first axis, in a loop, stacked."""
     (found,), _ = repeated(
         lambda parts, _, given: ([body(parts[0], given)], []), [data], (), factors
     )
@@ -139,19 +139,19 @@ def in_rounds(body: Callable[[Any, Rows], Any], data: Any, factors: Rows) -> Any
 
 
 def of_images(x: Any, factors: Any, sizes: Sizes, pad: tuple[int, ...]) -> Any:
-    """The same for the images of one round, with what `of_weights` gives."""
+    """`by_tiles` for the images of one round, with the result of `of_weights`."""
     tiles = tuple((n + 1) // TILE for n in (sizes.rows, sizes.columns))
     spans = zip(tiles, x.shape[2:], pad, strict=True)
     after = (TILE * t + KERNEL - 1 - n - p for t, n, p in spans)
     most = tuple(p + TILE - 1 for p in pad)
-    # Channels are next to each other for the sums of tiles, border or not.
+    # Channels must be contiguous for the transforms, with or without a border.
     found = in_strips(bordered_last(x, pad, after, most), factors, sizes, tiles)
     found = within(found, (0, 0, 0), (sizes.rows, sizes.columns, sizes.given))
     return copy(transpose(found, axes=(0, 3, 1, 2)))
 
 
 def in_strips(x: Any, factors: Any, sizes: Sizes, tiles: tuple[int, ...]) -> Any:
-    """`of_tiles`, some strips of them in turn, which see two rows more than they have."""
+    """`of_tiles` strip by strip. Each strip reads two rows more than it computes."""
     if sizes.strips == 1:
         return of_tiles(x, factors, sizes, tiles)
     high = tiles[0] // sizes.strips
@@ -164,8 +164,8 @@ def in_strips(x: Any, factors: Any, sizes: Sizes, tiles: tuple[int, ...]) -> Any
 
 
 def of_tiles(x: Any, factors: Any, sizes: Sizes, tiles: tuple[int, ...]) -> Any:
-    """So many tiles of bordered images (N, H, W, C), put together: (N, *places, K)."""
-    # Element i, j of all tiles.
+    """The result (N, *places, K) of all tiles of images (N, H, W, C) with borders."""
+    # The slices of element (i, j) of all tiles.
     rows, columns = ([slice(i, i + TILE * t - 1, TILE) for i in range(SEEN)] for t in tiles)
     planes = twice(of_tile, [[x[:, a, b] for b in columns] for a in rows])
     shape = (SEEN * SEEN, sizes.images * tiles[0] * tiles[1], sizes.taken)
@@ -182,7 +182,7 @@ def of_tiles(x: Any, factors: Any, sizes: Sizes, tiles: tuple[int, ...]) -> Any:
 
 def of_weights(weight: Any) -> Any:
     """The planes of weights (K, C, 3, 3), by rows: (16, C, K), as a view."""
-    # Moved once, as each element is read several times.
+    # Copied once, as each element is read several times.
     taps = copy(transpose(weight, axes=(2, 3, 0, 1)))
     planes = twice(of_kernel, [[taps[i, j] for j in range(KERNEL)] for i in range(KERNEL)])
     return transpose(planes_of(*itertools.chain(*planes)), axes=(0, 2, 1))
@@ -193,9 +193,9 @@ def of_weights(weight: Any) -> Any:
 
 @op(moves=-1)
 def planes_of(*parts: Any) -> Any:
-    """Arrays of one shape one after another, along a new first axis: a batch for a product.
+    """Arrays of one shape stacked along a new first axis: the batch of a product.
 
-    A plan computes each where it lies in the result.
+    A plan computes each directly in its place in the result.
     """
     return numpy().stack(parts)
 
@@ -244,6 +244,6 @@ def of_products(m: Rows) -> Rows:
 
 
 def twice(transform: Callable[[Rows], Rows], rows: list[Rows]) -> list[Rows]:
-    """A transform of the columns, then of the rows of what it gives."""
+    """A transform of the columns, then of the rows of the result."""
     columns = [transform(list(column)) for column in zip(*rows, strict=True)]
     return [transform(list(row)) for row in zip(*columns, strict=True)]

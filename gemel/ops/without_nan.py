@@ -1,4 +1,4 @@
-"""Reductions that leave NaN out."""
+"""Reductions that ignore NaN."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _(mask: Any, x: Any, *arguments: Any, **parameters: Any) -> Array:
 
 
 def _left(x: Any, axis: Any, keepdims: bool) -> Any:
-    """How many elements are not NaN, in x's dtype."""
+    """The number of elements that are not NaN, in x's dtype."""
     return sum(cast(logical_not(isnan(x)), dtype=x.dtype.real), axis=axis, keepdims=keepdims)
 
 
@@ -92,7 +92,7 @@ def nanvar(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False)
 
 
 def _variance(x: Any, middle: Any, axis: Any, ddof: float, keepdims: bool) -> Any:
-    """Mean squared distance of what is not NaN from what is given, in the dtype of the result."""
+    """Mean squared distance from `middle` of elements that are not NaN, in the result's dtype."""
     x = floating(x)
     wide = widened(x)
     distance = where(isnan(wide), 0, subtract(wide, middle))

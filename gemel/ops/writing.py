@@ -1,4 +1,4 @@
-"""Functions that write into an array they are given: `copyto`, `put`, `place`, `putmask`."""
+"""Functions that write into a given array: `copyto`, `put`, `place`, `putmask`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
     """
     given = operand(src, (dst,))
     dtype = given.dtype
-    if isinstance(src, NUMBER) and hasattr(dst, "dtype"):  # which gives way to an array
+    if isinstance(src, NUMBER) and hasattr(dst, "dtype"):  # a number adapts to the array's dtype
         dtype = promote_specs(Spec((), dst.dtype), Spec((), dtype, weak=True))
     fits("copyto", dst, given.shape, dtype, casting)
     written = contents("copyto", src, dst)
@@ -64,7 +64,7 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
 
 
 def repeated(values: Any, count: Any) -> Any:
-    """So many values, from the first again when they are used up."""
+    """`count` values, repeated from the first one when they run out."""
     at = iota(shape=(count,), axis=0, dtype="int64") % values.shape[0]
     return gather(values, at, axis=0)
 

@@ -1,8 +1,9 @@
 """Scripting: a function's source rewritten so that `if`, `while` and `for` can be traced.
 
-Every statement that branches becomes a call of `gemel.flow`, which decides when the function is
-traced: by Python where the condition is a Python value, by an operation of the program where it is
-an array. `return`, `break` and `continue` become variables that guard what comes after them.
+Every branching statement becomes a call of a method of `scripting.flow.Flow`, which decides while
+the function is traced: if the condition is a Python value, Python branches; if it is an array, an
+operation of the program does. `return`, `break` and `continue` become variables that guard the
+statements after them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from gemel.scripting.trees import LOOPS, SCOPES, arguments, definition
 from gemel.scripting.values import HIDDEN
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-#: Where functions lie that are taken as they are: Python's own, and installed packages'.
+#: The folders of functions that are not rewritten: Python's own, and installed packages.
 LIBRARIES = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib"))
 
 _scripted: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
@@ -48,7 +49,7 @@ def script(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def own_scripted(function: Any) -> Any:
-    """A function's scripted form where it is the program's own; else the function itself."""
+    """The scripted form of a function that is the program's own; else the function itself."""
     plain = getattr(function, "__func__", function)
     if isinstance(plain, FunctionType) and plain not in _made and _is_own(plain):
         return script(function)
@@ -57,7 +58,7 @@ def own_scripted(function: Any) -> Any:
 
 class _Scripting(Flow):
     def call(self, function: Any) -> Any:
-        """What is called in a function's place: a program's own function is scripted, too."""
+        """The function to call instead: a function of the program itself is scripted, too."""
         found = own_scripted(function)
         return found if found is not function else super().call(function)
 
@@ -66,11 +67,11 @@ _made: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def _is_own(function: FunctionType) -> bool:
-    """Whether a function belongs to the program, and has control flow it is worth rewriting for."""
+    """Whether a function belongs to the program, and has control flow worth rewriting."""
     code = function.__code__
     if code.co_filename.startswith((HERE, *LIBRARIES)) or code.co_flags & GENERATES:
         return False
-    if FLOW in code.co_freevars:  # it is defined in a scripted one
+    if FLOW in code.co_freevars:  # it is defined inside of a scripted function
         return False
     try:
         node = _find(function)
@@ -130,7 +131,7 @@ def _rewritten(function: FunctionType) -> FunctionType:
     owner = around[0] if around and around[0] != "<locals>" else ""
     flow = _Scripting(code.co_filename, function.__qualname__)
     Rewriter(flow, owner).function(node)
-    node.name = HIDDEN + "function"  # not its own, which may be another variable's
+    node.name = HIDDEN + "function"  # its own name might be that of another variable
     free = [*code.co_freevars, FLOW]
     factory = definition(HIDDEN + "factory", [node], arguments(free))
     module = ast.Module([ast.copy_location(factory, original)], [])
@@ -149,7 +150,7 @@ def _rewritten(function: FunctionType) -> FunctionType:
 
 
 class _Copy(ast.NodeTransformer):
-    """A copy of a tree: the cached one stays as it is."""
+    """Copies a tree, so that the cached one is not changed."""
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         new = type(node)(**dict(ast.iter_fields(node)))
@@ -162,7 +163,7 @@ class _Copy(ast.NodeTransformer):
 
 
 def _inner(code: CodeType, name: str) -> CodeType:
-    """The code of the function called `name` that another one's code makes."""
+    """The code of the function called `name` inside of the factory in `code`."""
     for outer in code.co_consts:
         if isinstance(outer, CodeType) and outer.co_name == HIDDEN + "factory":
             return next(c for c in outer.co_consts if isinstance(c, CodeType) and c.co_name == name)
@@ -170,7 +171,7 @@ def _inner(code: CodeType, name: str) -> CodeType:
 
 
 def _named(code: CodeType, name: str) -> CodeType:
-    """The code under a name, and the parts of it that were made functions, too."""
+    """The code renamed, and also the blocks in it that became functions."""
     parts = (
         _named(c, name if c.co_name.startswith(HIDDEN) else c.co_name)
         if isinstance(c, CodeType)

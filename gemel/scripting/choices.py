@@ -1,4 +1,4 @@
-"""A choice that the running program makes: what its two sides leave, as one."""
+"""A branch that the running program decides: merging the variables of its two sides."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def kept(before: Any, after: Any) -> Any:
-    """A list or dict as it was, with its new contents: others may hold it."""
+    """The old list or dict with its new contents, as others may hold it."""
     if type(before) is list and type(after) is list:
         before[:] = after
         return before
@@ -39,14 +39,14 @@ def kept(before: Any, after: Any) -> Any:
 
 
 class _Output:
-    """A leaf that will be a result of the branch."""
+    """Marks a leaf that will be a result of the branch."""
 
     def __init__(self, place: int, holder: Any) -> None:
         self.place, self.holder = place, holder
 
 
 class Merge:
-    """What two sides leave, as one: equal, a result of the branch, or on one side only."""
+    """Merges the variables of two sides: equal ones, results of the branch, and one-sided ones."""
 
     def __init__(self, flow: Flow, objects: Objects, found: Any, local: Any, line: int) -> None:
         self.flow, self.objects, self.found, self.local = flow, objects, found, local
@@ -64,14 +64,14 @@ class Merge:
         return len(self.outputs[0]) - 1
 
     def free(self) -> list[Entry]:
-        """What the sides need besides the variables."""
+        """The inputs that the sides need besides the variables."""
         found: dict[Entry, None] = {}
         for side in self.outputs:
             found.update(dict.fromkeys(free_inputs(tuple(side), tuple(self.objects.stands))))
         return list(found)
 
     def variable(self, name: str, before: Any) -> Any:
-        """What a variable holds after the branch; results of it are marked."""
+        """The value of a variable after the branch, with an `_Output` for each result of it."""
         sides = [{p: v for p, v in found.items() if p[0] == name} for found in self.found]
         if any(isinstance(found.get((name,)), Undefined) for found in sides):
             return self._one_sided(name, *(found.get((name,)) for found in sides))
@@ -89,7 +89,7 @@ class Merge:
             return first if first.why else second
         value = second if isinstance(first, Undefined) else first
         array = array_of(value)
-        if name.startswith(HIDDEN) and array is not None:  # nobody reads it where it is not given
+        if name.startswith(HIDDEN) and array is not None:  # never read unless it was assigned
             given = as_entry(array)
             zeros = full(0, shape=given.shape, dtype=given.dtype)
             pair = (zeros, given) if isinstance(first, Undefined) else (given, zeros)
@@ -119,7 +119,7 @@ class Merge:
         return _Output(self._output(*both), second if arrays[0] is None else first)
 
     def filled(self, value: Any, entries: Any) -> Any:
-        """The value with the branch's results in their places."""
+        """The value with the branch's results in place of the marks."""
         if isinstance(value, _Output):
             return like(value.holder, entries[value.place])
         if type(value) in (list, tuple):
@@ -130,7 +130,7 @@ class Merge:
 
 
 def _unified(first: Entry, second: Entry) -> list[Entry]:
-    """Numbers take the dtype of an array beside them, or of a floating number."""
+    """Both entries as arrays; a number takes the dtype of an array or floating number beside it."""
     pair = [first, second]
     for one, other in ((0, 1), (1, 0)):
         mine, theirs = pair[one].spec, pair[other].spec
@@ -142,7 +142,7 @@ def _unified(first: Entry, second: Entry) -> list[Entry]:
 
 
 def _of_leaves(change: dict[Path, Any], path: Path) -> Any:
-    """The nested value of its leaves: containers are entries of their own, see `leaves`."""
+    """The nested value made of leaves; containers have entries of their own, see `leaves`."""
     if path in change:
         return change[path]
     size = len(path)

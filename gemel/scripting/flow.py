@@ -1,8 +1,8 @@
-"""What scripted functions do at `if`, `while` and `for`: what their rewriting calls.
+"""The control flow of scripted functions: their rewritten source calls these methods.
 
-Where a condition is a Python value, so is the control flow. Where it is a symbol, the sides of a
-branch (`branch`) or the step of a loop (`iterate`) are traced with stand-ins for the function's
-variables, and what they leave in those becomes results of one operation.
+If a condition is a Python value, Python branches. If it is a symbol, the sides of a branch
+(`branch`) or the step of a loop (`iterate`) are traced with placeholders for the function's
+variables, and the values that they assign become results of one operation.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _depth = _Depth()
 
 
 class State:
-    """A function's variables: how they are read and written."""
+    """Reads and writes a function's variables."""
 
     def __init__(self, get: Callable[[], Values], put: Callable[[Values], None]) -> None:
         self.get, self.put = get, put
@@ -60,11 +60,11 @@ class Flow:
     state = State
 
     def error(self, line: int, text: str) -> TraceError:
-        """What a program cannot do, and where it does it."""
+        """The error for something that a program cannot do, with its place."""
         return TraceError(f"{self.function}: {self.file}:{line}: {text}")
 
     def read(self, value: Any, name: str, line: int) -> Any:
-        """A variable's value. Raises what says why it has none."""
+        """A variable's value. Raises an error that says why it has none."""
         if not isinstance(value, Undefined):
             return value
         if value.why:
@@ -73,14 +73,14 @@ class Flow:
         raise UnboundLocalError(f"local variable {name!r} is read before it is given a value")
 
     def effect(self, what: str, line: int) -> None:
-        """Raises where a traced branch or loop would do what a program cannot do later."""
+        """Raises if a traced branch or loop would have an effect that a program cannot have."""
         if _depth.inside:
             raise self.error(
                 line, f"{what} on a condition that is known only when the program runs"
             )
 
     def static(self, test: Any, line: int) -> Any:
-        """A condition that has to be known now."""
+        """A condition that must be known while tracing."""
         if known(test) is None:
             raise self.error(
                 line, "an assertion about a value that is known only when the program runs"
@@ -88,7 +88,7 @@ class Flow:
         return test
 
     def inplace(self, name: str, target: Any, value: Any) -> Any:
-        """target += value, and the others."""
+        """`target += value`, and the other in-place operators."""
         return getattr(operator, name)(target, value)
 
     # --- choices ----------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class Flow:
     def if_(
         self, test: Any, then: Action, otherwise: Action, state: State, names: Any, line: int
     ) -> Any:
-        """One of two sides, which change the variables; what it returns, too."""
+        """Run one of two sides, which may change variables. Returns its result."""
         chosen = known(test)
         if chosen is not None:
             return (then if chosen else otherwise)()
@@ -135,7 +135,7 @@ class Flow:
         return final["return"]
 
     def inside(self, action: Action, state: State, before: Values) -> tuple[Any, Values]:
-        """What an action gives and leaves in the variables, which are as before then."""
+        """The result of an action and the variables after it. Then restores the variables."""
         _depth.inside += 1
         try:
             return action(), state.get()
@@ -144,21 +144,21 @@ class Flow:
             state.put(before)
 
     def and_(self, first: Any, *others: Action, state: State, names: Any, line: int) -> Any:
-        """first and other() and ...; those behind are computed only where it matters."""
+        """`first and other() and ...`; later operands are only computed if they matter."""
         for other in others:
             value = first
             first = self.if_(value, other, lambda value=value: value, state, names, line)
         return first
 
     def or_(self, first: Any, *others: Action, state: State, names: Any, line: int) -> Any:
-        """first or other() or ..."""
+        """`first or other() or ...`; later operands are only computed if they matter."""
         for other in others:
             value = first
             first = self.if_(value, lambda value=value: value, other, state, names, line)
         return first
 
     def compare(self, left: Any, others: Any, state: State, names: Any, line: int) -> Any:
-        """left < other() < ...: each is computed once, and only where those before hold."""
+        """`left < other() < ...`; each operand is computed once, and only if it matters."""
         (sign, other), *rest = others
         right = other()
         inside = sign.removeprefix("not ") == "in"
@@ -176,14 +176,14 @@ class Flow:
         )
 
     def not_(self, value: Any) -> Any:
-        """Not value."""
+        """`not value`."""
         found = known(value)
         return call("logical_not", condition(value)) if found is None else not found
 
     # --- loops ------------------------------------------------------------------------------
 
     def while_(self, test: Action, body: Action, state: State, names: Any, line: int) -> None:
-        """Steps as long as the test holds."""
+        """Run steps as long as the test holds."""
         while True:
             holds = known(test())
             if holds is None:
@@ -195,7 +195,7 @@ class Flow:
     def for_(
         self, items: Any, body: Action, state: State, names: Any, stops: Any, line: int
     ) -> None:
-        """A step for each item, until a variable of `stops` is true."""
+        """Run a step for each item, until a variable of `stops` is true."""
         if isinstance(items, Range):
             return self._count(items, body, state, names, stops, line)
         for item in items:
@@ -212,7 +212,7 @@ class Flow:
     def _count(
         self, items: Range, body: Action, state: State, names: Any, stops: Any, line: int
     ) -> None:
-        """for i in range(n), where n is only known when the program runs."""
+        """`for i in range(n)`, where n is only known when the program runs."""
         counter = [items.start]
         both = State(
             lambda: {**state.get(), HIDDEN: counter[0]},
@@ -235,10 +235,10 @@ class Flow:
     # --- calls ------------------------------------------------------------------------------
 
     def call(self, function: Any) -> Any:
-        """What is called in a function's place: its scripted form, or what takes symbols, too."""
+        """The function to call instead: one that also accepts symbols, if there is one."""
         try:
             return REPLACED.get(function, function)
-        except TypeError:  # it is not hashable
+        except TypeError:  # the function is not hashable
             return function
 
 
@@ -246,14 +246,14 @@ class Flow:
 
 
 class Range:
-    """range(...) of which a bound is a symbol: for loops count with it."""
+    """`range(...)` with a symbol as a bound, for `for` loops."""
 
     def __init__(self, *bounds: Any) -> None:
         full_ = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)
         self.start, self.stop, self.step = full_[:3]
 
     def before(self, counter: Any) -> Any:
-        """Whether there is a step for this count."""
+        """Whether this count is within the range."""
         up = known(self.step > 0)
         if up is None:
             raise TraceError("range: the step must be known when the function is traced")

@@ -1,4 +1,4 @@
-"""A loop that the running program counts: its step, traced once its variables keep their specs."""
+"""Loops whose condition only the running program knows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Loop:
-    """A loop whose condition is a symbol: its step, traced once its variables keep their specs."""
+    """A loop whose condition is a symbol. The step is traced until its specs are stable."""
 
     def __init__(
         self, flow: Flow, test: Action, body: Action, state: State, names: Any, line: int
@@ -43,13 +43,13 @@ class Loop:
         self.names, self.line = names, line
         self.before = state.get()
         self.values = {p: v for n in names for p, v in leaves(self.before[n], (n,))}
-        #: What starts anew with each step, and with which value the first one does.
+        #: The values carried from step to step, with their initial values.
         self.carried: dict[Path, Any] = {}
-        #: Variables the step gives values to that they do not have before it.
+        #: Variables that have no value before the step and get one in it.
         self.inner: set[str] = set()
 
     def run(self) -> None:
-        """Trace until nothing changes any more; then the loop is one operation."""
+        """Trace the step until nothing changes any more; then add the loop as one operation."""
         for _ in range(8 + len(self.values)):
             if self._traced():
                 return
@@ -110,7 +110,7 @@ class Loop:
         return True
 
     def _adapted(self, found: Any, objects: Objects, local: Any, starts: Any) -> bool:
-        """Whether the step has to be traced again: it leaves something else than it was given."""
+        """Whether the step must be traced again, because its results differ from its inputs."""
         changed = False
         for name in self.names:
             paths = [path for path in self.values if path[0] == name]
@@ -119,12 +119,12 @@ class Loop:
             elif paths != [path for path in found if path[0] == name]:
                 raise self.flow.error(self.line, f"{name!r} has a different nesting after a step")
             else:
-                for path in paths:  # each tells of what it needs
+                for path in paths:  # no short cut: each call has to see its path
                     changed |= self._moved(path, found[path], objects, local, starts)
         return changed
 
     def _begun(self, name: str, found: Any) -> bool:
-        """A variable without a value before the loop."""
+        """Whether a variable without a value before the loop has to be carried from now on."""
         value = found.get((name,), UNDEFINED)
         array = array_of(value)
         if not name.startswith(HIDDEN) or array is None:
@@ -139,7 +139,7 @@ class Loop:
         return True
 
     def _moved(self, path: Path, value: Any, objects: Objects, local: Any, starts: Any) -> bool:
-        """One place: whether it has to be carried from step to step, or to begin otherwise."""
+        """Whether a place must be carried from step to step from now on, or begin differently."""
         array, before = array_of(value), self.values[path]
         if path not in self.carried:
             index = objects.at.get(path)
@@ -150,7 +150,7 @@ class Loop:
                     f"{path[0]!r} is {described(before)} before a step and {described(value)} after"
                 )
                 raise self.flow.error(self.line, text)
-            if index is None:  # a number: an array from the first step on
+            if index is None:  # a number becomes an array, from the first step on
                 before = strong(as_entry(before))
             self.carried[path] = before
             return True

@@ -1,6 +1,6 @@
-"""Rewriting a function's tree: every statement that branches becomes a call of its `Flow`.
+"""Rewriting a function's syntax tree: every branching statement becomes a call of its `Flow`.
 
-`return`, `break` and `continue` become variables that guard what comes after them.
+`return`, `break` and `continue` become variables that guard the statements after them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FLOW, GET, PUT, STATE, VALUE, DONE = (
 
 
 class Rewriter(ast.NodeTransformer):
-    """Rewrites one function; those defined inside get one of their own."""
+    """Rewrites one function; each function defined inside gets its own `Rewriter`."""
 
     def __init__(self, flow: Flow, owner: str) -> None:
         self.flow, self.owner = flow, owner
@@ -86,7 +86,7 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def _private(self, name: str) -> str:
-        """A name as it is inside of a class."""
+        """A name after the mangling of private names of classes."""
         hidden = self.owner and name.startswith("__") and not name.endswith("__")
         return f"_{self.owner.lstrip('_')}{name}" if hidden else name
 
@@ -94,7 +94,7 @@ class Rewriter(ast.NodeTransformer):
         return ast.Attribute(load(FLOW), name, ast.Load())
 
     def _call(self, at: Any, name: str, *values: Any, state: Any = None) -> Any:
-        """A call of the flow's method, with the variables it concerns and the line."""
+        """A call of a method of the flow, with the variables it concerns and the line."""
         given = list(values)
         if state is not None:
             concerned = sorted({self._private(n) for n in names_in(*state)} & set(self.local))
@@ -103,7 +103,7 @@ class Rewriter(ast.NodeTransformer):
         return ast.copy_location(found, at)
 
     def _state(self) -> list[ast.stmt]:
-        """How the function's variables are read and written from outside."""
+        """Statements that define how the function's variables are read and written from outside."""
         names = self.local
         shown = ast.Dict([ast.Constant(n) for n in names], [load(n) for n in names])
         each = [ast.Subscript(load(HIDDEN + "values"), ast.Constant(n), ast.Load()) for n in names]
@@ -116,7 +116,7 @@ class Rewriter(ast.NodeTransformer):
         ]
 
     def _declared(self, stored: Iterable[str]) -> list[ast.stmt]:
-        """The declarations a function inside needs to give these variables values."""
+        """The nonlocal and global statements an inner function needs to assign these variables."""
         wanted = set(stored)
         inner = wanted & (set(self.local) | self.outer[ast.Nonlocal])
         outside = wanted & self.outer[ast.Global]
@@ -129,7 +129,7 @@ class Rewriter(ast.NodeTransformer):
     # --- return, break and continue become variables ----------------------------------------
 
     def _inside(self, statement: Any, kind: Any) -> bool:
-        """Whether a statement that is no such itself has one in it."""
+        """Whether a statement contains one of this kind but is not of this kind itself."""
         return (
             not isinstance(statement, kind)
             and any(isinstance(n, kind) for n in own_nodes(statement))
@@ -137,13 +137,13 @@ class Rewriter(ast.NodeTransformer):
         )
 
     def _lowered(self, body: list[Any], stop: str = "", skip: str = "") -> list[Any]:
-        """The statements without jumps: `stop` and `skip` are the loop's break and continue."""
+        """The statements without jumps; `stop` and `skip` are the flags of break and continue."""
         found: list[Any] = []
         for index, statement in enumerate(body):
             rest = body[index + 1 :]
             if isinstance(statement, ast.If) and rest and jumps(statement):
                 ended, other = terminates(statement.body), terminates(statement.orelse)
-                if ended != other:  # what follows belongs to the other side
+                if ended != other:  # the following statements belong to the side that does not end
                     side = statement.orelse if ended else statement.body
                     side.extend(rest)
                     rest = []
@@ -156,14 +156,14 @@ class Rewriter(ast.NodeTransformer):
         return found
 
     def _guarded(self, flags: set[str], body: list[Any], at: Any) -> ast.stmt:
-        """The statements where none of the flags is set."""
+        """The statements, run only if none of the flags is set."""
         names = [load(flag) for flag in sorted(flags)]
         test = names[0] if len(names) == 1 else ast.BoolOp(ast.Or(), names)
         found = ast.If(ast.UnaryOp(ast.Not(), test), body, [])
         return ast.fix_missing_locations(ast.copy_location(found, at))
 
     def _jump(self, node: Any, stop: str, skip: str) -> tuple[list[Any], set[str]]:
-        """A statement without jumps, and the flags it may set."""
+        """A statement rewritten without jumps, and the flags it may set."""
         true = ast.Constant(True)
         new: list[Any] = [node]
         flags: set[str] = set()
@@ -193,7 +193,7 @@ class Rewriter(ast.NodeTransformer):
         return found | ({DONE} if returns else set())
 
     def _bodies(self, node: Any, stop: str, skip: str) -> None:
-        """Lower the blocks of a statement."""
+        """Rewrite the blocks of a statement without jumps."""
         for part in ("body", "orelse", "finalbody"):
             block = getattr(node, part, None)
             if isinstance(block, list) and block:
@@ -223,7 +223,7 @@ class Rewriter(ast.NodeTransformer):
     # --- statements -------------------------------------------------------------------------
 
     def _part(self, kind: str, body: list[Any], given: Iterable[str] = ()) -> Any:
-        """A block as a function inside of the function."""
+        """A block as an inner function."""
         stored = {self._private(n) for n in names_in(*body, stored=True)}
         new = [s for node in body for s in listed(self.visit(node))]
         new = [s for s in new if not isinstance(s, (ast.Global, ast.Nonlocal))]
@@ -231,7 +231,7 @@ class Rewriter(ast.NodeTransformer):
         return definition(name, [*self._declared(stored), *(new or [ast.Pass()])], arguments(given))
 
     def visit_If(self, node: ast.If) -> Any:
-        """A choice between two functions."""
+        """`if` becomes a choice between two functions."""
         concerned = [node.body, node.orelse]
         sides = [self._part("then", node.body), self._part("else", node.orelse)]
         test, names = self.visit(node.test), [load(side.name) for side in sides]
@@ -242,7 +242,7 @@ class Rewriter(ast.NodeTransformer):
         ]
 
     def visit_While(self, node: Any) -> Any:
-        """A test and a step as functions."""
+        """`while` becomes a test and a step, as functions."""
         flags = [load(name) for name in sorted(node.stops)]
         tests = [ast.UnaryOp(ast.Not(), flag) for flag in flags]
         test = ast.BoolOp(ast.And(), [*tests, node.test]) if tests else node.test
@@ -257,7 +257,7 @@ class Rewriter(ast.NodeTransformer):
         ]
 
     def visit_For(self, node: Any) -> Any:
-        """What is done for each item as a function."""
+        """`for` becomes a function that is called for each item."""
         item = HIDDEN + "item"
         first = ast.copy_location(ast.Assign([node.target], load(item)), node)
         concerned = [node.body, node.target, [load(name) for name in node.stops]]
@@ -268,7 +268,7 @@ class Rewriter(ast.NodeTransformer):
         return [ast.copy_location(part, node), ast.copy_location(ast.Expr(call), node)]
 
     def visit_FunctionDef(self, node: Any) -> Any:
-        """A function inside has variables of its own."""
+        """An inner function has its own variables and is rewritten separately."""
         decorators = [self.visit(d) for d in node.decorator_list]
         defaults = [self.visit(d) for d in node.args.defaults]
         kw_defaults = [d and self.visit(d) for d in node.args.kw_defaults]
@@ -299,13 +299,13 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def visit_AnnAssign(self, node: Any) -> Any:
-        """Without its note: the name may belong to the function around."""
+        """Drop the annotation, because the name may belong to the outer function."""
         if node.value is None:
             return ast.copy_location(ast.Pass(), node)
         return self.visit(ast.copy_location(ast.Assign([node.target], node.value), node))
 
     def visit_AugAssign(self, node: Any) -> Any:
-        """x += y: in place where x is an array, as ever."""
+        """`x += y`, which stays in place if x is an array."""
         if not isinstance(node.target, ast.Name):
             return self._effects(node)
         name = "i" + OPERATORS[type(node.op)]
@@ -317,7 +317,7 @@ class Rewriter(ast.NodeTransformer):
         return ast.fix_missing_locations(ast.copy_location(new, node))
 
     def visit_Delete(self, node: Any) -> Any:
-        """A deleted variable has no value."""
+        """`del x` becomes the assignment of "undefined"."""
         new = [
             ast.Assign([ast.Name(self._private(t.id), ast.Store())], self._flow("undefined"))
             if isinstance(t, ast.Name)
@@ -327,12 +327,12 @@ class Rewriter(ast.NodeTransformer):
         return [ast.fix_missing_locations(ast.copy_location(n, node)) for n in new]
 
     def visit_Assert(self, node: Any) -> Any:
-        """What is asserted has to be known."""
+        """The condition of an assertion must be known while tracing."""
         test = self._call(node, "static", self.visit(node.test))
         return ast.copy_location(ast.Assert(test, node.msg and self.visit(node.msg)), node)
 
     def _effects(self, node: Any) -> Any:
-        """A statement that changes more than the function's variables, or raises."""
+        """Guard a statement that changes more than the function's variables, or raises."""
         what = "raise" if isinstance(node, ast.Raise) else ""
         for target in own_nodes(node):
             stored = isinstance(getattr(target, "ctx", None), ast.Store)
@@ -353,7 +353,7 @@ class Rewriter(ast.NodeTransformer):
     # --- expressions ------------------------------------------------------------------------
 
     def visit_Name(self, node: ast.Name) -> Any:
-        """A variable that may have no value is asked for it."""
+        """Reading a variable that may have no value is checked."""
         node.id = self._private(node.id)
         if not isinstance(node.ctx, ast.Load) or node.id not in self.loose:
             return node
@@ -361,12 +361,12 @@ class Rewriter(ast.NodeTransformer):
         return self._call(node, "read", copied, ast.Constant(node.id))
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
-        """Private names of a class."""
+        """Mangle private names of a class."""
         node.attr = self._private(node.attr)
         return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> Any:
-        """What is called may be scripted, too."""
+        """The called function may be scripted, too."""
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
             node.args = [load("__class__"), load(self.first)]
             return ast.fix_missing_locations(node)
@@ -382,7 +382,7 @@ class Rewriter(ast.NodeTransformer):
         return ast.copy_location(ast.Call(self._flow("not_"), [node.operand], []), node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
-        """What comes later is computed only where it matters."""
+        """`and` and `or` compute later operands only if they matter."""
         if binds(node):
             return self.generic_visit(node)
         concerned = list(node.values[1:])
@@ -395,7 +395,7 @@ class Rewriter(ast.NodeTransformer):
         return call
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
-        """A choice between two values."""
+        """A conditional expression becomes a choice between two functions."""
         if binds(node):
             return self.generic_visit(node)
         concerned = [node.body, node.orelse]
@@ -403,7 +403,7 @@ class Rewriter(ast.NodeTransformer):
         return self._call(node, "if_", test, *map(thunk, sides), state=concerned)
 
     def visit_Compare(self, node: ast.Compare) -> Any:
-        """a < b < c is a < b and b < c, with b computed once."""
+        """`a < b < c` becomes `a < b and b < c`, with b computed once."""
         if len(node.ops) == 1 or binds(node):
             return self.generic_visit(node)
         concerned = list(node.comparators)

@@ -1,4 +1,4 @@
-"""Pieces of syntax trees: made, and asked which variables and jumps they have."""
+"""Creating pieces of syntax trees, and finding their variables and jumps."""
 
 from __future__ import annotations
 
@@ -17,29 +17,32 @@ def arguments(names: Iterable[str]) -> ast.arguments:
 
 
 def definition(name: str, body: list[ast.stmt], arguments: ast.arguments) -> Any:
-    """A function with that body."""
+    """The definition of a function with this body."""
     found = ast.FunctionDef(name, arguments, body or [ast.Pass()], [])
-    setattr(found, "type_params", [])  # noqa: B010 -- Python 3.12 asks for it, others lack it
+    setattr(found, "type_params", [])  # noqa: B010 -- Python 3.12 needs it, older ones lack it
     return found
 
 
 def load(name: str) -> Any:
-    """The value of a variable."""
+    """An expression that reads a variable."""
     return ast.Name(name, ast.Load())
 
 
 def assign(name: str, value: Any) -> ast.stmt:
-    """A variable given a value."""
+    """A statement that assigns a value to a variable."""
     return ast.Assign([ast.Name(name, ast.Store())], value)
 
 
 def thunk(body: Any) -> Any:
-    """A function without parameters that gives the value of an expression."""
+    """A function without parameters that returns the value of an expression."""
     return ast.Lambda(arguments(()), body)
 
 
 def names_in(*nodes: Any, stored: bool = False) -> set[str]:
-    """The variables in these trees; those that are given a value. Inner scopes are their own."""
+    """The variables in these trees, or only the assigned ones if `stored`.
+
+    Inner scopes keep their own variables.
+    """
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, list):
@@ -56,7 +59,7 @@ def names_in(*nodes: Any, stored: bool = False) -> set[str]:
         elif isinstance(node, ast.AST):
             captured = getattr(node, "name", None) or getattr(node, "rest", None)
             if captured and not isinstance(node, (ast.ExceptHandler, ast.alias)):
-                found.add(captured)  # a pattern's
+                found.add(captured)  # the name in a pattern
             found |= names_in(*ast.iter_child_nodes(node), stored=stored)
     return found
 
@@ -66,7 +69,7 @@ def _all_names(node: Any) -> set[str]:
 
 
 def own_nodes(body: Any) -> Iterable[Any]:
-    """The nodes of a function's body, without those of functions inside."""
+    """The nodes of a function's body, without those of inner functions."""
     for node in body if isinstance(body, list) else ast.iter_child_nodes(body):
         yield node
         if not isinstance(node, SCOPES):
@@ -91,17 +94,17 @@ OPERATORS = {
 
 
 def binds(node: Any) -> bool:
-    """Whether an expression gives variables values."""
+    """Whether an expression assigns variables (`:=`)."""
     return any(isinstance(n, ast.NamedExpr) for n in ast.walk(node))
 
 
 def listed(value: Any) -> list[Any]:
-    """One statement, or several, as a list."""
+    """One or several statements as a list."""
     return value if isinstance(value, list) else [value]
 
 
 def terminates(body: list[Any]) -> bool:
-    """Whether nothing behind these statements is reached."""
+    """Whether control never reaches the end of these statements."""
     last = body[-1] if body else None
     if isinstance(last, ast.If):
         return terminates(last.body) and terminates(last.orelse)
@@ -113,14 +116,14 @@ def terminates(body: list[Any]) -> bool:
 
 
 def jumps(node: Any) -> bool:
-    """Whether a statement may leave the block it stands in."""
+    """Whether a statement may leave its block."""
     if any(isinstance(n, ast.Return) for n in own_nodes(node)):
         return True
     return any(isinstance(n, (ast.Break, ast.Continue)) for n in of_loop(node))
 
 
 def of_loop(node: Any) -> Iterable[Any]:
-    """The nodes of a statement in a loop whose jumps are that loop's own."""
+    """The nodes of a statement in a loop whose break and continue refer to that loop."""
     if isinstance(node, (*LOOPS, *SCOPES)):
         return
     for inner in ast.iter_child_nodes(node):

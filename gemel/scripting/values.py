@@ -1,4 +1,4 @@
-"""What the variables of a scripted function hold: arrays, numbers, nested lists, or nothing yet."""
+"""The values of a scripted function's variables: arrays, numbers, nested lists, or none yet."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from gemel.ir.methods import call
 from gemel.ndarray import ndarray
 from gemel.runtime.prepare import as_entry
 
-#: Where a value stands: a variable's name, then positions and keys in nested lists and dicts.
+#: The place of a value: a variable's name, then positions and keys in nested lists and dicts.
 Path = tuple[Any, ...]
 Values = dict[str, Any]
 Action = Callable[..., Any]
 
 
 class Undefined:
-    """What a variable holds before it is given a value, or after it got one on some paths only."""
+    """The value of a variable before it is assigned, or if only some paths assigned it."""
 
     def __init__(self, why: str = "") -> None:
         self.why = why
 
 
 UNDEFINED = Undefined()
-#: How the variables of the rewriting itself begin, such as the function's result until its end.
+#: The prefix of variables that the rewriting adds, such as the one for the function's result.
 HIDDEN = "_gemel_"
 
 
 def array_of(value: Any) -> Any:
-    """The array or symbol a value is or holds; None for others. Python's numbers are not arrays."""
+    """The array or symbol that a value is or holds; None for other values, numbers included."""
     holder = getattr(type(value), "__flow__", None)
     value = holder(value) if holder is not None else value
     if isinstance(value, Entry):
@@ -41,13 +41,13 @@ def array_of(value: Any) -> Any:
 
 
 def like(value: Any, entry: Any) -> Any:
-    """The entry, held as `value` holds its array."""
+    """The entry, wrapped in the way `value` holds its array."""
     maker = getattr(type(value), "__flow_with__", None)
     return entry if maker is None else maker(value, entry)
 
 
 def leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    """What a variable holds, with lists, tuples and dicts taken apart."""
+    """The leaves of a variable's value, with lists, tuples and dicts taken apart."""
     if type(value) in (list, tuple):
         yield (*path, type(value), len(value)), None
         for index, item in enumerate(value):
@@ -61,7 +61,7 @@ def leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def rebuilt(value: Any, path: Path, change: dict[Path, Any]) -> Any:
-    """The same nested value with other leaves, where there are others."""
+    """The nested value with the leaves in `change` replaced."""
     if type(value) in (list, tuple):
         return type(value)(rebuilt(item, (*path, i), change) for i, item in enumerate(value))
     if type(value) is dict:
@@ -70,7 +70,7 @@ def rebuilt(value: Any, path: Path, change: dict[Path, Any]) -> Any:
 
 
 def known(test: Any) -> bool | None:
-    """Whether a condition holds; None when only the running program can tell."""
+    """Whether a condition holds; None if only the running program knows."""
     held = getattr(type(test), "__flow__", None)
     test = test if held is None else held(test)
     if not isinstance(test, Entry):
@@ -82,7 +82,7 @@ def known(test: Any) -> bool | None:
 
 
 def condition(test: Any) -> Entry:
-    """The symbol of a condition, as a boolean."""
+    """A condition as a symbol of dtype bool."""
     held = getattr(type(test), "__flow__", None)
     entry = as_entry(test if held is None else held(test))
     found: Entry = entry if entry.dtype is bool_ else call("not_equal", entry, 0)
@@ -90,12 +90,12 @@ def condition(test: Any) -> Entry:
 
 
 def number(value: Any) -> bool:
-    """Whether it is a Python number, or a symbol of one."""
+    """Whether it is a Python number, or a symbol for one."""
     return isinstance(value, NUMBER) or (isinstance(value, Entry) and value.spec.weak)
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two values that are no arrays are the same on two paths."""
+    """Whether two values other than arrays are the same."""
     if a is b:
         return True
     if isinstance(a, Entry) or isinstance(b, Entry) or type(a) is not type(b):
@@ -107,7 +107,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 class Objects:
-    """The arrays among values: each once, however many variables hold it."""
+    """The arrays among values, each once, even if several variables hold it."""
 
     def __init__(self, values: dict[Path, Any]) -> None:
         self.own: list[Any] = []  # the arrays themselves
@@ -121,24 +121,24 @@ class Objects:
         self.stands = [placeholder(as_entry(x).spec) for x in self.own]
 
     def fresh(self, values: dict[Path, Any]) -> tuple[list[Entry], dict[Path, Any]]:
-        """Copies of the stand-ins, which may be written to, and the leaves that hold them."""
+        """Copies of the placeholders, which may be written to, and the leaves that hold them."""
         local = [call("copy", entry) for entry in self.stands]
         return local, {path: like(values[path], local[i]) for path, i in self.at.items()}
 
 
 def strong(entry: Entry) -> Entry:
-    """An array, of a number, too."""
+    """The entry as an array, also if it is a number."""
     found: Entry = call("cast", entry, dtype=entry.dtype) if entry.spec.weak else entry
     return found
 
 
 def bare(value: Any) -> Any:
-    """The array a value holds; the value itself when it holds none."""
+    """The array that a value holds; the value itself if it holds none."""
     array = array_of(value)
     return value if array is None else array
 
 
 def described(value: Any) -> str:
-    """A value in a message: an array's spec."""
+    """A value as text for a message; for an array, its spec."""
     array = array_of(value)
     return repr(value) if array is None else str(as_entry(array).spec)

@@ -1,7 +1,7 @@
-"""Symbols, as MXNet 1 has them: `var`, operations by its names, `load`, `Group`.
+"""MXNet 1's symbols: `var`, operations under its names, `load`, `Group`.
 
 `F` of `hybrid_forward` is this module while a block is traced, and `gemel.ndarray` otherwise: the
-operations take arrays, what stands for them in a trace, and `Symbol`.
+operations accept arrays, entries of a trace, and `Symbol`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _both(operation: Any) -> Any:
-    """An operation for symbols, and for arrays as `operation` itself."""
+    """An operation that accepts symbols, and arrays as `operation` itself does."""
     if operation.takes_symbols:
         return operation
 
@@ -51,7 +51,7 @@ def _both(operation: Any) -> Any:
 
 
 def _whole(function: Any) -> Any:
-    """A function of `npx` or `np.random`; of symbols the loop or choice of its name."""
+    """A function of `npx` or `np.random`; for loops and conditionals, one that accepts symbols."""
     if function.__name__ not in ("foreach", "while_loop", "cond"):
         return function
 

@@ -1,4 +1,4 @@
-"""Executor: a symbol bound to arrays, as MXNet 1 trains networks."""
+"""Executor: a symbol bound to arrays, which is how MXNet 1 trains networks."""
 
 from __future__ import annotations
 
@@ -114,12 +114,12 @@ class Executor:
     ) -> None:
         """Have ``callback(name, array)`` called for every output of every operation, in `forward`.
 
-        With `monitor_all` also for arguments and states. None: no longer.
+        With `monitor_all` also for arguments and states. None removes the callback.
         """
         self._monitor = None if callback is None else (callback, monitor_all)
 
     def _run(self, values: dict[str, Any]) -> list[Any]:
-        """The outputs. Who monitors is told of all that is inside."""
+        """The outputs. The monitor callback gets all internal outputs."""
         heads = self._symbol._heads
         if self._monitor is None:
             return run.run(heads, values)
@@ -152,7 +152,7 @@ class Executor:
     ) -> None:
         """Write arrays by name into the arguments and states.
 
-        Raises `UnknownNameError` for names it has not, unless `allow_extra_params`.
+        Raises `UnknownNameError` for unknown names, unless `allow_extra_params`.
         """
         for own, new in ((self.arg_dict, arg_params), (self.aux_dict, aux_params or {})):
             for name, value in new.items():
@@ -188,9 +188,9 @@ class Executor:
 def bound(
     symbol: Symbol, device: Any, grad_req: Any, dtypes: Mapping[str, Any], shapes: Mapping[str, Any]
 ) -> Executor:
-    """An executor on new arrays of zeros, whose shapes follow from those given.
+    """An executor on new arrays of zeros, with shapes inferred from the given ones.
 
-    Raises `ShapeError` naming the arguments whose shapes do not.
+    Raises `ShapeError` that names the arguments whose shapes cannot be inferred.
     """
     place: Device = as_device(device)
     arguments, _, auxiliary = symbol.infer_shape_partial(**shapes)
@@ -214,7 +214,7 @@ def bound(
 
 
 def described(heads: Iterable[Reference]) -> str:
-    """The nodes heads need, one a line."""
+    """The nodes that the heads depend on, one per line."""
     lines = []
     for node in nodes_of(heads):
         inputs = ", ".join(inner.output_name(index) for inner, index in node.inputs)
@@ -243,7 +243,7 @@ def _named(what: str, names: list[str], given: Any, whole: bool = False) -> dict
 
 
 def _requests(names: list[str], given: Any) -> dict[str, str]:
-    """What is to become of the gradient of each argument."""
+    """The gradient request of each argument."""
     if isinstance(given, str):
         requests = dict.fromkeys(names, given)
     elif isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""Traced programs as symbols: gemel's graph, written in MXNet's operations."""
+"""Traced programs as symbols: gemel's graph expressed in MXNet's operations."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from gemel.tracing.programs import Arguments
 class Exported(Traced):
     """A function traced for one kind of arguments, as a symbol.
 
-    `variables` are the arrays it is given by name: those of `parameters`, and arrays it closes
-    over.
-    `given` may name symbols that stand for the arguments, instead of new variables. With `own`
-    what MXNet has no operation for is a node of gemel's own, sizes that depend on the arguments
-    stay free, and parameters may be overwritten: `updated` are their names, the last of `heads`
-    what they then hold. `names` are those of the arguments: data, or data0, data1, ...
-    `held` is what names stand for already, in a file of several programs, and `least` what no
-    free extent is below. `guards` is what was asked of the free extents: the program is that for
-    sizes with the same answers.
+    `variables` are the arrays it needs besides the arguments, by name: those of `parameters`, and
+    arrays it closes over.
+    `given` may contain symbols that stand for the arguments, instead of new variables. With `own`,
+    operations that MXNet lacks become nodes of gemel's own, sizes that depend on the arguments
+    stay free, and parameters may be overwritten: `updated` are their names, and the last of `heads`
+    their new contents. `names` are the names of the arguments: data, or data0, data1, ...
+    `held` maps names that are taken, in a file of several programs, to what they stand for. `least`
+    is a lower bound of all free extents. `guards` are the comparisons that the trace made with free
+    extents; the program is valid for sizes that give the same answers.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Exported(Traced):
     ) -> None:
         super().__init__(Noting(own, least), function, arguments, names)
         self.own = own
-        #: For which batches it is the program, for people; empty: for all.
+        #: The batches for which the program is valid, as text for users; empty: all.
         self.limits: list[str] = []
         updates = self.updates
         if updates and not own:
@@ -73,8 +73,8 @@ class Exported(Traced):
         self._together: dict[int, list[tuple[Entry, int]]] = {}
         for entry, (note, index) in self.trace.notes.made.items():
             self._together.setdefault(id(note.written.settings), []).append((entry, index))
-        #: Of the program inside of a call that is being written: when it began, and what it takes
-        #: from outside.
+        #: While a program inside of a call is written: the serial number of its start, and the
+        #: variables for what it reads from outside.
         self._border: tuple[int, dict[Entry, SymbolNode]] | None = None
         self.trace.notes.writes = True
         with self.trace:
@@ -83,11 +83,11 @@ class Exported(Traced):
         self.updated = [self._variable_of(p, p.name or "parameter", {})[0].name for p, _ in updates]
 
     def named(self, text: str) -> str:
-        """A text in which free extents are called as in Python."""
+        """A text in which free extents are written as in Python."""
         return named_extents(text, self.inputs)
 
     def holds_for_one(self, names: Iterable[str]) -> bool:
-        """Whether it is the program also where these extents are 1."""
+        """Whether the program is also valid if these extents are 1."""
         sizes = {name: seen(extent) for name, extent in self.trace.extents.dims.items()}
         sizes.update(dict.fromkeys(names, 1))
         return all(guard.holds(sizes) for guard in self.guards)
@@ -114,7 +114,7 @@ class Exported(Traced):
         return [self._references[entry] for entry in heads]
 
     def _call(self, entry: Entry) -> Any:
-        """What an entry is: a note, entries it is the same as, or None for a variable."""
+        """How to write an entry: as a note, as equivalent entries, or (None) as a variable."""
         node = entry.node
         if self._border is not None and node.serial < self._border[0] and not node.is_number:
             return None
@@ -141,7 +141,7 @@ class Exported(Traced):
         return meaning
 
     def _expanded(self, node: Node) -> tuple[Entry, ...]:
-        """The node by other operations. Raises `ExportError`."""
+        """The node expressed by other operations. Raises `ExportError`."""
         found = by_parts(node)
         if found is not None:
             return found
@@ -182,9 +182,10 @@ class Exported(Traced):
                 self._references.setdefault(further, (node, index))
 
     def _inside(self, name: str, written: Written) -> tuple[Any, Any, dict[str, str]]:
-        """The inputs of a call with programs inside, their heads, and where their variables go."""
+        """The inputs of a call with programs inside, the programs' heads, and the settings that say
+        which inputs their variables stand for."""
         inputs = list(written.inputs)
-        places: dict[Entry, int] = {}  # not those of `inputs`, which change with each step
+        places: dict[Entry, int] = {}  # only inputs from outside; the others change with each step
         graphs, orders = [], []
         for inside in written.inside:
             heads, sources = self._program(name, inside)
@@ -203,7 +204,7 @@ class Exported(Traced):
         return self._written(inputs), graphs, settings
 
     def _program(self, name: str, inside: Inside) -> tuple[tuple[Reference, ...], list[Entry]]:
-        """The heads of a program inside of a call, and what each of its variables stands for."""
+        """The heads of a program inside of a call, and the entries its variables stand for."""
         kept = self._references, self._border, self._used
         self._used = set()
         stand_ins = {x: SymbolNode(VARIABLE, self._unique(f"{name}_in")) for x in inside.arguments}
@@ -222,7 +223,7 @@ class Exported(Traced):
         return tuple(heads), [sources[id(node)] for node in variables_of(heads)]
 
     def _copied(self, head: Reference) -> Reference:
-        """A result that is a variable by an operation: MXNet takes no other ones of programs."""
+        """A head that is not a variable: MXNet's programs must return results of operations."""
         if not head[0].is_variable:
             return head
         return SymbolNode("_np_copy", self._unique(f"{head[0].name}_copy"), {}, [head]), 0
@@ -235,7 +236,7 @@ class Exported(Traced):
     # ---- variables
 
     def _variable_of(self, source: Any, name: str, attrs: dict[str, str]) -> Reference:
-        """The variable of a parameter or an array, under that name if it stands for no other."""
+        """The variable of a parameter or an array, with that name if the name is not taken."""
         if id(source) not in self._sources:
             unique = unused_name(
                 name, lambda n: n in self._used or self._held.get(n, source) is not source
@@ -273,10 +274,10 @@ class Exported(Traced):
 
 
 def exported(function: Callable[..., Any], arguments: Arguments, **settings: Any) -> Exported:
-    """A function as a symbol; for any batch also where the arguments are one example.
+    """A function as a symbol, valid for any batch even if the arguments are one example.
 
-    An extent of 1 cannot be free, so that two are traced then, if the function takes two and does
-    the same for one. So it is with an empty batch, which only gemel's own files tell from others.
+    An extent of 1 cannot be free. So a batch of two is traced instead, if the function accepts it
+    and does the same for one example. Empty batches are treated alike, except in gemel's own files.
     """
     arrays = arguments.arrays
     few = (1,) if settings.get("own") else (0, 1)
@@ -298,9 +299,9 @@ def exported(function: Callable[..., Any], arguments: Arguments, **settings: Any
 def _exported(
     function: Callable[..., Any], arguments: Arguments, settings: dict[str, Any]
 ) -> Exported:
-    """The function for these arguments, and what it holds for.
+    """The function for these arguments, with the limits of its validity.
 
-    In MXNet's files some sizes can be said only of two and more.
+    Some sizes can be expressed in MXNet's files only for batches of at least two.
     """
     try:
         program = Exported(function, arguments, **settings)
@@ -316,7 +317,7 @@ def _exported(
 
 
 def _with_nothing_of(unread: list[Entry], result: Entry) -> Entry:
-    """A result that needs all of these too, and is the same: MXNet's loops have no other inputs."""
+    """The same result, but depending on all of `unread`: MXNet's loops must read all inputs."""
     for entry in unread:
         nothing = call("sum", call("cast", call("less", entry, entry), dtype=result.dtype))
         result = call("add", result, call("cast", nothing, dtype=result.dtype))
@@ -324,7 +325,7 @@ def _with_nothing_of(unread: list[Entry], result: Entry) -> Entry:
 
 
 def _of_entries(written: Written) -> Written:
-    """The call with arrays it was given as entries."""
+    """The call with its arrays as entries."""
     if all(isinstance(value, Entry) for value in written.inputs):
         return written
     inputs = tuple(
@@ -339,7 +340,7 @@ def _of_entries(written: Written) -> Written:
 
 
 def _typed(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Numbers among arrays as arrays of their dtype: in MXNet they do not give way."""
+    """Numbers next to arrays as arrays of their dtype: MXNet does not type numbers weakly."""
     dtypes = [entry.dtype for entry in inputs if not entry.node.is_number]
     if not dtypes or len(dtypes) == len(inputs):
         return inputs
@@ -363,7 +364,7 @@ def _outputs(written: Written) -> int:
 
 
 def _attributes(parameter: Any) -> dict[str, str]:
-    """What a variable says of a parameter, as MXNet does."""
+    """The attributes of a parameter's variable, as in MXNet."""
     from gemel.npx.serialize import type_flag
 
     attrs = {

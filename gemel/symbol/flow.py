@@ -1,6 +1,6 @@
-"""Loops and choices on symbols: `foreach`, `while_loop` and `cond` as MXNet 1's `contrib` has them.
+"""Control flow on symbols: `foreach`, `while_loop` and `cond` of MXNet 1's `contrib`.
 
-What does not depend on the loop's variables is computed once, outside.
+Nodes that do not depend on the loop's variables are computed once, outside of the loop.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def while_loop(
     max_iterations: int,
     name: str = "while_loop",
 ) -> Any:
-    """func(*variables) -> (output, variables) while cond(*variables) holds, at most so often."""
+    """Run func(*variables) -> (output, variables) while cond(*variables) holds, at most
+    `max_iterations` times."""
     name = named(None, name)
     whole = loop_vars if isinstance(loop_vars, (list, tuple)) else [loop_vars]
     first = _heads(whole)
@@ -83,8 +84,8 @@ def cond(
     return nested(iter(found), result)
 
 
-#: The heads of a program, and what each of its variables stands for: the place of what is given,
-#: or something outside.
+#: The heads of a program, and what each of its variables stands for: the position of a given
+#: variable, or an output of a node outside.
 Program = tuple[tuple[Reference, ...], list[Any]]
 
 
@@ -97,7 +98,7 @@ def _variables(name: str, count: int) -> list[Symbol]:
 
 
 def _inside(name: str, heads: Iterable[Reference], given: list[Symbol]) -> Program:
-    """A program that takes what does not depend on the given variables as variables of its own."""
+    """A program in which nodes that do not depend on the given variables become new variables."""
     places = {id(each._heads[0][0]): place for place, each in enumerate(given)}
     new: dict[int, SymbolNode] = {}
     taken: dict[tuple[int, int], SymbolNode] = {}
@@ -123,7 +124,7 @@ def _inside(name: str, heads: Iterable[Reference], given: list[Symbol]) -> Progr
     found = []
     for place, head in enumerate(every):
         node, index = reference(*head)
-        if node.is_variable:  # MXNet takes no variables as results of programs
+        if node.is_variable:  # MXNet does not allow variables as results of programs
             node, index = SymbolNode("_copy", f"{name}_copy{place}", {}, [(node, index)]), 0
         found.append((node, index))
     return tuple(found), [means[id(node)] for node in variables_of(found)]

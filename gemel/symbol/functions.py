@@ -1,4 +1,4 @@
-"""`sym.np` and `sym.npx`: the functions of `np` and `npx`, which here take symbols, too."""
+"""`sym.np` and `sym.npx`: the functions of `np` and `npx`, which accept symbols here."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gemel.ops.loops import leaves
 from gemel.symbol.scopes import named
 from gemel.symbol.symbol import Symbol, compose
 
-#: What the operations of MXNet 2 are called in files: these, and the function's name.
+#: Prefixes of the names of MXNet 2's operations in files; the function's name follows.
 PREFIXES = {"np": ("_npi_", "_np_", "_npx_"), "npx": ("_npx_", "_npi_", "_np_")}
-#: Operations on a number and an array that are not the same as on an array and the number.
+#: Operations that are not commutative, so that a number as first operand needs another operation.
 TURNED = ("subtract", "true_divide", "mod", "power")
 NAMES = {"remainder": "mod", "divide": "true_divide", "round": "around"}
 
 
 class Functions:
-    """The functions of a module, for symbols, too; what else is in it as it is."""
+    """A module whose functions also accept symbols; its other attributes are unchanged."""
 
     def __init__(self, module: ModuleType, kind: str) -> None:
         self._module, self._kind = module, kind
@@ -42,7 +42,7 @@ class Functions:
 
 
 def _for_symbols(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
-    """A function that makes a symbol where it is given one."""
+    """A function that returns a symbol if an argument is a symbol."""
 
     def call(*inputs: Any, **keywords: Any) -> Any:
         given = leaves([*inputs, *keywords.values()])
@@ -75,7 +75,7 @@ def _composed(
     if not declared:
         raise TypeError(f"{bare} does not accept symbols; a hybridized function may call it")
     several = [each for each in declared if callable(each._outputs) and bare in WRITERS]
-    if several:  # its file says how many results there are
+    if several:  # the settings in the file say how many results there are
         written: Any = WRITERS[bare](**{**_defaults(function), **given})
         return compose(several[0], written.inputs, {**written.settings, "name": name})
     fits = (each for each in declared if _fits(each, function, kind, settings))
@@ -91,7 +91,7 @@ def _composed(
 
 
 def _is_symbol(value: Any) -> bool:
-    """Whether it is a symbol, or several in a list."""
+    """Whether it is a symbol or a list of symbols."""
     several = value if isinstance(value, (list, tuple)) else (value,)
     return bool(several) and all(isinstance(each, Symbol) for each in several)
 
@@ -104,7 +104,7 @@ def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
 def _fits(
     operation: Legacy, function: Callable[..., Any], kind: str, settings: dict[str, Any]
 ) -> bool:
-    """Whether the settings of MXNet's operation are the function's; else another one is it."""
+    """Whether an MXNet operation is this function: its settings must agree with the parameters."""
     if isinstance(operation, Derived):
         return True
     parameters = signature(function).parameters

@@ -16,7 +16,7 @@ from gemel.tracing.programs import Arguments
 
 
 def history(x: Any) -> Symbol:
-    """What was computed on the way from the recorded variables to `x`; see `get_symbol`."""
+    """The computation that led from the recorded variables to `x`; see `get_symbol`."""
     if not isinstance(source_of(x), tuple):
         raise GradientError(
             "get_symbol: the array was not computed from a variable while recording; call "
@@ -32,7 +32,7 @@ def history(x: Any) -> Symbol:
 
 
 def _variables(calls: list[Any]) -> tuple[dict[Any, int], list[Spec]]:
-    """Which argument stands for each input that no call makes, and the specs of the arguments."""
+    """The argument for each input that is not a result of these calls, and the arguments' specs."""
     places: dict[Any, int] = {}
     specs: list[Spec] = []
     for position, call in enumerate(calls):
@@ -49,12 +49,12 @@ def _variables(calls: list[Any]) -> tuple[dict[Any, int], list[Spec]]:
 
 
 def _is_kept(call: Any, index: int) -> bool:
-    """Whether an input is a number the tape has, since the gradient reads it."""
+    """Whether an input is a number that the tape keeps, because the gradient reads it."""
     return call.kind.inputs[index].weak and ("input", index) in call.reads
 
 
 def _again(calls: list[Any], places: dict[Any, int], wanted: Any) -> Callable[..., Any]:
-    """A function that does the calls again, on its arguments."""
+    """A function that repeats the calls on its arguments."""
 
     def function(*arguments: Any) -> Any:
         known: dict[Any, Any] = {}

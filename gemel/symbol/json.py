@@ -1,6 +1,6 @@
-"""MXNet's symbol files: JSON, written as MXNet 1.9.1 does, read from any version since 0.9.
+"""MXNet's symbol files: JSON, written as by MXNet 1.9.1, and read from any version since 0.9.
 
-Files come from strangers: every field and index is checked, and the error names it.
+Files may come from anywhere, so every field and index is checked, and an error names the bad one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gemel.symbol.node import (
 )
 from gemel.symbol.own import operation
 
-#: The version of MXNet whose form the files have.
+#: The version of MXNet whose format is written.
 VERSION = 10901
 
 
@@ -76,7 +76,7 @@ def _attributes(attrs: dict[str, str]) -> str:
 
 
 def _wrapped(items: Sequence[Any], indent: int = 2) -> str:
-    """A list on one line, or (with more than ten items) each item on its own."""
+    """A list on one line or, with more than ten items, with one item per line."""
     texts = [json.dumps(item) for item in items]
     if len(texts) <= 10:
         return f"[{', '.join(texts)}]"
@@ -88,12 +88,12 @@ def _wrapped(items: Sequence[Any], indent: int = 2) -> str:
 
 
 def read(text: str, source: str = "symbol") -> list[Reference]:
-    """The heads of the symbol a file holds. Raises `SymbolFileError`."""
+    """The heads of the symbol in a file. Raises `SymbolFileError`."""
     return _Reader(source).graph(text)
 
 
 class _Reader:
-    """Checks one file, field by field."""
+    """Reads and checks one file, field by field."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -116,7 +116,7 @@ class _Reader:
         return self.heads(whole, "")
 
     def heads(self, whole: dict[str, Any], where: str, depth: int = 0) -> list[Reference]:
-        """The heads of a graph, or of one inside of a node."""
+        """The heads of a graph, which may be inside of a node."""
         nodes: list[SymbolNode] = []
         for place, raw in enumerate(self.listed(whole, "nodes", where)):
             nodes.append(self.node(place, raw, nodes, where, depth))
@@ -126,7 +126,7 @@ class _Reader:
         return [self.entry(each, f"{where}heads[{i}]", nodes) for i, each in enumerate(heads)]
 
     def inside(self, raw: dict[str, Any], where: str, depth: int) -> list[tuple[Reference, ...]]:
-        """The heads of the graphs inside of a node: what a loop repeats."""
+        """The heads of the graphs inside of a node, such as the body of a loop."""
         if depth > DEEPEST:
             raise self.fail(f"{where}subgraphs are nested too deeply")
         found = []
@@ -182,7 +182,7 @@ class _Reader:
         return node
 
     def finish(self, node: SymbolNode, where: str) -> None:
-        """The operation must be known and take these settings; how many outputs follows."""
+        """Check the operation and its settings, and set its number of outputs."""
         if node.is_own:
             node.outputs = self.own_outputs(node, where)
             return
@@ -199,7 +199,7 @@ class _Reader:
             raise self.fail(f"{where}{node.op}: {error}") from None
         if not isinstance(node.outputs, int) or not 0 < node.outputs < MOST_OUTPUTS:
             raise self.fail(f"{where}{node.op} has {node.outputs!r} outputs")
-        # Files of before 0.9 leave out what an operation overwrites.
+        # Files from before 0.9 leave out the inputs that an operation overwrites.
         missing = len(legacy.inputs) - len(node.inputs)
         if legacy.auxiliary and missing == len(legacy.auxiliary):
             added = [SymbolNode(VARIABLE, f"{node.name}_{each}") for each in legacy.auxiliary]
@@ -243,7 +243,7 @@ class _Reader:
 
 
 MOST_OUTPUTS = 65536
-#: How deep loops are nested in files.
+#: The deepest nesting of loops that is read.
 DEEPEST = 16
 
 __all__ = ["read", "value_of", "written"]

@@ -1,6 +1,6 @@
-"""Loops and choices of `npx` in exported programs: MXNet's operations with programs inside.
+"""Loops and conditionals of `npx` in exported programs: MXNet's operations with programs inside.
 
-Each program is traced once, on stand-ins for one element and the states.
+Each program is traced once, on placeholders for one element and the states.
 """
 
 from __future__ import annotations
@@ -160,7 +160,10 @@ def _current(trace: Noting, values: Any) -> list[Entry]:
 
 
 def _traced(trace: Noting, name: str, program: Callable[[], Any]) -> tuple[int, Any]:
-    """When a program began, and its results. It may write to what it has made, and no more."""
+    """The serial number of a program's start, and its results.
+
+    The program may only write to arrays that it has created. Raises `TraceError`.
+    """
     began, before = constant(0).node.serial, trace.state.save()
     results = program()
     if not trace.state.writes_inside(before, began):
@@ -180,7 +183,7 @@ def _check(name: str, after: list[Entry], before: list[Entry]) -> None:
 
 
 def _noted(trace: Noting, written: Written, specs: Iterable[Spec]) -> Any:
-    """Stand-ins for the results of a call."""
+    """Placeholders for the results of a call."""
     note = Note(written, trace.notes.note_name(written.name))
     for index, spec in enumerate(specs):
         found = placeholder(Spec(spec.shape, spec.dtype))

@@ -1,4 +1,4 @@
-"""Nodes of symbols: an operation of MXNet's on others, or a variable."""
+"""Nodes of symbols: an operation of MXNet on other nodes, or a variable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gemel.errors import SymbolFileError
 from gemel.legacy import Legacy, find
 from gemel.symbol.own import PREFIX
 
-#: The operation of variables in files.
+#: The operation name of variables in files.
 VARIABLE = "null"
 
 
@@ -23,7 +23,7 @@ def unused_name(name: str, is_taken: Callable[[str], bool]) -> str:
 
 
 class SymbolNode:
-    """An operation by MXNet's name, its settings as text, and what it is applied to."""
+    """An operation under MXNet's name, its settings as text, and its inputs."""
 
     __slots__ = ("_settings", "attrs", "graphs", "inputs", "name", "op", "outputs")
 
@@ -41,34 +41,34 @@ class SymbolNode:
         self.attrs = attrs or {}
         self.inputs = tuple(inputs)
         self.outputs = outputs
-        #: The heads of the programs inside of it: what a loop repeats.
+        #: The heads of the programs inside of it, such as the body of a loop.
         self.graphs = tuple(graphs)
         self._settings: dict[str, Any] | None = None
 
     @property
     def is_variable(self) -> bool:
-        """Whether its value is given."""
+        """Whether it is a variable, whose value is given from outside."""
         return self.op == VARIABLE
 
     @property
     def is_own(self) -> bool:
-        """Whether it is an operation of gemel's, which MXNet has not."""
+        """Whether it is an operation of gemel that MXNet does not have."""
         return self.op.startswith(PREFIX)
 
     @property
     def legacy(self) -> Legacy:
-        """What it is run by. Raises `UnknownNameError`."""
+        """The operation that runs it. Raises `UnknownNameError`."""
         return find(self.op, f"node {self.name!r}: ")
 
     @property
     def visible(self) -> int:
-        """How many of its outputs people get."""
+        """How many of its outputs users get."""
         plain = self.is_variable or self.is_own
         found = None if plain else self.legacy.visible
         return self.outputs if found is None else found
 
     def settings(self) -> dict[str, Any]:
-        """Its settings as values, without what is about the node itself."""
+        """Its settings as values, without attributes about the node itself."""
         if self._settings is None:
             kept = ((n, v) for n, v in self.attrs.items() if not n.startswith("__"))
             self._settings = {name: value_of(text) for name, text in kept}
@@ -94,7 +94,7 @@ class SymbolNode:
         ]
 
     def output_name(self, index: int) -> str:
-        """What an output is called: a variable's own name, or the node's and ``_output``."""
+        """The name of an output: a variable's own name, or the node's name and ``_output``."""
         if self.is_variable:
             return self.name
         return f"{self.name}_output{index if self.visible > 1 else ''}"
@@ -108,7 +108,7 @@ Reference: TypeAlias = tuple[SymbolNode, int]
 
 
 def nodes_of(heads: Iterable[Reference]) -> list[SymbolNode]:
-    """Every node the heads need, each after its inputs, in order of first use."""
+    """All nodes the heads depend on, each after its inputs, in order of first use."""
     order: list[SymbolNode] = []
     seen: set[int] = set()
     stack: list[tuple[SymbolNode, bool]] = [(node, False) for node, _ in reversed(tuple(heads))]
@@ -124,7 +124,7 @@ def nodes_of(heads: Iterable[Reference]) -> list[SymbolNode]:
 
 
 def variables_of(heads: Iterable[Reference]) -> list[SymbolNode]:
-    """The variables the heads need, in order of first use."""
+    """The variables the heads depend on, in order of first use."""
     return [node for node in nodes_of(heads) if node.is_variable]
 
 
@@ -136,8 +136,8 @@ def overwritten(heads: Iterable[Reference]) -> list[SymbolNode]:
 # --- programs inside of nodes ---------------------------------------------------------------
 
 
-#: The settings that say which input stands for a variable of the programs inside: of a loop's one
-#: program the places of its inputs, of the others the inputs of each of their variables.
+#: The settings that connect inputs with the variables of the programs inside. For `_foreach`, with
+#: one program, they say for each input its variable; for the others, for each variable its input.
 PLACES = {
     "_foreach": ("in_data_locs", "in_state_locs", "remain_locs"),
     "_while_loop": ("cond_input_locs", "func_input_locs"),
@@ -146,9 +146,9 @@ PLACES = {
 
 
 def places_of(node: SymbolNode) -> dict[tuple[int, int], int]:
-    """Which input each variable of the programs inside stands for: (program, variable) -> input.
+    """The input for each variable of the programs inside: (program, variable) -> input.
 
-    Raises `SymbolFileError` where a variable stands for none.
+    Raises `SymbolFileError` for a variable without an input.
     """
     said: list[Any] = [node.settings().get(name) for name in PLACES.get(node.op, ())]
     if not all(isinstance(each, tuple) and all(type(n) is int for n in each) for each in said):
@@ -172,7 +172,7 @@ def places_of(node: SymbolNode) -> dict[tuple[int, int], int]:
 
 
 def _turned(places: list[int]) -> tuple[int, ...]:
-    """From which variable each input is to which input each variable is."""
+    """The inverse permutation: the input of each variable, from the variable of each input."""
     if sorted(places) != list(range(len(places))):
         return (-1,)
     return tuple(places.index(place) for place in range(len(places)))
@@ -182,7 +182,7 @@ def _turned(places: list[int]) -> tuple[int, ...]:
 
 
 def text_of(value: Any) -> str:
-    """A setting as files have it: ``True``, ``(3, 3)``, ``relu``, ``float32``."""
+    """A setting as text, as in files: ``True``, ``(3, 3)``, ``relu``, ``float32``."""
     if isinstance(value, (list, tuple)):
         inside = ", ".join(map(text_of, value))
         return f"({inside},)" if len(value) == 1 else f"({inside})"
@@ -190,7 +190,7 @@ def text_of(value: Any) -> str:
 
 
 def value_of(text: str) -> Any:
-    """What the text of a setting says: a number, a truth, None, a tuple, or the text itself."""
+    """The value of a setting's text: a number, a bool, None, a tuple, or the text itself."""
     from ast import literal_eval
 
     try:
@@ -200,12 +200,12 @@ def value_of(text: str) -> Any:
     return tuple(found) if isinstance(found, list) else found
 
 
-#: How many characters a setting has that is more than text.
+#: Longer settings are not parsed; they are text.
 LONGEST = 4096
 
 
 def _others(text: str) -> Any:
     if text in ("inf", "-inf", "nan"):
         return float(text)
-    digits = text.replace("L,", ",").replace("L)", ")").replace("L]", "]")  # of Python 2
+    digits = text.replace("L,", ",").replace("L)", ")").replace("L]", "]")  # Python 2's longs
     return value_of(digits) if digits != text else text

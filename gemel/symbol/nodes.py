@@ -1,6 +1,6 @@
-"""Operations of gemel's graphs as MXNet's, where that is more than a name.
+"""Rules that write operations of gemel's graphs in MXNet's terms, where a new name is not enough.
 
-A rule gives the call as MXNet writes it, or entries that are the same by other operations.
+A rule returns the call as MXNet writes it, or entries that compute the same by other operations.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RULES: dict[str, Callable[..., Found]] = {}
 
 
 def rule(*names: str) -> Callable[[Callable[..., Found]], Callable[..., Found]]:
-    """Declare how nodes of these operations are written."""
+    """Declare the rule that writes nodes of these operations."""
 
     def declare(function: Callable[..., Found]) -> Callable[..., Found]:
         RULES.update(dict.fromkeys(names, function))
@@ -34,7 +34,7 @@ def rule(*names: str) -> Callable[[Callable[..., Found]], Callable[..., Found]]:
 
 
 def _notes() -> Notes:
-    """What the export in progress has noted."""
+    """The notes of the export in progress."""
     trace = current_trace()
     assert trace is not None
     notes: Notes = trace.notes
@@ -45,25 +45,27 @@ def _notes() -> Notes:
 
 
 def free(value: Any) -> bool:
-    """Whether an extent, or one of several, is free."""
+    """Whether an extent is free, or any of several."""
     if isinstance(value, tuple):
         return any(map(free, value))
     return isinstance(value, Dim)
 
 
 def of_batch(name: str) -> bool:
-    """Whether a free extent is the first of an argument, which files are for any number of."""
+    """Whether a free extent is the first of an argument: the batch size, which files leave open."""
     return name.endswith("_0")
 
 
 def depends_on_batch(extent: Any) -> bool:
-    """Whether an extent is of the batch, or computed from it."""
+    """Whether an extent is the batch size or computed from it."""
     return isinstance(extent, Dim) and any(map(of_batch, names_of(extent.form)))
 
 
 def kept(source: tuple[Any, ...], target: tuple[Any, ...]) -> tuple[tuple[int, ...], list[int]]:
-    """The codes of `npx.reshape` for a shape: free extents copied where they stay in place, one
-    left over for -1, that of the batch first, the others as they were seen; and their places.
+    """The codes of `npx.reshape` for a shape, and the axes whose code has to be replaced.
+
+    Free extents that stay in place are copied (-2). Of the other free extents one becomes -1,
+    preferably that of the batch. The rest are the axes in the second result.
     """
     codes: list[int] = []
     left: list[int] = []
@@ -88,7 +90,7 @@ def _(node: Node) -> Found:
         if isinstance(found, regrouping.Before):
             return (call("reshape", call("reshape", x, shape=found.shape), shape=target),)
         codes, held = (codes, held) if found is None else (found, [])
-    for place in held:  # a number of the batch is held by a guard
+    for place in held:  # if it depends on the batch, `int` sets a guard
         extent = target[place]
         number = int(extent) if depends_on_batch(extent) else seen(extent)
         codes = (*codes[:place], number, *codes[place + 1 :])
@@ -103,12 +105,13 @@ def _(node: Node) -> Found:
     return Written("_np_transpose", node.inputs, {} if axes is None else {"axes": axes})
 
 
-#: How many axes MXNet transposes.
+#: The most axes that MXNet transposes.
 MOST_AXES = 6
 
 
 def _moved(x: Any, axes: tuple[int, ...]) -> Any:
-    """A transposition, one axis at a time: of what is before it, it, and what it jumps over."""
+    """A transposition, one axis at a time. Each step has four axes: those already in place, those
+    the axis moves past, the axis itself, and the rest."""
     order = list(range(len(axes)))
     for place, axis in enumerate(axes):
         at = order.index(axis)
@@ -137,9 +140,9 @@ def _(node: Node) -> Found:
 
 
 def _broadcast_like(x: Any, target: tuple[Any, ...], place: int, extent: Any) -> Found:
-    """Repeated along one axis as often as an argument is long, whose extent it is; then as wanted.
+    """Broadcast along one axis to the free extent of an argument, then to the target shape.
 
-    MXNet's files cannot say free extents otherwise.
+    MXNet's files cannot express free extents otherwise, hence `broadcast_like`.
     """
     notes = _notes()
     source = notes.sources.get(repr(extent))
@@ -179,7 +182,7 @@ def _(node: Node) -> Found:
 
 
 def _bounds(item: Any, extent: Any) -> tuple[Any, Any, int]:
-    """The begin, end and step of one item of an index; None for the ends of the array."""
+    """The begin, end and step of one slice of an index; None for the ends of the array."""
     first, count, by = item[1:]
     last = first + count * by
     if by < 0:
@@ -189,13 +192,13 @@ def _bounds(item: Any, extent: Any) -> tuple[Any, Any, int]:
     return _place(first, extent), None if whole else _place(last, extent), by
 
 
-#: Sizes looked at where two of them cannot be compared for all: even ones and others.
+#: Sizes to try if two extents cannot be compared in general: even and odd ones.
 TRIED = (2, 3, 4, 5, 7, 8, 12, 17, 64, 101)
 
 
 def _reaches(last: Any, extent: Any) -> bool:
-    """Whether a place is at the end of an axis or behind it, not only for the sizes that were seen:
-    in `x[::2]` it is, in `x[:5]` of five rows it is not.
+    """Whether a position is at or past the end of an axis for all sizes, not only those seen in the
+    trace: true for `x[::2]`, false for `x[:5]` of five rows.
     """
     names = sorted(names_of(form_of(last)) | names_of(form_of(extent)))
     orders = names, names[::-1]
@@ -205,7 +208,7 @@ def _reaches(last: Any, extent: Any) -> bool:
 
 
 def _place(place: Any, extent: Any) -> Any:
-    """A place on an axis; one that is counted from a free end as that."""
+    """A position on an axis, counted from the end if it is at a fixed distance from a free end."""
     from_end = place - extent if isinstance(place, Dim) else 0
     return place if free(from_end) or from_end >= 0 else from_end
 
@@ -220,14 +223,14 @@ def _(node: Node) -> Found:
 
 @rule("gather")
 def _(node: Node) -> Found:
-    # Positions count from the end, too: what wraps is right for all that are in range.
+    # Positions may count from the end. "wrap" is right for all positions that are in range.
     settings = {"axis": node.params["axis"], "mode": "wrap"}
     return Written("take", node.inputs, settings)
 
 
 @rule("sort", "argsort")
 def _(node: Node) -> Found:
-    """MXNet's places are float32 if nothing is said."""
+    """Give `argsort` a dtype, because MXNet's positions are float32 by default."""
     assert node.op is not None
     settings = {"axis": node.params["axis"], "is_ascend": not node.params["descending"]}
     if node.op.name == "argsort":
@@ -251,7 +254,7 @@ def _(node: Node) -> Found:
 
 @rule("take_along_axis")
 def _(node: Node) -> Found:
-    """By a pick for each place along the axis: MXNet 1.9 has no more."""
+    """One `pick` for each position along the axis: MXNet 1.9 has no `take_along_axis`."""
     (x, places), along = node.inputs, node.params["axis"]
     count = places.shape[along]
     if free(count) or not 0 < count <= MOST_PICKS or x.ndim != places.ndim:
@@ -269,7 +272,7 @@ def _(node: Node) -> Found:
     return (call("concatenate", *picked, axis=along),) if len(picked) > 1 else (picked[0],)
 
 
-#: How many places along an axis are picked one by one.
+#: The most positions along an axis that are picked one by one.
 MOST_PICKS = 64
 
 
@@ -357,7 +360,7 @@ RULES["stop_gradient"] = RULES["detached"] = _activation("BlockGrad")
 
 @rule("logical_and", "logical_or", "logical_xor")
 def _(node: Node) -> Found:
-    """By comparisons: MXNet's own take no booleans, and give none."""
+    """Written with comparisons: MXNet's logical operations neither take nor give booleans."""
     assert node.op is not None
     a, b = (call("cast", call("not_equal", x, 0), dtype="float32") for x in node.inputs)
     if node.op.name == "logical_and":
@@ -371,7 +374,7 @@ def _(node: Node) -> Found:
 
 @rule("vector_norm")
 def _(node: Node) -> Found:
-    """Of vectors: without axes and flag MXNet takes the norm of a matrix."""
+    """A vector norm: without axes and `flag`, MXNet computes the norm of a matrix."""
     (x,), order, axis = node.inputs, node.params["ord"], node.params["axis"]
     if order != 2 or not x.dtype.is_floating:
         return None
@@ -400,7 +403,7 @@ def _(node: Node) -> Found:
     return Written("_npi_where", node.inputs, {})
 
 
-#: Operations on two of which one may be a number: what they are then, and with the number first.
+#: Binary operations whose operand may be a number: the names with the number second and first.
 SCALARS: dict[str, tuple[str, str]] = {
     **{
         f"_npi_{name}": (f"_npi_{name}_scalar",) * 2
@@ -415,7 +418,7 @@ SCALARS: dict[str, tuple[str, str]] = {
     "_npi_greater": ("_npi_greater_scalar", "_npi_less_scalar"),
     "_npi_greater_equal": ("_npi_greater_equal_scalar", "_npi_less_equal_scalar"),
 }
-#: What others are called in files: MXNet 1.9 has no operations of these names.
+#: Names of operations that MXNet 1.9 does not have.
 LACKING = frozenset(
     ("_npi_fmax", "_npi_fmin", "_npi_fmod", "_npi_gcd", "_npi_logaddexp", "_npi_real", "_npi_imag")
     + ("_npi_conj", "_npi_bitwise_left_shift", "_npi_bitwise_right_shift", "_npx_digamma")
@@ -427,7 +430,7 @@ LACKING = frozenset(
 
 
 def as_call(node: Node) -> Found:
-    """A node as a call of MXNet's; None where there is none."""
+    """A node as a call of an MXNet operation; None if there is none."""
     op = node.op
     assert op is not None
     if op.name in RULES:
@@ -440,7 +443,7 @@ def as_call(node: Node) -> Found:
         first = numbers[0]
         number, x = node.inputs[0 if first else 1].node, node.inputs[1 if first else 0]
         dtype = node.specs[0].dtype
-        if dtype.is_floating and not x.dtype.is_floating:  # MXNet's would be float64
+        if dtype.is_floating and not x.dtype.is_floating:  # in MXNet the result would be float64
             x = call("cast", x, dtype=dtype)
         settings = {
             "scalar": number_of(number),
@@ -454,12 +457,12 @@ def as_call(node: Node) -> Found:
 
 
 def number_of(node: Node) -> float:
-    """What a node of a number holds, for any batch."""
+    """The value of a number's node. Raises `ExportError` if it depends on the batch."""
     return float(fixed(node.value, "export: a number"))
 
 
 def fixed(value: Any, what: str) -> Any:
-    """A setting without free extents. Raises `ExportError` for the batch size."""
+    """A setting with free extents as they were seen. Raises `ExportError` for the batch size."""
     if isinstance(value, tuple):
         return tuple(fixed(each, what) for each in value)
     if isinstance(value, Dim):

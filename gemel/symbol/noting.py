@@ -1,8 +1,8 @@
-"""A trace that notes which calls of `np` and `npx` made what, so that they can be written down.
+"""A trace that notes which calls of `np` and `npx` produced which entries, for export.
 
-Most layers call functions that compute by several operations. What such a call is in MXNet, its
-declaration in `gemel.legacy` says; while a program is exported the interpreter tells of the calls
-(`sys.setprofile`, on this thread only), so that they cost nothing otherwise.
+Most layers call functions that consist of several operations. A declaration in `gemel.legacy` says
+how such a call is written in MXNet. During an export the interpreter reports the calls
+(`sys.setprofile`, on this thread only), so noting costs nothing at other times.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from gemel.ir.trace import Trace
 from gemel.legacy.declare import WRITERS, Written, load
 from gemel.ops import keys
 
-#: How calls of functions are written, by the functions' names.
+#: The rules that write calls of functions, by the functions' names.
 Rules = Mapping[str, Callable[..., Written | None]]
 
 
 class Note(NamedTuple):
-    """A call as MXNet's, and what the node is called."""
+    """A call in MXNet's terms, and the name of its node."""
 
     written: Written
     name: str
 
 
 class Questions(Guards):
-    """What is asked of free extents, less what is asked anew wherever the file runs."""
+    """The guards of free extents, without those that are evaluated again wherever the file runs."""
 
     def __init__(self, notes: Notes) -> None:
         super().__init__()
         self._notes = notes
 
     def append(self, guard: Guard) -> None:
-        """Keep a guard, if the file depends on its answer."""
+        """Keep a guard if the file depends on its answer."""
         if not self._notes.asks_anew(guard):
             super().append(guard)
 
 
 class Noting(Trace):
-    """A trace with notes of the calls that files have a word for.
+    """A trace with notes of the calls that files have operations for.
 
-    `own`: for gemel's files rather than MXNet's. `notes` is the class of its notes. `least`: what
-    no free extent is below. A file is run for one example, too, so that whether there are more is a
-    question that has to be kept; of what a program computes with sizes less can be written down for
-    MXNet then than from 2 on.
+    `own`: for gemel's files rather than MXNet's. `notes` is the class of its notes. `least` is a
+    lower bound of all free extents. A file must also run for one example, so with the default of 1,
+    comparisons of an extent with 1 have to be kept. With 2, more computations with sizes can be
+    expressed in MXNet's files.
     """
 
     writes_out = True
@@ -67,29 +67,28 @@ class Noting(Trace):
 
 
 class Notes:
-    """What a trace has noted for a file: while `watching`, calls that the file has a word for.
+    """What a trace notes for a file: the calls, while `watching`, that files have operations for.
 
-    `rules` says how calls of functions are written, by the functions' names; by default as MXNet's
-    operations.
+    `rules` say how calls are written, by the functions' names; by default as MXNet's operations.
 
-    A call of `npx.fully_connected`, say, makes several nodes; the note on what it gave says that
-    the entry is one ``FullyConnected``, called ``dense0_fwd``.
+    A call of `npx.fully_connected`, for example, creates several nodes. The note for its result
+    says that the entry is one ``FullyConnected`` named ``dense0_fwd``.
     """
 
     def __init__(self, trace: Noting, own: bool, rules: Rules | None = None) -> None:
         self._trace = trace
         self.own = own
-        #: Whether the function has returned, and what it did is being written down.
+        #: Whether the function has returned and the file is being written.
         self.writes = False
-        #: By what it gave: the call, and which of its results this is.
+        #: For each result: its call, and its position among the results.
         self.made: dict[Entry, tuple[Note, int]] = {}
-        #: The arguments and their axes that free extents are called after.
+        #: The argument and the axis that each free extent is named after.
         self.sources: dict[str, tuple[Entry, int]] = {}
         self._codes = _watched(rules)
         self._open: tuple[FrameType, Note] | None = None
 
     def note_name(self, hint: str) -> str:
-        """What the node of a call is called: ``dense0_fwd`` for what a layer consists in."""
+        """The name of a call's node: ``dense0_fwd`` for the operation of a layer."""
         scopes = self._trace.scopes
         block = scopes.open[-1] if scopes.open else None
         if block is not None and type(block).__module__.startswith("gemel."):
@@ -99,17 +98,17 @@ class Notes:
         return scopes.named(hint)
 
     def note(self, entry: Entry, written: Written) -> None:
-        """Say what an entry is as a call of MXNet's."""
+        """Note how an entry is written as a call of an MXNet operation."""
         self.made[entry] = Note(written, self.note_name(written.name.lower())), 0
 
     def argument(self, name: str, value: float) -> Any:
-        """A number the function is called with: a constant in MXNet's files."""
+        """A number among the function's arguments: a constant in MXNet's files."""
         return self._trace.inputs.number(name, value) if self.own else value
 
     def whole(self, name: str) -> Any:
-        """A handler that keeps a loop or branch of `npx` as one node; or None.
+        """A handler that keeps a loop or conditional of `npx` as one node, or None.
 
-        Loops and choices are kept: MXNet has operations for them, which hold programs.
+        MXNet has operations for loops and conditionals, which contain programs.
         """
         if self._open is not None or self.own:
             return None
@@ -118,10 +117,10 @@ class Notes:
         return partial(getattr(loops, name), self._trace)
 
     def asks_anew(self, guard: Guard) -> bool:
-        """Whether a guard is a question of operations, which they ask again where they are run.
+        """Whether a guard comes from an operation that evaluates it again when the file runs.
 
-        gemel's are asked beforehand whether sizes fit, except for what is broadcast, and by calls
-        that are written down as they are: layers of recurrent networks run any number of steps.
+        For gemel's own files guards are kept, except those of broadcasting, and those inside of
+        calls that are written as they are: recurrent layers, for example, run any number of steps.
         """
         of_broadcast = guard.relation == "==" and not guard.answer and guard.right == 1
         if self.own and not of_broadcast:
@@ -129,7 +128,7 @@ class Notes:
         return (self.writes and of_broadcast) or self._open is not None or in_operation()
 
     def watching(self) -> _Watch:
-        """A block of code whose calls are noted."""
+        """A context manager: calls in its block are noted."""
         return _Watch(self._event)
 
     def _event(self, frame: FrameType, event: str, value: Any) -> None:
@@ -142,7 +141,7 @@ class Notes:
             found = value if isinstance(value, (tuple, list)) else (value,)
             for index, entry in enumerate(found):
                 if isinstance(entry, Entry):
-                    # What `out=` names holds the result; what it held before is something else.
+                    # With `out=`, the current entry of the output holds the result.
                     self.made.setdefault(self._trace.state.current(entry), (note, index))
 
     def _opened(self, frame: FrameType, rule: Callable[..., Written | None]) -> None:
@@ -157,7 +156,7 @@ class Notes:
             self._open = frame, Note(written, self.note_name(hint.lower()))
 
     def _now(self, value: Any) -> Any:
-        """An argument with what its arrays stand for when it is given: they may be overwritten."""
+        """An argument with the current entries of its arrays, which may be overwritten later."""
         if isinstance(value, Entry):
             return self._trace.state.current(value)
         if type(value) in (tuple, list):
@@ -165,12 +164,12 @@ class Notes:
         return value
 
 
-#: What finds the results of an operation, and where a slice lies: both limit it where they run.
+#: The code that infers an operation's results or a slice's bounds, and runs again with the file.
 ANEW = Op.node.__code__, keys._slice.__code__
 
 
 def in_operation(codes: tuple[CodeType, ...] = ANEW) -> bool:
-    """Whether it is an operation, finding what its results are, that we were called by."""
+    """Whether the caller is an operation that is inferring its results."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_code in codes:
@@ -188,7 +187,7 @@ def _leaves(values: Any) -> Any:
 
 
 class _Watch:
-    """Sets what the interpreter tells of calls, and puts back what was there."""
+    """Sets the interpreter's profile function, and restores the one before."""
 
     def __init__(self, event: Callable[..., None]) -> None:
         self._event = event
@@ -198,7 +197,7 @@ class _Watch:
         sys.setprofile(self._event)
 
     def __exit__(self, *error: object) -> None:
-        # Before Python 3.12 `cProfile` sits in the same place, in C: only it can put itself back.
+        # Before Python 3.12 `cProfile` uses the same hook, in C, and only it can restore itself.
         if isinstance(self._before, cProfile.Profile):
             sys.setprofile(None)
             self._before.enable()
@@ -207,12 +206,12 @@ class _Watch:
 
 
 def _watched(rules: Rules | None) -> dict[CodeType, Callable[..., Written | None]]:
-    """The public functions whose calls are written down, by their code."""
+    """The rules of the public functions whose calls are written, by the functions' code."""
     load()
     found = {}
     for name, rule in (WRITERS if rules is None else rules).items():
         for module in (np, npx):
-            # What is called beside its arrays is a function around the one with the rule's names.
+            # `beside_arrays` wraps the function whose parameters the rule takes, so unwrap it.
             public = getattr(module, name, None)
             code = getattr(unwrap(public), "__code__", None) if callable(public) else None
             if code is not None:

@@ -1,7 +1,7 @@
-"""gemel's own operations as nodes of a symbol: for programs MXNet has no operations for.
+"""gemel's own operations as nodes of a symbol, for programs that MXNet lacks operations for.
 
-A node's operation is ``gemel:NAME``, its one setting the operation's parameters as JSON. Extents
-that depend on the arguments are sums over their names, evaluated when the program runs.
+A node's operation is ``gemel:NAME``, and its setting the operation's parameters as JSON. Extents
+that depend on the arguments are sums of products of their names, evaluated when the program runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gemel.ir.op import Op, find
 from gemel.spec import Spec
 
 PREFIX = "gemel:"
-#: How deep extents and graphs inside of graphs go in files.
+#: The deepest nesting of extents, and of graphs inside of graphs, that is read.
 DEEPEST = 32
 
 
@@ -28,7 +28,7 @@ DEEPEST = 32
 
 
 def parameters_text(node: Node) -> str:
-    """The parameters of a node; random calls are numbered anew by whoever runs them."""
+    """The parameters of a node, without the numbers of random calls, which each run sets anew."""
     assert node.op is not None
     if not node.op.function.__module__.startswith("gemel."):
         raise ExportError(
@@ -44,13 +44,13 @@ def parameters_text(node: Node) -> str:
 
 
 def numbers_text(node: Node) -> str:
-    """The numbers among a node's inputs, by their places: they give way to the arrays' dtypes."""
+    """The numbers among a node's inputs with their positions; they stay weakly typed."""
     places = [(i, entry.node) for i, entry in enumerate(node.inputs) if entry.node.is_number]
     return json.dumps([[place, encoded(number.value)] for place, number in places])
 
 
 def encoded(value: Any) -> Any:
-    """A parameter as JSON. Raises `ExportError` for what is no number, name, dtype or graph."""
+    """A parameter as JSON. Raises `ExportError` unless it is a number, name, dtype or graph."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -82,13 +82,13 @@ def _form(form: Form) -> list[Any]:
 
 
 def encoded_guard(guard: Guard) -> list[Any]:
-    """A comparison of extents the trace relied on, and its text for people."""
+    """A comparison of extents that the trace relied on, and its text for users."""
     sides = _form(form_of(guard.left)), _form(form_of(guard.right))
     return [sides[0], guard.relation, sides[1], guard.answer, repr(guard)]
 
 
 def named_extents(text: str, names: Sequence[str]) -> str:
-    """A comparison with its extents as in Python: ``data.shape[0]`` for ``n0_0``."""
+    """A comparison with its extents written as in Python: ``data.shape[0]`` for ``n0_0``."""
 
     def of_argument(found: re.Match[str]) -> str:
         position, axis = map(int, found.groups())
@@ -132,7 +132,7 @@ def _graph(graph: Graph) -> dict[str, Any]:
 
 
 def decoded(value: Any, extents: Mapping[str, Any], depth: int = 0) -> Any:
-    """What `encoded` wrote, extents evaluated. Raises `SymbolFileError`."""
+    """The inverse of `encoded`, with extents evaluated. Raises `SymbolFileError`."""
     if depth > DEEPEST:
         raise SymbolFileError("parameters are nested too deeply")
     if isinstance(value, list):
@@ -161,7 +161,7 @@ def decoded(value: Any, extents: Mapping[str, Any], depth: int = 0) -> Any:
 
 
 def extent_of(form: Any, extents: Mapping[str, Any], depth: int = 0) -> Any:
-    """A sum over names, evaluated."""
+    """The value of a sum of products of extents."""
     if depth > DEEPEST:
         raise SymbolFileError("extents are nested too deeply")
     total: Any = 0
@@ -180,10 +180,10 @@ def extent_of(form: Any, extents: Mapping[str, Any], depth: int = 0) -> Any:
 
 
 def holds(guard: Any, extents: Mapping[str, Any], every: bool = True) -> bool:
-    """Whether a comparison comes out as it did when the program was traced.
+    """Whether a comparison has the same answer as when the program was traced.
 
-    Without `every`: that an extent is not 1 need not hold, in files that do not tell what
-    operations, which find anew what to broadcast, asked from what the program did.
+    Without `every`, a guard that an extent is not 1 need not hold. It is for files that do not
+    distinguish guards of operations, which decide again what to broadcast, from the program's own.
     """
     left, relation, right, answer = guard[:4]
     if not every and relation == "==" and answer is False and right == [[[], 1]]:
@@ -219,7 +219,7 @@ def _graph_of(held: Any, extents: Mapping[str, Any], depth: int) -> Graph:
 
 
 def operation(name: str) -> Op:
-    """gemel's operation of that name. Raises `UnknownNameError`, suggesting the nearest."""
+    """gemel's operation of that name. Raises `UnknownNameError`, with a suggestion."""
     return find(name.removeprefix(PREFIX))
 
 

@@ -1,4 +1,4 @@
-"""Operations by others, for what they are written down in."""
+"""Operations expressed by other operations, for files that lack them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gemel.ir.op_kinds import Composite, Elementwise
 
 
 def by_parts(node: Node) -> tuple[Entry, ...] | None:
-    """The results of a node by other operations, in the trace in progress; None where there are
-    none: of what is no composition of others."""
+    """The results of a node by other operations, in the trace in progress; None if the operation is
+    not a composition of others."""
     op = node.op
     if isinstance(op, Composite):
         return op.written_out(node.inputs, node.params)
@@ -28,7 +28,7 @@ def by_parts(node: Node) -> tuple[Entry, ...] | None:
 
 
 class _ByName:
-    """Operations on entries by their names: what an elementwise operation is written in."""
+    """Operations on entries by name, for running the body of an elementwise operation."""
 
     inf, nan, pi = math.inf, math.nan, math.pi
 
@@ -36,7 +36,7 @@ class _ByName:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        if name == self._name:  # it is no composition of others
+        if name == self._name:  # it is not a composition of others
             raise AttributeError(name)
         return lambda *inputs, **parameters: call(name, *inputs, **parameters)
 

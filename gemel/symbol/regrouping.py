@@ -1,7 +1,7 @@
-"""Reshapes as MXNet's files say them for any sizes: extents that stay, are split, or are joined.
+"""Reshapes in MXNet's files that are valid for all sizes: extents stay, are split, or are joined.
 
-A shape in a file has numbers, and one -1 for what is left over. Where more than one extent is free
-and moves to another place, `npx.reshape` has codes that take the extents as they come.
+A shape in a file has numbers and at most one -1, which is inferred. If more than one extent is free
+and moves to another axis, the codes of `npx.reshape` refer to the extents of the input instead.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from gemel.forms import names_of
 from gemel.spec import product
 
 Shape = tuple[Any, ...]
-#: Extents that become these: one that stays, one and its parts, or several and their product.
+#: Old and new extents: one that stays, one and its parts, or several and their product.
 Group = tuple[Shape, Shape]
 #: The codes of `npx.reshape`.
 COPY, DROP, JOIN, SPLIT = -2, -3, -5, -6
 
 
 class Before(NamedTuple):
-    """The shape of a reshape that comes before another."""
+    """The shape of a reshape that has to come first."""
 
     shape: Shape
 
 
 def codes(source: Shape, target: Shape) -> tuple[int, ...] | Before | None:
-    """The codes of a reshape, or what comes before it; None if neither is known.
+    """The codes of a reshape, or a reshape that has to come first; None if neither is known.
 
-    Something comes before where an extent is split into more than two, or is of more than two.
+    Another reshape comes first if an extent is split into, or joined from, more than two.
     """
     groups = _grouped(source, target)
     if groups is None:
@@ -46,26 +46,26 @@ def codes(source: Shape, target: Shape) -> tuple[int, ...] | Before | None:
 
 
 def _grouped(source: Shape, target: Shape) -> list[Group] | None:
-    """Which extents become which; None where that is not known."""
+    """The groups of old and new extents that correspond; None if they are not known."""
     before: list[Group] = []
     behind: list[Group] = []
     while source and target:
         count = _together(source, target, same_for_all)
         if count is None and 1 in (len(source), len(target)):
-            # All others are the same: so is what is left of both.
+            # All others are equal, so the remaining extents must correspond, too.
             count = len(source), len(target)
         if count is None and same_for_all(source[-1], target[-1]):
             behind.insert(0, (source[-1:], target[-1:]))
             source, target = source[:-1], target[:-1]
             continue
-        # A number may stand for an extent that must be that number.
+        # A number may stand for an extent that must equal it.
         count = count or _together(source, target, _seen_alike)
         if count is None:
             return None
         m, k = count
         before.append((source[:m], target[:k]))
         source, target = source[m:], target[k:]
-    if target and behind:  # a 1 would be in the place of what is behind it
+    if target and behind:  # a new 1 here would shift the extents after it
         return None
     return [*before, (source, target), *behind]
 
@@ -73,7 +73,7 @@ def _grouped(source: Shape, target: Shape) -> list[Group] | None:
 def _together(
     source: Shape, target: Shape, alike: Callable[[Any, Any], bool]
 ) -> tuple[int, int] | None:
-    """How many of the first extents of both are the same elements."""
+    """How many leading extents of source and of target have equal products."""
     for k in range(1, len(target) + 1):
         if alike(source[0], product(target[:k])):
             return 1, k
@@ -84,20 +84,20 @@ def _together(
 
 
 def _seen_alike(a: Any, b: Any) -> bool:
-    """Whether two extents were equal when they were traced, of which one has the other's names."""
+    """Whether two extents were equal in the trace, and one's names include the other's."""
     names, others = names_of(form_of(a)), names_of(form_of(b))
     return seen(a) == seen(b) and (names <= others or others <= names)
 
 
 def _halfway(old: Shape, new: Shape) -> Shape:
-    """What is between extents that become others, one of them at a time."""
+    """The extents halfway from old to new, if more than two extents are split or joined."""
     if len(new) > 2:
         return new[0], product(new[1:])
     return (old[0], product(old[1:])) if len(old) > 2 else old
 
 
 def _written(old: Shape, new: Shape) -> list[int] | None:
-    """The codes of one group of at most two extents; None for two free parts of one."""
+    """The codes of one group of at most two extents; None if an extent has two free parts."""
     if len(old) == len(new):
         return [COPY if isinstance(extent, Dim) else int(extent) for extent in new]
     if len(new) == 2 and old:

@@ -1,4 +1,4 @@
-"""Symbols run on arrays, and what shapes follow from others."""
+"""Running symbols on arrays, and inferring shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from gemel.symbol.node import (
 def run(
     heads: Iterable[Reference], values: Mapping[str, Any], extents: Mapping[str, Any] | None = None
 ) -> list[Any]:
-    """What the heads are, for arrays (or symbols of a trace) by the names of the variables.
+    """The values of the heads, given arrays (or entries of a trace) by the names of variables.
 
-    `extents` are the sizes that parameters of gemel's own operations name.
+    `extents` are the sizes that parameters of gemel's own operations refer to.
     """
     heads = tuple(heads)
     results: dict[int, Any] = {}
@@ -44,7 +44,7 @@ def run(
 def apply(
     node: SymbolNode, inputs: list[Any], extents: Mapping[str, Any] | None = None
 ) -> tuple[Any, ...]:
-    """The outputs of one node. An error names the node."""
+    """The outputs of one node. Errors name the node."""
     results: Any
     try:
         if node.is_own:
@@ -78,14 +78,14 @@ def _program(heads: tuple[Reference, ...]) -> Callable[..., list[Any]]:
 
 
 def shape_said(node: SymbolNode) -> tuple[int, ...] | None:
-    """The shape a variable's attributes say, if they say all of it."""
+    """The shape in a variable's attributes, if it is complete."""
     shape = value_of(node.attrs.get("__shape__", ""))
     whole = isinstance(shape, tuple) and all(type(n) is int and n > 0 for n in shape)
     return shape if whole else None
 
 
 def dtype_said(node: SymbolNode) -> str | None:
-    """The dtype a variable's attributes say, if they do."""
+    """The dtype in a variable's attributes, if there is one."""
     from gemel.npx.serialize import dtype_of_flag
 
     flag = node.attrs.get("__dtype__")
@@ -97,9 +97,9 @@ def infer(
     shapes: Mapping[str, tuple[int, ...]],
     dtypes: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, tuple[int, ...]], list[Spec | None]]:
-    """The shapes of the variables that follow from those given, and the specs of the heads.
+    """The shapes of variables inferred from those given, and the specs of the heads.
 
-    Where something is not known, neither is what follows from it.
+    What cannot be inferred is left out, or is None.
     """
     heads = tuple(heads)
     known: dict[str, tuple[int, ...]] = {name: tuple(shape) for name, shape in shapes.items()}
@@ -130,9 +130,9 @@ def infer(
 def infer_types(
     heads: Iterable[Reference], names: list[str], given: Mapping[str, Any]
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """The dtypes of arguments, heads and what is overwritten, where shapes need not be known.
+    """The dtypes of arguments, heads and auxiliary states, for which shapes need not be known.
 
-    A node has the dtype of the setting that says one, or else of its first input.
+    A node has the dtype in its settings, or else that of its first input.
     """
     usual = next(iter(given.values()), "float32")
     dtypes: dict[int, DType] = {}
@@ -169,7 +169,7 @@ def _spec(
 def _follow(
     node: SymbolNode, known: dict[str, tuple[int, ...]], specs: dict[int, list[Any]]
 ) -> None:
-    """The shapes of a layer's parameters, from that of its data."""
+    """Infer the shapes of a layer's parameters from that of its data."""
     if node.graphs:
         _follow_inside(node, known, specs)
         return
@@ -184,7 +184,7 @@ def _follow(
 def _follow_inside(
     node: SymbolNode, known: dict[str, tuple[int, ...]], specs: dict[int, list[Any]]
 ) -> None:
-    """The shapes of what the programs of a loop read, from those of its data and states."""
+    """Infer the shapes that the programs of a loop need, from those of its data and states."""
     places = places_of(node)
     sliced = len(node.settings().get("in_data_locs", ()))
     for position, heads in enumerate(node.graphs):

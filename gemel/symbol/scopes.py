@@ -1,4 +1,4 @@
-"""Blocks of code in which symbols get names and attributes: `Prefix`, `AttrScope`."""
+"""Context managers that give names and attributes to symbols: `Prefix`, `AttrScope`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class _Current(threading.local):
-    """The blocks a thread is in."""
+    """The blocks that a thread is in."""
 
     def __init__(self) -> None:
         self.names: list[NameManager] = []
@@ -74,17 +74,17 @@ class AttrScope:
         _current.attributes.pop()
 
 
-#: Names outside of all blocks, counted in all threads.
+#: The names outside of all blocks, which all threads share.
 _outside = NameManager()
 
 
 def named(name: str | None, hint: str) -> str:
-    """What a node is called here."""
+    """The name of a node created here."""
     return (_current.names[-1] if _current.names else _outside).get(name, hint)
 
 
 def attributed(attributes: Any) -> dict[str, str]:
-    """The attributes of a node made here."""
+    """The attributes of a node created here."""
     return _current.attributes[-1].get(attributes) if _current.attributes else attributes
 
 

@@ -1,4 +1,4 @@
-"""Symbol: programs as MXNet 1 writes them, put together by name."""
+"""Symbol: MXNet 1's symbolic programs, composed by name."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Symbol:
         return Symbol((node, index) for node in nodes for index in range(node.visible))
 
     def get_children(self) -> Symbol | None:
-        """What its nodes are applied to; None for a variable."""
+        """The inputs of its nodes; None for a variable."""
         inputs = [each for node, _ in self._heads for each in node.inputs]
         return Symbol(inputs) if inputs else None
 

@@ -1,4 +1,4 @@
-"""A function run once on symbols, to be written down."""
+"""A function traced once, for export."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gemel.tracing.programs import Arguments
 
 
 class Traced:
-    """What a function does with one kind of arguments, as entries.
+    """The computation of a function for one kind of arguments, as entries.
 
-    `inputs` are the names of the arguments: those given, if they are as many, else data, or data0,
-    data1, ... `entries` stand for them and `outputs` for the results, which are nested as
-    `structure` says. `updates` are parameters with what they then hold. `held` names extents that
-    are to be numbers.
+    `inputs` are the names of the arguments: the given `names` if there are enough, else data, or
+    data0, data1, ... `entries` stand for the arguments and `outputs` for the results, which are
+    nested as `structure` says. `updates` are parameters with their new contents. `held` are the
+    names of extents that must not be free.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Traced:
     ) -> None:
         self.trace = trace
         arrays = arguments.arrays
-        #: The axes of arguments that are not free, and how long they are: (argument, axis, length).
+        #: The axes of arguments that are not free: (argument, axis, length).
         self.fixed = [
             [position, axis, n]
             for position, array in enumerate(arrays)
@@ -62,11 +62,11 @@ class Traced:
 
     @property
     def guards(self) -> list[Guard]:
-        """What was asked of the free extents."""
+        """The comparisons with free extents that the trace has made."""
         return self.trace.extents.guards
 
     def _input(self, position: int, array: Any) -> Entry:
-        """An argument; the batch is free though it was one example."""
+        """A placeholder for an argument, with free extents except along fixed axes."""
         fixed = {axis for place, axis, _ in self.fixed if place == position}
         shape = [
             n if axis in fixed else self.trace.extents.free(f"n{position}_{axis}", n)

@@ -1,4 +1,4 @@
-"""The tape: what was recorded, and how gradients go back through it.
+"""The tape: recorded calls, and how gradients are propagated back through them.
 
 `recording`   calls under `autograd.record()`, variables, and where the contents of arrays come from
 `views`       views of recorded arrays, and writes through them

@@ -1,4 +1,4 @@
-"""`autograd.Function`: an operation a user writes in Python, gradient included."""
+"""`autograd.Function`: a differentiable operation that a user writes in Python."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Function:
 
 
 class Transfer(Function):
-    """The elements on another device; gradients travel back."""
+    """A copy to another device; gradients are sent back."""
 
     def __init__(self, device: Any) -> None:
         self.device = device
@@ -90,7 +90,7 @@ class Transfer(Function):
         return x.copyto(self.device)
 
     def backward(self, g: Any) -> Any:
-        """The gradient where the array came from."""
+        """The gradient on the original device."""
         return g.to_device(self.origin)
 
 
@@ -170,7 +170,7 @@ class FunctionCall:
 
 
 def _are_nd(inputs: tuple[Any, ...]) -> bool:
-    """Whether the first array among them is an NDArray of MXNet 1's."""
+    """Whether the first array among them is an NDArray."""
     arrays: list[Any] = [each for each in inputs if isinstance(each, _core.Array)]
     return bool(arrays) and arrays[0]._is_nd
 

@@ -78,7 +78,7 @@ class Kind:
         return found
 
     def reads(self, wanted: tuple[bool, ...]) -> tuple[Place, ...]:
-        """What has to be kept of a call for the gradients of the wanted inputs."""
+        """What a call has to save for the gradients of the wanted inputs."""
         return self.recipe(self.floating, wanted).reads
 
 
@@ -95,7 +95,7 @@ class OperationKind(Kind):
         super().__init__(op.name, inputs, outputs)
         self.op = op
         self.parameters = parameters
-        # A hash, so that a kind evicted from `_kinds` and made again has the same number.
+        # A hash, so that a kind that was evicted from `_kinds` gets the same number again.
         text = call_text(op, (inputs, outputs), parameters)
         if text is not None:
             self.number = int.from_bytes(digest(text.encode())[:8], "little") >> 1
@@ -103,7 +103,7 @@ class OperationKind(Kind):
     def gradients(
         self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], create_graph: bool
     ) -> Sequence[Entry | None]:
-        """By the operation's rule, in its inputs' shapes and dtypes."""
+        """The gradients by the operation's rule, in the shapes and dtypes of the inputs."""
         inputs = tuple(given["input", i] for i in range(len(self.inputs)))
         outputs = tuple(given["output", i] for i in range(len(self.outputs)))
         if create_graph and _has_parts(self.op):
@@ -114,8 +114,8 @@ class OperationKind(Kind):
             op=self.op, inputs=inputs, entries=outputs, params=self.parameters
         )
         if self.op.rules.backward is not None:
-            # What such a rule reads depends on which gradients arrive, but what is kept of a call
-            # must not: zeros stand for those that do not arrive.
+            # What such a rule reads depends on which gradients arrive, but what a call keeps must
+            # not depend on that. So zeros replace the gradients that do not arrive.
             gs = tuple(map(self._filled, gs, outputs))
         found = rule(call, gs)
         pairs = zip(found, inputs, strict=True)
@@ -138,9 +138,9 @@ def _has_parts(op: Op | None) -> TypeGuard[Composite]:
 
 
 def in_parts(graph: Graph) -> Graph:
-    """A graph in the form in which it can be differentiated twice: see `_has_parts`.
+    """A graph in a form that can be differentiated twice: see `_has_parts`.
 
-    Updates are dropped: the call that is differentiated has done them already.
+    Updates are dropped, because the call that is differentiated has already made them.
     """
 
     def parts(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
@@ -226,7 +226,7 @@ class Recipe:
         self._steps, self._constants, self._results = _listed(self.graph)
 
     def _hoist(self, nodes: list[Node], weak: list[Entry]) -> list[Entry]:
-        """The numbers that operations on arrays read; notes how Python computes them."""
+        """The numbers that operations on arrays read. Also stores how Python computes them."""
         numbers = [node for node in nodes if node.is_number]
         self._constant_numbers = [node.value for node in numbers]
         slots = {entry: slot for slot, entry in enumerate(weak)}
@@ -283,7 +283,7 @@ def _computed(op: Op, parameters: dict[str, Any], values: list[Any]) -> Sequence
 def _substituted(
     nodes: list[Node], arrays: list[Entry], hoisted: list[Entry], results: list[Entry]
 ) -> Graph:
-    """The operations on arrays as a graph of their own, with numbers as inputs."""
+    """The operations on arrays as a separate graph, with numbers as inputs."""
     numbers = {entry: placeholder(entry.spec) for entry in hoisted}
     replaced = dict(numbers)
     for node in nodes:

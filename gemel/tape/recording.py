@@ -1,12 +1,12 @@
-"""Recorded calls, and where the contents of every array come from.
+"""Recorded calls, and the sources of the contents of arrays.
 
-While recording, each call on a tracked array becomes a `Call` with what its gradient will read. The
-*source* of an array says where a gradient that arrives at it goes on to: a `Leaf` (a variable), a
-pair (call, index of its output), or None.
+While recording, each call on a tracked array becomes a `Call`, which keeps what its gradient will
+read. The *source* of an array says where a gradient that arrives at the array goes next: to a
+`Leaf` (a variable), to a pair (call, index of its output), or (None) nowhere.
 
-An array and all its views share one history (`_core.History`), which has the source of the whole
-contents. So ``y[1:-1] *= 2`` makes a new source for y: the old contents with a part replaced. Where
-a view is read, it gets a source of its own, a recorded slice of the whole.
+An array and all its views share one history (`_core.History`), which holds the source of the whole
+contents. So ``y[1:-1] *= 2`` creates a new source for y: the old contents with a part replaced.
+When a view is read, it gets its own source, a recorded slice of the whole.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from gemel.tape.views import Apply, positions, repeats, window
 class Leaf:
     """A variable: where a gradient ends. `request` is "write" or "add".
 
-    `travels` is 0 for a gradient that stays on this device. One that is sent elsewhere is computed
-    as early as possible, in that many blocks of rows. `blocks` are the blocks of the last backward
-    pass, with the `state` of the gradient at that time.
+    `travels` is 0 for a gradient that stays on this device. A gradient that is sent elsewhere is
+    computed as early as possible, in `travels` blocks of rows. `blocks` are the blocks of the last
+    backward pass, with the `state` of the gradient at that time.
     """
 
     __slots__ = ("blocks", "gradient", "key", "request", "spec", "travels", "words")
@@ -50,13 +50,13 @@ class Leaf:
 
     @property
     def state(self) -> Any:
-        """A value that changes when the gradient is written; None while outsiders may write it."""
+        """Changes when the gradient is written; None while other libraries may write to it."""
         loans = self.gradient._loans
         return None if loans < 0 else (self.gradient.version, loans)
 
     @property
     def source(self) -> Leaf:
-        """Itself: it is where the contents of a variable come from."""
+        """The leaf itself, as the source of the variable's contents."""
         return self
 
     leaf = source
@@ -71,7 +71,7 @@ def key_of(source: Any) -> Any:
 
 
 def keep_contents(history: Any) -> None:
-    """Before contents are overwritten: replace what calls saved of them by copies."""
+    """Called before contents are overwritten: replace what calls have saved of them by copies."""
     copies: dict[Any, Any] = {}
     for saved in history.take_saved():
         if saved.version == saved.array.version:
@@ -97,13 +97,13 @@ def recording(flag: bool, function: Any, *arguments: Any, **parameters: Any) -> 
 class Call(_core.Call):
     """One recorded call.
 
-    `sources` are the sources of its inputs; `values` what is kept for the places in `reads`.
+    `sources` are the sources of its inputs; `values` are saved for the places in `reads`.
     `variables` are the leaves of outputs for which `attach_grad` was called, by index, or None.
     """
 
     __slots__ = ()
 
-    #: For each input a bit set of the outputs whose gradients reach it; None: all reach all.
+    #: For each input a bit set of the outputs whose gradients reach it; None means all.
     reached: Sequence[int] | None = None
 
     def keep(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
@@ -113,7 +113,7 @@ class Call(_core.Call):
         self.values = tuple(v._save() if isinstance(v, _core.Array) else v for v in values)
 
     def kept(self, place: Place) -> Any:
-        """What is kept of an input or output: a `_core.Saved` or a number."""
+        """The saved value of an input or output: a `_core.Saved` or a number."""
         if place not in self.reads:
             raise GradientError(
                 f"grad: create_graph=True through {self.kind.name}, which has not kept the "
@@ -122,7 +122,7 @@ class Call(_core.Call):
         return self.values[self.reads.index(place)]
 
     def arrays(self, places: tuple[Place, ...]) -> list[Any]:
-        """Kept arrays. Raises `GradientError` where one has been overwritten."""
+        """Saved arrays. Raises `GradientError` if one has been overwritten."""
         kept = self.values if places == self.reads else tuple(map(self.kept, places))
         found = [saved.array for saved in kept]
         for array, saved in zip(found, kept, strict=True):
@@ -135,7 +135,7 @@ class Call(_core.Call):
         return found
 
     def tracked(self, place: Place) -> Any:
-        """A kept array, connected to the tape so that it can be differentiated through."""
+        """A saved array, connected to the tape so that it can be differentiated through."""
         (array,) = self.arrays((place,))
         side, index = place
         source = (self, index) if side == "output" else self.sources[index]
@@ -158,16 +158,16 @@ def record_call(
 ) -> tuple[Any, ...]:
     """Put a call on the tape, as the source of its outputs.
 
-    Returns the kind, what is kept, and whether the first output is floating: from then on the core
-    records such calls itself.
+    Returns the kind, the places of saved values, and whether the first output is floating. From
+    then on the core records such calls itself.
     """
     call = Call(kind_of_call(op, inputs, parameters, outputs), tuple(map(source_of, inputs)))
     for index, value in enumerate(outputs):
         if call.kind.floating[index]:
             value._track((call, index))
     call.keep(inputs, outputs)
-    # Inputs from calls that an earlier backward has freed are constants. `keep` comes before that,
-    # since the core keeps the same for all calls of this kind.
+    # Inputs from calls that an earlier backward has freed become constants. `keep` must run before
+    # this, since the core saves the same values for all calls of this kind.
     call.sources = tuple(None if _is_over(source) else source for source in call.sources)
     return call.kind, call.reads, call.kind.floating[0]
 
@@ -201,20 +201,20 @@ def tracked(*values: Any) -> bool:
 
 
 def source_of(value: Any) -> Any:
-    """Where a value's gradient goes on to: a Leaf, (Call, index), or None."""
+    """Where a value's gradient goes next: a Leaf, (Call, index), or None."""
     if not getattr(value, "_is_tracked", False):
         return None
     history = value._history
     source = history.source
     if _is_over(source) and history.variable is not None:
-        # A variable that was overwritten in a step that has been freed is a variable again.
+        # A variable overwritten during a step becomes a variable again once the step is freed.
         source = history.source = history.variable
         history.views = None
     return source if value._is_base or _is_over(source) else _view_source(history, value)
 
 
 def current_source(value: Any) -> Any:
-    """The source; None if it is a freed call, whose results are constants from then on."""
+    """The source; None if it is a freed call, because its results are constants then."""
     source = source_of(value)
     return None if _is_over(source) else source
 
@@ -232,7 +232,7 @@ def _place_of(array: Any) -> Any:
 
 
 def _view_source(history: Any, value: Any) -> Any:
-    """The source of a view: known, or recorded now as a view of the whole contents."""
+    """The source of a view: a known one, or one recorded now as a slice of the whole contents."""
     if history.views is None:
         history.views = {}
     views, place = history.views, _place_of(value)
@@ -252,12 +252,12 @@ def _view_source(history: Any, value: Any) -> Any:
     return found
 
 
-#: How many views a history remembers; the oldest goes first.
+#: The number of views a history remembers; the oldest is dropped first.
 VIEWS = 256
 
 
 def _base_of(view: Any) -> Any:
-    """The array a view is a view of."""
+    """The base array of a view."""
     base = view._as_strided(*view._history.base)
     base._history = view._history
     return base
@@ -275,13 +275,13 @@ def become_variable(array: Any, leaf: Leaf) -> None:
             history.variable = leaf
         return
     if history is not None and history.source is None and not array._is_base:
-        array._history = None  # a view: it becomes a variable apart from its base
+        array._history = None  # a view becomes a variable of its own, separate from its base
     array._track(leaf)
     array._history.variable = leaf
 
 
 def let_travel(array: Any, blocks: int = 1) -> None:
-    """Note that a variable's gradient is sent to other processes, in `blocks` blocks of rows."""
+    """Mark a variable's gradient to be sent to other processes, in `blocks` blocks of rows."""
     history = array._history
     if history is not None and history.variable is not None:
         history.variable.travels = blocks
@@ -297,7 +297,7 @@ def blocks_of(array: Any) -> Sequence[Any]:
     if leaf is None:
         return ()
     state, blocks = leaf.blocks
-    leaf.blocks = None, ()  # given out once
+    leaf.blocks = None, ()  # they are handed out only once
     return blocks if state is not None and state == leaf.state else ()
 
 
@@ -350,7 +350,7 @@ def _comes_from(target: Any, value: Any, source: Any) -> None:
     before = current_source(_base_of(target))
     spec, part = Spec(history.base[0], target.dtype), Spec(target.shape, target.dtype)
     if target._is_base and source is None and history.variable is not None:
-        # A call on the tape, not None: when it is freed the array is a variable again.
+        # A recorded call instead of None, so that the array is a variable again when it is freed.
         key = tuple(("slice", 0, n, 1) for n in target.shape)
         source = _follow(Call)(assign, ((before, spec), (None, part)), {"key": key})[0]
     if target._is_base:

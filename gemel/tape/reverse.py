@@ -1,8 +1,8 @@
-"""The backward pass: by a plan if the step has one (`step_plans`), else call by call.
+"""The backward pass: by a plan if the step has one (`step_plans`), or else call by call.
 
-Call by call, each gradient is computed by the operations' own kernels. So run steps that are not
-worth a plan yet, steps with calls of `autograd.Function`, and gradients with ``create_graph=True``:
-then the operations of the backward pass are recorded themselves.
+Call by call means that each gradient is computed by the operations' own kernels. This is used for
+steps that are not worth a plan yet, for steps with calls of `autograd.Function`, and for gradients
+with ``create_graph=True``, where the operations of the backward pass are recorded themselves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def into_gradients(step: Step, targets: Sequence[Target | Leaf]) -> None:
         for position, blocks in plan.blocks(found):
             leaves[position].blocks = leaves[position].state, blocks
         return
-    # All are computed before the first is written: an error changes none.
+    # All are computed before the first is written, so that an error changes none.
     found = recording(False, gradients, step, targets)
     recording(False, _write, leaves, found)
 
@@ -43,7 +43,7 @@ def _write(leaves: list[Leaf], found: list[Any]) -> None:
 def fresh(
     step: Step, targets: Sequence[Target | Leaf], devices: list[Any], create_graph: bool
 ) -> list[Any]:
-    """The gradients of the targets as new arrays; with `create_graph` recorded themselves."""
+    """The gradients of the targets as new arrays; with `create_graph` they are recorded."""
     plan = (
         None if create_graph or step.has_functions else plan_for_step(step, targets, in_place=False)
     )
@@ -70,9 +70,9 @@ def _apart(
 def gradients(
     step: Step, targets: Sequence[Target | Leaf], create_graph: bool = False
 ) -> list[Any]:
-    """The gradients of the targets, call by call; None where none arrives.
+    """The gradients of the targets, call by call; None for targets that no gradient reaches.
 
-    In a step with `autograd.Function` calls, the stretches between them may have plans.
+    In a step with `autograd.Function` calls, the runs of calls between them may have plans.
     """
     arrived: dict[Any, Any] = {}
     for head in step.heads:
@@ -137,7 +137,7 @@ def _one_by_one(
 def _by_plan(
     calls: list[Any], wanted: list[tuple[bool, ...]], ends: set[Any], arrived: dict[Any, Any]
 ) -> bool:
-    """Go back through some calls by their plan; False if they have none."""
+    """Propagate gradients through some calls by a plan; False if they have none."""
     heads, targets = [], {}
     inside = {id(call) for call in calls}
     for call, mask in zip(calls, wanted, strict=True):
@@ -155,10 +155,10 @@ def _by_plan(
     plan = plan_for_step(part, list(targets.values()), in_place=False)
     arguments = plan.arguments(part) if plan is not None else []
     if plan is None or len({a.device for a in arguments if isinstance(a, _core.Array)}) > 1:
-        return False  # calls on two devices may follow each other without anything in between
+        return False  # consecutive calls may be on different devices
     for target, g in zip(targets.values(), plan.run(arguments), strict=True):
         if isinstance(target.source, tuple) and id(target.source[0]) in inside:
-            arrived[target.key] = g  # includes what had arrived before: it was a head
+            arrived[target.key] = g  # includes what had arrived before, as that was a head
         else:
             arrive(arrived, target.source, g)
     return True

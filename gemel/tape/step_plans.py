@@ -1,9 +1,9 @@
-"""When the gradient of a step is compiled, and the plan it becomes.
+"""When the gradient of a step is compiled, and its plan.
 
 A training loop records the same operations again and again. Two steps have the same *structure* if
 one gradient graph computes both: the same calls on the same specs, connected in the same way. The
-first backward passes of a structure run call by call (`tape.reverse`); one that keeps coming back
-is compiled, and from then on a backward pass is one call of a plan::
+first backward passes of a structure run call by call (`tape.reverse`). A structure that recurs is
+compiled, and from then on a backward pass is one call of a plan::
 
     for x, y in batches:
         with autograd.record():
@@ -33,7 +33,7 @@ from gemel.tape.steps import Step, Target, in_memory_order
 
 
 class StepPlan:
-    """What is known of one structure: how often it was seen, and its plan once it has one."""
+    """What is known about one structure: how often it was seen, and its plan once it has one."""
 
     def __init__(self) -> None:
         self.used = False  # for `ClockCache`
@@ -61,7 +61,7 @@ class StepPlan:
         return self.plan(*[values[position] for position in self.order])
 
     def blocks(self, found: Sequence[Any]) -> Iterator[tuple[int, Sequence[Any]]]:
-        """For each gradient made in row blocks its target and blocks, from what `run` returned."""
+        """For each gradient computed in row blocks: its target and its blocks, from the results."""
         start = 0
         for target, count in self.early:
             yield target, found[start : start + count]
@@ -69,7 +69,7 @@ class StepPlan:
 
 
 class Family:
-    """All structures that end at variables of the same specs: sequence lengths of one network, say.
+    """All structures that end at variables of the same specs, such as different sequence lengths.
 
     Counts the calls whose gradients ran call by call, and the calls that went into plans.
     """
@@ -80,15 +80,15 @@ class Family:
         self.compiled = 0
 
     def affords(self, calls: int, times: int) -> bool:
-        """Whether one more plan, of `calls` calls, is in proportion to what has run so far.
+        """Whether one more plan, of `calls` calls, is proportionate to what has run so far.
 
-        Without this limit a network that sees many lengths in turn would compile all of them in
-        the second epoch. A structure that alone ran often enough to pay for its plan gets it.
+        Without this limit, a network that sees many lengths in turn would compile all of them in
+        the second epoch. A structure that ran often enough on its own to pay for its plan gets one.
         """
         return self.compiled + calls <= AT_ONCE + self.run // RUNS or times >= RUNS
 
 
-#: A family may compile this many calls whatever has run.
+#: A family may compile this many calls, however little has run.
 AT_ONCE = 500
 #: Compiling a call takes as long as running it and its gradient some 5 to 10 times.
 RUNS = 10
@@ -98,12 +98,12 @@ _families = ClockCache(512)
 
 
 def in_pieces(targets: Sequence[Target | Leaf]) -> bool:
-    """Whether backward runs as several operations, so that gradients can be sent off early."""
+    """Whether backward runs as several operations, so that gradients can be sent early."""
     return any(target.leaf is not None and target.leaf.travels for target in targets)
 
 
 def blocks_wanted(targets: Sequence[Target | Leaf]) -> tuple[int, ...]:
-    """Into how many blocks of rows each gradient is to be cut."""
+    """The number of row blocks into which each gradient is cut."""
     leaves = [target.leaf for target in targets]
     return tuple([0 if leaf is None else leaf.travels for leaf in leaves])
 
@@ -111,10 +111,10 @@ def blocks_wanted(targets: Sequence[Target | Leaf]) -> tuple[int, ...]:
 def worth_compiling(calls: int, times: int) -> bool:
     """Whether to compile a step of `calls` calls whose structure ran `times` times before.
 
-    Compiling takes 0.1 to 0.4 ms per call and saves some 6 us per call in every later run, so it
-    is paid back after about thirty runs, however long the step is. A short step is compiled the
-    second time it is seen, since nobody notices the pause. A long one waits until the pause is no
-    longer than what its runs have taken so far.
+    Compiling takes 0.1 to 0.4 ms per call and saves about 6 us per call in every later run, so it
+    pays off after about thirty runs, however long the step is. A short step is compiled the second
+    time it is seen, since the pause is not noticeable. A long one waits until the pause is no
+    longer than its runs have taken so far.
     """
     return times > min(calls // 100, 30)
 
@@ -122,7 +122,7 @@ def worth_compiling(calls: int, times: int) -> bool:
 def plan_for_step(step: Step, targets: Sequence[Target | Leaf], in_place: bool) -> StepPlan | None:
     """The plan that computes the gradients of a step's targets; None to run it call by call.
 
-    With `in_place` the plan writes the gradients where the variables keep them. None is for a
+    With `in_place` the plan writes into the variables' gradients. The result is None for a
     structure that is not worth a plan yet, and for a step on several devices.
     """
     if len(step.heads) > 1 and len({head.device.code for head in step.heads}) > 1:
@@ -135,7 +135,7 @@ def plan_for_step(step: Step, targets: Sequence[Target | Leaf], in_place: bool) 
     if found is None:
         found = _plans.keep(key, StepPlan())
     if found.plan is None:
-        # Whoever compiled the forward function expects to run it, and its gradient, often.
+        # A compiled forward function is meant to run often, and so is its gradient.
         asked = any(call.kind.compiled for call in step.calls)
         family, calls = _family(targets), len(step.calls)
         worth = worth_compiling(calls, found.times) and family.affords(calls, found.times)
@@ -179,7 +179,7 @@ def _compile(
     ordered = [graph.inputs[position] for position in found.order]
     order = Graph(ordered, graph.outputs, graph.updates, "backward")
     random = any(node.op is not None and node.op.random for node in order.walk())
-    # A gradient that could not be computed must not pass for the one of the batch before.
+    # If a gradient fails, the old one of the previous batch must not be used in its place.
     if pieces is not None and not random:
         found.plan = Chain(order, backend, atomic=False, blocks=pieces)
         found.early = found.plan.early

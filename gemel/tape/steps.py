@@ -1,6 +1,6 @@
-"""Steps: the part of the tape that some heads depend on.
+"""Steps: the parts of the tape that some heads depend on.
 
-A step is what one call of `backward()` goes through: the recorded calls in order, its heads and its
+A step is what one call of `backward()` processes: the recorded calls in order, the heads and the
 targets. It can be turned into one gradient graph (`Step.graph`); steps with the same `structure`
 have the same graph. `reverse` runs steps, `step_plans` compiles them.
 """
@@ -28,7 +28,7 @@ from gemel.tape.views import inverse
 
 
 class Target:
-    """A source whose gradient is wanted. A `Leaf` is a target itself, with the same attributes."""
+    """A source whose gradient is wanted. A `Leaf` is itself a target, with the same attributes."""
 
     __slots__ = ("key", "leaf", "source", "spec")
 
@@ -36,7 +36,7 @@ class Target:
         self.source = source
         self.key = key_of(source)
         self.spec = spec
-        self.leaf = leaf  # the variable to whose gradient it is written, if any
+        self.leaf = leaf  # the variable that receives the gradient, if any
 
     @property
     def words(self) -> tuple[int, ...]:
@@ -54,14 +54,14 @@ class Head(NamedTuple):
 
 
 class Step:
-    """Calls of the tape in order, and the heads from which gradients come to them."""
+    """Calls of the tape in order, and the heads where the backward pass starts."""
 
     def __init__(self, heads: list[Head], calls: list[Any]) -> None:
         self.heads = heads
         self.calls = calls
-        #: For each call the sources its gradients go on to.
+        #: For each call, the sources that its gradients go to.
         self.sources = [call.sources for call in calls]
-        # This runs in each step of training: lists take half the time of generators.
+        # This runs in each training step, and lists take half the time of generators.
         if [call for call in calls if call.reached is not None]:
             self._follow()
         if [call for call in self.calls if call.freed]:
@@ -100,7 +100,7 @@ class Step:
         self.sources = [sources for _, sources in reversed(found)]
 
     def by_device(self) -> list[Step]:
-        """A step for each device of the heads, so that devices compute side by side; or itself."""
+        """A step for each device of the heads, so that devices compute in parallel; or itself."""
         devices = dict.fromkeys([head.device for head in self.heads])
         if len(devices) < 2 or self.has_functions:
             return [self]
@@ -108,7 +108,7 @@ class Step:
         return [Step(heads, _reached([head.source for head in heads])) for heads in groups]
 
     def targets(self) -> list[Target | Leaf]:
-        """The variables it depends on."""
+        """The variables that the step depends on."""
         sources = [head.source for head in self.heads]
         sources += [source for each in self.sources for source in each]
         leaves = dict.fromkeys([source for source in sources if isinstance(source, Leaf)])
@@ -122,7 +122,7 @@ class Step:
         return found
 
     def wanted(self, targets: Sequence[Target | Leaf]) -> list[tuple[bool, ...]]:
-        """For each call, for each input whether its gradient leads to a target."""
+        """For each call and each input, whether the input's gradient leads to a target."""
         ends = {target.key for target in targets}
         leading: set[int] = set()
         found = []
@@ -143,7 +143,7 @@ class Step:
     def structure(self, targets: Sequence[Target | Leaf], wanted: list[tuple[bool, ...]]) -> bytes:
         """A digest that two steps share if they have the same gradient graph."""
         places: dict[Any, int] = {target.key: -3 - i for i, target in enumerate(targets)}
-        # If a target is the output of a call, which output it is belongs to the key.
+        # If a target is the output of a call, the key includes which output it is.
         marked = any(isinstance(target.source, tuple) for target in targets)
         words = [len(targets), marked]
         for target in targets:
@@ -168,8 +168,8 @@ class Step:
     ) -> tuple[list[Entry], list[Entry], list[tuple[int, Recipe]]]:
         """The gradient graph: its inputs, the gradients of the targets, and the recipes it reads.
 
-        The inputs are the given gradients of heads, then for each call from the last to the first
-        what its recipe reads: (position of the call, recipe) in the third result.
+        The inputs are the given gradients of heads, then, for each call from the last to the first,
+        what its recipe reads. The third result has (position of the call, recipe) for these.
         """
         inputs: list[Entry] = []
         arrived: dict[Any, Entry] = {}
@@ -198,7 +198,7 @@ class Step:
 
 
 def turned(array: Any) -> tuple[int, ...] | None:
-    """The order of axes in which a transposed array is dense; None if it is, or is none."""
+    """The order of axes that makes a transposed array dense; None if it is dense or has none."""
     if array._is_contiguous:
         return None
     strides = array._element_strides
@@ -255,7 +255,7 @@ def backwards(
     arrived: dict[Any, Any],
     create_graph: bool = False,
 ) -> Iterator[tuple[int, Any, list[Any], Recipe]]:
-    """The calls gradients pass, last first: (position, call, gradients that arrived, recipe)."""
+    """The calls that gradients reach, last first: (position, call, gradients arrived, recipe)."""
     for position in range(len(calls) - 1, -1, -1):
         call, mask = calls[position], wanted[position]
         if True not in mask:
@@ -270,7 +270,7 @@ def backwards(
 def _reached(sources: list[Any]) -> list[Any]:
     """The calls that sources depend on, in topological order.
 
-    The order depends on the connections only, so that equal steps have equal orders.
+    The order depends only on the connections, so that equal steps have equal orders.
     """
     order: list[Any] = []
     seen: set[int] = set()

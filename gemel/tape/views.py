@@ -1,6 +1,6 @@
-"""Views of recorded arrays as operations.
+"""Views of recorded arrays, expressed as operations.
 
-Imperatively a view is only (shape, strides, offset) over the memory of its base. To differentiate
+In imperative code a view is only (shape, strides, offset) over its base's memory. To differentiate
 through it, `window` finds operations that select the same elements: x[::2].T of a dense x is a
 `basic_index` and a `transpose`. `Window.take` applies them, `Window.put` applies a write through
 the view to the base.
@@ -25,7 +25,7 @@ Place = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
 class Window(NamedTuple):
-    """The operations from an array of shape `whole` to a view of it; None for those not needed.
+    """The operations that lead from an array of shape `whole` to a view; None if not needed.
 
     In order: transpose to the order of axes in memory (`memory`), reshape (`refined`), index
     (`key`), transpose to the view's order (`axes`), reshape to its shape with 1 for broadcast axes
@@ -93,9 +93,9 @@ def repeats(place: Place) -> bool:
 def window(base: Place, view: Place) -> tuple[Window, tuple[int, ...]] | None:
     """The window from a base to a view, and the view's shape without axes of length 1.
 
-    None if one index cannot select these elements: then they are gathered by their positions.
+    None if no single index selects these elements; they are then gathered by their positions.
     """
-    if 0 in base[0]:  # nothing, in another shape
+    if 0 in base[0]:  # an empty base: only the shape changes
         return Window(base[0], None, None, None, None, view[0], None), base[0]
     core = [(n, s) for n, s in zip(view[0], view[1], strict=True) if n != 1 and s != 0]
     if repeats(base) or any(s < 0 for n, s in zip(base[0], base[1], strict=True) if n != 1):
@@ -130,7 +130,7 @@ def _descending(strides: list[int]) -> tuple[int, ...]:
 
 
 def _all(base: Place, view: Place, core: list[tuple[int, int]]) -> _Found | None:
-    """For a view of all elements of a dense base: transposed, reshaped, or both."""
+    """The operations for a view of all elements of a dense base: transposed, reshaped, or both."""
     sizes = [n for n, _ in core]
     if view[2] != base[2] or product(sizes) != product(base[0]):
         return None
@@ -153,7 +153,7 @@ def _all(base: Place, view: Place, core: list[tuple[int, int]]) -> _Found | None
 
 
 def _some(base: Place, view: Place, core: list[tuple[int, int]]) -> _Found | None:
-    """For a view that an index of integers and slices selects, its axes in any order."""
+    """The operations for a view selected by integers and slices, with its axes in any order."""
     starts = _digits(base, view[2] - base[2])
     if starts is None:
         return None
@@ -178,7 +178,7 @@ def _some(base: Place, view: Place, core: list[tuple[int, int]]) -> _Found | Non
 
 
 def _digits(base: Place, offset: int) -> list[int] | None:
-    """The index of the base's element that lies at an offset from the first; None if none does."""
+    """The index of the base's element at an offset from the first; None if there is none."""
     starts = [0] * len(base[0])
     for axis in _descending(list(base[1])):
         if base[0][axis] != 1:
@@ -209,7 +209,7 @@ def _offsets(place: Place) -> Any:
 
 
 def span(array: Any) -> tuple[int, int, int]:
-    """The storage of an array, and the first and last of its bytes that the array uses."""
+    """The storage of an array, and the begin and end of the bytes that the array uses."""
     if not array.size:
         return 0, 0, 0
     reach = [(n - 1) * step for n, step in zip(array.shape, array._element_strides, strict=True)]

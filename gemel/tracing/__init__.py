@@ -1,6 +1,6 @@
-"""Tracing: Python functions as programs, bound to the sizes of their arguments and run as plans.
+"""Tracing: Python functions become programs, which are bound to sizes and run as plans.
 
-A call goes `Compiled` -> `Program` (one for each kind of arguments: a graph with free extents) ->
-`Bound` (for certain sizes) -> a plan. `Compiled` keeps all of them; the core's `CallSite` goes from
-arguments like earlier ones straight to the plan.
+A call goes from `Compiled` to a `Program` (one for each kind of arguments: a graph with free
+extents), to a `Bound` (for certain sizes), to a plan. `Compiled` keeps all of them. For arguments
+like earlier ones, the core's `CallSite` goes directly to the plan.
 """

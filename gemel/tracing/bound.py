@@ -1,4 +1,4 @@
-"""A program bound to the sizes of its arguments: its plans, and what they leave on the tape."""
+"""A program bound to the sizes of its arguments: its plans, and their calls on the tape."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Bound:
         self.structure = program.structure
 
     def inference(self, leaves: Sequence[Any], own: Sequence[Any] | None = None) -> Any:
-        """The plan that computes the results for arrays like these.
+        """The plan that computes the results, for arrays like these.
 
         `own` are the program's own arrays (`Program.own`), if the caller knows them already.
         """
@@ -47,7 +47,7 @@ class Bound:
         return self.plan
 
     def in_place(self, leaves: Sequence[Any], own: Sequence[Any]) -> Any:
-        """The plan that overwrites arguments in place, for arrays like these; None if it cannot."""
+        """The plan that overwrites arguments in place, for arrays like these, if there is one."""
         if self.writing is None:
             plans = self.program.in_place()
             with uncollected:
@@ -58,12 +58,12 @@ class Bound:
         return self.writing if dense else None
 
     def image(self, leaves: Sequence[Any]) -> Image:
-        """The image of the inference plan, lowered anew, with closed-over arrays inside."""
+        """The image of the inference plan, lowered again, with closed-over arrays inside."""
         backend = backend_for((*leaves, *self.program.own(leaves)))
         return self.program.embedded().image(self.values, backend)
 
     def summary(self, leaves: list[Any]) -> str:
-        """What the plan consists of, and its memory besides the results."""
+        """The number of the plan's kernels, and its memory besides the results."""
         _, workspace = self.inference(leaves).bound(*leaves, *self.program.own(leaves))
         count = self.image(leaves).count()
         several = "" if count == 1 else "s"
@@ -92,7 +92,7 @@ class Bound:
         return results[0] if self.structure is None else unflatten(self.structure, iter(results))
 
     def _wanted(self, arrays: tuple[Any, ...]) -> tuple[bool, ...]:
-        """For each array whether its gradient is wanted: it is tracked and a result reads it."""
+        """For each array, whether its gradient is wanted: it is tracked and a result reads it."""
         pairs = zip(self.program.reached, arrays, strict=False)
         return tuple([bool(reached and array._is_tracked) for reached, array in pairs])
 
@@ -108,7 +108,7 @@ class Bound:
 
 
 class BoundHalves(Kind):
-    """The forward and backward half of a program for known sizes: on the tape, a kind of call."""
+    """The forward and backward half of a program for known sizes, as a kind of recorded call."""
 
     compiled = True
 
@@ -153,7 +153,7 @@ class BoundHalves(Kind):
     def gradients(
         self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], create_graph: bool
     ) -> Sequence[Entry | None]:
-        """By the backward half; with `create_graph` by differentiating the whole program."""
+        """The gradients by the backward half; with `create_graph` the whole program's gradient."""
         if create_graph:
             return self._gradients_again(gs, given)
         saved = [given[place] for place in self.saved]
@@ -186,7 +186,7 @@ class BoundHalves(Kind):
         call.inputs = inputs
         call.versions = [a.version for a in inputs[: len(inputs) - self.numbers]]
         for index, value in enumerate(outputs):
-            # A view of an input or of another result has its history, and so its source.
+            # A view of an input or of another result shares its history, and so has its source.
             alone = value._history is None or not self._shows(value, inputs)
             if index in self.led and alone:
                 value._track((call, index))
@@ -208,15 +208,15 @@ class BoundCall(tape.Call):
     __slots__ = ("inputs", "versions")
 
     inputs: tuple[Any, ...]
-    versions: list[int]  # those of the arrays among them
+    versions: list[int]  # the versions of the arrays among the inputs
 
     @property
     def reached(self) -> Sequence[int] | None:  # type: ignore[override]
-        """For each input a bit set of the outputs whose gradients reach it; None: all."""
+        """For each input, a bit set of the outputs whose gradients reach it; None means all."""
         return self.kind.reached  # type: ignore[no-any-return]
 
     def kept(self, place: Place) -> Any:
-        """A kept value, or a number among the inputs."""
+        """A saved value, or a number among the inputs."""
         return super().kept(place) if place in self.reads else self.inputs[place[1]]
 
     def tracked(self, place: Place) -> Any:

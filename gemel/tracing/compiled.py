@@ -1,8 +1,8 @@
-"""Compiled functions: traced once, optimised, and run as one native plan.
+"""Compiled functions: they are traced once, optimised, and run as one native plan.
 
-`compile(f)` and a hybridized block are the same thing: a `Compiled`. Its first call with arguments
-of a new kind traces the function with symbols; every axis of every array is left free, so that
-other sizes bind the same program again instead of tracing anew.
+`compile(f)` and a hybridized block are the same thing: a `Compiled`. The first call with arguments
+of a new kind traces the function with symbols. Every axis of every array is left free, so that
+other sizes bind the same program instead of being traced again.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ from gemel.tracing.sized_plans import Unfit
 class Compiled:
     """A function compiled for each kind of arguments it is called with.
 
-    Arrays and floats are inputs. Other Python numbers are constants: a call with other ones traces
-    anew. (If `symbolic`, and there are no arrays, they are nodes of the graph, to be looked at.) A
-    float whose value the function asks for, by a branch or `math.sqrt`, is a constant, too. Without
-    `fold` there is no constant folding. `traces` counts how often the function itself ran.
+    Arrays and floats are inputs. Other Python numbers are constants: a call with different ones
+    traces the function again. (If `symbolic`, and there are no arrays, they are nodes of the graph,
+    so that it can be looked at.) A float whose value the function uses, in a branch or in
+    `math.sqrt`, is a constant, too. Without `fold` there is no constant folding. `traces` counts
+    how often the function itself ran.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Compiled:
         if not callable(function):
             raise TypeError(f"compile: {function!r} is not a function")
         self.function = self.__wrapped__ = function
-        #: What is called instead while another function is traced.
+        #: The function to call instead while another function is being traced.
         self.inside = function
         self.__doc__ = function.__doc__
         self.name = self.__name__ = name or getattr(function, "__name__", "program")
@@ -71,25 +72,25 @@ class Compiled:
         self.traces = 0
         #: Whether the caller guarantees that arguments share no memory with the program's arrays.
         self.apart = False
-        #: Whether it is a block's `forward`: its arguments are never the parameters it overwrites.
+        #: Whether it is a block's `forward`, whose arguments are never parameters it overwrites.
         self.owns = False
         self._programs: dict[Any, list[Program]] = {}
         self._bound: dict[Any, Bound] = {}
-        #: The fast path in C++: calls the plan known for such arguments, else `_slowly`.
+        #: The fast path in C++: it calls the known plan for such arguments, or else `_slowly`.
         self.quick = _core.CallSite(self._slowly)
-        #: The device on which calls without arrays take the fast path; None while none do.
+        #: The device on which calls without arrays take the fast path; None if none do yet.
         self._home: Device | None = None
 
     def __reduce__(self) -> Any:
-        """Pickled by name if that finds it, as functions are; else with its function."""
+        """Pickled by name like a function, if the name leads to it; else with its function."""
         name = getattr(self.function, "__qualname__", "")
         named = getattr(modules.get(self.__module__), name, None)
         return name if named is self else (Compiled, (self.function, *self._settings))
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """The function's results, by the compiled program."""
+        """The function's results, computed by the compiled program."""
         if named:
-            from inspect import signature  # seldom needed
+            from inspect import signature  # rarely needed
 
             rule = f"{self.name} is compiled and takes no keyword-only arguments"
             arguments = by_place(rule, signature(self.function), arguments, named)
@@ -98,7 +99,7 @@ class Compiled:
         return self.quick(*arguments)
 
     def _slowly(self, *arguments: Any) -> Any:
-        """A call the call sites have no plan for: new arguments, or recording."""
+        """A call that the call site has no plan for: with new arguments, or while recording."""
         if current_trace() is not None:
             return self.inside(*arguments)
         generation = self.quick.generation
@@ -112,7 +113,7 @@ class Compiled:
             own = bound.program.own(flat.arrays)
             results = bound.run(flat, own)
         except TypeError:
-            check_one_device(self.name, flat.arrays)  # the core knows the devices' numbers only
+            check_one_device(self.name, flat.arrays)  # names the devices; the core only has numbers
             raise
         if not _core.recording():
             self._remember(generation, arguments, bound, flat, own)
@@ -126,8 +127,8 @@ class Compiled:
         flat: Arguments,
         own: tuple[Any, ...],
     ) -> None:
-        """Let calls like this one take the fast path: their arguments are arrays, then floats whose
-        values the program does not depend on."""
+        """Let calls like this one take the fast path, if their arguments are arrays, then floats on
+        whose values the program does not depend."""
         program, leaves = bound.program, flat.arrays
         values = (*leaves, *flat.numbers)
         if len(values) != len(arguments) or not all(map(is_same, arguments, values)):
@@ -140,7 +141,7 @@ class Compiled:
         if isinstance(plan, _core.Plan):
             form = form_of(bound.structure, made_nd if program.is_nd else None)
             decided = program.inner_gradients.is_decided_by(program.written, len(leaves))
-            # Elsewhere gradients depend on which arrays are the same variable.
+            # Otherwise gradients depend on which arrays are the same variable.
             any_arrays = self.apart or (decided and (self.owns or not program.updated))
             if any_arrays or not program.inner_gradients.is_tied:
                 known = len(flat.numbers), plan, own, form
@@ -150,7 +151,7 @@ class Compiled:
     def _at_home(self, own: tuple[Any, ...]) -> bool:
         """Whether a call without arrays may take the fast path on the current device.
 
-        On it, a plan that takes no arrays at all runs on the first device.
+        A plan without any arrays runs on the first device on that path.
         """
         here = current_device()
         if self.owns or (self._home or here) is not here or not (own or here.code == 0):
@@ -159,7 +160,7 @@ class Compiled:
         return True
 
     def _find(self, arguments: tuple[Any, ...]) -> tuple[Bound, Arguments]:
-        """The bound program for these arguments, and what is in them."""
+        """The bound program for these arguments, and the arguments taken apart."""
         if len(arguments) == 1 and type(arguments[0]) is ndarray:
             flat = Arguments(SINGLE, [arguments[0]], [])
         else:
@@ -196,17 +197,17 @@ class Compiled:
         return Bound(program, program.dims(flat.arrays))
 
     def kinds(self) -> list[Arguments]:
-        """The kinds of arguments it was traced for, the last one last; specs in place of arrays."""
-        # A kind without programs is one whose trace failed.
+        """The kinds of arguments it was traced for, the latest last, with specs for arrays."""
+        # A kind whose trace failed has no programs.
         return [traces[-1] for traces in self._traces() if traces]
 
     def variants(self) -> list[Arguments]:
-        """What it was traced for: `kinds`, then what of these kinds was traced before."""
+        """What it was traced for: `kinds`, then earlier traces of the same kinds."""
         kinds = self._traces()
         return [*self.kinds(), *(before for traces in kinds for before in traces[-2::-1])]
 
     def _traces(self) -> list[list[Arguments]]:
-        """What it was traced for, by kind, the last one last; specs in place of arrays."""
+        """What it was traced for, by kind, the latest last; with specs instead of arrays."""
         kinds = []
         for (structure, _, arrays), programs in self._programs.items():
             traces = []
@@ -219,10 +220,10 @@ class Compiled:
         return kinds
 
     def last(self) -> Arguments | None:
-        """The kind of arguments it was traced for last; None before the first call.
+        """The kind of arguments it was last traced for; None before the first call.
 
-        Of several traces of it the one with most extents above 1, the newest of these: those of 0
-        and 1 are never free, and a file would be for them alone.
+        Of several traces, the newest of those with the most extents above 1. Extents of 0 and 1 are
+        never free, so a file would be valid for those alone.
         """
         newest = reversed(self._traces())
         traces: list[Arguments] = next((traces for traces in newest if traces), [])
@@ -245,7 +246,7 @@ class Compiled:
         """The plan for arguments like these as bytes that need nothing else to run.
 
         Arrays the function closes over are in it as they are now; parameters are further inputs,
-        behind the arguments. `docs/internals/plan-image.md` has the format, gemel.h loads it.
+        after the arguments. `docs/internals/plan-image.md` has the format, gemel.h loads it.
         """
         bound, flat = self._find(arguments)
         _core.wait_all()
@@ -255,7 +256,7 @@ class Compiled:
         r"""The kernels of the plan for these arguments as C text, to be read.
 
         Without arguments: of the plan for those it was last traced for. The text begins with the
-        plan's steps; each kernel follows as one C function, behind the functions it calls. It needs
+        plan's steps; each kernel follows as one C function, after the functions it calls. It needs
         nothing but a C11 compiler (``cc -ffp-contract=off -lm``) and computes what the machine code
         computes, with loops and sums in plain order: vectors, caches and threads are left out.
         Raises `TraceError` without arguments before the first call.
@@ -300,7 +301,7 @@ def _above_one(arguments: Arguments) -> int:
 SIZES = 1024
 #: How many traces it keeps for one kind of arguments, the newest first.
 PROGRAMS = 64
-#: The structure of a call with one array.
+#: The structure of the arguments of a call with one array.
 SINGLE = (tuple, (None,))
 
 
@@ -352,7 +353,7 @@ def compile(  # noqa: A001
         options = {"fold": fold, "script": script, "passes": passes, "recipes": recipes}
         return partial(compile, **options)
     if script:
-        from gemel.scripting import script as scripted  # few programs use it
+        from gemel.scripting import script as scripted  # imported late, as few programs use it
 
         function = scripted(function)
     return Compiled(function, fold=fold, symbolic=True, passes=passes, recipes=recipes)

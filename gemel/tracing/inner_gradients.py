@@ -1,14 +1,14 @@
 """Gradients that a compiled function takes itself (`autograd.grad` inside of it), and aliasing.
 
-Imperatively an array is one variable, by whatever names it is read: as two arguments, as a
-parameter and a closed-over array. In a program each of these names is an input of its own, so ::
+In imperative code an array is one variable, under whatever names it is read: as two arguments, or
+as a parameter and a closed-over array. In a program each name is a separate input, so ::
 
     @gemel.compile
     def f(x, y):
         return autograd.grad(loss(x, y), x)
 
-must add the gradient by way of y when it is called as f(a, a). So a trace notes which inputs were
-the same variable ("tied"), and the program is valid only for calls in which the same ones are.
+must add the gradient through y when it is called as f(a, a). So a trace notes which inputs were
+the same variable ("tied"), and the program is only valid for calls where the same inputs are tied.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from gemel.tape.views import overlap
 def whole_gradient(
     trace: Trace, ends: Sequence[Entry], grads: Sequence[Entry], wanted: Sequence[Entry]
 ) -> tuple[Entry, ...]:
-    """Total gradients of entries in a trace, through all inputs that are the same variables.
+    """The total gradients of entries in a trace, through all inputs that are the same variables.
 
-    Operations read what their inputs were then, though these may have been overwritten since.
+    Operations use their inputs as they were then, even if these were overwritten since.
     """
     arrays = trace.inputs.arrays()
     others = [_others(entry, arrays) for entry in wanted]
@@ -64,7 +64,7 @@ def _others(entry: Entry, arrays: dict[Entry, Any]) -> list[Entry]:
 def _note(
     trace: Trace, ends: Sequence[Entry], wanted: Iterable[Entry], arrays: dict[Entry, Any]
 ) -> None:
-    """Note on which inputs the ends depend whose gradients were taken for `wanted` inputs."""
+    """Note which inputs the ends depend on, whose gradients were taken for `wanted` inputs."""
 
     def stops(node: Node) -> bool:
         return not trace.recording.was_on(node) or node.op is None or not node.op.recorded
@@ -96,12 +96,12 @@ class InnerGradients:
         return [variables[one] == variables[other] for one, other in self.pairs]
 
     def holds(self, arrays: Callable[[], Sequence[Any]]) -> bool:
-        """Whether the inputs are the same variables, and others, as when it was traced."""
+        """Whether the same inputs are tied as when it was traced."""
         return not self.pairs or self._ties(arrays()) == self.ties
 
     def check(self, name: str, arrays: Sequence[Any]) -> None:
-        """Raises `GradientError` if imperatively the gradient would also come by way of an input
-        that is a view of the variable, or was computed from it while recording.
+        """Raises `GradientError` if, in imperative code, the gradient would also come through an
+        input that is a view of the variable, or was computed from it while recording.
         """
         for (one, other), tied in zip(self.pairs, self.ties, strict=True):
             if not tied and _leads_to(arrays[other], arrays[one]):

@@ -1,6 +1,6 @@
-"""Whose manners arrays have: NumPy's or MXNet 1's. Results have those of the arrays given.
+"""Whether arrays behave like NumPy's or MXNet 1's. Results behave like the given arrays.
 
-Of several kinds the first array among the arguments decides.
+If the arguments are mixed, the first array among them decides.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from gemel.ndarray import ndarray
 
 
 def is_nd(value: Any) -> bool:
-    """Whether a value is an NDArray of MXNet 1's, or stands for one in a trace."""
+    """Whether a value is an NDArray (MXNet 1's), or stands for one in a trace."""
     return getattr(value, "_is_nd", False)
 
 
 def are_nd(values: Any) -> bool:
-    """Whether the first array in nested values is one."""
+    """Whether the first array in nested values is an NDArray."""
     return is_nd(_first(values))
 
 
 def _first(values: Any) -> Any:
-    """The first array, or what stands for one, in lists, tuples and dicts; None: there is none."""
+    """The first array or entry in lists, tuples and dicts; None if there is none."""
     if isinstance(values, (ndarray, Entry)):
         return values
     if isinstance(values, dict):
@@ -35,7 +35,7 @@ def _first(values: Any) -> Any:
 
 
 def like(given: Any, results: Any) -> Any:
-    """Nested results of the class of the first array given; as they are where there is none."""
+    """Nested results with the class of the first given array; unchanged if there is none."""
     first = _first(given)
     if first is None:
         return results
@@ -43,21 +43,21 @@ def like(given: Any, results: Any) -> Any:
 
 
 def as_nd(value: Any) -> Any:
-    """Nested results with all arrays as NDArrays. Who holds an array holds what it was: it is
-    shown as one.
+    """Nested results with all arrays as NDArrays. These are new array objects over the same memory,
+    so arrays that are in use elsewhere do not change.
 
-    What a function gives beside arrays, lists, tuples and dicts stays as it is.
+    Values other than arrays, lists, tuples and dicts stay as they are.
     """
     return _turned(value, lambda array: array.as_nd_ndarray())
 
 
 def made_nd(value: Any) -> Any:
-    """The same of new arrays, which nobody else has: they become NDArrays, which moves nothing."""
+    """`as_nd` for new arrays, which nobody else holds: these become NDArrays in place."""
     return _turned(value, _become_nd)
 
 
 def as_plain(value: Any) -> Any:
-    """Nested results with all arrays as plain ones; the results themselves if they are."""
+    """Nested results with all arrays as plain ones; unchanged if they are plain already."""
     return _turned(value, lambda array: array.as_np_ndarray()) if _has_nd(value) else value
 
 
@@ -69,7 +69,7 @@ def _become_nd(array: Any) -> Any:
 
 
 def _turned(value: Any, turn: Callable[[Any], Any]) -> Any:
-    """A nested value with other arrays."""
+    """A nested value with `turn` applied to its arrays."""
     if isinstance(value, (ndarray, Entry)):
         return turn(value)
     if isinstance(value, (list, tuple)):

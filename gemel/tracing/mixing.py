@@ -1,4 +1,4 @@
-"""Mixed precision in a function that takes gradients of its own: of what has been traced so far."""
+"""Mixed precision for what has been traced so far, in a function that takes gradients itself."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gemel.tracing.nested import flatten_results, unflatten
 
 
 def mixed_so_far(trace: Trace, value: Any) -> Any:
-    """What a function gave, and what it has written, computed as the precision in force says.
+    """A function's result, and what it has written, computed in the mixed precision in force.
 
-    Gradients taken afterwards are those of what is computed. `value` may be nested.
+    Gradients taken afterwards are those of this computation. `value` may be nested.
     """
     leaves: list[Any] = []
     structure = flatten_results(value, leaves)

@@ -1,7 +1,7 @@
-"""Nested arguments and results (JAX's pytrees): lists, tuples and dicts of arrays are taken apart
+"""Nested arguments and results (like JAX's pytrees): lists, tuples and dicts of arrays are split
 into a hashable structure and its leaves, and put together again.
 
-    f([x, {"scale": 2.0}], 3)  ->  arrays [x], numbers [2.0], and the structure with the 3 in it
+    f([x, {"scale": 2.0}], 3)  ->  arrays [x], numbers [2.0], and a structure that contains the 3
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def flatten(value: Any, arrays: list[Any], numbers: list[float]) -> Any:
         arrays.append(value)
         return None
     if isinstance(value, Entry):
-        if value.is_run_time_number:  # a float of the program that is traced
+        if value.is_run_time_number:  # a float argument of the program that is being traced
             numbers.append(value)  # type: ignore[arg-type]
             return ("number",)
         arrays.append(value.as_np_ndarray())
@@ -63,7 +63,7 @@ def unflatten(structure: Any, arrays: Iterator[Any], numbers: Iterator[Any] = NO
 
 
 def _made(kind: Any, content: Any) -> Any:
-    """A container of some kind with this content."""
+    """A container of this kind with this content. Raises `PythonGivenError` if there is none."""
     try:
         built = kind(*content) if hasattr(kind, "_fields") else kind(content)
         if len(built) == len(content) and (isinstance(content, list) or [*built] == [*content]):
@@ -80,7 +80,7 @@ def _made(kind: Any, content: Any) -> Any:
 def form_of(structure: Any, change: Callable[[Any], Any] | None = None) -> Any:
     """A function from the tuple of leaves to the nested value, for the core; None for one leaf.
 
-    With `change` the leaves are what that makes of the tuple.
+    `change`, if given, is first applied to the tuple of leaves.
     """
     if change is not None and structure is None:
         return lambda leaves: change(leaves[0])
@@ -94,7 +94,7 @@ def form_of(structure: Any, change: Callable[[Any], Any] | None = None) -> Any:
 
 
 def flatten_results(value: Any, out: list[Any]) -> Any:
-    """Like `flatten`, for what a function returns: numbers are results too."""
+    """`flatten` for the results of a function: numbers are leaves, too."""
     if isinstance(value, (list, tuple)):
         return type(value), tuple(flatten_results(item, out) for item in value)
     if isinstance(value, dict):
@@ -102,7 +102,7 @@ def flatten_results(value: Any, out: list[Any]) -> Any:
         return type(value), tuple((name, flatten_results(item, out)) for name, item in items)
     if value is None:
         return "static", type(None), None
-    # Kernels have no complex numbers, so such a result is an array from the start.
+    # Kernels do not compute complex numbers, so such a result becomes an array here.
     out.append(array_like(value) if isinstance(value, complex) else value)
     return None
 
@@ -110,13 +110,13 @@ def flatten_results(value: Any, out: list[Any]) -> Any:
 def by_place(
     rule: str, signature: Any, arguments: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[Any, ...]:
-    """The arguments of a call by position, those given by name moved to their places.
+    """The arguments of a call by position, with named ones moved to their places.
 
     Raises `TraceError` with the `rule` for keyword-only arguments.
     """
     bound = signature.bind(*arguments, **named)
     if bound.kwargs:
-        bound.apply_defaults()  # one before those that were named may have been left out
+        bound.apply_defaults()  # arguments before the named ones may have been left out
     left = [name for name in bound.kwargs if name in named]
     if left:
         raise TraceError(f"{rule}: {', '.join(left)}")

@@ -1,9 +1,9 @@
-"""Traced programs: a function as a graph with free extents, and its forward and backward halves.
+"""Traced programs: functions as graphs with free extents, and their forward and backward halves.
 
 A `Program` comes from running a function once on symbols, for one kind of arguments (dtypes, ranks,
-constants). Its graph takes the arguments' arrays, then arrays of its own (parameters, closed-over
-arrays), then the float arguments. It is valid for a call if its guards hold: on sizes (`guards`),
-on floats and contents the function asked for, on the structure of the blocks it ran.
+constants). Its graph takes the arguments' arrays, then its own arrays (parameters, closed-over
+arrays), then the float arguments. It is valid for a call if its guards hold: those on sizes
+(`guards`), on floats and array contents that the function used, and on the structure of its blocks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gemel.tracing.sized_plans import SizedPlans
 
 
 class Traceable(Protocol):
-    """What a program is traced from: a `Compiled`."""
+    """The source of a program: a `Compiled`."""
 
     function: Callable[..., Any]
     name: str
@@ -46,9 +46,9 @@ class Traceable(Protocol):
 
 
 class Arguments(NamedTuple):
-    """The arguments of a call: how they are nested, the arrays and the floats in them.
+    """The arguments of a call: how they are nested, their arrays, and their floats.
 
-    `is_nd`: they are given as MXNet 1's arrays, and so are the results, see `tracing.manners`.
+    `is_nd`: the arrays are NDArrays, and the results will be, too; see `tracing.manners`.
     """
 
     structure: Any
@@ -65,7 +65,7 @@ class Arguments(NamedTuple):
         return cls(structure, arrays, numbers, are_nd(arguments))
 
     def symbols(self, entries: list[Entry], numbers: list[Any]) -> Any:
-        """The arguments in a trace: what stands for the arrays and floats, nested as they are."""
+        """The arguments in a trace: entries for the arrays and floats, nested in the same way."""
         shown = [entry.as_nd_ndarray() for entry in entries] if self.is_nd else entries
         return unflatten(self.structure, iter(shown), iter(numbers))
 
@@ -87,41 +87,41 @@ class Program:
         self._halves: dict[Any, Halves] = {}
         traced = self._traced(compiled, arguments)
         if traced.unbound_inputs():
-            # A symbol of a loop's body was used after the loop. Unrolled, the loop has no such
-            # symbols; if one is left then, it came out of another trace.
+            # A symbol from a loop's body was used after the loop. An unrolled loop has no such
+            # symbols; if one is still left, it came from another trace.
             traced = self._traced(compiled, arguments, writes_out=True)
             for stranger in traced.unbound_inputs():
                 raise stranger.entries[0].left_over(self.name)
-        #: The blocks it ran, with their structure at that time.
+        #: The blocks that the function ran, with their structure at that time.
         self.blocks = [(own, own.version()) for own in self.trace.scopes.blocks.values()]
-        #: The guards on free extents, of which those found equal have one name.
+        #: The guards on free extents; extents that were found to be equal share one name.
         self.guards = self.trace.extents.guards
         self.guards.open = False
         self.asked_recording = self.trace.recording.asked
         self.trace.extents.guards = Guards(self.guards)
         reaching = dependencies(traced.outputs, self._ends)
-        #: For each input a bit set of the outputs whose gradients may reach it. An input that none
-        #: reaches keeps its old gradient, as without tracing.
+        #: For each input, a bit set of the outputs whose gradients may reach it. An input that no
+        #: gradient reaches keeps its old gradient, as without tracing.
         self.reached = tuple([reaching.get(entry, 0) for entry in traced.inputs])
         with self.trace:
             self.graph = concretize_in_place(traced, self._unified_dims())
         self.graph = mixed(self.graph)
 
     def _ends(self, node: Node) -> bool:
-        """Whether gradients stop at a node: `detach()`, or one made under `autograd.pause()`."""
+        """Whether gradients stop at a node: at `detach()`, or under `autograd.pause()`."""
         if node.op is None or not node.op.recorded:
             return True
         paused = self.recorded and not self.trace.recording.was_on(node)
         return paused and not shows_another(node)
 
     def _traced(self, compiled: Traceable, arguments: Arguments, writes_out: bool = False) -> Graph:
-        """Run the function on symbols; the graph of what it did, with free extents."""
+        """Run the function on symbols and return the graph, with free extents."""
         self.closed = ClosedOver()
         self.trace = Trace(of_program=True, closed=self.closed)
         self.trace.recording.begin(self.recorded)
         self.trace.precision = precision.current()
         self.trace.writes_out = writes_out
-        #: For each free extent the argument's array and the axis it is the size of.
+        #: For each free extent, the position of the argument's array and the axis.
         self.places: dict[str, tuple[int, int]] = {}
         several = len(arguments.arrays) > 1
         entries = [
@@ -150,17 +150,17 @@ class Program:
         results: list[Any] = []
         self.structure = flatten_results(compiled.function(*symbols), results)
         if not arguments.arrays:
-            self.is_nd = are_nd(results)  # nothing else says it
+            self.is_nd = are_nd(results)  # without arguments, the results decide
         return [_result(value, self.name) for value in results]
 
     def _graph(self, entries: list[Entry], outputs: list[Entry]) -> Graph:
-        """The graph of what was traced. Its inputs are the arguments' arrays, the parameters'
-        arrays, closed-over arrays and numbers, in this order."""
+        """The graph of the trace. Its inputs are the arguments' arrays, the parameters' arrays,
+        closed-over arrays and numbers, in this order."""
         contents = self.trace.state.contents
         self.parameters = [parameter for parameter, _ in self.trace.state.parameters.values()]
         own = dict.fromkeys(entry for _, entry in self.trace.state.parameters.values())
         inputs = [*entries, *own, *self.closed.inputs]
-        #: The inputs, except parameters, that are overwritten: new contents are further outputs.
+        #: The overwritten inputs, except parameters. Their new contents are additional outputs.
         self.written = [
             i
             for i, entry in enumerate(inputs)
@@ -169,7 +169,7 @@ class Program:
         outputs = [*outputs, *(contents[inputs[position]] for position in self.written)]
         updates = self._updates(len(entries))
         every = share_loops([*outputs, *(entry for _, entry in updates)])
-        #: The parameters that are overwritten, as positions of inputs.
+        #: The positions of inputs that are overwritten parameters.
         self.updated = [position for position, _ in updates]
         changed = zip(self.updated, every[len(outputs) :], strict=True)
         return Graph([*inputs, *self.numbers], every[: len(outputs)], changed, self.name)
@@ -184,8 +184,8 @@ class Program:
         return placeholder(Spec(shape, array.dtype), name)
 
     def _unified_dims(self) -> dict[str, int]:
-        """The free extents by name, with those the trace found equal replaced by each other (or by
-        a number), and the guards rewritten accordingly."""
+        """The free extents by name. Of extents that the trace found equal, one replaces the others
+        (or a number does), and the guards are rewritten accordingly."""
         dims = names = self.trace.extents.dims
         others = []
         for traced in self.trace.extents.guards:
@@ -207,11 +207,11 @@ class Program:
         return [(positions[id(p)], entry) for p, entry in self.trace.state.updates.values()]
 
     def dims(self, leaves: list[Any]) -> dict[str, int]:
-        """The free extents of these arguments."""
+        """The values of the free extents for these arguments."""
         return {name: leaves[place].shape[axis] for name, (place, axis) in self.places.items()}
 
     def own(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """The arrays of parameters, then closed-over arrays, on the device of the arguments."""
+        """The parameters' arrays, then the closed-over arrays, on the device of the arguments."""
         device = leaves[0].device if leaves else None
         closed = [outside.on(device) for outside in self.closed.inputs.values()]
         if device is None:
@@ -223,11 +223,11 @@ class Program:
         return (*leaves, *self.own(leaves))
 
     def check_apart(self, arrays: Sequence[Any]) -> None:
-        """Raises `TraceError` if an array that it writes shares elements with another one."""
+        """Raises `TraceError` if an array that the program writes shares elements with another."""
         if self.written:
             check_apart(self.name, arrays, self.written)
         if self.updated:
-            # Parameters share no memory with each other, so they are only checked against others.
+            # Parameters share no memory with each other; they are checked against all others.
             storages = {arrays[position]._storage for position in self.updated}
             closed = range(self.argument_count + len(self.parameters), len(arrays))
             if any(
@@ -238,24 +238,24 @@ class Program:
 
     @property
     def lives(self) -> bool:
-        """Whether the blocks it ran still have the structure they had."""
+        """Whether the blocks that the function ran still have the same structure."""
         return all(own.state is version for own, version in self.blocks)
 
     def holds(self, arguments: Arguments) -> bool:
-        """Whether all guards but those on sizes hold: blocks, floats and contents the trace asked
-        for, and which arrays are the same variable.
+        """Whether all guards except those on sizes hold: blocks, floats and contents that the trace
+        used, and which arrays are the same variable.
         """
         if not self.lives:
             return False
         known = self.trace.inputs.specialized
         pairs = zip(self.numbers, arguments.numbers, strict=True)
-        # Compared as text: 0.0 and -0.0 differ, NaN equals itself.
+        # Compared as text, so that 0.0 and -0.0 differ and NaN equals itself.
         same = all(e not in known or known[e].hex() == n.hex() for e, n in pairs)
         arrays = partial(self.arrays, arguments.arrays)
         return same and self.closed.holds() and self.inner_gradients.holds(arrays)
 
     def fits(self, arguments: Arguments, recorded: bool) -> bool:
-        """Whether the program is valid for these arguments, in calls that are `recorded` or not."""
+        """Whether the program is valid for these arguments, in calls `recorded` or not."""
         if recorded != self.recorded and self.asked_recording:
             return False
         values = self.dims(arguments.arrays)
@@ -287,22 +287,22 @@ class Program:
     def in_place(self) -> SizedPlans | None:
         """The plans that compute the results and overwrite arguments in place.
 
-        None where a failure would leave some arguments written and others not (`_may_write`).
+        None if a failure could leave some arguments written and others not (`_may_write`).
         """
         if self._in_place is None and self._may_write:
             count = len(self.graph.outputs) - len(self.written)
             outputs, contents = self.graph.outputs[:count], self.graph.outputs[count:]
             updates = [*self.graph.updates, *zip(self.written, contents, strict=True)]
             graph = Graph(self.graph.inputs, outputs, updates, self.graph.name)
-            # Not atomic, as without compiling: an argument whose value cannot be computed fails.
+            # Not atomic, as in imperative code: if a new value fails, so does its argument.
             self._in_place = self._planned(graph, self._stable(), atomic=False)
         return self._in_place
 
     @property
     def _may_write(self) -> bool:
-        """Whether only arguments are written, with values of their own specs, and nothing can fail.
+        """Whether only arguments are written, with values of their specs, and nothing can fail.
 
-        Parameters are not: they must keep their values if arguments have failed.
+        Parameters must not be written, since they must keep their values if arguments have failed.
         """
         contents = self.graph.outputs[len(self.graph.outputs) - len(self.written) :]
         pairs = zip(self.written, contents, strict=True)
@@ -312,7 +312,7 @@ class Program:
         return fits and alone and not any(node.fails for node in self.graph.walk())
 
     def embedded(self) -> SizedPlans:
-        """Plans with the closed-over arrays as constants. Raises `TraceError` if it writes one."""
+        """Plans with closed-over arrays as constants. Raises `TraceError` if one is written."""
         if any(position >= self.argument_count for position in self.written):
             raise TraceError(
                 f"{self.name}: it writes to an array it closes over; pass that array as an argument"
@@ -339,7 +339,7 @@ class Program:
     # --- training ---------------------------------------------------------------------------
 
     def split(self, wanted: tuple[bool, ...]) -> Halves:
-        """The program as a forward half that saves what its backward half reads."""
+        """The program as a forward half that saves values and a backward half that reads them."""
         if wanted not in self._halves:
             self._halves[wanted] = Halves(self, wanted)
         return self._halves[wanted]
@@ -348,8 +348,8 @@ class Program:
 class Halves:
     """The forward graph, which also returns saved values, and the backward graph that reads them.
 
-    `saved` are the values the backward graph takes before the heads; `kept`, those of them that are
-    neither inputs nor outputs, are further results of the forward plans.
+    `saved` are the values that the backward graph takes before the heads. `kept` are those of them
+    that are neither inputs nor outputs, and so are additional results of the forward plans.
     """
 
     def __init__(self, program: Program, wanted: tuple[bool, ...]) -> None:

@@ -1,9 +1,9 @@
 """The plans of a graph with free extents.
 
-One plan usually serves all sizes: it holds expressions like ``4 * n0_0`` in place of numbers. But
-lowering may ask more of a size than the trace did (how to cut a matrix product, say) and leaves a
-guard for what it found. A later call that breaks this guard gets another plan. `SizedPlans` keeps
-them, the newest first, and finds the one that fits a call.
+One plan usually serves all sizes: it has expressions like ``4 * n0_0`` in place of numbers. But
+lowering may make decisions that depend on a size (such as the tiling of a matrix product), and then
+adds a guard. A later call that breaks this guard gets another plan. `SizedPlans` keeps the plans,
+the newest first, and finds the one that fits a call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gemel.runtime.image import Image
 from gemel.runtime.plans import plan_for, plan_of
 from gemel.runtime.relay import Relay
 
-#: How many plans a graph keeps, the newest first.
+#: The number of plans that a graph keeps.
 PLANS = 64
 
 
@@ -65,7 +65,7 @@ class SizedPlans:
         return self._optimized
 
     def find(self, values: dict[str, int], arrays: Sequence[Any]) -> Any:
-        """The plan that serves these extents, made if there is none. Raises `Unfit`."""
+        """The plan for these extents, created if there is none. Raises `Unfit`."""
         backend = self._backend(backend_for(arrays))
         for known, plan in self._made:
             if known is backend and _fits(plan, arrays):
@@ -88,13 +88,13 @@ class SizedPlans:
         return self._backends[backend]
 
     def _user_passes(self) -> tuple[Any, ...] | None:
-        """The passes if some are a user's; None for the pipeline."""
+        """The passes if the user added some; None for the standard pipeline."""
         if self.passes is PIPELINE or all(step in PIPELINE for step in self.passes):
             return None
         return self.passes
 
     def _text(self, values: dict[str, int]) -> str | None:
-        """A text that decides the plan for these extents; None with passes of a user's."""
+        """A text that identifies the plan for these extents; None if the user added passes."""
         if self._user_passes():
             return None
         text = signature(self.graph)

@@ -1,4 +1,4 @@
-"""In-place updates of many arrays by one plan: optimizers, running statistics."""
+"""In-place updates of many arrays by one plan, for optimizers and running statistics."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gemel.spec import Spec
 
 
 class Update:
-    """An in-place update of many arrays, as one plan for each kind of arrays.
+    """An in-place update of many arrays, with one plan for each kind of arrays.
 
-    `function(arrays, scalars)` gives the new values of the first arrays. The scalars are run-time
-    inputs: another learning rate compiles nothing.
+    `function(arrays, scalars)` returns the new values of the first arrays. The scalars are run-time
+    inputs, so another learning rate does not compile anything.
 
     >>> descend = Update(lambda arrays, scalars: [arrays[0] - scalars[0] * arrays[1]])
     >>> descend([weight, gradient], [0.1])
