@@ -1,7 +1,8 @@
 """Tracebacks without gemel's own frames: what remains is the program that made the mistake.
 
-A program that ends, a thread that dies and a notebook show them so. What looks at exceptions itself
-(tests, debuggers, `logging`) finds them whole, and so does everybody under GEMEL_TRACEBACK=full.
+This applies to exceptions that end a program or a thread, and in notebooks. Tools that look at
+exceptions themselves (tests, debuggers, `logging`) see whole ones, and so does everybody with
+GEMEL_TRACEBACK=full.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from typing import Any
 from gemel import config
 from gemel.errors import GemelError
 
-#: What gemel raises on purpose, and Ctrl-C, which may come while it waits.
+#: What gemel raises on purpose, and Ctrl-C, which may arrive while it waits.
 MEANT = (GemelError, IndexError, KeyboardInterrupt)
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def shorten(error: BaseException | None) -> None:
-    """Take gemel's frames out of what an exception, and those it came from, will show.
+    """Remove gemel's frames from the traceback of an exception and of its causes.
 
-    An error that gemel did not raise on purpose may be a fault in it: its frames stay.
+    An error that gemel did not raise on purpose may be a bug in gemel, so its frames stay.
     """
     while error is not None:
         found = list(_places(error.__traceback__))
@@ -46,7 +47,7 @@ def _is_ours(place: TracebackType) -> bool:
 
 
 def _joined(places: list[TracebackType]) -> TracebackType | None:
-    """The places as a traceback of their own: the one a debugger was given stays as it is."""
+    """A new traceback of these frames; the original, which a debugger may hold, does not change."""
     traceback = None
     for place in reversed(places):
         traceback = TracebackType(traceback, place.tb_frame, place.tb_lasti, place.tb_lineno)
@@ -54,7 +55,7 @@ def _joined(places: list[TracebackType]) -> TracebackType | None:
 
 
 def install() -> None:
-    """Show exceptions that end the program shortened, by whatever has shown them until now."""
+    """Shorten exceptions that end the program, and pass them to the previous hooks."""
     if config.TRACEBACK.read() == "full":
         return
     shown_before = sys.excepthook
@@ -78,7 +79,7 @@ __all__ = ["install", "shorten"]
 
 
 def warn(message: str) -> None:
-    """A `UserWarning` at the program's line that led here, however deep in gemel that is."""
+    """Issue a `UserWarning` at the program's line that called gemel, however deep the call is."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame, level = frame.f_back, level + 1
