@@ -104,7 +104,7 @@ class DataIter:
     def reset(self) -> None:
         """Start again."""
 
-    # ---- in parts: subclasses may define these instead of `next`
+    # ---- in parts: subclasses have these in place of `next`
 
     #: The batch that `getdata` and the other methods return parts of.
     current_batch: DataBatch | None = None

@@ -1,6 +1,6 @@
-"""A fork or an exit waits until the engine is idle, and no thread compiles or imports.
+"""What a fork waits for: that the engine is idle, and nobody compiles or imports. An exit, too.
 
-A fork does its waiting before Python takes the import lock, because a callback may import.
+A fork waits before Python takes the import lock, since a callback may import.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Held while a plan or a kernel is made. A child must not inherit LLVM, or the imports of the code
-#: generator, in the middle of their work, and an exit must not destroy them there.
+#: Held while a plan or a kernel is made: a child must not find LLVM, or the imports of what
+#: compiles, in the middle of their work; nor must it be taken apart there when the program ends.
 compiling = threading.RLock()
-#: How many seconds an exit waits for compilation or imports, which take some hundredths.
+#: Seconds an exit waits for what is being made or imported, which takes some hundredths.
 PATIENCE = 5.0
-#: What gemel imports when it is first needed, perhaps on another thread. The program's own modules
-#: do not count: importing one may be the whole run of a program.
+#: What gemel imports when it is first needed, maybe by a thread. The program's own modules are not
+#: here: importing one may be the whole run of a program.
 LATE = sys.stdlib_module_names.union(("gemel", "llvmlite", "numpy"))
 
 
 def _taken(lock: Any) -> bool:
-    """Whether another thread holds a module's lock, or is about to take or release it."""
+    """Whether another thread has the lock of a module, or is about to take or free it."""
     if lock.owner is not None:
         return bool(lock.owner != threading.get_ident())
     if not lock.lock.acquire(blocking=False):
@@ -40,11 +40,11 @@ def _taken(lock: Any) -> bool:
 
 
 def _importing() -> bool:
-    """Whether another thread is looking for a module, or importing something of LATE.
+    """Whether another thread looks for a module, or imports something of LATE.
 
-    Python's import system holds a lock per module, from the search until the module is loaded, and
-    a global lock during the search. A fork takes the global one, but the thread that held it would
-    then continue its import before the fork is made.
+    Python's import system has a lock for each module, from before it is looked for until it is
+    there, and one that is held while it is looked for. A fork takes the latter, but its holder
+    would then go on to import before the fork is made.
     """
     table: dict[str, Callable[[], Any]] = vars(_bootstrap).get("_module_locks", {})
     found = [(name, lock()) for name, lock in list(table.items())]
@@ -56,10 +56,10 @@ def _importing() -> bool:
 
 
 def _settle(timeout: float) -> None:
-    """Wait until no thread compiles or imports, and prevent compiling from then on.
+    """Wait until nothing is made or imported. Nothing is made from then on.
 
-    A thread in the middle of an import may crash when the interpreter ends, because CPython frees
-    the lock it waits for. After a fork, a child that imports the same module would wait forever.
+    A thread in the middle of an import may crash when the interpreter ends (CPython frees the lock
+    it waits for), and leaves a child that imports the same waiting for ever.
     """
     compiling.acquire(timeout=timeout)
     until = time.monotonic() + PATIENCE
@@ -68,12 +68,12 @@ def _settle(timeout: float) -> None:
 
 
 class Helpers(Generic[T, R]):
-    """Threads that each process one task at a time, while the thread that adds tasks continues.
+    """Threads that do what they are given, one task each, while who gives it goes on.
 
-    Use it in a `with` block, with `compiling` held, because forks and exits wait for that lock; all
-    threads end with the block. The first task is left to the calling thread, because passing it on
-    takes longer than a small task. The longest task is started first, so that no thread is left
-    alone with a long one at the end.
+    To be used in a `with` block, with `compiling` held, which is what a fork and an exit wait for:
+    no thread is left behind it. The first task is left to whoever waits for it, since giving it
+    away takes longer than a small one. Of those that wait the longest is done first, so that no
+    thread is left alone with a long one at the end.
     """
 
     def __init__(self, work: Callable[[T], R], threads: int) -> None:
@@ -93,7 +93,7 @@ class Helpers(Generic[T, R]):
         self._close()
 
     def give(self, task: T, length: int = 0) -> None:
-        """Add a task; `length` only orders it among the others."""
+        """A task to be done by somebody, some time; its length only orders it among others."""
         with self._changed:
             heappush(self._waiting, (-length, len(self._found), task))
             self._found.append(None)
@@ -102,7 +102,7 @@ class Helpers(Generic[T, R]):
             self._start()
 
     def results(self) -> list[R]:
-        """The results of all tasks, in order; raises the error of a task that failed."""
+        """What all tasks gave, in order; it raises what one that failed has raised."""
         self._close()
         if self._failed:
             raise self._failed[0]
@@ -112,13 +112,13 @@ class Helpers(Generic[T, R]):
         helper = threading.Thread(target=self._run)
         try:
             helper.start()
-        except RuntimeError:  # no thread can start, for example at exit
+        except RuntimeError:  # none is to be had, as when the program ends
             self._most = len(self._threads)
         else:
             self._threads.append(helper)
 
     def _close(self) -> None:
-        """End the input; the calling thread processes what is left."""
+        """Nothing more is given; whoever closes does what is left."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -127,7 +127,7 @@ class Helpers(Generic[T, R]):
             self._threads.pop().join()
 
     def _next(self) -> tuple[int, T] | None:
-        """The longest waiting task; None if there will be no more."""
+        """The task that was given first; None where there will be no more."""
         with self._changed:
             while not self._waiting and not self._closed:
                 self._changed.wait()
@@ -144,14 +144,14 @@ class Helpers(Generic[T, R]):
                 self._failed.append(error)
 
 
-# Exit hooks run in reverse order, so this one runs after the core's, which waits for operations.
+# Hooks run last in, first out: this one after the core's, which waits for what is pending.
 atexit.register(_settle, PATIENCE)
 
 from gemel import _core  # noqa: E402
 
 
 def _hold() -> None:
-    _core.drain_for_fork()  # first: pending operations may compile
+    _core.drain_for_fork()  # first: what is pending may have something to compile
     _settle(timeout=-1)  # however long it takes
 
 

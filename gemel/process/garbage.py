@@ -1,7 +1,8 @@
-"""Python's garbage collector, which pauses while graphs and plans are made.
+"""Python's garbage collector, which waits while graphs and plans are made.
 
-Making them creates many objects and frees few. Scanning these again and again takes a fifth of the
-time of a large network's first call, and finds nothing. They are scanned once, afterwards.
+Making them makes many objects and drops few of them: looking through them again and again is a
+fifth of the time a large network's first call takes, and finds nothing. They are looked through
+once, after it.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ import gc
 import os
 import threading
 
-#: A threshold that is never reached. The collector itself stays enabled or disabled, because what a
-#: traced function does to it has to remain in effect.
+#: Objects made before any garbage is looked for: never. The collector itself stays as it was, on
+#: or off, for what a traced function says of that holds after it.
 NEVER = 2**31 - 1
 
 
 class _Uncollected(threading.local):
-    """A block without garbage collection; in nested blocks only the outermost one counts."""
+    """A block in which no garbage is looked for; blocks in it, too, belong to the outermost one."""
 
     def __init__(self) -> None:
-        self.depth = 0  # of nested blocks on this thread
+        self.depth = 0  # of blocks on this thread
 
     def __enter__(self) -> None:
         if not self.depth and gc.get_threshold()[0] != NEVER:
@@ -34,18 +35,18 @@ class _Uncollected(threading.local):
 
 
 def _restore(thresholds: tuple[int, int, int] | None) -> None:
-    """Restore a thread's thresholds, unless they have been changed meanwhile."""
+    """What a thread found, unless somebody has set something else since."""
     if thresholds and gc.get_threshold()[0] == NEVER:
         gc.set_threshold(*thresholds)
 
 
-#: The collector's original thresholds, by the thread whose block has replaced them.
+#: What the collector's thresholds were, by the thread whose block has replaced them.
 _thresholds: dict[int, tuple[int, int, int]] = {}
 uncollected = _Uncollected()
 
 
 def _alone() -> None:
-    """In the child of a fork only this thread exists: end the pauses of the others."""
+    """The child of a fork has one thread: what others have stopped goes on."""
     mine = threading.get_ident()
     for thread in [thread for thread in _thresholds if thread != mine]:
         _restore(_thresholds.pop(thread))

@@ -1,8 +1,8 @@
-"""Notebooks: failures that nobody has seen are shown at the end of a cell, with places like In [n].
+"""Notebooks: failures nobody has looked at are shown at the end of a cell, places as In [n].
 
-Otherwise they would be shown when the process ends, which in a notebook may be days later.
-Tracebacks are shown without gemel's own frames. This module is loaded by `import gemel` in an
-IPython shell, or by `%load_ext gemel`.
+Without this they would be shown when the process ends, and a notebook's process ends days later.
+Tracebacks are shown without gemel's own frames. Loaded by `import gemel` in an IPython shell, or
+by `%load_ext gemel`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _REPORTED = "_gemel_reports_failures"
 
 
 def report(*_: Any) -> None:
-    """Print the failures so far that nobody has seen; they then count as seen.
+    """Print what has failed so far and nobody has seen; it counts as seen then.
 
-    Operations that are still running are reported at the end of a later cell.
+    What is still running is reported at the end of a later cell.
     """
     texts = _core.unseen_failures()
     if texts:
@@ -31,30 +31,30 @@ def report(*_: Any) -> None:
 def show(
     shell: Any, kind: Any, error: BaseException, traceback: Any, tb_offset: Any = None
 ) -> None:
-    """Show the exception of a cell without gemel's own frames."""
+    """Show what a cell has raised, without gemel's own frames."""
     tracebacks.shorten(error)
     shell.showtraceback((kind, error, error.__traceback__), tb_offset=tb_offset)
 
 
 def install(shell: Any) -> None:
-    """Report at the end of every cell of an IPython shell, and show errors as in other programs."""
+    """Report at the end of every cell of an IPython shell, and show errors as programs do."""
     if getattr(shell, _REPORTED, False):
         return
     setattr(shell, _REPORTED, True)
     shell.events.register("post_run_cell", report)
-    # A shell has only one such handler, and an existing one is kept.
+    # A shell has one such handler: another one's stays.
     if config.TRACEBACK.read() == "short" and not shell.custom_exceptions:
         shell.set_custom_exc((Exception,), show)
 
     def cell(file: str) -> str:
-        found = shell.compile.format_code_name(file)  # ("Cell", "In[3]") for a cell
+        found = shell.compile.format_code_name(file)  # ("Cell", "In[3]") for what is one
         return str(found[1]).replace("In[", "In [") if found else file
 
     _core.set_file_namer(cell)
 
 
 def install_if_interactive() -> None:
-    """Call `install` if this is an IPython shell."""
+    """`install` when this is an IPython shell."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is not None:

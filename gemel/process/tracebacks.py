@@ -1,8 +1,7 @@
 """Tracebacks without gemel's own frames: what remains is the program that made the mistake.
 
-This applies to exceptions that end a program or a thread, and in notebooks. Tools that look at
-exceptions themselves (tests, debuggers, `logging`) see whole ones, and so does everybody with
-GEMEL_TRACEBACK=full.
+A program that ends, a thread that dies and a notebook show them so. What looks at exceptions itself
+(tests, debuggers, `logging`) finds them whole, and so does everybody under GEMEL_TRACEBACK=full.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from typing import Any
 from gemel import config
 from gemel.errors import GemelError
 
-#: What gemel raises on purpose, and Ctrl-C, which may arrive while it waits.
+#: What gemel raises on purpose, and Ctrl-C, which may come while it waits.
 MEANT = (GemelError, IndexError, KeyboardInterrupt)
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def shorten(error: BaseException | None) -> None:
-    """Remove gemel's frames from the traceback of an exception and of its causes.
+    """Take gemel's frames out of what an exception, and those it came from, will show.
 
-    An error that gemel did not raise on purpose may be a bug in gemel, so its frames stay.
+    An error that gemel did not raise on purpose may be a fault in it: its frames stay.
     """
     while error is not None:
         found = list(_places(error.__traceback__))
@@ -47,7 +46,7 @@ def _is_ours(place: TracebackType) -> bool:
 
 
 def _joined(places: list[TracebackType]) -> TracebackType | None:
-    """A new traceback of these frames; the original, which a debugger may hold, does not change."""
+    """The places as a traceback of their own: the one a debugger was given stays as it is."""
     traceback = None
     for place in reversed(places):
         traceback = TracebackType(traceback, place.tb_frame, place.tb_lasti, place.tb_lineno)
@@ -55,7 +54,7 @@ def _joined(places: list[TracebackType]) -> TracebackType | None:
 
 
 def install() -> None:
-    """Shorten exceptions that end the program, and pass them to the previous hooks."""
+    """Show exceptions that end the program shortened, by whatever has shown them until now."""
     if config.TRACEBACK.read() == "full":
         return
     shown_before = sys.excepthook
@@ -79,7 +78,7 @@ __all__ = ["install", "shorten"]
 
 
 def warn(message: str) -> None:
-    """Issue a `UserWarning` at the program's line that called gemel, however deep the call is."""
+    """A `UserWarning` at the program's line that led here, however deep in gemel that is."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame, level = frame.f_back, level + 1

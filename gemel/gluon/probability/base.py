@@ -102,7 +102,7 @@ class Distribution:
                 setattr(found, name, np.broadcast_to(value, (*batch_shape, *own)))
         return found
 
-    # --- defined by each distribution -------------------------------------------------------
+    # --- to be told by each -----------------------------------------------------------------
 
     def _missing(self, what: str) -> NoFormulaError:
         return NoFormulaError(f"{type(self).__name__}.{what}: no closed form is implemented")
