@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 try:
-    # Before the core: its hook at the exit runs after the core's.
+    # Imported before the core, so that its exit hook runs after the core's.
     from gemel.process import forking  # noqa: F401
 except ImportError:
     from importlib.util import find_spec
@@ -47,7 +47,7 @@ from gemel.process import notebook, tracebacks  # noqa: E402
 _core.set_exception_types(
     {
         **{name: getattr(errors, name) for name in dir(errors) if name.endswith("Error")},
-        # Python's own, as the core names them.
+        # Python's own exceptions, under the core's names for them.
         "IndexError": errors.ArrayIndexError,
         "ValueError": errors.ArgumentError,
     }
@@ -64,7 +64,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 __version__ = "0.1.0"
 
-#: Modules that are imported when they are first asked for.
+#: Modules that are imported when they are first used.
 _LAZY = {
     "amp": "gemel.amp",
     "attribute": "gemel.symbol.scopes",
@@ -103,7 +103,7 @@ _LAZY = {
     "test_utils": "gemel.test_utils",
     "util": "gemel.util",
     "visualization": "gemel.visualization",
-    # Second names, which MXNet has.
+    # MXNet's names for the same modules.
     "initializer": "gemel.init",
     "numpy": "gemel.np",
     "numpy_extension": "gemel.npx",

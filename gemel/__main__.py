@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
         own = command.add_argument(
             "arguments", nargs=argparse.REMAINDER, help="arguments of the program"
         )
-        own.required = False  # Python before 3.12 said that there must be some
+        own.required = False  # before Python 3.12 the default was True
     given = parser.parse_args(arguments)
     if given.command is None:
         parser.print_help()
@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> int:
         return run_serve(given)
     if given.command == "launch":
         return _launch(given, launch)
-    from gemel.command import running  # imported here: help needs none of it
+    from gemel.command import running  # imported here because help does not need it
 
     return running.run(given.file, given.arguments)
 
@@ -109,7 +109,7 @@ def _launch(given: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
 
 
 def _topology(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
-    from gemel.errors import GemelError  # imported here: other commands need none of it
+    from gemel.errors import GemelError  # imported here because other commands do not need it
     from gemel.topology import command
 
     parser.description = command.DESCRIPTION
@@ -120,7 +120,7 @@ def _topology(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
         sys.stdout.flush()
     except GemelError as error:
         parser.error(str(error))
-    except BrokenPipeError:  # as in `python -m gemel topology | head`: what is left is for nobody
+    except BrokenPipeError:  # as in `python -m gemel topology | head`: nobody reads the rest
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     return status

@@ -1,10 +1,10 @@
 """Automatic mixed precision: products in bfloat16 or float16, everything else in float32.
 
-Within `autocast` programs -- hybridized blocks, what `gemel.compile` and `Trainer.compile` give --
-compute matrix products, convolutions, recurrent layers and attention from factors of two bytes, and
-add these up in float32. Parameters, gradients, inputs and results stay float32. Operations that are
-called one by one, outside of a program, are computed as they are written. docs/mixed-precision.md
-has the whole.
+Within `autocast`, programs (hybridized blocks, and the results of `gemel.compile` and
+`Trainer.compile`) compute matrix products, convolutions, recurrent layers and attention from
+two-byte factors, and sum the products in float32. Parameters, gradients, inputs and results stay
+float32. Operations that are called one by one, outside a program, keep their dtypes. The details
+are in docs/mixed-precision.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gemel.ir.op import Op
 from gemel.ir.precision import LOW, WIDE, WIDEST, Precision, scope
 from gemel.legacy.declare import load as mxnets
 
-#: An operation, one of its parameters, and the values of that for which it is float32.
+#: An operation, one of its parameters, and the values of it for which the operation is float32.
 Condition = tuple[str, str, Sequence[Any]]
 
 
@@ -99,7 +99,7 @@ def _precision(
 
 
 def _condition(name: str, given: Any) -> tuple[str, str, tuple[str, ...]]:
-    """What is float32 for some values of a parameter, with these as text."""
+    """Check a condition for float32; the values of the parameter become text."""
     whole = isinstance(given, (tuple, list)) and len(given) == 3
     if not whole or not isinstance(given[2], (tuple, list)):
         raise ArgumentError(
@@ -111,7 +111,7 @@ def _condition(name: str, given: Any) -> tuple[str, str, tuple[str, ...]]:
 
 
 def _low_dtype(name: str, target_dtype: Any) -> DType | None:
-    """The dtype products are computed in; None for float32. Raises `DTypeError`."""
+    """The dtype of products; None for float32. Raises `DTypeError`."""
     dtype = as_dtype(target_dtype)
     if dtype not in (bfloat16, float16, float32):
         raise DTypeError(
@@ -122,7 +122,7 @@ def _low_dtype(name: str, target_dtype: Any) -> DType | None:
 
 
 def _operation(name: str) -> str:
-    """gemel's name of an operation, which may be given as MXNet or ONNX call it."""
+    """gemel's name of an operation, which may be given by its MXNet or ONNX name."""
     known = _operations()
     if name in known:
         return name

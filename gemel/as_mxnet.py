@@ -1,8 +1,8 @@
 """`import gemel.as_mxnet`: from here on `import mxnet` and all its modules mean gemel.
 
 They are the same modules under a second name: `mxnet.gluon.nn` is `gemel.gluon.nn`. An installed
-MXNet is passed over; one that has been imported already is an error, since a program cannot use
-arrays of both. Processes started by `multiprocessing` know the name, too.
+MXNet is ignored. If it has been imported already, that is an error, because a program cannot use
+arrays of both. Processes started by `multiprocessing` know the name too.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import gemel
 from gemel.errors import nearest
 
 NAME = "mxnet"
-#: The module of matplotlib's that makes arrays of what is plotted.
+#: The module of matplotlib that converts plotted values to arrays.
 PLOTS = "matplotlib.cbook"
-#: On the path of processes that are spawned: there nothing else of this process's is known.
+#: Put on the path for spawned processes, which inherit nothing else from this process.
 STANDINS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standins")
 
-#: Modules of MXNet's whose names are in others here.
+#: MXNet's modules whose contents are in other modules here.
 ELSEWHERE = {
     "mxnet.gluon.contrib.estimator.batch_processor": "gemel.gluon.contrib.estimator",
     "mxnet.gluon.contrib.estimator.estimator": "gemel.gluon.contrib.estimator",
@@ -42,7 +42,7 @@ ELSEWHERE = {
 
 
 def resolve(name: str) -> ModuleType:
-    """The module of gemel that `mxnet...` names. Raises `ModuleNotFoundError`."""
+    """The gemel module for a name `mxnet...`. Raises `ModuleNotFoundError`."""
     parent, _, last = name.rpartition(".")
     if not parent:
         return gemel
@@ -69,7 +69,7 @@ def _missing(name: str, holder: ModuleType) -> ModuleNotFoundError:
 
 
 class SameModule(Loader):
-    """Gives a module that is there already, and leaves it as it is."""
+    """Returns a module that is already loaded, and does not change it."""
 
     def __init__(self, module: ModuleType) -> None:
         self.module = module
@@ -80,15 +80,15 @@ class SameModule(Loader):
         return self.module
 
     def exec_module(self, module: ModuleType) -> None:
-        """The import system has written its own spec into the module: put the module's back."""
+        """Restore the module's own spec, which the import system has overwritten."""
         module.__spec__ = self.spec
 
 
 class Finder(MetaPathFinder):
-    """Finds `mxnet` and what is in it."""
+    """Finds `mxnet` and its submodules."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> Any:
-        """A spec for the module of gemel that the name means, None for other names."""
+        """A spec for the gemel module of this name; None for other names."""
         if name == PLOTS:
             plot_lists_of_arrays()
         if name != NAME and not name.startswith(NAME + "."):
@@ -97,14 +97,15 @@ class Finder(MetaPathFinder):
 
 
 class Missing(MetaPathFinder):
-    """The last one to be asked: says what `from mxnet import name` has not found, and the nearest.
+    """The last finder: reports a name that `from mxnet import name` has not found, with the nearest
+    one.
 
-    Python looks for a module ``gemel.name`` then, since the module it asks is called so. Where the
-    book's library is not installed, `d2l` is what gemel has of it.
+    In this case Python looks for a module ``gemel.name``, because the parent module is called
+    gemel. If the book's library is not installed, `d2l` is gemel's version of it.
     """
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> Any:
-        """Raise for names in gemel, give `gemel.d2l` for `d2l`, and None for others."""
+        """Raise for names in gemel, return `gemel.d2l` for `d2l`, and None for others."""
         if name == "d2l":
             return ModuleSpec(name, SameModule(import_module("gemel.d2l")))
         parent, _, last = name.rpartition(".")
@@ -116,11 +117,11 @@ class Missing(MetaPathFinder):
 
 
 def plot_lists_of_arrays() -> None:
-    """Let matplotlib have lists of numbers and arrays of one element, as NumPy before 1.24 did.
+    """Let matplotlib accept lists that mix numbers and arrays of one element, as NumPy did before
+    1.24.
 
-    Programs written for MXNet do plot ``[-5, array([0.3])]``, which newer NumPy calls
-    inhomogeneous. Matplotlib makes arrays of lists by `numpy.atleast_1d`, whose other calls stay
-    as they are.
+    Programs written for MXNet do plot ``[-5, array([0.3])]``, which newer NumPy rejects as
+    inhomogeneous. Matplotlib converts lists with `numpy.atleast_1d`; its other calls do not change.
     """
     import numpy
 

@@ -99,9 +99,9 @@ def set_training(train_mode: bool) -> bool:
 
 
 class Deposit:
-    """Whether backward has left a gradient at a variable since somebody used the last one.
+    """Whether `backward` has written a gradient to a variable since the last one was used.
 
-    The gradient's version does not say so: it counts what users write, too.
+    The gradient's version cannot tell, because it also counts the user's writes.
     """
 
     __slots__ = ("fresh",)
@@ -111,9 +111,8 @@ class Deposit:
 
 
 class Variable(Leaf):
-    """Where a gradient ends, which backward tells of it. Who is marked again keeps the deposit
-    along with the gradient: what was recorded before still leads there.
-    """
+    """A leaf that `backward` marks when it writes the gradient. An array that is marked again with
+    the same gradient keeps its deposit, because earlier recorded calls still lead to it."""
 
     __slots__ = ("deposit",)
 
@@ -123,12 +122,12 @@ class Variable(Leaf):
         self.deposit = before.deposit if goes_on else Deposit()
 
 
-#: Of arrays that are no variables.
+#: The deposit of arrays that are not variables.
 _NO_DEPOSIT = Deposit()
 
 
 def deposit_of(array: Any) -> Deposit:
-    """What is known of the gradient backward leaves at an array."""
+    """The deposit of the gradient that `backward` writes for an array."""
     history = array._history
     variable = None if history is None else history.variable
     return _NO_DEPOSIT if variable is None else variable.deposit
@@ -173,7 +172,7 @@ def _arrays(name: str, values: Any) -> list[Any]:
     found = as_list(values)
     for value in found:
         if isinstance(value, Entry):
-            getattr(value, name)  # says why there is no such thing
+            getattr(value, name)  # raises the error that explains this
         if not isinstance(value, _core.Array):
             raise TypeError(f"{name}: {type(value).__name__} {value!r} is not a gemel array")
     return found
@@ -181,7 +180,7 @@ def _arrays(name: str, values: Any) -> list[Any]:
 
 def _zeros_like(array: Any) -> Any:
     found = _core.empty(array.shape, array.dtype.code, array.device.code)
-    with suspended():  # a layer's parameters may get their gradients while it is traced
+    with suspended():  # a layer's parameters may get gradients during a trace
         found[...] = 0
     return found
 
@@ -246,13 +245,13 @@ def grad(
 
 
 def _like(variables: Sequence[Any], found: Sequence[Any]) -> list[Any]:
-    """Gradients with the methods of their variables: those of MXNet 1's NDArrays are some."""
+    """Give gradients the methods of their variables, for example those of MXNet 1's NDArrays."""
     pairs = zip(variables, found, strict=True)
     return [g.as_nd_ndarray() if getattr(x, "_is_nd", False) else g for x, g in pairs]
 
 
 def _grad_in_trace(heads: Any, variables: Any, head_grads: Any, create_graph: bool) -> Any:
-    """What `grad` does in a traced function: the gradient is a part of the program."""
+    """`grad` in a traced function: the gradient becomes a part of the program."""
     trace = current_trace()
     ends, wanted = ([as_entry(each) for each in as_list(given)] for given in (heads, variables))
     if trace is None:

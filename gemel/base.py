@@ -1,4 +1,4 @@
-"""MXNet's `base`: the error its programs catch, and a few types they ask for."""
+"""MXNet's `base`: the error that its programs catch, and a few types that they use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy
 
 from gemel.errors import GemelError, SymbolGivenError
 
-#: Every error gemel raises by design is one.
+#: Every error that gemel raises on purpose is one of these.
 MXNetError = GemelError
 mx_real_t = numpy.float32
 numeric_types = (float, int, numpy.generic)
@@ -17,7 +17,7 @@ string_types = (str,)
 
 
 class NotSupportedForSparseNDArray(MXNetError):
-    """What MXNet raises of sparse arrays, which gemel has not."""
+    """The error that MXNet raises for sparse arrays, which gemel does not have."""
 
 
 NotImplementedForSymbol = SymbolGivenError

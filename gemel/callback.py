@@ -1,6 +1,6 @@
-"""MXNet's callbacks of batches and epochs, which loops call with what they know.
+"""MXNet's callbacks for batches and epochs, which training loops call with their state.
 
-Those of batches get one object with `epoch`, `nbatch` and `eval_metric` (None for none).
+Batch callbacks receive one object with `epoch`, `nbatch` and `eval_metric` (may be None).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Speedometer:
         self._last = 0
 
     def __call__(self, param: Any) -> None:
-        """After a batch."""
+        """Called after a batch."""
         if param.nbatch < self._last:
-            self._start = None  # another epoch
+            self._start = None  # a new epoch
         self._last = param.nbatch
         if self._start is None:
             self._start = time.perf_counter()
@@ -53,7 +53,7 @@ class ProgressBar:
         self.length = length
 
     def __call__(self, param: Any) -> None:
-        """After a batch."""
+        """Called after a batch."""
         filled = round(self.length * param.nbatch / self.total)
         percent = -(-100 * param.nbatch // self.total)
         logging.info("[%s] %d%%", "=" * filled + "-" * (self.length - filled), percent)
@@ -63,7 +63,7 @@ class LogValidationMetricsCallback:
     """Logs the metric at the end of an epoch."""
 
     def __call__(self, param: Any) -> None:
-        """After an epoch."""
+        """Called after an epoch."""
         if param.eval_metric is not None:
             for name, value in param.eval_metric.get_name_value():
                 logging.info("Epoch[%d] Validation-%s=%f", param.epoch, name, value)

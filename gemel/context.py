@@ -1,4 +1,4 @@
-"""Devices by the names they had in MXNet 1: a context is a device."""
+"""Devices under their MXNet 1 names: a context is a device."""
 
 from gemel.device import (
     Context,

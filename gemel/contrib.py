@@ -1,4 +1,4 @@
-"""MXNet 1's `contrib`: its mixed precision, ONNX, and the operations `nd` and `sym` have of it."""
+"""MXNet 1's `contrib`: mixed precision, ONNX, and the contrib operations of `nd` and `sym`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from gemel.errors import unknown_attribute
 
-#: Where what it holds is.
+#: The modules that its names refer to.
 _ELSEWHERE = {
     "amp": "gemel.amp",
     "nd": "gemel.ndarray.contrib",

@@ -1,7 +1,7 @@
 """The helpers of the book that its chapter on computational performance uses.
 
-`from gemel import d2l` stands where the book has `import d2l` or `from d2l import torch as d2l`.
-The whole of the book's own library runs on gemel, too: see `gemel.as_mxnet`.
+Use `from gemel import d2l` where the book has `import d2l` or `from d2l import torch as d2l`. The
+whole of the book's own library runs on gemel too: see `gemel.as_mxnet`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gemel.device import cpu, gpu, num_gpus, try_all_gpus, try_gpu
 
 
 def get_mem() -> float:
-    """The memory this process has in use, in megabytes (10^6 bytes); compare two of them."""
+    """The memory in use by this process, in megabytes (10^6 bytes); compare two values."""
     with open("/proc/self/status") as status:
         line = next(line for line in status if line.startswith("VmRSS"))
     return int(line.split()[1]) * 1024 / 1e6

@@ -1,9 +1,9 @@
-"""Initializers: what a parameter's array holds before training.
+"""Initializers: the contents of a parameter's array before training.
 
-An initializer is called with a parameter's name and array, and fills the array in place. A
-parameter of a network is filled as a weight, whatever its name: the initializer is the parameter's
-own or the one given to `initialize`. Called by hand, the ending of the name says what the array is
-for: biases and means get zeros, scales and variances ones.
+An initializer is called with a parameter's name and array, and fills the array in place. A network
+parameter is filled as a weight, whatever its name, by its own initializer or the one given to
+`initialize`. If you call an initializer yourself, the ending of the name selects the values: zeros
+for biases and means, ones for scales and variances.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class InitDesc(str):
     global_init: Any
 
     def __new__(cls, name: str, attrs: Any = None, global_init: Any = None) -> InitDesc:
-        """The name, as text that knows more."""
+        """The name, as a string with extra attributes."""
         found = super().__new__(cls, name)
         found.attrs, found.global_init = attrs or {}, global_init
         return found
@@ -102,7 +102,7 @@ class Initializer:
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in shown)})"
 
 
-#: What the endings of names stand for.
+#: The methods for the endings of names.
 _FILLS = (
     (("weight",), "_init_weight"),
     (("bias",), "_init_bias"),
@@ -233,7 +233,7 @@ class TruncNorm(Initializer):
         self.stdev = stdev
 
     def _init_weight(self, name: str, array: ndarray) -> None:
-        within = erf(sqrt(2))  # the share of what is that near
+        within = erf(sqrt(2))  # the probability of that interval
         drawn = np.random.uniform(-within, within, size=array.shape, device=array.device)
         array[...] = self.mean + self.stdev * sqrt(2) * npx.erfinv(drawn)
 
@@ -418,6 +418,6 @@ def _check_matrix(who: str, name: str, shape: tuple[int, ...]) -> None:
 
 
 def _fill(array: ndarray, kind: str, scale: float) -> None:
-    """Uniform numbers in [-scale, scale), or normal ones of that standard deviation."""
+    """Uniform numbers in [-scale, scale), or normal ones with standard deviation `scale`."""
     low, draw = (-scale, np.random.uniform) if kind == "uniform" else (0.0, np.random.normal)
     array[...] = draw(low, scale, size=array.shape, dtype=array.dtype, device=array.device)

@@ -1,4 +1,4 @@
-"""Iterators over batches in MXNet 1's form; `gluon.data` is the other one."""
+"""Iterators over batches in MXNet 1's form; `gluon.data` has the newer form."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class DataIter:
 
     # ---- in parts: subclasses have these in place of `next`
 
-    #: The batch `getdata` and the others are about.
+    #: The batch that `getdata` and the other methods return parts of.
     current_batch: DataBatch | None = None
 
     def iter_next(self) -> bool:
@@ -144,7 +144,7 @@ class DataIter:
 
 
 class Batches(DataIter):
-    """An iterator over examples with numbers, of which subclasses make batches in `_batch`."""
+    """An iterator over numbered examples, from which subclasses make batches in `_batch`."""
 
     def __init__(
         self, size: int, batch_size: int, shuffle: bool, last_batch_handle: str = "pad"
@@ -164,14 +164,14 @@ class Batches(DataIter):
         self.reset()
 
     def reset(self) -> None:
-        """Begin an epoch; what "roll_over" has left of the last one comes first."""
+        """Begin an epoch; with "roll_over" it starts with the examples left from the last one."""
         new = np.random.permutation(self._size).tolist() if self._shuffle else range(self._size)
         self._order = [*self._left, *new]
         self._left = []
         self._at = 0
 
     def hard_reset(self) -> None:
-        """Begin an epoch, without what was left."""
+        """Begin an epoch without the examples left from the last one."""
         self._left = []
         self.reset()
 
@@ -206,7 +206,7 @@ class ResizeIter(DataIter):
         self.cur = 0
 
     def reset(self) -> None:
-        """Begin an epoch, the other's too if `reset_internal`."""
+        """Begin an epoch; also resets the inner iterator if `reset_internal`."""
         self.cur = 0
         if self.reset_internal:
             self.data_iter.reset()
@@ -252,7 +252,7 @@ class PrefetchingIter(DataIter):
 
     def reset(self) -> None:
         """Begin an epoch."""
-        self._coming.exception()  # let go what is on its way, and what became of it
+        self._coming.exception()  # let the prefetch end, and ignore its error
         for it in self.iters:
             it.reset()
         self._coming = self._pool.submit(self._together)
@@ -268,7 +268,7 @@ class PrefetchingIter(DataIter):
 
 
 def _renamed(described: list[list[DataDesc]], names: Any) -> list[DataDesc]:
-    """What several iterators give, by new names."""
+    """The descriptions of several iterators, with new names."""
     pairs = zip(described, names or [{}] * len(described), strict=True)
     return [
         DataDesc(new.get(each.name, each.name), each.shape, each.dtype, each.layout)
@@ -278,7 +278,7 @@ def _renamed(described: list[list[DataDesc]], names: Any) -> list[DataDesc]:
 
 
 def _named(values: Any, name: str) -> list[tuple[str, Any]]:
-    """Arrays with names: of one array, a list of them or a dictionary. NumPy's become float32."""
+    """Arrays with names, from one array, a list or a dictionary. NumPy arrays become float32."""
     if values is None:
         return []
     if isinstance(values, dict):
@@ -336,10 +336,10 @@ class NDArrayIter(Batches):
 
 
 def read_csv(path: Any, dtype: Any = "float32") -> Any:
-    """A NumPy array (rows, columns) of the numbers in a text with commas.
+    """A NumPy array (rows, columns) of the numbers in a comma-separated text.
 
-    Raises `MissingFileError`, and `DataFileError` for what is no number and for a row of another
-    length, with its offset.
+    Raises `MissingFileError`, and `DataFileError`, with the offset, for an invalid number or a row
+    with another length.
     """
     path = Path(path).expanduser()
     if not path.exists():
@@ -351,7 +351,7 @@ def read_csv(path: Any, dtype: Any = "float32") -> Any:
 
 
 def _place(text: bytes) -> str:
-    """Where the first row is that is not like the first."""
+    """The position of the first row with an invalid number or another length."""
     offset, number, columns = 0, 0, None
     for line in text.splitlines(keepends=True):
         fields = line.split(b",")
@@ -415,7 +415,7 @@ def _shaped(path: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 def __getattr__(name: str) -> Any:
     if name not in ("ImageRecordIter", "MNISTIter"):
         raise unknown_attribute(__name__, name, __all__)
-    # They decode pictures, and are built on this module.
+    # They decode images, and their module imports this one.
     return globals().setdefault(name, getattr(import_module("gemel.image.iterators"), name))
 
 

@@ -1,7 +1,7 @@
 """Learning rates that change with the number of updates.
 
-A scheduler is a pure function of the number of the update, which an optimizer calls with 1 at the
-first: asked for an earlier update again, it answers the same again. Any callable will do as well.
+A scheduler is a pure function of the number of the update, which starts at 1; the same number
+always gives the same rate. Any other callable can be used as well.
 """
 
 from __future__ import annotations
@@ -157,11 +157,11 @@ class _Falling(LRScheduler):
         self.max_steps = max_update - warmup_steps
 
     def remaining(self, done: float) -> float:
-        """How much of the way down is left when this part, 0 to 1, of the updates is done."""
+        """The fraction of the decay that remains after this fraction (0 to 1) of the updates."""
         raise NotImplementedError
 
     def decayed(self, num_update: int) -> float:
-        """The rate on the way down."""
+        """The rate during the decay."""
         done = 1.0
         if num_update < self.max_update:
             done = (num_update - self.warmup_steps) / self.max_steps

@@ -1,4 +1,4 @@
-"""Checkpoints of symbols as MXNet 1 has them: ``PREFIX-symbol.json``, ``PREFIX-0001.params``."""
+"""MXNet 1's checkpoints of symbols: ``PREFIX-symbol.json`` and ``PREFIX-0001.params``."""
 
 from __future__ import annotations
 

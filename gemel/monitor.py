@@ -1,4 +1,4 @@
-"""Monitor: statistics of what layers and operations give, as MXNet 1 watches training."""
+"""Monitor: statistics of the results of layers and operations, in MXNet 1's form."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class Monitor:
         self.sort = sort
         self.monitor_all = monitor_all
         self.activated = False
-        #: Batches so far, and what has been measured in this one: batch, name, statistic.
+        #: The number of batches so far; the measurements in this one: batch, name, statistic.
         self.step = 0
         self.queue: list[tuple[int, str, Any]] = []
         self._installed: list[Any] = []
-        #: Whether blocks that are installed, by id, have been called on NDArrays.
+        #: For each installed block, by id, whether it was called on NDArrays.
         self._of_nd: dict[int, bool] = {}
         self._handles: list[Any] = []
 
@@ -98,7 +98,7 @@ class Monitor:
             for each in self._installed:
                 for name, array in _held(each):
                     self._measure(name, array, self._of_nd.get(id(each), False))
-        finally:  # an error of stat_func ends the batch, too
+        finally:  # an error of stat_func also ends the batch
             self._release()
             self.activated = False
         queue, self.queue = self.queue, []
@@ -122,7 +122,7 @@ class Monitor:
             self._of_nd[id(each)] = are_nd(given)
 
         def measure(block: Any, given: Any, found: Any) -> None:
-            of_nd = self._of_nd.get(id(each), False)  # layers' own parts compute with plain arrays
+            of_nd = self._of_nd.get(id(each), False)  # inner layers compute with plain arrays
             for what, values in (("input", given), ("output", found)):
                 if what == "output" or self.monitor_all:
                     arrays = _arrays(values)
@@ -148,7 +148,7 @@ class Monitor:
                 self.queue.append((self.step, name, self.stat_func(array)))
 
     def _text(self, name: str, found: Any) -> str:
-        """Numbers and arrays as text, a tab behind each."""
+        """Format numbers and arrays as text, with a tab after each."""
         text = ""
         for each in as_list(found):
             if not isinstance(each, np.ndarray):

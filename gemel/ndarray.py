@@ -1,4 +1,4 @@
-"""ndarray: the array users hold. The core does the work; here are its methods."""
+"""ndarray: the array class of users. The core does the work; this module adds the methods."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
     # --- reading ----------------------------------------------------------------------------
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """With protocol 5 the elements are a buffer of their own, which need not be copied."""
+        """With protocol 5 the elements are an out-of-band buffer, which need not be copied."""
         data: Any = _core.to_bytes(self)
         if protocol >= 5:
             from pickle import PickleBuffer
@@ -111,7 +111,7 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
         tape.overwrite(target, value)
 
     def _scattered(self, key: Any, value: Any) -> None:
-        """x[mask or positions] = value: done by NumPy when its turn has come."""
+        """x[mask or positions] = value; NumPy does it when the operation's turn comes."""
         items = key if isinstance(key, tuple) else (key,)
         value = array_like(value, self.dtype, self.device)
         assignment.check_assigned(prepare.spec_of(value), self.dtype)
@@ -135,7 +135,7 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
         callback.issue("assign", assign, [*arrays, value], (), (self,))
 
     def _inplace(self, name: str, other: Any) -> Any:
-        """x += y where the core does not do it itself: recorded, or an error."""
+        """x += y if the core cannot do it: on the tape, in a trace, or an error."""
         op: Op = OPERATORS[name]
         new = op(self, other)
         if _core.capturing():
@@ -241,7 +241,7 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
 
         Raises `DTypeError` where `casting` ("safe", "same_kind") does not allow it.
         """
-        # The core knows names at once.
+        # The core recognises names quickly.
         name = dtype if type(dtype) is str and dtype in BY_NAME else as_dtype(dtype).name
         if casting != "unsafe" and not castable(self.dtype, BY_NAME[name], casting):
             raise DTypeError(f"astype: {self.dtype} to {name} is not {casting!r} casting")
@@ -256,14 +256,14 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
 
 
 def _restored(data: Any, dtype: str, shape: tuple[int, ...], place: tuple[str, int]) -> Any:
-    """What was pickled, where it was; on the CPU when that GPU is not there."""
+    """Restore a pickled array on its device, or on the CPU if that GPU does not exist here."""
     kind, number = place
     device = try_gpu(number) if kind == "gpu" else CPUS[number]
     return from_buffer(data, as_dtype(dtype), shape, device)
 
 
 class Layers:
-    """What operations ask of the layers above theirs: see `gemel.ir.above.Above`."""
+    """What the operations need from the layers above: see `gemel.ir.above.Above`."""
 
     run = staticmethod(prepare.run)
     prepare = staticmethod(prepare.prepare)
@@ -288,8 +288,8 @@ __all__ = ["from_dlpack", "from_numpy", "ndarray"]
 
 
 def __getattr__(name: str) -> Any:
-    # As MXNet's module of this name: its operations, and `np`, `npx`, `random`.
-    if name.startswith("__"):  # what Python asks of modules
+    # Like MXNet's module of this name, it has the operations, `np`, `npx` and `random`.
+    if name.startswith("__"):  # attributes that Python looks up on modules
         raise AttributeError(f"module 'gemel.ndarray' has no attribute {name!r}")
     from importlib import import_module
 

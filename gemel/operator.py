@@ -1,7 +1,7 @@
-"""Operations users write in Python for MXNet: `CustomOp`, its `CustomOpProp`, and `register`.
+"""MXNet's way to write operations in Python: `CustomOp`, its `CustomOpProp`, and `register`.
 
-`nd.Custom(x, op_type=name)` runs them on arrays, at once and with their own gradient, and
-`sym.Custom` makes a node of them. A hybridized block with one in it is compiled in parts.
+`nd.Custom(x, op_type=name)` runs them on arrays at once, with their own gradient, and `sym.Custom`
+makes a node of them. A hybridized block that contains one is compiled in parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gemel.symbol.scopes import attributed, named
 from gemel.symbol.symbol import Symbol, var
 from gemel.tracing.manners import are_nd, as_nd
 
-#: The properties of operations by the names they were registered under.
+#: The property classes of operations, by the names under which they were registered.
 _registered: dict[str, Callable[..., CustomOpProp]] = {}
 
 
@@ -41,7 +41,7 @@ class CustomOp:
         raise NotImplementedError(f"{type(self).__name__} needs a method backward")
 
     def assign(self, dst: Any, req: str, src: Any) -> None:
-        """Write `src` into an array, add it, or leave the array, as the request has it."""
+        """Write `src` to an array, add it, or leave the array unchanged, as `req` says."""
         if req in ("write", "inplace"):
             dst[...] = src
         elif req == "add":
@@ -49,7 +49,7 @@ class CustomOp:
 
 
 class CustomOpProp:
-    """What there is to know of an operation: its arguments, outputs, their shapes and dtypes."""
+    """The properties of an operation: its arguments and outputs, and their shapes and dtypes."""
 
     def __init__(self, need_top_grad: bool = True) -> None:
         self.need_top_grad_ = need_top_grad
@@ -63,7 +63,7 @@ class CustomOpProp:
         return ["output"]
 
     def list_auxiliary_states(self) -> list[str]:
-        """The names of the arrays it keeps something in; they are given after the inputs."""
+        """The names of the arrays for its state, which are passed after the inputs."""
         return []
 
     def infer_shape(self, in_shape: list[Any]) -> Any:
@@ -80,7 +80,7 @@ class CustomOpProp:
 
 
 def register(reg_name: str) -> Callable[[Any], Any]:
-    """A decorator: the class of an operation's properties is known under this name."""
+    """A decorator that registers a class of properties under this name."""
 
     def decorate(prop: Any) -> Any:
         _registered[reg_name] = prop
@@ -90,7 +90,7 @@ def register(reg_name: str) -> Callable[[Any], Any]:
 
 
 def get_all_registered_operators() -> list[str]:
-    """The names of MXNet's operations there are, and of those registered."""
+    """The names of MXNet's operations that exist here, and of the registered ones."""
     from gemel.legacy import known
 
     return [*known(), *_registered]
@@ -121,7 +121,7 @@ class _Call(Function):
         return tuple(self.outputs) if len(self.outputs) > 1 else self.outputs[0]
 
     def _like_inputs(self, arrays: list[Any]) -> list[Any]:
-        """What the operation writes to, as NDArrays where it is given some."""
+        """The arrays that the operation writes to, as NDArrays if its inputs are NDArrays."""
         return as_nd(arrays) if are_nd(self.inputs) else arrays
 
     def backward(self, *gradients: Any) -> Any:
@@ -173,22 +173,23 @@ def _symbol(
 
 
 class _Custom(Legacy):
-    """`Custom`, as a node of a symbol is run by it."""
+    """`Custom` as a node of a symbol."""
 
     takes_symbols = True
 
     def checked(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """All of them: its properties say what they take."""
+        """Return the settings unchanged; the properties check them."""
         return settings
 
     def outputs(self, settings: dict[str, Any]) -> int:
-        """As many as its properties name."""
+        """The number of outputs that the properties name."""
         return len(_properties(**settings).list_outputs())
 
     def follows(
         self, inputs: list[tuple[int, ...] | None], settings: dict[str, Any]
     ) -> list[tuple[int, ...] | None]:
-        """The shapes of a node's inputs: its properties say which follow from the first one's."""
+        """The shapes of a node's inputs; the properties derive some of them from the first
+        one's."""
         if not inputs or inputs[0] is None:
             return inputs
         arguments, _, states = _properties(**settings).infer_shape([list(s or ()) for s in inputs])
@@ -196,7 +197,7 @@ class _Custom(Legacy):
         return [mine or said for mine, said in zip(inputs, found, strict=False)]
 
     def told(self, inputs: list[Spec], settings: dict[str, Any]) -> list[Spec] | None:
-        """What its outputs are, as its properties say: what it computes is not known to a trace."""
+        """The specs of the outputs according to the properties; a trace cannot look inside."""
         prop = _properties(**settings)
         count = len(prop.list_arguments())
         shapes = prop.infer_shape([list(spec.shape) for spec in inputs[:count]])[1]
@@ -210,7 +211,7 @@ class _Custom(Legacy):
 
 
 def _run(*data: Any, **settings: Any) -> Any:
-    """An operation a user has registered: see `gemel.operator`."""
+    """An operation that a user has registered: see `gemel.operator`."""
     return custom(*data, **settings)
 
 

@@ -1,6 +1,6 @@
-"""MXNet's `random`: the functions of `nd.random`, with `shape=` and the settings' names of MXNet 1.
+"""MXNet's `random`: the functions of `nd.random`, with `shape=` and MXNet 1's parameter names.
 
-A call with `size=` is meant for `np.random`, and so is what MXNet's module does not have.
+A call with `size=` goes to `np.random`, and so do names that MXNet's module does not have.
 
 >>> import gemel
 >>> gemel.random.seed(1)

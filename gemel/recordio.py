@@ -1,8 +1,8 @@
-"""RecordIO: files of records one after the other, as dmlc's libraries write them.
+"""RecordIO: files of consecutive records, in the format of dmlc's libraries.
 
-A record is the magic number, a word with three bits of flag and 29 of length, the bytes, and zeros
-up to a multiple of 4. Where the bytes hold the magic number at such a multiple, the record is
-written in parts, between which it is left out; their flags are 1, 2, ..., 2, 3.
+A record is the magic number, a word with 3 bits for a flag and 29 bits for the length, the bytes,
+and zeros up to a multiple of 4. If the bytes contain the magic number at a multiple of 4, the
+record is written in parts without it; the flags of the parts are 1, 2, ..., 2, 3.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class MXRecordIO:
         return found
 
     def _available(self, end: int) -> Any:
-        """The file's bytes, at least up to `end` if it has as many."""
+        """The file's bytes, at least up to `end` if the file is that long."""
         if end > len(self._map):
             size = os.fstat(self._file.fileno()).st_size
             if size > len(self._map):
@@ -132,7 +132,7 @@ class MXRecordIO:
         return self._map
 
     def _record(self, begin: int) -> tuple[bytes | None, int]:
-        """The record at an offset, and where it ends."""
+        """The record at an offset, and the offset of its end."""
         parts: list[bytes] = []
         place = begin
         while True:
@@ -167,7 +167,7 @@ class MXRecordIO:
 
 
 def _offset_from(text: str) -> int:
-    """An offset in a file. Raises `ValueError`."""
+    """Parse an offset in a file. Raises `ValueError`."""
     offset = int(text)
     if offset < 0:
         raise ValueError(f"{offset} is before the file")
@@ -175,10 +175,10 @@ def _offset_from(text: str) -> int:
 
 
 def _parts(data: bytes) -> list[bytes]:
-    """A record as it is written."""
+    """The parts in which a record is written."""
     cuts, at = [], data.find(MARK)
     while at >= 0:
-        # Only where a reader looks for it.
+        # Only at multiples of 4, where a reader looks for it.
         if at % 4 == 0:
             cuts.append(at)
         at = data.find(MARK, at + (4 if at % 4 == 0 else 1))

@@ -1,4 +1,4 @@
-"""MXNet's `util` and `engine`: its NumPy mode, and small helpers programs use."""
+"""MXNet's `util` and `engine`: its NumPy mode, and small helpers that programs use."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ is_np_default_dtype = npx.is_np_default_dtype
 
 
 def set_np_shape(active: bool = True) -> bool:
-    """What `is_np_shape` is to give from here on; what it gave before."""
+    """Set the result of `is_np_shape` and return the previous one."""
     before, NUMPYS["shape"] = NUMPYS["shape"], bool(active)
     return before
 
 
 @contextmanager
 def np_array(active: bool = True) -> Iterator[None]:
-    """A block, or a function, in which `is_np_array` gives `active`: arrays are NumPy's in any."""
+    """A block or function in which `is_np_array` returns `active`; arrays are always NumPy's."""
     with _told("array", active):
         yield
 
 
 @contextmanager
 def np_shape(active: bool = True) -> Iterator[None]:
-    """A block, or a function, in which `is_np_shape` gives `active`: shapes are NumPy's in any."""
+    """A block or function in which `is_np_shape` returns `active`; shapes are always NumPy's."""
     with _told("shape", active):
         yield
 
@@ -52,7 +52,8 @@ def _told(what: str, active: bool) -> Iterator[None]:
 
 @contextmanager
 def np_default_dtype(active: bool = True) -> Iterator[None]:
-    """A block, or a function, in which floats become float64 where no dtype is given, or float32.
+    """A block or function in which the default dtype of floats is float64, or if not `active`
+    float32.
 
     See ``npx.set_np(dtype=True)``.
     """
@@ -66,26 +67,26 @@ def np_default_dtype(active: bool = True) -> Iterator[None]:
 
 
 def use_np_default_dtype(func: Callable[..., Any]) -> Callable[..., Any]:
-    """A function's decorator: it runs within `np_default_dtype`."""
+    """Decorate a function to run within `np_default_dtype`."""
     return np_default_dtype()(func)
 
 
 def set_np_default_dtype(is_np_default_dtype: bool = True) -> bool:
-    """Switch whether floats become float64 where no dtype is given; what it was before."""
+    """Set whether floats default to float64, and return the previous setting."""
     before = npx.is_np_default_dtype()
     npx.set_np(dtype=is_np_default_dtype)
     return before
 
 
 def default_array(source_array: Any, ctx: Any = None, dtype: Any = None, device: Any = None) -> Any:
-    """An array of what is given: `np.array`."""
+    """Same as `np.array`."""
     from gemel import np
 
     return np.array(source_array, dtype=dtype, device=device or ctx)
 
 
 def set_module(module: str) -> Callable[[Any], Any]:
-    """A decorator for a function or class that is to be known as the module's."""
+    """A decorator that sets the `__module__` of a function or class."""
 
     def decorate(func: Any) -> Any:
         func.__module__ = module
@@ -95,23 +96,24 @@ def set_module(module: str) -> Callable[[Any], Any]:
 
 
 def get_cuda_compute_capability(device: Any) -> int:
-    """What CUDA a device speaks. Raises `DeviceError`: none here does."""
+    """The CUDA compute capability of a device. Raises `DeviceError`, because no device here has
+    one."""
     raise DeviceError(f"get_cuda_compute_capability: {device} is not a CUDA device")
 
 
 @contextmanager
 def bulk(size: int) -> Iterator[None]:
-    """A block whose operations MXNet's engine takes together: gemel's issues each at once."""
+    """A block in which MXNet's engine groups operations; gemel's engine issues each at once."""
     yield
 
 
 def set_bulk_size(size: int) -> int:
-    """How many operations MXNet's engine takes together; what it was before: here always 1."""
+    """Set how many operations MXNet's engine groups; returns the previous size, here always 1."""
     return 1
 
 
 def makedirs(d: str) -> None:
-    """Make a folder and those it lies in, where they are not there."""
+    """Create a folder and its parents unless they exist."""
     os.makedirs(os.path.expanduser(d), exist_ok=True)
 
 

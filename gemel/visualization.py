@@ -1,6 +1,6 @@
-"""Symbols to look at: a table of their layers, and a drawing in the language of Graphviz.
+"""Displays symbols: a table of their layers, and a drawing in the language of Graphviz.
 
-Both are MXNet 1's. `Block.summary` prints the table of a network that is no symbol.
+Both are MXNet 1's. `Block.summary` prints the table for a network that is not a symbol.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gemel.symbol.run import infer
 
 #: The columns of the table.
 COLUMNS = ("Layer (type)", "Output Shape", "Param #", "Previous Layer")
-#: How names of variables end that are weights and statistics.
+#: Endings of the names of variables that are weights and statistics.
 WEIGHTS = (
     *("_weight", "_bias", "_gamma", "_beta", "_moving_mean", "_moving_var"),
     *("_running_mean", "_running_var", "_parameters"),
 )
-#: The settings that are written into the box of an operation.
+#: The settings that are shown in the box of an operation.
 SHOWN = {
     "Activation": ("act_type",),
     "Convolution": ("kernel", "stride", "num_filter"),
@@ -36,7 +36,7 @@ SHOWN = {
     "Pooling": ("pool_type", "kernel", "stride"),
     "RNN": ("mode", "state_size", "num_layers"),
 }
-#: Colours of boxes, by what the operations are for; others are white.
+#: Colours of boxes by the kind of operation; others are white.
 COLOURS = {
     **dict.fromkeys(
         ("Convolution", "Deconvolution", "Embedding", "FullyConnected", "RNN"), "salmon"
@@ -93,7 +93,7 @@ def print_summary(
 
 
 def _line(fields: Sequence[Any], ends: Sequence[int]) -> str:
-    """Fields in columns, cut off where these end."""
+    """Format fields in columns, which cut off longer text."""
     text = ""
     for field, end in zip(fields, ends, strict=True):
         text = f"{text}{field}"[:end].ljust(end)
@@ -101,7 +101,7 @@ def _line(fields: Sequence[Any], ends: Sequence[int]) -> str:
 
 
 class _Shapes:
-    """The shapes of what is in a symbol, from those of its inputs."""
+    """The shapes of a symbol's nodes, computed from those of its inputs."""
 
     def __init__(self, symbol: Symbol, given: Mapping[str, tuple[int, ...]]) -> None:
         self._given = set(given)
@@ -119,15 +119,15 @@ class _Shapes:
         self._outputs = {(id(node), i): tuple(spec.shape) for (node, i), spec in pairs if spec}
 
     def output(self, node: SymbolNode, index: int = 0) -> tuple[int, ...]:
-        """The shape of an output; () for one that only other operations see."""
+        """The shape of an output; () for an output that only operations inside the symbol use."""
         return self._outputs.get((id(node), index), ())
 
     def example(self, node: SymbolNode) -> tuple[int, ...]:
-        """The shape of its first output without the batch."""
+        """The shape of the node's first output without the batch."""
         return self.output(node)[1:]
 
     def parameters(self, node: SymbolNode, counted: set[str]) -> int:
-        """How many numbers the parameters are that it uses first."""
+        """The number of elements in the parameters that this node is the first to use."""
         total = 0
         others = self._given | self._statistics | counted
         for position, (inner, _) in enumerate(node.inputs):
@@ -138,7 +138,7 @@ class _Shapes:
 
 
 def _is_label(node: SymbolNode, position: int) -> bool:
-    """Whether an input of an operation is what its results should be."""
+    """Whether an input of an operation is its label."""
     return not node.is_own and node.legacy.inputs[position : position + 1] == ("label",)
 
 
@@ -262,7 +262,7 @@ def _attributes(named: Mapping[str, Any]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Text of Graphviz's."""
+    """A quoted string for Graphviz."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 

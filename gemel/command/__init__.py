@@ -1,1 +1,1 @@
-"""What `python -m gemel` does: scripts written for MXNet, and the workers of a job."""
+"""The commands of `python -m gemel`: running scripts written for MXNet, and starting workers."""

@@ -13,20 +13,20 @@ from pathlib import Path
 
 from gemel.errors import MissingFileError, WorkersError
 
-#: What starts processes, in the order of preference: beside this Python, then on the path.
+#: Programs that start processes, by preference: next to this Python, then on the path.
 STARTERS = ("mpiexec", "mpirun")
-#: What a worker elsewhere gets of this environment, by the beginning of the name.
+#: Beginnings of the names of the environment variables that workers elsewhere receive.
 PASSED = ("GEMEL_", "MXNET_", "PYTHON", "OMP_")
 
 
 def launch(
     script: str, arguments: Sequence[str], workers: int, hosts: Sequence[str], timeout: float | None
 ) -> int:
-    """Run `script` in so many processes of one MPI job, on these hosts; gives the exit status.
+    """Run `script` in `workers` processes of one MPI job on these hosts; returns the exit status.
 
-    The hosts take turns; none means this machine. `timeout`: seconds the workers wait for each
-    other (``GEMEL_WORKERS_TIMEOUT``). Raises `WorkersError` where there is no MPI, and
-    `MissingFileError`.
+    The hosts take turns; without any, all run on this machine. `timeout` is how many seconds the
+    workers wait for each other (``GEMEL_WORKERS_TIMEOUT``). Raises `WorkersError` if there is no
+    MPI, and `MissingFileError`.
     """
     if workers < 1:
         raise WorkersError(f"launch: {workers} workers; give -n 1 or more")
@@ -45,7 +45,7 @@ def launch(
             try:
                 status = job.wait()
                 break
-            except KeyboardInterrupt:  # the starter got it, too, and ends the workers
+            except KeyboardInterrupt:  # the starter received it too, and ends the workers
                 continue
     if status != 0:
         print(f"gemel launch: the job of {workers} workers {_ending(status)}", file=sys.stderr)
@@ -68,12 +68,12 @@ def _starter() -> str:
 
 
 def _environment(workers: int, timeout: float | None) -> dict[str, str]:
-    """That of the workers, of which so many share a machine: each gets its part of the cores."""
+    """The workers' environment; `workers` share a machine, so each gets its part of the cores."""
     found = dict(os.environ)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    # One besides the program's own thread at least: something works while the program does not.
+    # At least one besides the program's thread, so that work continues while the program waits.
     found.setdefault("GEMEL_WORKERS", str(max(1, (cores or 1) // workers - 1)))
-    # Who waits in MPI leaves the core to who computes.
+    # A worker that waits in MPI leaves the core to those that compute.
     found.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
     if timeout is not None:
         found["GEMEL_WORKERS_TIMEOUT"] = str(timeout)
@@ -83,12 +83,12 @@ def _environment(workers: int, timeout: float | None) -> dict[str, str]:
 def _options(
     starter: str, workers: int, places: Sequence[str], environment: Mapping[str, str]
 ) -> list[str]:
-    """What the starter is told: Open MPI and the MPICH family use different words."""
+    """The options of the starter, which differ between Open MPI and the MPICH family."""
     said = subprocess.run([starter, "--version"], capture_output=True, text=True).stdout
     options = ["-n", str(workers)]
     if "Open MPI" not in said and "OpenRTE" not in said:
         return [*options, "-hosts", ",".join(places)] if places else options
-    # More workers than cores are allowed, and none is tied to a core: each has several threads.
+    # Allow more workers than cores, and tie none to a core: each has several threads.
     options += ["--oversubscribe", "--bind-to", "none"]
     if getattr(os, "geteuid", lambda: 1)() == 0:
         options.append("--allow-run-as-root")

@@ -1,8 +1,8 @@
-"""Running scripts and notebooks that import `mxnet`, unedited.
+"""Running unedited scripts and notebooks that import `mxnet`.
 
-A script is `__main__`, with its own arguments and folder, as under `python script.py`; what it
-raises is shown from its own first line on. A notebook needs no Jupyter: its code cells run one
-after the other in one namespace.
+A script runs as `__main__`, with its own arguments and folder, as with `python script.py`. The
+traceback of an exception starts at the script's own first line. A notebook needs no Jupyter: its
+code cells run one after the other in one namespace.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from gemel.process import notebook, tracebacks
 
 
 def run(file: str, arguments: list[str]) -> int:
-    """Run a script or a notebook as the program of this process; gives its exit status.
+    """Run a script or a notebook as the program of this process; returns its exit status.
 
-    What a script raises goes on; a cell's exception ends the notebook, is shown, and gives 1.
+    An exception of a script is passed on. An exception in a cell ends the notebook, is shown, and
+    makes the status 1.
     """
     path = os.path.abspath(file)
     if not os.path.isfile(path):
         print(f"gemel run: there is no file {file!r}", file=sys.stderr)
         return 2
     sys.argv = [file, *arguments]
-    sys.path[0] = os.path.dirname(path)  # Python put the folder it was started in there
+    sys.path[0] = os.path.dirname(path)  # was the folder Python was started in
     main = ModuleType("__main__")
     sys.modules["__main__"] = main
     if path.endswith(".ipynb"):
@@ -47,7 +48,7 @@ def run(file: str, arguments: list[str]) -> int:
 
 
 def start_tracebacks_at(path: str) -> None:
-    """What led to a program's own first line is no part of what its exceptions show."""
+    """Show exceptions without the frames that led to the program's own first line."""
     shown_before = sys.excepthook
 
     def show(kind: type[BaseException], error: BaseException, _: Any) -> None:
@@ -58,7 +59,7 @@ def start_tracebacks_at(path: str) -> None:
 
 
 def begin_at(path: str, error: BaseException) -> None:
-    """Take out of an exception's traceback what comes before a file's first line."""
+    """Remove the part of an exception's traceback before a file's first line."""
     first = error.__traceback__
     while first is not None and first.tb_frame.f_code.co_filename != path:
         first = first.tb_next
@@ -70,7 +71,8 @@ def begin_at(path: str, error: BaseException) -> None:
 
 
 def run_notebook(path: str, main: ModuleType) -> int:
-    """Run the code cells of a notebook in the module's namespace; 0, or 1 after an exception."""
+    """Run the code cells of a notebook in the module's namespace; returns 0, or 1 after an
+    exception."""
     try:
         cells = list(code_cells(path))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -110,10 +112,11 @@ def code_cells(path: str) -> Iterator[str]:
 
 
 def run_cell(source: str, scope: dict[str, Any], name: str = "<cell>") -> Any:
-    """Run a cell; gives the value of its last line where that is an expression, else None.
+    """Run a cell; returns the value of its last line if that is an expression, else None.
 
-    `name` stands for it in tracebacks, which show its lines. As in Jupyter a semicolon at the end
-    hides the value, `!command` runs in a shell, and `%time` runs its line; other magics do nothing.
+    `name` is the cell's name in tracebacks, which show its lines. As in Jupyter, a semicolon at the
+    end hides the value, `!command` runs in a shell, and `%time` runs its line; other magics do
+    nothing.
     """
     scope["_gemel_shell"] = shell
     text = plain(source)
@@ -129,7 +132,7 @@ def run_cell(source: str, scope: dict[str, Any], name: str = "<cell>") -> Any:
 
 
 def plain(source: str) -> str:
-    """A cell's source as Python: lines with magics and shell commands translated, none added."""
+    """A cell's source as Python: magics and shell commands are translated, and no line is added."""
     lines = source.splitlines()
     if source.startswith("%%") and magic(lines[0])[0] not in TIMED:
         return ""  # a cell in another language
@@ -139,7 +142,7 @@ def plain(source: str) -> str:
             ast.parse(text)
             return text
         except SyntaxError as error:
-            # A magic is known by being no Python: `% 2` may go on with a line before.
+            # A magic is recognised by a syntax error, because `% 2` may continue the line before.
             index = (error.lineno or 0) - 1
             line = lines[index].strip() if 0 <= index < len(lines) else ""
             if not line.startswith(("%", "!", "?")) and not line.endswith("?"):
@@ -154,23 +157,23 @@ def magic(line: str) -> tuple[str, str]:
     return name, rest.strip()
 
 
-#: Magics whose argument, or cell, is Python.
+#: Magics whose argument or cell is Python.
 TIMED = ("time", "timeit", "prun", "capture")
 
 
 def translated(line: str) -> str:
-    """A line of a notebook that is no Python, as Python."""
+    """Translate a line of a notebook that is not Python."""
     if line.startswith("!"):
         return f"_gemel_shell({line.lstrip('!')!r})"
     name, rest = magic(line)
-    statement = re.sub(r"^(-[a-z]\s*\d*\s+)+", "", rest)  # behind options such as -n 10
+    statement = re.sub(r"^(-[a-z]\s*\d*\s+)+", "", rest)  # without options such as -n 10
     return statement if name in TIMED and not line.startswith("%%") and rest else "pass"
 
 
 def shell(command: str) -> None:
-    """Run a command of a notebook in a shell and print what it prints.
+    """Run a command of a notebook in a shell and print its output.
 
-    Packages are not installed: what a notebook wants is MXNet and what that needs.
+    Commands that install packages are ignored: notebooks install MXNet and what it needs.
     """
     words = command.split()
     if "install" in words and words[0] in ("pip", "pip3", "conda", "mamba", "apt", "apt-get"):
@@ -182,7 +185,7 @@ def shell(command: str) -> None:
 
 
 def display(*values: Any) -> None:
-    """What a notebook shows of values, as text."""
+    """The text that a notebook shows for values."""
     for value in values:
         print(repr(value))
 

@@ -1,9 +1,9 @@
 """One file with a program and its weights: what `gemel.save` writes and `gemel.load` reads.
 
-Little-endian: ``gemel``, a zero, u16 version; u64 the program's length, u32 its CRC-32; the
-program (JSON); the weights (as `npx.save` writes them, with a checksum of their own). No field is
-believed before it is compared with the file's size, and nothing in it is run: a program names
-gemel's operations, and their parameters are numbers.
+The file is little-endian: ``gemel``, a zero, u16 version; u64 the program's length, u32 its CRC-32;
+the program (JSON); the weights (in the format of `npx.save`, with their own checksum). Every field
+is checked against the file's size before it is used, and no code in the file is run: a program
+names gemel's operations, and their parameters are numbers.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _described(found: Exported, given: Arguments) -> dict[str, Any]:
 
 
 def _structure(structure: Any) -> Any:
-    """How arguments or results are nested, as JSON."""
+    """The nesting of arguments or results, as JSON."""
     if structure is None:
         return "array"
     kind, *rest = structure
@@ -223,7 +223,7 @@ class Loaded(HybridBlock):
         raise self._unlike(given)
 
     def _unlike(self, given: Arguments) -> ShapeError:
-        """The error for arguments that no program of the file is for."""
+        """The error for arguments that fit no program of the file."""
         of_kind = [saved.rules for saved in self._saved if saved.rules.is_kind(given, False)]
         rules = of_kind or [saved.rules for saved in self._saved]
         limits = (" where " + " and ".join(each.broken(given)) if of_kind else "" for each in rules)

@@ -1,4 +1,5 @@
-"""What programs of files ask of their arguments: kinds, and how traces saw their sizes."""
+"""What programs in files require of their arguments: kinds, and conditions on sizes from the
+trace."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from gemel.tracing.programs import Arguments
 
 
 class Rules:
-    """For which arguments one program of a file is, from what the file says (a dictionary)."""
+    """The arguments that one program of a file accepts, as described in the file by a
+    dictionary."""
 
     def __init__(self, held: dict[str, Any], source: str) -> None:
         self.structure = structure_of(held["arguments"])
@@ -21,7 +23,7 @@ class Rules:
         self._extents = [str(name) for name in held["extents"]]
         self._places = [tuple(map(int, name[1:].split("_"))) for name in self._extents]
         self._guards = held["guards"]
-        #: Files of before have neither; their guards are without what was asked of 1.
+        #: Older files have neither; their guards lack the questions about extents of 1.
         self._told = "least" in held
         self._least = int(held.get("least", 0))
         self._fixed = [tuple(map(int, each)) for each in held.get("fixed", ())]
@@ -35,7 +37,7 @@ class Rules:
         return {name: arrays[position].shape[axis] for name, (position, axis) in pairs}
 
     def is_kind(self, given: Arguments, exactly: bool) -> bool:
-        """Whether arguments are nested alike and of its axes; `exactly`: and of its dtypes."""
+        """Whether arguments have this nesting and these axes, and if `exactly` these dtypes."""
         if plain(given.structure) != plain(self.structure):
             return False
         pairs = zip(given.arrays, self.inputs, strict=True)
@@ -45,10 +47,10 @@ class Rules:
         )
 
     def admit(self, given: Arguments, exactly: bool = True) -> bool:
-        """Whether the program is for arguments like these."""
+        """Whether the program accepts arguments like these."""
         if not self.is_kind(given, exactly):
             return False
-        # As text 0.0 and -0.0 are two numbers, and NaN is one.
+        # Compared as text, because 0.0 and -0.0 differ there, and NaN equals itself.
         if any(float(given.numbers[place]).hex() != n for place, n in self._held.items()):
             return False
         if any(given.arrays[position].shape[axis] != n for position, axis, n in self._fixed):
@@ -59,7 +61,8 @@ class Rules:
         return all(holds(guard, sizes, self._told) for guard in self._guards)
 
     def broken(self, given: Arguments) -> list[str]:
-        """What such arguments, which are of its kind, do not meet, for people."""
+        """The conditions that these arguments, which have the right kind, violate, as readable
+        text."""
         sizes = self.sizes(given.arrays)
         found = [
             f"number {place} is {float.fromhex(n):g}"
@@ -77,7 +80,7 @@ class Rules:
         return found or [self._named(f"{self._least} <= {name}") for name in small]
 
     def kinds(self) -> str:
-        """The kinds of its arguments, for people."""
+        """The kinds of its arguments, as readable text."""
         return ", ".join(f"{dtype} of {ndim} axes" for ndim, dtype in self.inputs)
 
     def _named(self, text: str) -> str:
@@ -102,7 +105,7 @@ def plain(structure: Any) -> Any:
 
 
 def structure_of(held: Any) -> Any:
-    """The structure that JSON in a file says."""
+    """Read the structure from the JSON of a file."""
     if held == "array":
         return None
     if held == "number":

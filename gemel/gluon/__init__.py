@@ -1,6 +1,6 @@
 """Training: blocks, layers, losses, data, `Trainer`.
 
-What a program does not use is not imported: a network that only computes needs no trainer.
+A program imports only what it uses: a network that only predicts does not load the trainer.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ __all__ = [
 ]
 
 
-#: Modules that are imported when they are asked for.
+#: Modules that are imported when they are first used.
 _MODULES = (
     *("contrib", "data", "loss", "metric", "model_zoo"),
     *("parallel", "probability", "rnn", "utils"),
 )
-#: Where names are that are imported when they are asked for.
+#: The modules of names that are imported when they are first used.
 _LATE = {
     "Callback": "callbacks",
     "Checkpoint": "checkpoint",
@@ -87,7 +87,7 @@ _LATE = {
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        # The import system sets the attribute, so this runs once for each name.
+        # The import system sets the attribute, so this runs once per name.
         __import__(f"gemel.gluon.{name}")
         return globals()[name]
     if name in _LATE:

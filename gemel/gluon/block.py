@@ -1,7 +1,7 @@
 """Blocks: the parts networks are built from.
 
-A `Block` holds child blocks and parameters, found by assigning them to attributes, and says in
-`forward` what it computes.
+A `Block` holds child blocks and parameters, which it records when they are assigned to attributes.
+Its `forward` defines the computation.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from gemel.tracing.manners import as_plain, like
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: What flows through a network: an array, or a symbol while it is traced.
+#: A value in a network: an array, or a symbol while the network is traced.
 Tensor = Any
 
 
 class BlockError(GemelError, ValueError):
-    """A network put together in a way that cannot work."""
+    """A network with an invalid structure."""
 
 
 class Block(Files):
@@ -43,10 +43,10 @@ class Block(Files):
     parameters of another block to share, also with blocks made in this one's `name_scope`.
     """
 
-    #: Containers run their children and nothing else: there is no code of theirs to compile.
+    #: Containers only run their children, so they have no code of their own to compile.
     _container = False
 
-    # `vars(block)` shows what MXNet's blocks show, and what subclasses add.
+    # `vars(block)` shows the same attributes as in MXNet, and those of subclasses.
     __slots__ = ("__dict__", "__weakref__", "_own")
 
     def __init__(
@@ -64,7 +64,7 @@ class Block(Files):
     # ---- names
 
     def _alias(self) -> str:
-        """What its name begins with, before the number."""
+        """The beginning of its name, before the number."""
         return type(self).__name__.lower()
 
     @property
@@ -78,7 +78,8 @@ class Block(Files):
         return self._prefix[:-1] if self._prefix.endswith("_") else self._prefix
 
     def name_scope(self) -> NameScope:
-        """``with self.name_scope():`` blocks made inside get names that begin with this prefix."""
+        """``with self.name_scope():`` gives blocks created inside names that begin with this
+        prefix."""
         return NameScope(self)
 
     @property
@@ -128,7 +129,7 @@ class Block(Files):
     def _register_parameter(self, name: str, parameter: Parameter) -> None:
         if not parameter.name:
             parameter.name = self._prefix + name
-        # `self.w = self.params.get("weight")`: the attribute's name is the one that counts.
+        # `self.w = self.params.get("weight")`: the name of the attribute is used.
         for other in [key for key, value in self._reg_params.items() if value is parameter]:
             if self.__dict__.get(other) is not parameter:
                 del self._reg_params[other]
@@ -138,7 +139,8 @@ class Block(Files):
         self._changed()
 
     def _changed(self) -> None:
-        """The structure or an array changed: invalidate programs over it and its parents."""
+        """The structure or an array has changed: invalidate the programs of this block and its
+        parents."""
         self._own.invalidate()
         for parent in self._own.parents:
             block = parent()
@@ -146,7 +148,7 @@ class Block(Files):
                 block._changed()
 
     def _hooked(self) -> None:
-        """A hook was added or removed: the block and its parents look for hooks again."""
+        """A hook was added or removed: this block and its parents check for hooks again."""
         self._own.invalidate()
         for parent in self._own.parents:
             block = parent()
@@ -155,12 +157,12 @@ class Block(Files):
 
     @property
     def _has_hooks(self) -> bool:
-        """Whether it, or a block inside of it, has hooks."""
+        """Whether this block or a block inside it has hooks."""
         own = self._forward_hooks or self._forward_pre_hooks or self._own.op_hook
         return bool(own) or any(child._has_hooks for child in self._children.values())
 
     def __getstate__(self) -> dict[str, Any]:
-        # Programs stay behind: a copy compiles its own.
+        # Programs are not copied: a copy compiles its own.
         registries = {"_children": dict(self._children), "_reg_params": dict(self._reg_params)}
         own = {} if self._own.precision is None else {"_precision": self._own.precision}
         return {**self.__dict__, **registries, **own}
@@ -297,7 +299,7 @@ class Block(Files):
     def _add_to_path(self, error: GemelError, arguments: tuple[Any, ...]) -> None:
         """Prepend this block to the path of blocks in an error's message.
 
-        Names of free extents in the message become the numbers they have in this call.
+        Names of free extents in the message are replaced by their values in this call.
         """
         if error.args and isinstance(error.args[0], str):
             text = error.args[0]
@@ -306,7 +308,8 @@ class Block(Files):
             error.args = text, *error.args[1:]
         inner, path = getattr(error, "_path", (None, ()))
         keys = [key for key, child in self._children.items() if child is inner]
-        # One that comes from elsewhere, such as an array that failed before, begins here.
+        # For an error that arose elsewhere, such as an array that failed earlier, the path begins
+        # here.
         path = (keys[0], *path) if keys else ()
         error._path = self, path  # type: ignore[attr-defined]
         error.layer = ".".join((self.name, *path))
@@ -314,7 +317,7 @@ class Block(Files):
             error.takes = self._takes() if isinstance(error, ShapeError) else ""
 
     def _takes(self) -> str:
-        """The shape of the inputs a layer takes, for errors: ``(batch, 3)``."""
+        """The input shape that a layer accepts, for errors: ``(batch, 3)``."""
         return ""
 
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
@@ -322,7 +325,7 @@ class Block(Files):
         raise NotImplementedError(f"{type(self).__name__} has no forward(self, x)")
 
     def _find_shapes(self, arguments: tuple[Any, ...]) -> None:
-        """Finish own parameters whose shapes follow from the first input."""
+        """Complete own parameters whose shapes follow from the first input."""
         unknown = [p for p in self._reg_params.values() if not p.is_shape_known]
         trace = current_trace()
         asked = trace is not None and trace.shapes_only
@@ -436,12 +439,12 @@ class Block(Files):
             child._hybridize_inside(f"{place}.{name}" if place else name, active, plain)
 
 
-# `init` is a keyword of `initialize`, as users write it; this is the module.
+# `init` is also the name of a keyword of `initialize`; this is the module.
 init_module = init
 
 
 def _is_listed(value: Any) -> bool:
-    """Whether it is a nested list of numbers, which operations take for an array."""
+    """Whether this is a nested list of numbers, which operations accept as an array."""
     return isinstance(value, (list, tuple)) and all(
         _is_listed(x) or isinstance(x, NUMBER) or (isinstance(x, Entry) and x.spec.weak)
         for x in value
@@ -449,7 +452,7 @@ def _is_listed(value: Any) -> bool:
 
 
 def _warn_of_strays(block: Block) -> None:
-    """Warn of blocks that are in a list or a dictionary only, and so no part of the network."""
+    """Warn about blocks that are only in a list or dictionary, and so not part of the network."""
     known = set(map(id, block._children.values()))
     for name, value in vars(block).items():
         if type(value) not in (list, tuple, dict):
@@ -473,7 +476,7 @@ def _indented(block: Block) -> str:
 
 
 def __getattr__(name: str) -> Any:
-    # MXNet has them in its module of this name.
+    # MXNet has these classes in its module of this name.
     if name in ("HybridBlock", "SymbolBlock"):
         from importlib import import_module
 
@@ -482,7 +485,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _free_sizes(value: Any) -> list[int]:
-    """The sizes of symbols, in lists or alone, that have names."""
+    """The sizes of symbols, in lists or alone, that are free extents."""
     if isinstance(value, (list, tuple)):
         return [extent for each in value for extent in _free_sizes(each)]
     return [n for n in value.shape if name_of(n)] if isinstance(value, Entry) else []

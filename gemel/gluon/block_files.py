@@ -1,4 +1,4 @@
-"""Blocks and files: parameters written, and read back whole or not at all."""
+"""Files of a block's parameters, which are written and read completely or not at all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gemel.npx import serialize
 
 
 class Files:
-    """What a block does with files of parameters."""
+    """The methods of a block for parameter files."""
 
     __slots__ = ()
 
@@ -64,7 +64,7 @@ class Files:
         dtype_source: str = "current",
         ctx: Any = None,
     ) -> None:
-        """Take the parameters from a dictionary of arrays; checked as `load_parameters` does."""
+        """Set the parameters from a dictionary of arrays, with the checks of `load_parameters`."""
         device = device if device is not None else ctx
         flags = allow_missing, ignore_extra, cast_dtype, dtype_source
         values = {serialize.without_kind(name): array for name, array in param_dict.items()}
@@ -99,6 +99,6 @@ class Files:
 
 
 def _structure(block: Any) -> dict[str, Any]:
-    """The kinds of a block and all inside of it, by their names."""
+    """The classes of a block and of all blocks inside it, by their names."""
     children = {name: _structure(child) for name, child in block._children.items()}
     return {"class": type(block).__name__, "children": children}

@@ -9,10 +9,10 @@ from gemel.gluon.parameter import Parameter, ParameterDict
 
 
 class BlockParameters(ParameterDict):
-    """A block's own parameters; what `get` and `get_constant` make belongs to the block.
+    """A block's own parameters; those that `get` and `get_constant` create belong to the block.
 
-    A block made in the `scope` of one that shares another network's parameters shares those that
-    have its name there.
+    A block created in the `scope` of a block that shares another network's parameters shares those
+    whose names match.
     """
 
     __slots__ = ("_block", "_there")
@@ -21,7 +21,7 @@ class BlockParameters(ParameterDict):
         outer = None if scope is None or shared is not None else scope.params
         super().__init__(shared=shared if outer is None else outer._shared)
         self._block: Any = ref(block)
-        #: What the names of the shared ones begin with, in place of this block's prefix.
+        #: The prefix of the shared parameters' names; it corresponds to this block's prefix.
         self._there: str | None = None
         if outer is not None and outer._shared is not None:
             before = outer._shared.prefix if outer._there is None else outer._there
@@ -29,17 +29,17 @@ class BlockParameters(ParameterDict):
 
     @property
     def prefix(self) -> str:
-        """The block's."""
+        """The block's prefix."""
         prefix: str = self._block().prefix
         return prefix
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ParameterDict, (dict(self),)  # a copy belongs to no block
 
-    if TYPE_CHECKING:  # there is always one
+    if TYPE_CHECKING:  # inherited, but here never None
 
         def get(self, name: str, default: Any = None, **settings: Any) -> Parameter:
-            """The parameter, made if need be."""
+            """The parameter, created if necessary."""
 
     def _found_in(self, shared: ParameterDict, name: str) -> Parameter | None:
         if self._there is None:

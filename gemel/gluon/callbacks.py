@@ -1,4 +1,4 @@
-"""What `fit` calls while it trains: plain objects with any of these methods."""
+"""The callbacks of `fit`: plain objects with any of these methods."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Callback:
         """Called after the last batch, or when the training is stopped."""
 
 
-#: The ends of names of which less is better.
+#: Endings of metric names for which lower is better.
 _LESS = ("loss", "error", "mse", "mae", "perplexity", "entropy", "likelihood")
 
 
@@ -91,7 +91,7 @@ class EarlyStopping(Callback):
         return self.monitor.endswith(_LESS)
 
     def train_end(self, run: Run) -> None:
-        """Put the best parameters back, if that is wanted."""
+        """Restore the best parameters if `restore_best`."""
         if self.parameters:
             run.net.load_dict(self.parameters)
 
@@ -106,7 +106,8 @@ class ClipGradients(Callback):
         self.max_norm = max_norm
 
     def gradients_ready(self, run: Run) -> None:
-        """Scale them, each device's for itself: they are the same. Nothing waits for that."""
+        """Scale the gradients, separately on each device: they are equal. Nothing waits for
+        this."""
         trained = [p for p in run.net.collect_params().values() if p.grad_req != "null"]
         for gradients in zip(*(p.list_grad() for p in trained), strict=True):
             clip_global_norm(list(gradients), self.max_norm * run.size, check_isfinite=False)
@@ -129,7 +130,7 @@ class Progress(Callback):
         self._bar = tqdm(total=total, initial=run.batch, desc=self._title(run, run.epoch + 1))
 
     def train_begin(self, run: Run) -> None:
-        """Say where a resumed run goes on."""
+        """Print where a resumed run continues."""
         if run.epoch or run.batch:
             place = f", batch {run.batch}" if run.batch else ""
             print(f"resumed after epoch {run.epoch}{place}", file=sys.stderr, flush=True)
@@ -137,16 +138,16 @@ class Progress(Callback):
             self._begin(run)
 
     def epoch_begin(self, run: Run) -> None:
-        """A new bar."""
+        """Start a new bar."""
         self._begin(run)
 
     def batch_end(self, run: Run) -> None:
-        """One step of the bar; nothing is read, so nothing waits."""
+        """Advance the bar by one step; it reads no arrays, so nothing waits."""
         if self._bar is not None:
             self._bar.update()
 
     def epoch_end(self, run: Run) -> None:
-        """What the epoch gave."""
+        """Show the results of the epoch."""
         entry = ", ".join(f"{name} {value:.4g}" for name, value in run.history[-1].items())
         if self._bar is not None:
             self._bar.set_postfix_str(entry)
@@ -160,7 +161,7 @@ class Progress(Callback):
         return f"epoch {epoch}/{run.epochs}"
 
     def train_end(self, run: Run) -> None:
-        """Why it was stopped early."""
+        """Print why the training was stopped early."""
         if self._bar is not None:
             self._bar.close()
         if run.stopped:

@@ -1,7 +1,7 @@
-"""Checkpoints: all that decides how a training goes on, in one file, whole or not at all.
+"""Checkpoints: the whole state of a training in one file, written completely or not at all.
 
-A checkpoint is a file of named arrays (`npx.load` reads it): the parameters (``net.``), what the
-trainer saves of itself (``trainer``), and ``state``, a text in JSON whose arrays stand beside it.
+A checkpoint is a file of named arrays, which `npx.load` can read: the parameters (``net.``), the
+trainer's own data (``trainer``), and ``state``, a JSON text whose arrays are stored next to it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 _PLAIN = (bool, int, float, str, type(None))
-#: What has other ways to be saved, or none.
+#: Attributes that are saved in another way, or not at all.
 _LEFT_OUT = (Block, Parameter, Trainer, type, ModuleType, FunctionType, MethodType)
 
 
@@ -100,7 +100,7 @@ class Checkpoint(Callback):
         job = Job(run.trainer)
         job.check_keeps()
         for left in glob.glob(f"{glob.escape(self.path)}.*.part") if job.rank == 0 else ():
-            os.unlink(left)  # a process ended while it wrote
+            os.unlink(left)  # left by a process that ended while writing
         if not job.has_file(self.path):
             return False
         values = serialize.load_named(self.path)
@@ -136,7 +136,7 @@ class Checkpoint(Callback):
         return True
 
     def _check_place(self, job: Job, before: int, packed_state: dict[str, Any]) -> None:
-        """Raise where this number of workers cannot find its place in the data."""
+        """Raise if this number of workers cannot find its position in the data."""
         state = dict(packed_state["value"])
         data = unpacked(state["data"], {}) if _is_plain(state["data"]) else None
         check_place(self.path, max(before, 1), job.workers, state["batch"], data)
@@ -148,9 +148,10 @@ def _is_plain(value: Any) -> bool:
 
 
 def _share(run: Run, job: Job, workers: list[dict[str, Any] | None]) -> None:
-    """Give a worker its streams, and worker 0 what all have counted of the epoch.
+    """Give a worker its random streams, and worker 0 the losses that all have counted in this
+    epoch.
 
-    What is None was left out when the file was written.
+    An entry of None stands for a worker that was left out when the file was written.
     """
     mine = workers[job.rank] if job.rank < len(workers) else None
     there = [each for each in workers if each is not None]
@@ -164,9 +165,9 @@ def _share(run: Run, job: Job, workers: list[dict[str, Any] | None]) -> None:
 
 
 def _named(callbacks: list[Any]) -> list[tuple[str, Any]]:
-    """The callbacks besides checkpoints, each with a name: its class's, and how many came before.
+    """The callbacks other than checkpoints, each with a name: its class and a counter.
 
-    So a resumed run may have others besides.
+    So a resumed run may have additional callbacks.
     """
     named: dict[str, Any] = {}
     for callback in callbacks:
@@ -182,9 +183,8 @@ def _under(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own(parameters: dict[str, Parameter]) -> Iterator[tuple[str, Any]]:
-    """What each device has of its own: gradients that go on from what they are, and what the
-    trainer does not keep equal on all devices, such as running statistics.
-    """
+    """The arrays that differ between devices: gradients that accumulate, and parameters that the
+    trainer does not keep equal on all devices, such as running statistics."""
     for name, parameter in parameters.items():
         if parameter.grad_req == "add":
             copies = parameter.list_grad()
@@ -220,7 +220,7 @@ def _set_trainer_states(trainer: Trainer, content: bytes) -> None:
 
 
 def streams() -> dict[str, Any]:
-    """Where gemel's stream, Python's and, if it is loaded, NumPy's are."""
+    """The states of gemel's random stream, Python's and, if it is loaded, NumPy's."""
     states = {"gemel": np.random.get_state(), "python": random.getstate()}
     numpy = sys.modules.get("numpy")
     if numpy is not None:
@@ -230,7 +230,7 @@ def streams() -> dict[str, Any]:
 
 
 def set_streams(state: dict[str, Any]) -> None:
-    """Go on where `streams` was taken."""
+    """Restore the state returned by `streams`."""
     np.random.set_state(state["gemel"])
     random.setstate(state["python"])
     if "numpy" in state:
@@ -245,10 +245,11 @@ def set_streams(state: dict[str, Any]) -> None:
 def packed(
     value: Any, arrays: dict[str, Any], objects: bool = True, inside: tuple[Any, ...] = ()
 ) -> Any:
-    """Nested plain values, arrays and objects as JSON's values; arrays go into `arrays`.
+    """Convert nested plain values, arrays and objects to JSON values; arrays are stored in
+    `arrays`.
 
-    Raises `TypeError` for what cannot be packed: functions, networks, an object `inside` itself,
-    and without `objects` every object.
+    Raises `TypeError` for values that cannot be packed: functions, networks, an object that
+    contains itself (`inside` has the enclosing ones) and, without `objects`, every object.
     """
     if isinstance(value, _PLAIN):
         return value
@@ -283,19 +284,19 @@ def attributes(
 
 
 def set_attributes(value: Any, attributes: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """Give an object the attributes it was packed with."""
+    """Set an object's attributes to the packed ones."""
     for name, packed_value in attributes.items():
         setattr(value, name, unpacked(packed_value, arrays, getattr(value, name, None)))
 
 
 def _is_numpys(value: Any) -> bool:
-    """Whether it is NumPy's, with numbers in it."""
+    """Whether this is a NumPy array or scalar with numbers."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     return type(value).__module__ == "numpy" and kind in ("b", "i", "u", "f", "c")
 
 
 def unpacked(value: Any, arrays: dict[str, Any], old: Any = None) -> Any:
-    """What was packed; objects are those in `old`, at the same place, with their attributes set."""
+    """Unpack a value; an object is the one at the same place in `old`, with its attributes set."""
     if not isinstance(value, dict):
         return value
     kind, content = value["kind"], value["value"]

@@ -1,4 +1,4 @@
-"""Files from the network: whole or not at all, checked, and continued where they broke off."""
+"""Downloads: files are checked, appear only when complete, and continue after interruptions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from urllib.request import Request, urlopen
 from gemel import config
 from gemel.errors import MissingFileError
 
-#: Seconds without an answer after which a server is given up.
+#: Seconds without an answer after which a server is given up; the bytes read at a time.
 PATIENCE = 20.0
 PIECE = 1 << 20
 
@@ -27,12 +27,12 @@ def data_dir() -> str:
 
 
 def repository_url(namespace: str, filename: str) -> str:
-    """Where a file is downloaded from; MXNET_GLUON_REPO names another server."""
+    """The URL of a file; MXNET_GLUON_REPO selects another server."""
     return f"{str(config.REPOSITORY.read()).rstrip('/')}/{namespace}/{filename}"
 
 
 def check_sha1(filename: Any, sha1_hash: str) -> bool:
-    """Whether the file's SHA-1 begins as `sha1_hash` says."""
+    """Whether the file's SHA-1 begins with `sha1_hash`."""
     found = hashlib.sha1(usedforsecurity=False)
     with open(filename, "rb") as file:
         while piece := file.read(PIECE):
@@ -68,10 +68,10 @@ def download(
     with open(part, "ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         if not part.exists() or not os.path.samestat(os.stat(part), os.fstat(file.fileno())):
-            # Somebody else has finished it, or given up, while this process waited.
+            # Another process has finished the download, or given up, while this one waited.
             return download(url, path, overwrite, sha1_hash, retries, verify_ssl)
         if not overwrite and _is_there(target, sha1_hash):
-            # Somebody else has finished it between the look for it and the opening of this file.
+            # Another process has finished it between the check and the opening of this file.
             part.unlink()
             return str(target)
         trouble: object = ""
@@ -85,7 +85,7 @@ def download(
                     return str(target)
                 file.truncate(0)
                 trouble = f"what came does not have the SHA-1 {sha1_hash}"
-            except OSError as error:  # urllib's and ssl's errors are such
+            except OSError as error:  # includes the errors of urllib and ssl
                 trouble = error
                 if not _may_pass(error):
                     break
@@ -102,7 +102,7 @@ def _is_there(target: Path, sha1_hash: str | None) -> bool:
 
 
 def _may_pass(error: OSError) -> bool:
-    """Whether it may go better the next time: the server was found, and did not refuse."""
+    """Whether a retry may help: the server was found, and did not refuse."""
     code = getattr(error, "code", None)
     if code is not None:
         return int(code) >= 500
@@ -111,7 +111,7 @@ def _may_pass(error: OSError) -> bool:
 
 
 def _fetch(url: str, file: Any, resume: bool, verify_ssl: bool) -> None:
-    """Append what is missing to the file. Raises `OSError`."""
+    """Append the missing part to the file. Raises `OSError`."""
     if not resume:
         file.truncate(0)
     have = os.fstat(file.fileno()).st_size
@@ -120,11 +120,11 @@ def _fetch(url: str, file: Any, resume: bool, verify_ssl: bool) -> None:
     try:
         answer = urlopen(request, timeout=PATIENCE, context=context)
     except HTTPError as error:
-        if error.code == 416:  # there is nothing behind what is here
+        if error.code == 416:  # the file is already complete
             return
         raise
     with answer:
-        if have and answer.status != 206:  # the server sends all of it
+        if have and answer.status != 206:  # the server sends the whole file
             file.truncate(0)
         length = answer.headers.get("Content-Length")
         got = 0

@@ -1,7 +1,7 @@
 """`F`, the first argument of `hybrid_forward`: the operations under MXNet's names.
 
-`gemel.symbol` while a block is traced, `gemel.ndarray` otherwise: the same operations, which take
-both; `print(F)` tells which it is.
+It is `gemel.symbol` while a block is traced, and otherwise `gemel.ndarray`. Both have the same
+operations, which accept arrays and symbols; `print(F)` shows which one it is.
 """
 
 from __future__ import annotations
@@ -11,5 +11,5 @@ from typing import Any
 
 
 def operations(symbols: bool) -> Any:
-    """The module that `F` is."""
+    """The module to use as `F`."""
     return import_module("gemel.symbol" if symbols else "gemel.ndarray")

@@ -71,7 +71,7 @@ def fit(
             'gluon.Trainer(net.collect_params(), "sgd")'
         )
     watchers = [Progress()] * (progress and Job(trainer).rank == 0) + [*callbacks]
-    if checkpoint is not None:  # the last, so that it sees what the others made of a batch
+    if checkpoint is not None:  # the last, to see the effects of the others
         watchers.append(
             checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
         )
@@ -141,10 +141,10 @@ class Run:
         self.validation = validation
         self.batch_axis = batch_axis
         self.epoch = self.batch = self.step = 0
-        #: How many losses the last batch had, that of all workers together.
+        #: The number of losses in the last batch, over all workers.
         self.size = 0
         self.history: list[dict[str, float]] = []
-        #: Why the training ended before its last epoch.
+        #: Why the training ended before its last epoch; else empty.
         self.stopped = ""
         self.losses: list[Any] = []
         self.outputs: list[Any] = []
@@ -189,7 +189,7 @@ class Run:
     # ---- an epoch
 
     def _batches(self) -> Iterator[Any]:
-        """The batches of this epoch; of one that is resumed, those that are left."""
+        """The batches of this epoch; if it is resumed, the remaining ones."""
         done = self.batch
         if not done:
             self._total, self._count = 0.0, 0
@@ -208,7 +208,7 @@ class Run:
         yield from batches
 
     def _state_of_data(self) -> Any:
-        """What the data say of themselves, between two epochs."""
+        """The state that the data reports between two epochs, or None."""
         return self.data.state_dict() if hasattr(self.data, "state_dict") else None
 
     def _finish_epoch(self) -> None:
@@ -227,7 +227,7 @@ class Run:
         self._tell("epoch_end")
 
     def _learn(self, batch: Any) -> None:
-        """One batch: forward, backward, update. Nothing here waits for the engine."""
+        """Process one batch: forward, backward, update. Nothing here waits for the engine."""
         inputs, self.labels = split_batch(batch, devices_of(self.net), self.batch_axis)
         self.outputs, self.losses, heads = [], [], []
         with autograd.record():
@@ -239,7 +239,7 @@ class Run:
                 self.outputs.append(output)
                 self.losses.append(value)
                 self._total = self._total + total.detach().as_in_ctx(self.losses[0].ctx)
-        for head in heads:  # each device's own program
+        for head in heads:  # a program on each device
             head.backward()
         own = sum(value.size for value in self.losses)
         self._count += own
@@ -249,9 +249,9 @@ class Run:
             metric.update(self.labels, self.outputs)
 
     def _whole(self, own: int) -> int:
-        """How many losses all workers have in a batch of which this one has so many."""
+        """The number of losses over all workers in a batch where this one has `own`."""
         known = self.data.whole_size(self.batch) if hasattr(self.data, "whole_size") else None
-        if known is None:  # the others have as many
+        if known is None:  # assume that all have equally many
             return own * self._job.workers
         mine = sum(int(label.shape[self.batch_axis]) for label in self.labels)
         return int(known) * own // mine
@@ -267,7 +267,7 @@ class Run:
     # ---- checkpoints
 
     def state(self) -> dict[str, Any]:
-        """All that decides how the run goes on, besides parameters and the trainer's states."""
+        """The run's state, besides the parameters and the trainer's states."""
         return {
             "epoch": self.epoch,
             "batch": self.batch,
@@ -284,7 +284,7 @@ class Run:
         }
 
     def own_state(self) -> dict[str, Any]:
-        """What is this worker's own: its random streams, and its losses of the epoch in work."""
+        """This worker's own state: its random streams, and its losses in the current epoch."""
         return {
             "streams": streams(),
             "epoch streams": self._epoch_streams,
@@ -293,15 +293,15 @@ class Run:
         }
 
     def set_epoch_streams(self, streams: dict[str, Any]) -> None:
-        """Where the streams were when the epoch in work began."""
+        """Set the random streams that the current epoch began with."""
         self._epoch_streams = streams
 
     def set_counted(self, total: float, count: int) -> None:
-        """The sum and number of the losses of the epoch in work."""
+        """Set the sum and number of the losses in the current epoch."""
         self._total, self._count = total, count
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state; its metrics and optimizer are the run's own."""
+        """Restore a state into the run's own metrics and optimizer."""
         self.epoch, self.batch, self.step = state["epoch"], state["batch"], state["step"]
         self.stopped, self.history = state["stopped"], state["history"]
         self._total, self._count = state["total"], state["count"]
@@ -315,20 +315,20 @@ class Run:
 def _summed(value: Any) -> tuple[Any, Any]:
     """The sum of the losses, and the same in float64.
 
-    Compiled, so that each step's gradient is compiled when it is first seen: a resumed run must
-    compute as the one before did.
+    It is compiled, so that each step's gradient is compiled the first time: a resumed run must
+    compute in the same way as the original one.
     """
     return value.sum(), value.astype("float64").sum()
 
 
 def _overrides(callback: Any, moment: str) -> bool:
-    """Whether a callback does something at that moment."""
+    """Whether a callback has its own method for this event."""
     method = getattr(type(callback), moment, None)
     return method is not None and method is not getattr(Callback, moment)
 
 
 def _metrics(given: Any) -> list[Any]:
-    """Metrics by name, alone or in a list, as a list of metrics."""
+    """Metrics or names of metrics, single or in a list, as a list of metrics."""
     several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     create = None
     checked = []
@@ -341,7 +341,7 @@ def _metrics(given: Any) -> list[Any]:
 
 
 def values_of(metrics: Iterable[Any]) -> dict[str, float]:
-    """What metrics show now, by name."""
+    """The present values of metrics, by name."""
     all_values: dict[str, float] = {}
     for metric in metrics:
         names, values = metric.get()
@@ -352,12 +352,12 @@ def values_of(metrics: Iterable[Any]) -> dict[str, float]:
 
 
 def devices_of(net: Block) -> list[Any]:
-    """The devices a network lives on."""
+    """The devices of a network."""
     return net.collect_params().list_ctx()
 
 
 def split_batch(batch: Any, devices: list[Any], axis: int) -> tuple[list[Any], list[Any]]:
-    """A batch's inputs and labels, for each device its part."""
+    """Each device's part of a batch's inputs and labels."""
     if not isinstance(batch, (list, tuple)) or len(batch) < 2:
         raise FitError(
             f"fit: a batch is {type(batch).__name__}; it must be a list of inputs and a label, "

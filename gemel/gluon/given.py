@@ -1,4 +1,4 @@
-"""What a `Trainer` is given: parameters and an optimizer, in the forms users have them."""
+"""The arguments of a `Trainer`: parameters and an optimizer, in the forms that users have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def distinct(params: Any) -> list[Parameter]:
-    """The parameters in a dictionary or list, each once."""
+    """The parameters in a dictionary or list, without repetitions."""
     values: Iterable[Any] = params.values() if isinstance(params, dict) else params
     if isinstance(values, Parameter) or not hasattr(values, "__iter__"):
         values = [params]
@@ -31,7 +31,7 @@ def distinct(params: Any) -> list[Parameter]:
 
 
 def optimizer_of(given: str | Optimizer, settings: dict[str, Any] | None) -> Optimizer:
-    """The optimizer itself, or the one of this name with these settings."""
+    """The given optimizer, or a new one of this name with these settings."""
     if isinstance(given, type) and issubclass(given, optimizers.Optimizer):
         raise GemelError(
             f"Trainer: the optimizer is the class {given.__name__}; give its name or an "

@@ -1,4 +1,4 @@
-"""Hooks: functions called before or after a block's forward."""
+"""Hooks: functions that are called before or after a block's forward."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _numbers = count()
 
 
 class HookHandle:
-    """A registered hook; `detach()` removes it, as leaving a ``with`` block over it does.
+    """A registered hook; `detach()` removes it, and so does leaving a ``with`` block over it.
 
-    `changed` is called when it is there, and when it has gone.
+    `changed` is called after the hook is added, and after it is removed.
     """
 
     def __init__(self, hooks: dict[int, Any], hook: Any, changed: Callable[[], None]) -> None:

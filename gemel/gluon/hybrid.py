@@ -1,8 +1,8 @@
 """Hybrid blocks: their `forward` also works on symbols, so that `hybridize()` can compile it.
 
 A call of a hybridized block runs its program (`tracing.Compiled`), which is made at the first call.
-It runs its Python instead while another program is traced (the block becomes part of that), while
-hooks inside have to be called, or if its results cannot be compiled.
+It runs as Python code instead while another program is traced (the block becomes part of that one),
+while hooks inside it have to be called, or if its results cannot be compiled.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ class HybridBlock(Block):
             return self._never_whole(error, arguments)
 
     def _in_parts(self) -> bool:
-        """Whether hooks inside have to be called: then its children are compiled, not the whole.
+        """Whether the children are compiled separately, because hooks inside have to be called.
 
-        Not with an op hook of its own: then its program also returns the results inside.
+        A block with an op hook of its own stays whole: its program also returns the inner results.
         """
         if self._own.in_parts is None:
             inside = any(child._has_hooks for child in self._children.values())
@@ -109,7 +109,7 @@ class HybridBlock(Block):
         return self._own.in_parts
 
     def _never_whole(self, error: Exception, arguments: tuple[Any, ...]) -> Any:
-        """Give up compiling the block as a whole: warn, and run its Python from now on."""
+        """Give up compiling the block as a whole: warn, and run it as Python from now on."""
         import warnings
 
         warnings.warn(f"{self.name} is not compiled as a whole: {error}", stacklevel=3)
@@ -118,7 +118,7 @@ class HybridBlock(Block):
         return self._imperatively(arguments, {})
 
     def _imperatively(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Run its Python on arrays or on symbols of a trace, or compose MXNet's symbols."""
+        """Run the Python code on arrays or on a trace's symbols, or compose MXNet's symbols."""
         first = type(arguments[0]) if arguments else None
         if first is not ndarray:
             if first is not Entry and holds_symbols((*arguments, *keywords.values())):
@@ -166,19 +166,19 @@ class HybridBlock(Block):
             trace.scopes.open.pop()
 
     def _precision(self, around: Any) -> Any:
-        """The mixed precision it is computed in where `around` is in force outside."""
+        """The mixed precision that applies inside the block if `around` applies outside."""
         wanted = around if self._own.precision is None else self._own.precision
         if wanted is None or wanted.dtype is float32 or wanted.excludes(self.name):
             return None
         return wanted
 
     def _within(self, trace: Any, *arguments: Any, **keywords: Any) -> Any:
-        """The same within the trace of another program, which notes the block's structure."""
+        """Run within the trace of another program, which records the block's structure."""
         trace.scopes.ran(self)
         return self._traced(trace, *arguments, **keywords)
 
     def _compiled_run(self) -> Any:
-        """The block's program, made when it is first needed."""
+        """The block's program, created when it is first needed."""
         program = self._own.compiled
         if program is None:
             function = self._whole if self._own.op_hook is None else self._with_operations
@@ -187,11 +187,11 @@ class HybridBlock(Block):
         return program
 
     def _whole(self, *arguments: Any) -> Any:
-        """The function its own program is traced from."""
+        """The function from which the block's own program is traced."""
         return self._traced(current_trace(), *arguments)
 
     def _with_operations(self, *arguments: Any) -> tuple[Any, dict[Any, Any]]:
-        """The result, and the results of all operations by (name, operation), for an op hook."""
+        """The result, and for an op hook the results of all operations by (name, operation)."""
         result = self._whole(*arguments)
         results: list[Any] = []
         flatten(result, results, [])
@@ -217,21 +217,22 @@ class HybridBlock(Block):
         self(x, *arguments)
 
     def _forget(self) -> None:
-        """Drop the program: structure, parameters or hooks have changed."""
+        """Discard the program, because structure, parameters or hooks have changed."""
         if self._own.compiled is not None:
             self._own.last = self._own.compiled.last() or self._own.last
         self._own.compiled = self._own.program = None
 
     def _positional(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
-        """The arguments of `forward` in order: a program takes no keywords."""
+        """The arguments of `forward` by position, because a program takes no keywords."""
         signature, lead = self._signature()
         behind = ", and none behind its own parameters" if lead else ""
         rule = f"{self.name} is hybridized and takes no keyword-only arguments{behind}"
         return by_place(rule, signature, (*lead, *arguments), keywords)[len(lead) :]
 
     def _signature(self) -> tuple[Any, tuple[Any, ...]]:
-        """What says the arguments' names, and what comes before them: `forward`, or else
-        `hybrid_forward`, which gets the block's own parameters, and all behind them, by name.
+        """The signature to use, and the arguments before the user's: `forward`, or else
+        `hybrid_forward`, where the block's own parameters, and everything after them, are passed by
+        name.
         """
         import inspect
 
@@ -249,7 +250,7 @@ class HybridBlock(Block):
         return signature.replace(parameters=found), (None,)
 
     def _own_parameters(self) -> dict[str, Any]:
-        """Those `hybrid_forward` gets, by name."""
+        """The parameters that `hybrid_forward` receives, by name."""
         return {n: p for n, p in self._reg_params.items() if self.__dict__.get(n) is p}
 
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
@@ -301,14 +302,14 @@ class HybridBlock(Block):
 
 
 def holds_symbols(value: Any) -> bool:
-    """Whether a value is one of MXNet's symbols, or a list that holds some."""
+    """Whether a value is one of MXNet's symbols, or a list that contains some."""
     if isinstance(value, (list, tuple)):
         return any(map(holds_symbols, value))
     return hasattr(type(value), "list_arguments")
 
 
 def symbol_block() -> Any:
-    """`gemel.gluon.symbol_block`, which few programs use."""
+    """The module `gemel.gluon.symbol_block`, which few programs use."""
     from importlib import import_module
 
     return import_module("gemel.gluon.symbol_block")

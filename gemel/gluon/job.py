@@ -1,10 +1,10 @@
-"""Trainings of several workers: what they tell each other around an epoch's end and a checkpoint.
+"""Training with several workers: their communication around the end of an epoch and a checkpoint.
 
-A job that goes on from a checkpoint may have another number of workers than the one that wrote it.
-What belongs to the training is one: parameters, the optimizer's states and counts, the place in
-the data (in batches of all workers), the history. What belongs to a worker, its random streams, is
-kept for each: worker r goes on with those of worker r. A worker that was not there begins streams
-of its own, drawn from worker 0's; those of workers that are no longer there end.
+A job that resumes from a checkpoint may have another number of workers than the one that wrote it.
+Some state is common: parameters, the optimizer's states and counts, the position in the data (in
+batches of all workers), and the history. Random streams are saved for each worker, and worker r
+continues those of worker r. A new worker starts its own streams, which are drawn from worker 0's;
+those of workers that no longer exist are dropped.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from gemel.errors import GemelError, ParameterFileError, WorkersError
 if TYPE_CHECKING:
     from gemel.gluon.trainer import Trainer
 
-#: In place of a file's CRC-32.
+#: Stands for the CRC-32 of a missing file.
 NO_FILE = -1
 
 
 class Job:
-    """The workers a trainer trains with, as one of them sees it."""
+    """The workers that a trainer trains with, from the view of one of them."""
 
     def __init__(self, trainer: Trainer) -> None:
         store = trainer._store
@@ -39,21 +39,20 @@ class Job:
 
     @property
     def alone(self) -> bool:
-        """Whether there is one worker only."""
+        """Whether there is only one worker."""
         return self.workers == 1
 
     def said(self, value: Any) -> list[Any]:
-        """What each worker says, by rank: values of JSON, but not None. Waits until all are here.
-
-        It is None for one that was left out.
-        """
+        """Exchange a value: returns those of all workers, by rank. They are JSON values other than
+        None. Waits for all workers; None stands for one that was left out."""
         if self._store is None or self.alone:
             return [value]
         texts = self._store.gathered(json.dumps(value))
         return [json.loads(text) if text else None for text in texts]
 
     def mean(self, entry: dict[str, float], count: int) -> dict[str, float]:
-        """The mean of all workers' entries, each as often as it has losses: the same for all."""
+        """The mean of all workers' entries, weighted by their numbers of losses: the same on
+        all."""
         if self.alone:
             return entry
         rows = [(int(row[0]), row[1]) for row in self.said([count, entry]) if row is not None]
@@ -61,7 +60,7 @@ class Job:
         return {name: sum(n * each[name] for n, each in rows) / total for name in entry}
 
     def check_keeps(self) -> None:
-        """Raise `GemelError` where parameters and states are not the workers' to save."""
+        """Raise `GemelError` if the workers are not the ones that save parameters and states."""
         trainer = self._trainer
         if getattr(trainer._store, "keeps_parameters", False) and trainer._wants_store:
             raise GemelError(
@@ -93,7 +92,8 @@ def _words(check: int) -> str:
 
 
 def check_place(path: str, before: int, now: int, batch: int, data: Any) -> None:
-    """Raise `ParameterFileError` where another number of workers cannot find its place."""
+    """Raise `ParameterFileError` if another number of workers cannot find its position in the
+    data."""
     whole = isinstance(data, dict) and "whole batch" in data
     if before == now or not batch or whole:
         return
@@ -105,7 +105,7 @@ def check_place(path: str, before: int, now: int, batch: int, data: Any) -> None
 
 
 def begin_streams(rank: int, first: Any) -> None:
-    """Begin the streams of a worker that was not there, drawn from worker 0's as text."""
+    """Start the streams of a new worker, drawn from a text of worker 0's."""
     seed = zlib.crc32(f"{rank} {first}".encode())
     np.random.seed(seed)
     random.seed(seed)

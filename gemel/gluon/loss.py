@@ -49,13 +49,13 @@ class Loss(HybridBlock):
         self._batch_axis = batch_axis
 
     def __init_subclass__(cls, **settings: Any) -> None:
-        """A loss derived from one of these may say in either manner what is different."""
+        """A subclass may override either form, `forward` or `hybrid_forward`."""
         super().__init_subclass__(**settings)
         if "hybrid_forward" in vars(cls) and "forward" not in vars(cls):
             cls.forward = HybridBlock.forward  # type: ignore[method-assign]
 
     def hybrid_forward(self, F: Any, *arguments: Any, **parameters: Any) -> Any:  # noqa: N803
-        """What the loss computes, for a subclass that asks in MXNet 1's manner."""
+        """MXNet 1's form of `forward`, for a subclass that calls it."""
         for kind in type(self).__mro__:
             forward = vars(kind).get("forward", HybridBlock.forward)
             if forward is not HybridBlock.forward:
@@ -77,7 +77,7 @@ class Loss(HybridBlock):
             if weight.size == loss.size:  # (batch,) and (batch, 1) mean the same
                 weight = self._like(weight, loss)
         found = loss * weight
-        # A product larger than the loss would weigh each example by the mean of the weights.
+        # If the product were larger than the loss, each example would get the mean weight.
         if tuple(found.shape) != shape:
             raise ShapeError(
                 f"{type(self).__name__}: sample_weight of shape {tuple(weight.shape)} must "
@@ -86,18 +86,18 @@ class Loss(HybridBlock):
         return found
 
     def _others(self, loss: Tensor) -> tuple[int, ...]:
-        """Every axis but the batch's."""
+        """All axes except the batch axis."""
         batch = self._batch_axis % loss.ndim if loss.ndim else 0
         return tuple(axis for axis in range(loss.ndim) if axis != batch)
 
     def _per_example(self, loss: Tensor, sample_weight: Tensor | None) -> Tensor:
-        """Weighted, and averaged over every axis but the batch's: shape (batch,)."""
+        """Apply the weight, then average over all axes except the batch axis: shape (batch,)."""
         loss = self._weighted(loss, sample_weight)
         others = self._others(loss)
         return loss.mean(axis=others) if others else loss
 
     def _like(self, label: Tensor, pred: Tensor) -> Tensor:
-        """The label in the prediction's shape: (batch,) and (batch, 1) mean the same."""
+        """Reshape the label to the prediction's shape: (batch,) and (batch, 1) mean the same."""
         if tuple(label.shape) == tuple(pred.shape):
             return label
         if label.size != pred.size:
@@ -109,10 +109,10 @@ class Loss(HybridBlock):
 
 
 class _Pointwise(Loss):
-    """Base class: a number for each element, averaged over each example."""
+    """Base class of losses with a number per element, averaged over each example."""
 
     def forward(self, pred: Tensor, label: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        """`pred` and `label` with as many elements -> (batch,)."""
+        """`pred` and `label` with the same number of elements -> (batch,)."""
         return self._per_example(self.elements(pred, self._like(label, pred)), sample_weight)
 
     def elements(self, pred: Tensor, label: Tensor) -> Tensor:
@@ -121,7 +121,7 @@ class _Pointwise(Loss):
 
 
 def _tiny(array: Tensor) -> float:
-    """What keeps logarithms and quotients finite: 1e-12, or what the dtype has that is as small."""
+    """A small number that keeps logarithms and quotients finite: 1e-12, or larger for float16."""
     return 1e-12 if array.dtype != "float16" else 6.2e-5
 
 
@@ -172,7 +172,7 @@ class HingeLoss(_Pointwise):
         self._margin = margin
 
     def elements(self, pred: Tensor, label: Tensor) -> Tensor:
-        """How much is missing to the margin."""
+        """How far the prediction is below the margin."""
         return npx.relu(self._margin - pred * label)
 
 
@@ -180,7 +180,7 @@ class SquaredHingeLoss(HingeLoss):
     """The square of the hinge loss, averaged over each example."""
 
     def elements(self, pred: Tensor, label: Tensor) -> Tensor:
-        """How much is missing to the margin, squared."""
+        """The square of how far the prediction is below the margin."""
         return np.square(super().elements(pred, label))
 
 
@@ -231,7 +231,7 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
         sample_weight: Tensor | None = None,
         pos_weight: Tensor | None = None,
     ) -> Tensor:
-        """`pred` and `label` with as many elements -> (batch,)."""
+        """`pred` and `label` with the same number of elements -> (batch,)."""
         of = _of_probability if self._from_sigmoid else _of_logit
         loss = of(pred, self._like(label, pred), pos_weight)
         if tuple(loss.shape) != tuple(pred.shape):
@@ -243,7 +243,7 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
 
 
 def _of_logit(pred: Tensor, label: Tensor, pos_weight: Tensor | None = None) -> Tensor:
-    # log(1 + exp(-|x|)) cannot overflow.
+    # This form of log(1 + exp(-|x|)) cannot overflow.
     softplus = npx.activation(-np.abs(pred), act_type="softrelu")
     if pos_weight is None:
         return npx.relu(pred) - pred * label + softplus
@@ -287,12 +287,12 @@ class SoftmaxCrossEntropyLoss(Loss):
         """(batch, ..., classes) and labels -> (batch,)."""
         if not self._from_logits:
             pred = npx.log_softmax(pred, axis=self._axis)
-        # Weights are given per example with the class axis kept, as (batch, 1).
+        # Weights are per example and keep the class axis, as in (batch, 1).
         keep = sample_weight is not None
         if self._sparse_label:
             if label.ndim == pred.ndim and label.shape[self._axis] == 1:
                 label = label.squeeze(self._axis)
-            mode = "clip" if keep else "raise"  # what has weight 0 may have any label
+            mode = "clip" if keep else "raise"  # an example of weight 0 may have any label
             loss = -npx.pick(pred, label, axis=self._axis, mode=mode, keepdims=keep)
         else:
             loss = -(pred * self._like(label, pred)).sum(axis=self._axis, keepdims=keep)
@@ -319,7 +319,7 @@ class KLDivLoss(Loss):
         self._axis = axis
 
     def forward(self, pred: Tensor, label: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        """`pred` and `label` with as many elements -> (batch,)."""
+        """`pred` and `label` with the same number of elements -> (batch,)."""
         if not self._from_logits:
             pred = npx.log_softmax(pred, axis=self._axis)
         label = self._like(label, pred)
@@ -358,7 +358,7 @@ class CTCLoss(Loss):
         label_lengths: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
-        """Predictions before softmax, labels, and lengths of both, (batch,) -> (batch,)."""
+        """Predictions before softmax, labels, and their lengths, both (batch,) -> (batch,)."""
         loss = npx.ctc_loss(
             pred.swapaxes(0, 1) if self._layout == "NTC" else pred,
             label.swapaxes(0, 1) if self._label_layout == "TN" else label,
@@ -390,7 +390,7 @@ class TripletLoss(Loss):
         negative: Tensor,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
-        """Three arrays with as many elements -> (batch,)."""
+        """Three arrays with the same number of elements -> (batch,)."""
         positive, negative = self._like(positive, pred), self._like(negative, pred)
         nearer = np.square(positive - pred) - np.square(negative - pred)
         others = self._others(nearer)
@@ -424,7 +424,7 @@ class PoissonNLLLoss(Loss):
         sample_weight: Tensor | None = None,
         epsilon: float = 1e-08,
     ) -> Tensor:
-        """`pred` and `target` with as many elements -> the mean over all of them, shape ()."""
+        """`pred` and `target` with the same number of elements -> the mean over all, shape ()."""
         target = self._like(target, pred)
         if self._from_logits:
             loss = np.exp(pred) - target * pred
@@ -451,7 +451,7 @@ class CosineEmbeddingLoss(Loss):
     ) -> Tensor:
         """Two arrays (batch, size) and labels (batch,) -> (batch, 1)."""
         input1 = self._like(input1, input2)
-        # The product of the squares would not fit: in float16 from a length of 16 on.
+        # The product of squares would overflow: in float16 from a length of 16 on.
         lengths = np.linalg.norm(input1, axis=-1) * np.linalg.norm(input2, axis=-1)
         cosine = ((input1 * input2).sum(axis=-1) / np.maximum(lengths, _tiny(lengths))).reshape(
             -1, 1

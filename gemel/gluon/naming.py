@@ -1,4 +1,4 @@
-"""Names of blocks: the class's name and a number, after the name of the scope they are made in."""
+"""Names of blocks: the class's name and a number, after the prefix of the enclosing scope."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _counts: dict[str, int] = {}
 
 
 class _Scopes(threading.local):
-    """The scopes this thread is in."""
+    """The scopes that this thread has entered."""
 
     def __init__(self) -> None:
         self.blocks: list[Block] = []
@@ -23,7 +23,7 @@ _scopes = _Scopes()
 
 
 class NameScope:
-    """While it is entered, blocks get names that begin with its block's prefix."""
+    """A scope in which new blocks get names that begin with its block's prefix."""
 
     def __init__(self, block: Block) -> None:
         self._block = block
@@ -37,12 +37,13 @@ class NameScope:
 
 
 def current_scope() -> Block | None:
-    """The block in whose scope this thread is."""
+    """The block whose scope this thread is in."""
     return _scopes.blocks[-1] if _scopes.blocks else None
 
 
 def new_prefix(given: str | None, hint: str) -> str:
-    """The prefix of a new block: the given one, or one from its class's name; after the scope's."""
+    """The prefix of a new block: the given one, or one made from its class's name, after the
+    scope's."""
     scope = current_scope()
     if given is None:
         counts = _counts if scope is None else scope._own.names

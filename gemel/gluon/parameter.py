@@ -56,15 +56,15 @@ class ParameterDict(dict[str, Parameter]):
         shared: ParameterDict | None = None,
     ) -> None:
         super().__init__(() if isinstance(prefix, str) else prefix)
-        #: None for a collection of existing parameters: it makes no new ones.
+        #: None for a collection of existing parameters, which creates no new ones.
         self._prefix = prefix if isinstance(prefix, str) else None
-        #: The prefix of the block whose parameters these are.
+        #: The prefix of the block that these parameters belong to.
         self._whose = ""
         self._shared = shared
 
     @property
     def prefix(self) -> str:
-        """The prefix of the names of parameters it makes, else that of its block."""
+        """The prefix of the names of parameters it creates, or else that of its block."""
         return self._prefix or self._whose
 
     def _called(self, name: object) -> Parameter | None:

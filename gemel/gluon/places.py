@@ -1,4 +1,4 @@
-"""Where parameters live: the devices a call names, and what it is told about them."""
+"""The devices in the arguments of parameter methods, and warnings about such calls."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["places", "warn"]
 
 
 def places(device: Any, ctx: Any = None) -> list[Device]:
-    """The devices meant by either keyword: one or several, each once.
+    """The devices given by either keyword: one or several, without repetitions.
 
-    An empty list, which is all GPUs of a machine without any, means the current device.
+    An empty list (all GPUs of a machine that has none) means the current device.
     """
     given = device if device is not None else ctx
     if not isinstance(given, (list, tuple)):
@@ -31,7 +31,7 @@ def places(device: Any, ctx: Any = None) -> list[Device]:
 
 
 def warn(message: str) -> None:
-    """A warning about the call of a method of a parameter, or of several."""
+    """Issue a warning about a call of a parameter's method."""
     import warnings
 
     warnings.warn(message, stacklevel=4)

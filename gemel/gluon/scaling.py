@@ -1,4 +1,4 @@
-"""Loss scaling: gradients of float16 computed from a loss so large that they do not vanish.
+"""Loss scaling: the loss is multiplied by a large number so that float16 gradients do not vanish.
 
 Micikevicius et al., Mixed precision training, ICLR 2018, section 3.2.
 """
@@ -15,12 +15,12 @@ from gemel.tracing.compiled import Compiled
 if TYPE_CHECKING:
     from gemel.device import Device
 
-#: The positions of the parameters to update: their gradients on each device, which are fresh.
+#: For the positions of the parameters to update: the gradients on each device, and which are new.
 Chosen = dict[int, tuple[list[Any], list[bool]]]
-#: Parameters to update, where they live, and the gradients on each device.
+#: Parameters to update, their devices, and the gradients on each device.
 Part = tuple[Chosen, "list[Device]", list[list[Any]]]
 
-#: What MXNet begins with, the most a scale becomes, and after how many steps it is doubled.
+#: MXNet's initial scale, the largest scale, and the number of steps after which it is doubled.
 FIRST, MOST, WINDOW = 2.0**16, 2.0**24, 2000
 
 
@@ -34,22 +34,22 @@ class LossScaler:
     def __init__(
         self, init_scale: float = FIRST, scale_window: int = WINDOW, dynamic: bool = True
     ) -> None:
-        #: What the next loss is multiplied by.
+        #: The factor for the next loss.
         self.loss_scale = float(init_scale)
         self.scale_window = scale_window
         self.dynamic = dynamic
-        #: How many steps there have been since the scale was changed.
+        #: The number of steps since the scale was changed.
         self._unskipped = 0
 
     def has_overflow(self, params: Iterable[Parameter]) -> bool:
-        """Whether a gradient of these parameters is infinite or NaN. Waits for them."""
+        """Whether a gradient of these parameters is infinite or NaN. Waits for the gradients."""
         rows: dict[Any, list[Any]] = {}
         for gradient in (g for p in params if p.grad_req != "null" for g in p.list_grad()):
             rows.setdefault(gradient.device, []).append(gradient)
         return not all(map(all_finite, rows.values()))
 
     def update_scale(self, overflowed: bool) -> None:
-        """Choose the next scale: less after an overflow, more after many steps without one."""
+        """Choose the next scale: lower after an overflow, higher after many steps without one."""
         if overflowed:
             self.loss_scale = max(self.loss_scale / 2, 1.0)
             self._unskipped = 0
@@ -60,8 +60,8 @@ class LossScaler:
             self.loss_scale = min(self.loss_scale * 2, MOST)
 
     def overflowed(self, rows: list[list[Any]]) -> bool:
-        """Whether gradients, those of each device in a row, are to be thrown away; the next scale
-        is chosen by that. Waits for them."""
+        """Whether to discard these gradients, a row per device; also chooses the next scale. Waits
+        for them."""
         if not self.dynamic:
             return False
         found = not all(map(all_finite, rows))
@@ -72,8 +72,8 @@ class LossScaler:
 def usable(
     scaler: LossScaler | None, parts: Iterable[Part], params: Sequence[Parameter]
 ) -> Iterable[Part]:
-    """The parts of a step; none where gradients of a scaled loss have overflowed. All count as used
-    then: the step is left out."""
+    """The parts of a step; none if gradients of a scaled loss have overflowed. In that case the
+    step is skipped, and the gradients count as used."""
     if scaler is None or not scaler.dynamic:
         return parts
     parts = list(parts)
@@ -85,7 +85,7 @@ def usable(
 
 
 def all_finite(arrays: list[Any]) -> bool:
-    """Whether no element of arrays on one device is infinite or NaN. Waits for them."""
+    """Whether all elements of arrays on one device are finite. Waits for them."""
     with autograd.pause():
         return not arrays or bool(_ALL_FINITE(arrays))
 

@@ -1,7 +1,7 @@
 """Shape inference: a network runs on symbols, and its parameters are symbols of known shapes.
 
-A layer of a user's own that does not say its parameters' shapes gets those its operations accept:
-each unknown size is tried among the sizes of the inputs (`fitting_shapes`).
+A user-defined layer that does not specify its parameters' shapes gets those that its operations
+accept: for each unknown size, the sizes of the inputs are tried (`fitting_shapes`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ShapeState(State):
-    """Parameters by their shapes alone."""
+    """Parameters represented by their shapes alone."""
 
     def _spec(self, parameter: Any) -> Spec:
         if not parameter.is_shape_known:
@@ -38,7 +38,7 @@ class ShapeState(State):
 
 
 class ShapeTrace(Trace):
-    """A trace in which parameters need no arrays, only shapes."""
+    """A trace in which parameters need only shapes, and no arrays."""
 
     shapes_only = True
 
@@ -47,7 +47,8 @@ class ShapeTrace(Trace):
 
 
 def run_with_symbols(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[Entry]:
-    """The results of a block or of its forward, and the values it sets parameters to: symbols."""
+    """Run a block or its forward; returns the results, and the values set to parameters, as
+    symbols."""
     given = Arguments.of(arguments)
     symbols = [placeholder(Spec(_sizes(a), a.dtype)) for a in given.arrays]
     with autograd.pause(), ShapeTrace() as trace:
@@ -58,11 +59,11 @@ def run_with_symbols(function: Callable[..., Any], arguments: tuple[Any, ...]) -
 
 
 def _sizes(array: Any) -> tuple[int, ...]:
-    """The shape as numbers, without a guard, which int() of a free extent would leave."""
+    """The shape as numbers, without the guards that int() of a free extent would add."""
     return tuple(getattr(n, "value", n) for n in array.shape)
 
 
-#: How many combinations of sizes are tried.
+#: The most combinations of sizes that are tried.
 TRIALS = 200
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gemel.optimizer.fused import Asked
 
 
-#: How many programs a step keeps, the newest last: settings may differ from step to step.
+#: How many programs a step keeps, the newest last; settings may differ between steps.
 PROGRAMS = 16
 
 
@@ -47,7 +47,7 @@ class CompiledStep:
         self._trainer = trainer
         self._function = function
         self._last: _Updated | None = None
-        #: By the key of the update (`Asked.key`).
+        #: The programs by the key of the update (`Asked.key`).
         self._programs: dict[Any, _Program] = {}
 
     def __call__(self, *arguments: Any, batch_size: float | None = None, **named: Any) -> Any:
@@ -64,7 +64,7 @@ class CompiledStep:
                 "step: a step is a program; call it outside of other compiled programs"
             )
         if named:
-            from inspect import signature  # seldom needed
+            from inspect import signature  # rarely needed
 
             refusal = "step: it is compiled and takes no keyword-only arguments besides batch_size"
             arguments = by_place(refusal, signature(self._function), arguments, named)
@@ -82,18 +82,18 @@ class CompiledStep:
                 return program.run(*arguments, *asked.scalars)
 
     def _updated(self, arguments: Sequence[Any]) -> _Updated:
-        """What a step updates: as in the step before, unless something has been replaced."""
+        """What a step updates; it is kept until a parameter or the states are replaced."""
         words = self._words()
         if self._last is None or self._last.words != words or not self._last.holds():
             if not all(p._arrays for p in self._trainer._params if p.grad_req != "null"):
                 with autograd.pause(train_mode=False):
-                    self._function(*arguments)  # finishes parameters of unknown shape
+                    self._function(*arguments)  # creates parameters of unknown shape
             self._last = self._found()
         return self._last
 
     def _words(self) -> list[Any]:
-        """A key that changes if a parameter gets other arrays, is frozen or trained again."""
-        found: list[Any] = []  # without comprehensions: every step asks every parameter
+        """A key that changes if a parameter gets other arrays, or is frozen or unfrozen."""
+        found: list[Any] = []  # no comprehensions, for speed in every step
         for parameter in self._trainer._params:
             found.append(id(parameter._arrays))
             found.append(parameter._grad_req)
@@ -147,7 +147,7 @@ class _Updated(NamedTuple):
     """The parameters that steps update, and the updater and states they use."""
 
     words: list[Any]
-    arrays: list[Any]  # kept alive, since `words` has their ids
+    arrays: list[Any]  # keeps the arrays alive, because `words` has their ids
     by_index: dict[Any, Any]
     device: Device
     updater: Updater
@@ -176,7 +176,7 @@ class _Program:
         self.arrays = [parameter._arrays[0] for parameter in parameters]
         self.kept = [StateArray("state", array) for array in asked.kept]
         self.scalars = len(asked.scalars)
-        #: The storages it overwrites.
+        #: The storages that the program overwrites.
         self.storages = frozenset(array._storage for array in (*self.arrays, *asked.kept))
         self.run = compiled.Compiled(self._step, name=getattr(function, "__name__", "step"))
         self.run.apart = True  # see `check_apart`
@@ -215,7 +215,7 @@ class _Program:
         arguments, scalars = values[: -self.scalars], list(values[-self.scalars :])
         assert trace.inputs.closed is not None
         for parameter, array in zip(self.parameters, self.arrays, strict=True):
-            # The function may have asked for its array before: gradients are those of both.
+            # The function may have read this array by closure; its gradient includes that use.
             trace.inputs.closed.is_parameter(array, trace.state.parameter(parameter))
         with autograd.record():
             found = mixed_so_far(trace, self.function(*arguments))
@@ -223,7 +223,7 @@ class _Program:
             return self._updating(trace, found, scalars)
 
     def _updating(self, trace: Trace, found: Any, scalars: list[Any]) -> Any:
-        """What the function gave, once gradients and updates are traced, in full precision."""
+        """Trace the gradients and updates, in full precision; returns the function's result."""
         loss = found[0] if isinstance(found, (tuple, list)) and found else found
         if not isinstance(loss, (Entry, Array)):
             raise ArgumentError(
@@ -275,7 +275,7 @@ def _length(arguments: Sequence[Any]) -> int:
 
 
 def _refused(reason: str) -> GemelError:
-    """The error of a trainer whose steps are no programs of one device."""
+    """The error for a trainer whose steps cannot be one program on one device."""
     return GemelError(f"Trainer.compile: {reason}; write the loop with record, backward and step")
 
 

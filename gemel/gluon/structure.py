@@ -1,8 +1,8 @@
 """The bookkeeping of a block: its parents, its compiled program, and when that is invalid.
 
-A compiled program over a block holds as long as the block's structure does. Whatever changes it (a
-child, a parameter, a hook is added, replaced or removed) calls `Block._changed`, which goes up the
-parents and drops the program and the `state` of each.
+A compiled program over a block is valid while the block's structure stays the same. A change (a
+child, parameter or hook is added, replaced or removed) calls `Block._changed`. This goes up through
+the parents, and drops the program and the `state` of each.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ if TYPE_CHECKING:
 
 
 class Internals:
-    """gemel's notes about a block (`block._own`), apart from `vars(block)`, which users walk over.
+    """gemel's data about a block (`block._own`), kept out of `vars(block)`, which users iterate
+    over.
 
-    `parents`     weak references to the blocks it is a child of
+    `parents`     weak references to the blocks that have it as a child
     `names`       how many blocks of each kind were named in its scope
     `unfinished`  whether a parameter of its own may still have an unknown shape
     `compiled`    its program, if it is hybridized and was called
-    `program`     the same if calls may go there directly: no hooks around it
-    `last`        the kind of arguments the last program was for, after that was dropped
+    `program`     the same, if calls may go there directly because there are no hooks around it
+    `last`        the kind of arguments of the last program, kept after that was dropped
     `op_hook`     the callback for the results of operations
     `group`       the communication group of a layer that computes over several devices
     `state`       an object that is replaced whenever the block may compute something else; None
                   while no program asks for it
-    `in_parts`    whether hooks inside require to run its children one by one; None: not known yet
-    `precision`   the mixed precision its programs are computed in, whatever is in force outside
+    `in_parts`    whether inner hooks require running the children one by one; None: not known yet
+    `precision`   the mixed precision of its programs, which overrides the one outside
     """
 
     __slots__ = (
@@ -61,13 +62,13 @@ class Internals:
         self.precision: Any = None
 
     def version(self) -> Any:
-        """The present `state`: a program that ran the block is valid while it stays the same."""
+        """The current `state`: a program that ran the block is valid while it stays the same."""
         if self.state is None:
             self.state = object()
         return self.state
 
     def invalidate(self) -> None:
-        """Make programs that ran the block invalid, and the block look for hooks again."""
+        """Invalidate programs that ran the block, and check for hooks again."""
         self.program = self.in_parts = None
         if self.state is not None:
             self.state = None

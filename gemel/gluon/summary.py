@@ -1,4 +1,4 @@
-"""The table of a network's layers that `Block.summary` prints."""
+"""The table of a network's layers for `Block.summary`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Row:
-    """One call of a block: where in the network, the shape of its result, the nodes it made."""
+    """One call of a block: its place in the network, the shape of its result, and its nodes."""
 
     def __init__(self, place: str, block: Block) -> None:
         self.place = place
@@ -30,24 +30,24 @@ class Row:
         self.begin = _now()
         self.end = 0
         self.operations = 0
-        #: The parameters that no row before has.
+        #: The parameters that no earlier row has.
         self.parameters: list[Any] = []
 
     def finish(self, result: Any, counted: set[int]) -> None:
-        """Note what has come out."""
+        """Record the results."""
         self.end = _now()
         results: list[Any] = []
         flatten(result, results, [])
         shapes = [tuple(int(n) for n in array.shape) for array in results]
         self.shape = shapes[0] if len(shapes) == 1 else shapes
-        # What a row before has, too, is that one's.
+        # Results that an earlier row has belong to that row.
         self.outputs = [array for array in results if id(array) not in counted]
         self.parameters = [p for p in self.block.params.values() if id(p) not in counted]
         counted.update(map(id, (*self.outputs, *self.parameters)))
 
     @property
     def count(self) -> int:
-        """How many numbers its parameters are."""
+        """The number of elements in its parameters."""
         return sum(size_of(p) for p in self.parameters)
 
     @property
@@ -57,22 +57,22 @@ class Row:
 
 
 def size_of(parameter: Any) -> int:
-    """How many numbers a parameter is; 0 while that is not known."""
+    """The number of elements of a parameter; 0 while it is not known."""
     return product(parameter.shape) if parameter.is_shape_known else 0
 
 
 def bytes_of(parameters: Iterable[Any]) -> int:
-    """The bytes of parameters."""
+    """The total bytes of parameters."""
     return sum(size_of(p) * p.dtype.itemsize for p in parameters)
 
 
 def _now() -> int:
-    """How many nodes there have been."""
+    """The number of nodes created so far."""
     return placeholder(Spec((), "float32")).node.serial
 
 
 def summary(block: Block, arguments: tuple[Any, ...]) -> str:
-    """The table of the layers that run on these arguments; `Block.summary` prints it."""
+    """The table of the layers that run on these arguments."""
     rows: list[Row] = []
     open_rows: list[Row] = []
     counted: set[int] = set()
@@ -92,7 +92,7 @@ def summary(block: Block, arguments: tuple[Any, ...]) -> str:
     try:
         try:
             results = run_with_symbols(block, arguments)
-        except TraceError:  # something in it needs values
+        except TraceError:  # a layer reads values
             for noted in (rows, open_rows, counted):
                 noted.clear()
             with autograd.pause():
@@ -107,7 +107,7 @@ def summary(block: Block, arguments: tuple[Any, ...]) -> str:
 
 
 def _blocks(block: Block, found: dict[int, Block]) -> dict[int, Block]:
-    """The block and all inside, each once."""
+    """The block and all blocks inside it, without repetitions."""
     if id(block) not in found:
         found[id(block)] = block
         for child in block._children.values():
@@ -116,7 +116,7 @@ def _blocks(block: Block, found: dict[int, Block]) -> dict[int, Block]:
 
 
 def _places(block: Block, place: str, found: dict[int, str]) -> dict[int, str]:
-    """Where each block is found first."""
+    """The first path to each block."""
     if id(block) not in found:
         found[id(block)] = place
         for name, child in block._children.items():
@@ -125,7 +125,7 @@ def _places(block: Block, place: str, found: dict[int, str]) -> dict[int, str]:
 
 
 def _share_out(rows: list[Row], results: list[Entry]) -> None:
-    """Each row gets the operations of the nodes made in it, and not in a row inside of it."""
+    """Give each row the operations of its nodes, without those of the rows inside it."""
     for node in walk(results):
         within = [row for row in rows if row.begin < node.serial < row.end]
         if within:
@@ -134,11 +134,11 @@ def _share_out(rows: list[Row], results: list[Entry]) -> None:
 
 
 def operations(node: Node) -> int:
-    """How many additions, multiplications and other functions of floats a step takes."""
+    """The number of floating-point additions, multiplications and other functions of a node."""
     if node.op is None:
         return 0
     inside = [value for value in node.params.values() if isinstance(value, Graph)]
-    if inside:  # one of two branches, say
+    if inside:  # for example one of two branches
         return max(sum(map(operations, graph.walk())) for graph in inside)
     written = expand(Graph(node.inputs, node.entries))
     return sum(map(_cost, walk(written.outputs, node.inputs)))
@@ -164,7 +164,7 @@ def _table(block: Block, rows: list[Row], arguments: tuple[Any, ...], counted: b
     lines.append(("Input", shapes, "0", "0", f"{sum(x.nbytes for x in inputs):,}"))
     for row in rows:
         if row.block._children and not (row.operations or row.parameters or row.outputs):
-            continue  # its children say it all
+            continue  # its children are counted
         name = f"{row.place} ({type(row.block).__name__})"
         done = f"{row.operations:,}" if counted else "?"
         memory = f"{bytes_of(row.parameters) + row.result_bytes:,}"

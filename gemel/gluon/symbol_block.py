@@ -1,4 +1,4 @@
-"""Networks and MXNet's files: what `export` writes, and `SymbolBlock`, which runs what is read."""
+"""MXNet's files: `export` writes them, and `SymbolBlock` runs the network that was read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def traced(block: HybridBlock) -> Exported:
 
 
 def tell_limits(block: Any, program: Exported, depth: int) -> None:
-    """Warn of a symbol that is the block for some batches only: MXNet's have no conditions."""
+    """Warn about a symbol that is valid only for some batches, because MXNet's have no
+    conditions."""
     if program.limits:
         rules = " and ".join(dict.fromkeys(program.limits))
         warnings.warn(
@@ -52,7 +53,7 @@ def tell_limits(block: Any, program: Exported, depth: int) -> None:
 
 
 def export(block: HybridBlock, path: Any, epoch: int = 0) -> tuple[str, str]:
-    """Write MXNet's two files, each whole or not at all; gives their names."""
+    """Write MXNet's two files, each completely or not at all; returns their names."""
     program = traced(block)
     tell_limits(block, program, 3)
     symbol = Symbol(program.heads)
@@ -72,9 +73,8 @@ def export(block: HybridBlock, path: Any, epoch: int = 0) -> tuple[str, str]:
 
 
 def composed(block: Any, arguments: tuple[Any, ...], function: Any = None) -> Any:
-    """What a block (or a `function` of its) makes of symbols, which may lie in lists: a symbol over
-    theirs and its parameters, or such symbols nested as the results are.
-    """
+    """Apply a block (or a `function` of it) to symbols, which may be in lists. Returns a symbol
+    over theirs and the block's parameters, or such symbols with the nesting of the results."""
     symbols: list[Symbol] = []
     structure = _opened(arguments, symbols)
     for each in symbols:
@@ -91,9 +91,10 @@ def composed(block: Any, arguments: tuple[Any, ...], function: Any = None) -> An
 
 
 def _kind_of(block: Any, structure: Any, heads: list[Any], called: bool) -> Arguments:
-    """What a block is to be traced for: what the symbols say, or else what it was `called` on.
+    """The arguments to trace a block for, from the symbols or else from the block's last call
+    (`called`).
 
-    A symbol stands for an NDArray, unless the block was called on NumPy's arrays.
+    A symbol stands for an NDArray, unless the block was called on NumPy-style arrays.
     """
     specs, own = infer(heads, {})[1], block._own
     last: Arguments | None = None
@@ -183,7 +184,7 @@ class SymbolBlock(HybridBlock):
             place = place[0] if isinstance(place, (list, tuple)) else place
             values = serialize.load_named(param_file, as_device(place))
         names = symbol.list_inputs()
-        # An input nothing reads is not in the file; where all others are known it is no mistake.
+        # The file lacks an input that nothing reads; this is fine if all other variables are known.
         whole = all(name in values or name in inputs for name in names)
         block = SymbolBlock(symbol, [n for n in inputs if n in names] if whole else inputs)
         block._inputs = inputs
@@ -196,18 +197,18 @@ class SymbolBlock(HybridBlock):
     def _fill(
         self, values: dict[str, Any], source: str, allow_missing: bool, ignore_extra: bool
     ) -> None:
-        """Take the parameters from these arrays, and the dtypes they have."""
+        """Set the parameters, and their dtypes, from these arrays."""
         parameters = self.params
         for name, value in values.items():
             parameter = parameters.get(name) if name in parameters else None
             if parameter is not None and parameter.dtype != value.dtype:
-                if not value.dtype.is_floating:  # a constant: indices, for instance
+                if not value.dtype.is_floating:  # a constant, for example indices
                     parameter.grad_req = "null"
                 parameter.cast(value.dtype)
         serialize.assign(parameters, values, source, allow_missing, ignore_extra)
 
     def infer_shape(self, *arguments: Any) -> None:
-        """The shapes of its parameters, from those of its inputs."""
+        """Infer the shapes of its parameters from those of its inputs."""
         inputs = {name: x.shape for name, x in zip(self._inputs, arguments, strict=False)}
         known = {n: p.shape for n, p in self._reg_params.items() if p.shape and -1 not in p.shape}
         shapes, _ = infer(self._symbol_heads, {**known, **inputs})
@@ -243,7 +244,7 @@ def _name(value: Any) -> str:
 
 
 def _unread(symbol: Symbol) -> set[int]:
-    """The variables nothing reads here: labels of what networks of MXNet 1 end in."""
+    """The variables that nothing reads here, such as the labels of MXNet 1's output layers."""
     nodes = nodes_of(symbol._heads)
     labels: set[int] = set()
     others: set[int] = set()
@@ -259,7 +260,7 @@ DTYPES_TRAINED = ("float16", "bfloat16", "float32", "float64")
 
 
 def _parameter(node: SymbolNode, overwritten: bool) -> Parameter:
-    """The parameter a variable stands for; its attributes say shape, dtype and multipliers."""
+    """The parameter for a variable; its attributes give shape, dtype and multipliers."""
     said = json.value_of(node.attrs.get("__shape__", "None"))
     flag = node.attrs.get("__dtype__", "0")
     dtype = serialize.dtype_of_flag(flag)

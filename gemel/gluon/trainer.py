@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 class Group(NamedTuple):
-    """Parameters that live on the same devices, by their positions."""
+    """Parameters on the same devices, by their positions."""
 
     devices: list[Device]
     positions: list[int]
 
 
-# `kvstore` is an argument's name, as users write it; this is the module.
+# `kvstore` is also the name of an argument; this is the module.
 stores = kvstore
 
 
@@ -75,20 +75,20 @@ class Trainer:
             self._store.set_gradient_compression(compression_params)
         if update_on_kvstore and not isinstance(self._store, stores.KVStore):
             raise GemelError("Trainer: update_on_kvstore=True needs a kvstore, such as 'device'")
-        # Servers do that; whoever takes a worker's place then finds the parameters there.
+        # By default servers do, so that a replacement worker finds the parameters there.
         keeps = getattr(self._store, "keeps_parameters", False)
         self._wants_store = keeps if update_on_kvstore is None else update_on_kvstore
-        #: Whether other processes train, too.
+        #: Whether other processes train too.
         self._together = keeps or getattr(self._store, "num_workers", 1) > 1
-        #: Whether the store updates the parameters: with one replica there is nothing to gain.
+        #: Whether the store updates the parameters; with a single replica it does not.
         self._on_store = False
-        #: Which parameters live on the same devices; each device belongs to one group.
+        #: The parameters on the same devices, as groups; each device belongs to one group.
         self._groups: list[Group] = []
-        #: By device; None: of parameters that do not live anywhere yet.
+        #: The updaters by device; None: for parameters that are on no device yet.
         self._updaters: dict[Device | None, Any] = {None: optimizers.get_updater(self._optimizer)}
-        #: The parameters' arrays when their devices were last looked at; None: frozen then.
+        #: The parameters' arrays when the groups were last computed; None for frozen ones.
         self._seen: list[tuple[Any, ...] | None] = []
-        #: Versions of the first replicas when the store last gave them its values.
+        #: The versions of the first replicas after the last pull from the store.
         self._pulled: dict[int, int] = {}
         if self._together:
             self._join_workers()
@@ -203,7 +203,7 @@ class Trainer:
             self._apply(*part)
 
     def _divide(self, name: str, batch_size: float) -> None:
-        """Have gradients divided by a batch's size. Raises `ArgumentError` if there is no such."""
+        """Divide gradients by the batch size. Raises `ArgumentError` if it is invalid."""
         known = isinstance(batch_size, Real)
         if not (batch_size > 0 if known else hasattr(batch_size, "__array__")):
             raise ArgumentError(
@@ -213,11 +213,12 @@ class Trainer:
         self._optimizer.rescale_grad = self._scale / batch_size
 
     def _alone(self, devices: list[Device]) -> bool:
-        """Whether what lives on these devices has nobody to add gradients up with."""
+        """Whether no gradients have to be summed for parameters on these devices."""
         return self._store is None or (len(devices) == 1 and not self._together)
 
     def _begin_alike(self, position: int, parameter: Parameter) -> None:
-        """All workers begin with the values of the first; its gradients go to all of them."""
+        """All workers begin with the first one's values, and this one's gradients are sent to
+        all."""
         for array in parameter._arrays:
             ours = isinstance(self._store, stores.KVStore)
             let_travel(array, self._store.blocks(array) if ours else 1)
@@ -239,7 +240,7 @@ class Trainer:
             if True in fresh and (ignore_stale or False not in fresh):
                 chosen[position] = grads, fresh
             elif not ignore_stale:
-                parameter.arrays()  # raises, saying what to do, if there are none
+                parameter.arrays()  # raises an error with advice if there are none
                 place = f" on {parameter.homes[fresh.index(False)]}" if len(fresh) > 1 else ""
                 raise GradientError(
                     f"{asked}: backward has not written the gradient of parameter "
@@ -250,7 +251,7 @@ class Trainer:
         return chosen
 
     def _parts(self, chosen: Chosen) -> Iterator[tuple[list[Device], Chosen]]:
-        """The devices of each group, and what has been chosen of it."""
+        """The devices of each group, and the group's part of the chosen parameters."""
         if len(self._groups) == 1:
             if chosen:
                 yield self._groups[0].devices, chosen
@@ -261,9 +262,9 @@ class Trainer:
                 yield devices, part
 
     def _totals(self, chosen: Chosen, devices: list[Device]) -> list[list[Any]]:
-        """For each device the sums of the gradients over all devices that have fresh ones.
+        """For each device, the sums of the gradients over all devices with fresh ones.
 
-        The gradient of a part of a parameter is the whole gradient of that part.
+        A part of a split parameter is on one device only, so its gradient needs no sum.
         """
         cut = [position for position in chosen if self._params[position].cut_axis is not None]
         whole = {position: chosen[position] for position in chosen if position not in cut}
@@ -284,7 +285,7 @@ class Trainer:
         ]  # fmt: skip
 
     def _blocks(self, chosen: Chosen) -> list[list[Any]]:
-        """The gradients in blocks of rows, where backward has made such for other workers."""
+        """The gradients in blocks of rows, if backward has computed these for other workers."""
         if not self._together:
             return []
         arrays = {position: self._params[position]._arrays for position in chosen}
@@ -296,7 +297,7 @@ class Trainer:
     def _pushed(
         self, positions: list[int], values: list[list[Any]], devices: list[Device]
     ) -> list[list[Any]]:
-        """The same by a store of somebody else's."""
+        """The same with a store of another library."""
         for position, gradients in zip(positions, values, strict=True):
             self._store.pushpull(position, gradients, out=gradients, priority=-position)
         return [
@@ -306,23 +307,23 @@ class Trainer:
         ]  # fmt: skip
 
     def _apply(self, chosen: Chosen, devices: list[Device], gradients: list[list[Any]]) -> None:
-        """Update what lives on each of the devices by the gradients there."""
+        """Update the parameters on each of the devices with the gradients there."""
         parameters = [self._params[position] for position in chosen]
         state = _core.random_state()
         for place, device in enumerate(devices):
             if place and _core.random_state() != state:
-                _core.set_random_state(*state)  # every replica gets the same random numbers
+                _core.set_random_state(*state)  # all replicas use the same random numbers
             weights = [parameter._arrays[place] for parameter in parameters]
             self._updaters[device](list(chosen), gradients[place], weights)
         for parameter in parameters:
             parameter._mark_used()
 
     def _by_store(self, chosen: Chosen) -> None:
-        """Have the store update its values, and take them over."""
+        """Let the store update its values, and pull them."""
         for position in reversed(chosen):
             parameter = self._params[position]
             if self._pulled.get(position) != parameter._arrays[0].version:
-                self._store.init(position, parameter._arrays[0])  # new, or written by somebody
+                self._store.init(position, parameter._arrays[0])  # new, or written by the program
             grads, fresh = chosen[position]
             self._store.push(position, list(compress(grads, fresh)), priority=-position)
             self._store.pull(position, list(parameter._arrays), priority=-position)
@@ -332,8 +333,9 @@ class Trainer:
     # ---- where the parameters live
 
     def _look(self) -> None:
-        """Find the devices the parameters live on. Raises `DeviceError` where they disagree."""
-        # Who is frozen or trained again is in another group; servers are told of groups once.
+        """Find the parameters' devices. Raises `DeviceError` for parameters that overlap only
+        partly."""
+        # Freezing a parameter changes the groups, except with workers: servers hear of groups once.
         left_out = "" if self._together else "null"
         now = [None if p._grad_req == left_out else p._arrays for p in self._params]
         if len(now) == len(self._seen) and all(map(is_, now, self._seen)):
@@ -361,7 +363,7 @@ class Trainer:
         self._seen = now
 
     def _settle(self, groups: list[Group]) -> None:
-        """Have states and counts for each device."""
+        """Make states and counts for each device."""
         for devices, positions in groups:
             cut = [self._params[p].name for p in positions if self._params[p].cut_axis is not None]
             if cut and len(devices) > 1:
@@ -387,7 +389,7 @@ class Trainer:
         self._counted()
 
     def _refuse_parts(self, name: str) -> None:
-        """Raise `GemelError` where a parameter cannot be updated in parts."""
+        """Raise `GemelError` if a parameter cannot be updated in parts."""
         reason = ""
         if self._wants_store:
             reason = "no store can update them; leave out update_on_kvstore=True"
@@ -402,7 +404,7 @@ class Trainer:
     # ---- states
 
     def _counted(self) -> None:
-        """Have every device know how often each parameter was updated."""
+        """Make the update counts of each parameter equal on all devices."""
         found: dict[Any, int] = {}
         devices = self._optimizer._all_index_update_counts.values()
         for counts in devices:
@@ -411,7 +413,7 @@ class Trainer:
             counts.update(found)
 
     def _kept(self) -> dict[Any, list[Any]]:
-        """The arrays of each parameter's state, those of one that lies in parts put together."""
+        """The arrays of each parameter's state; those of a split parameter are joined."""
         pieces: dict[Any, list[list[Any]]] = {}
         for updater in self._updaters.values():
             for position, arrays in updater.arrays().items():
@@ -429,7 +431,7 @@ class Trainer:
         return found
 
     def _share(self, kept: dict[Any, list[Any]], masters: dict[Any, bool] | None = None) -> None:
-        """Give each device the states of what lives there, see `Updater.restore`."""
+        """Give each device the states of its parameters, see `Updater.restore`."""
         if self._on_store:
             for updater in self._updaters.values():
                 updater.restore({key: _copies(arrays) for key, arrays in kept.items()}, masters)
@@ -479,7 +481,7 @@ class Trainer:
 
 
 def _own(chosen: Chosen, devices: list[Device]) -> list[list[Any]]:
-    """For each device its own gradients."""
+    """For each device, its own gradients."""
     rows = [grads for grads, _ in chosen.values()]
     return [[grads[place] for grads in rows] for place in range(len(devices))]
 
@@ -489,7 +491,7 @@ def _copies(arrays: list[Any]) -> list[Any]:
 
 
 def _made(trainer: ref[Trainer], position: int, parameter: Parameter) -> None:
-    """A parameter has been filled (again): all workers of its trainer take the first's values."""
+    """After a parameter was filled (again), all workers take the first worker's values."""
     found = trainer()
     if found is not None:
         found._begin_alike(position, parameter)

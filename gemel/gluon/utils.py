@@ -62,7 +62,7 @@ def split_and_load(
 
 
 def _wide(array: ndarray) -> ndarray:
-    """The array in a dtype in which its square fits."""
+    """The array in a dtype that can hold its square."""
     halves = ("float16", "bfloat16")
     return array.astype("float32") if str(array.dtype) in halves else array
 
@@ -97,7 +97,7 @@ def clip_global_norm(arrays: list[ndarray], max_norm: float, check_isfinite: boo
 def __getattr__(name: str) -> Any:
     if name not in ("check_sha1", "download"):
         raise unknown_attribute(__name__, name, __all__)
-    # What speaks to the network takes longer to import than all the rest.
+    # The module for downloads takes longer to import than all the rest.
     return globals().setdefault(name, getattr(import_module("gemel.gluon.download"), name))
 
 

@@ -1,7 +1,7 @@
-"""Parameters: named arrays that training changes, made as soon as their shape is known.
+"""Parameters: named arrays that training changes, created as soon as their shape is known.
 
-A parameter lives on one device or on several: then each has an array of its own, a replica, and a
-gradient. The replicas begin equal, and a `Trainer` keeps them so.
+A parameter is on one or several devices. On several, each has its own array, a replica, and its own
+gradient. The replicas begin equal, and a `Trainer` keeps them equal.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["Parameter"]
 
 _GRAD_REQUESTS = ("write", "add", "null")
 
-#: Held while arrays are made: threads may run a network for the first time side by side.
+#: Held while arrays are created: several threads may run a network for the first time at once.
 _making = threading.RLock()
 os.register_at_fork(after_in_child=_making._at_fork_reinit)  # type: ignore[attr-defined]
 
@@ -85,12 +85,12 @@ class Parameter:
         self._dtype = as_dtype(dtype)
         self._shape = _normalized(shape)
         self._grad_req = _checked_request(grad_req if differentiable else "null")
-        #: Its arrays, one for each device; none until they can be made.
+        #: Its arrays, one per device; empty until they can be created.
         self._arrays: tuple[ndarray, ...] = ()
-        #: The arguments of `initialize` until the array is made: initializer, devices.
+        #: The arguments of `initialize` until the array is created: initializer, devices.
         self._waiting: tuple[init_module.Initializer, list[Device]] | None = None
         self._owners: list[Any] = []
-        #: Callbacks for when it has been filled.
+        #: Callbacks to run after it has been filled.
         self._followers: list[Callable[[Parameter], None]] = []
 
     def __repr__(self) -> str:
@@ -138,7 +138,7 @@ class Parameter:
     @grad_req.setter
     def grad_req(self, request: str) -> None:
         request = _checked_request(request)
-        # As in MXNet: networks are told as a whole, running statistics among their parameters.
+        # As in MXNet: a request for a whole network also reaches its running statistics.
         request = request if self._differentiable else "null"
         if request == self._grad_req:
             return
@@ -174,15 +174,15 @@ class Parameter:
         return init_module.create(next(c for c in choices if c is not None))
 
     def _make(self) -> tuple[ndarray, ...]:
-        """Make the arrays (or take those there are) and fill them as `initialize` was told.
+        """Create the arrays, or reuse existing ones, and fill them as `initialize` was asked to.
 
-        Of threads that run a network for the first time one does; the others take what it has made.
+        If several threads run a network for the first time, one of them does this for all.
         """
         with _making:
             waiting = self._waiting
             if waiting is not None:
                 self._fill(*waiting)
-        # These may wait for other workers, which may be threads that make theirs.
+        # Without the lock: these may wait for other workers, which may be threads doing the same.
         with _Aside():
             for follower in self._followers if waiting is not None else ():
                 follower(self)
@@ -194,7 +194,7 @@ class Parameter:
             if [array.device for array in arrays] != devices:
                 arrays = tuple(np.zeros(self._shape, self._dtype, device=d) for d in devices)
             with np.random.initialization(), devices[0]:
-                # In a network names decide nothing: all are filled as weights.
+                # In a network the name does not matter: all parameters are filled as weights.
                 initializer(init_module.InitDesc(self.name, {"__init__": initializer}), arrays[0])
             for other in arrays[1:]:
                 arrays[0].copyto(other)
@@ -209,13 +209,14 @@ class Parameter:
             for array in arrays:
                 array.attach_grad(self._grad_req)
         self._arrays = arrays
-        # No program has a parameter without an array, but the one that asks for it now.
+        # No program has a parameter without arrays, except the one that requests it now.
         if not first:
             compiled.parameters_replaced()
             self._changed()
 
     def _shape_found(self) -> None:
-        """In a forward that found the shape: make the array, if `initialize` was called before."""
+        """Called after a forward has found the shape: create the array if `initialize` was
+        called."""
         if self._waiting is not None and self.is_shape_known:
             self._make()
 
@@ -225,7 +226,7 @@ class Parameter:
         Raises `UninitializedError` before `initialize`, `DeferredInitializationError` before the
         shape is known.
         """
-        waiting = self._waiting  # before the arrays: another thread may be making them
+        waiting = self._waiting  # before the arrays: another thread may be creating them
         if self._arrays:
             return self._arrays
         if waiting is None:
@@ -322,7 +323,7 @@ class Parameter:
         if tracing is not None:
             return tracing.state.parameter(self)
         if not self.is_shape_known:
-            self.arrays()  # raises, saying what to do
+            self.arrays()  # raises an error with advice
         return placeholder(Spec(self._shape or (), self._dtype), self.name)
 
     def set_data(self, data: Any) -> None:
@@ -365,14 +366,14 @@ class Parameter:
 
     def fresh_grads(self) -> tuple[list[Any], list[bool]]:
         """The gradients, and which of them backward has written since the last step."""
-        grads, fresh = [], []  # without comprehensions: every step asks every parameter
+        grads, fresh = [], []  # no comprehensions, for speed in every step
         for array in self._arrays:
             grads.append(array._grad)
             fresh.append(autograd.deposit_of(array).fresh)
         return grads, fresh
 
     def _mark_used(self) -> None:
-        """Note that a step has used the gradients: they are stale until the next backward."""
+        """Record that a step has used the gradients: they are stale until the next backward."""
         for array in self._arrays:
             autograd.deposit_of(array).fresh = False
 
@@ -444,7 +445,7 @@ class Parameter:
             self._owners.append(ref(block))
 
     def _changed(self) -> None:
-        """Invalidate programs compiled over this parameter."""
+        """Invalidate the programs compiled over this parameter."""
         for owner in self._owners:
             block = owner()
             if block is not None:
@@ -465,7 +466,7 @@ class _Aside:
         self._trace.__exit__(None, None, None)
 
 
-# `init` is a parameter's name above, as users write it; this is the module.
+# `init` is also the name of a parameter above; this is the module.
 init_module = init
 
 

@@ -1,4 +1,4 @@
-"""Pictures as arrays (height, width, channels): reading, resizing, cutting, changing at random.
+"""Images as arrays (height, width, channels): reading, resizing, cropping, random augmentation.
 
 Reading files needs Pillow (``pip install gemel[image]``).
 """
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     )
     from gemel.image.iterators import ImageIter
 
-#: Modules of what most programs do not use: imported when a name is asked for.
+#: Modules that most programs do not use; they are imported when one of their names is used.
 LATE = ("augmenters", "iterators", "detection")
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What changes pictures at random, one after the other, in MXNet 1's form.
+"""Random augmenters, which change pictures one after the other, in MXNet 1's form.
 
 `gluon.data.vision.transforms` does the same to whole batches.
 """
@@ -14,10 +14,10 @@ from gemel.image import pictures
 from gemel.image.pictures import drawn, drawn_whole
 from gemel.ops.images import FROM_YIQ, GREY, TO_YIQ
 
-#: Means and deviations of ImageNet's red, green and blue, 0 to 255.
+#: Means and standard deviations of ImageNet's red, green and blue, on the scale 0 to 255.
 IMAGENET_MEAN = (123.68, 116.28, 103.53)
 IMAGENET_STD = (58.395, 57.12, 57.375)
-#: How colours of photographs vary (Krizhevsky et al., 2012): variances, and directions.
+#: How colours of photographs vary (Krizhevsky et al., 2012): variances and directions.
 EIGENVALUES = (55.46, 4.794, 1.148)
 EIGENVECTORS = (
     (-0.5675, 0.7192, 0.4009),
@@ -59,7 +59,7 @@ class SequentialAug(Augmenter):
     ts: list[Any]
 
     def dumps(self) -> Any:
-        """Its name and theirs."""
+        """The name of this augmenter, and those of its parts."""
         return [type(self).__name__.lower(), [each.dumps() for each in self.ts]]
 
     def _made(self, src: Any) -> Any:
@@ -310,7 +310,7 @@ def colour_augmenters(
     pca_noise: float,
     rand_gray: float,
 ) -> list[Augmenter]:
-    """Those that change values only."""
+    """The augmenters that change only values."""
     found: list[Augmenter] = []
     if brightness or contrast or saturation:
         found.append(ColorJitterAug(brightness, contrast, saturation))

@@ -1,7 +1,7 @@
 """Pictures with boxes: augmenters that change both, and batches of them.
 
-A label is a NumPy array (boxes, 5 or more): class, left, top, right, bottom, as shares of width
-and height; rows of -1 fill up.
+A label is a NumPy array (boxes, 5 or more): class, left, top, right, bottom, as fractions of width
+and height; rows of -1 are padding.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class DetRandomSelectAug(DetAugmenter):
     skip_prob: float = 0
 
     def dumps(self) -> Any:
-        """Its name and theirs."""
+        """The name of this augmenter, and those of its parts."""
         return [type(self).__name__.lower(), [each.dumps() for each in as_list(self.aug_list)]]
 
     def _both(self, src: Any, label: Any) -> tuple[Any, Any]:
@@ -87,7 +87,7 @@ class DetHorizontalFlipAug(DetAugmenter):
 
 
 def _areas(boxes: Any) -> Any:
-    """Of boxes (N, 4)."""
+    """The areas of boxes (N, 4)."""
     sides = numpy().maximum(boxes[:, 2:4] - boxes[:, :2], 0)
     return sides[:, 0] * sides[:, 1]
 
@@ -122,7 +122,8 @@ class DetRandomCropAug(DetAugmenter):
         return src, label
 
     def _kept(self, label: Any, x: float, y: float, w: float, h: float) -> Any:
-        """The boxes in a part, as shares of it; None when it does not show enough of any."""
+        """The boxes in a crop, as fractions of it; None if it shows too little of a box, or drops
+        all."""
         moved = label.copy()
         moved[:, (1, 3)] = ((label[:, (1, 3)] - x) / w).clip(0, 1)
         moved[:, (2, 4)] = ((label[:, (2, 4)] - y) / h).clip(0, 1)
@@ -289,7 +290,7 @@ class ImageDetIter(ImageIter):
 
 
 def _boxes(label: Any, name: str) -> Any:
-    """The boxes in a label of a file: those with an area."""
+    """The boxes with a positive area in a file's label."""
     flat = numpy().asarray(label, "float32").ravel()
     head, width = (int(flat[0]), int(flat[1])) if len(flat) > 1 else (0, 0)
     if width < 5 or head < 2 or (len(flat) - head) % width or len(flat) < head + width:

@@ -75,12 +75,12 @@ class ImageIter(Batches):
         return [DataDesc(self._names[1], (self.batch_size, *width), self._dtype)]
 
     def _sample(self, number: int) -> tuple[Any, Any]:
-        """A picture, decoded, and its label."""
+        """A decoded picture, and its label."""
         label, data, name = self._source[self._first + number]
         return self.imdecode(data, name), label
 
     def imdecode(self, s: bytes, name: str = "") -> Any:
-        """The picture in the bytes of a file; subclasses may read others."""
+        """Decode the bytes of a file; subclasses may read other formats."""
         return imdecode(s, name=name)
 
     def _batch(self, numbers: list[int], pad: int) -> DataBatch:
@@ -91,7 +91,7 @@ class ImageIter(Batches):
         return DataBatch(data, label, pad, numbers, None, self.provide_data, self.provide_label)
 
     def augmentation_transform(self, data: Any) -> Any:
-        """A picture, changed by all augmenters; subclasses may change it otherwise."""
+        """Apply all augmenters to a picture; subclasses may change it in other ways."""
         for augmenter in self.auglist:
             data = augmenter(data)
         return data
@@ -107,15 +107,15 @@ def _label(label: Any, width: int) -> Any:
 
 
 def _source(record: Any, index: Any, lines: Any, root: Any, rows: Any) -> Any:
-    """A sequence of label, bytes of a file and its name."""
+    """A sequence of (label, bytes of the file, its name)."""
     if record is not None:
         return _Records(record, index)
     if lines is None and rows is None:
         raise ValueError("ImageIter: give path_imgrec, path_imglist or imglist")
-    # It is above this module, and is needed only here.
+    # This module is in a higher layer, and needed only here.
     from gemel.gluon.data.vision import ImageListDataset
 
-    if rows is not None:  # labels may be a list of their own
+    if rows is not None:  # labels may be a separate list
         rows = [[*(r[0] if isinstance(r[0], (list, tuple)) else r[:-1]), r[-1]] for r in rows]
     return _Files(ImageListDataset(root or ".", lines if lines is not None else rows))
 
@@ -212,7 +212,7 @@ def MNISTIter(  # noqa: N802 -- MXNet's name
     An incomplete last batch is left out. `silent` and `seed` are accepted for old code: the order
     follows `np.random.seed`.
     """
-    from gemel.gluon.data.vision.formats import read_pictures  # above this module
+    from gemel.gluon.data.vision.formats import read_pictures  # in a higher layer
 
     pictures, labels = read_pictures(Path(image), Path(label))
     size = len(labels) // num_parts

@@ -1,4 +1,4 @@
-"""Reading pictures, and what is done to one: functions of arrays (H, W, C), or of batches."""
+"""Reading images, and functions of one image: arrays (H, W, C), or batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gemel.ops.random import number_drawn
 if TYPE_CHECKING:
     from gemel.np import ndarray
 
-#: The tag of a photograph that says how the camera was held (Exif 2.3, 4.6.4).
+#: The tag for the orientation of the camera in a photograph (Exif 2.3, 4.6.4).
 ORIENTATION = 0x0112
 
 
@@ -37,12 +37,13 @@ def _pillow() -> Any:
 
 
 def drawn(low: float = 0.0, high: float = 1.0) -> float:
-    """A number spread evenly over [low, high), from the stream of `np.random.seed`."""
+    """A number from the uniform distribution on [low, high), from the stream of
+    `np.random.seed`."""
     return low + (high - low) * (number_drawn() * 2.0**-63)
 
 
 def drawn_whole(low: int, high: int) -> int:
-    """A whole number from low to high, both included."""
+    """A random integer from low to high, both included."""
     return low + number_drawn() % (high - low + 1)
 
 
@@ -50,7 +51,7 @@ def drawn_whole(low: int, high: int) -> int:
 
 
 def _picture(data: Any, form: str | None, name: str) -> Any:
-    """Pillow's image of a file's bytes, in a form such as "RGB"."""
+    """Decode the bytes of a file to a Pillow image, in a mode such as "RGB"."""
     pillow = _pillow()
     data = bytes(data)
     try:
@@ -100,9 +101,9 @@ def imread(filename: Any, flag: int = 1, to_rgb: bool = True, out: Any = None) -
 
 
 def decoded(data: bytes, iscolor: int = 1, to_rgb: bool = True) -> Any:
-    """The picture in a file's bytes as a NumPy array: (H, W, 3), or (H, W) if it is grey.
+    """Decode the bytes of a file to a NumPy array: (H, W, 3), or (H, W) if it is grey.
 
-    `iscolor` 1 gives colours, 0 grey, -1 what the picture has.
+    `iscolor` 1 gives colours, 0 grey, and -1 whichever the picture has.
     """
     import numpy
 
@@ -244,7 +245,7 @@ def random_size_crop(
     return center_crop(src, size, interp)
 
 
-#: What lies around a picture: OpenCV's numbers, and NumPy's names.
+#: The kinds of borders: OpenCV's numbers are the positions, and the names are NumPy's.
 BORDERS = ("constant", "edge", "symmetric", "wrap", "reflect")
 
 

@@ -1,7 +1,7 @@
 """Key-value stores: the collective communication behind `Trainer`, with MXNet's interface.
 
-A store keeps a value for each key. `push` adds up what several devices have for a key, `pull` gives
-every device the value; `pushpull` does both (an all-reduce). Calls return at once.
+A store keeps one value per key. `push` sums the arrays that several devices have for a key, `pull`
+copies the value to every device, and `pushpull` does both (an all-reduce). Calls return at once.
 
 `base`, `local`, `compression`, `states`, `traffic`
     The interface, and the store for the devices of one process, perhaps over simulated links.
@@ -30,18 +30,19 @@ from gemel.kvstore.states import load_states, save_states
 
 
 def _by_servers(name: str) -> KVStore:
-    """A store whose values are on parameter servers, which the environment names."""
+    """Create a store whose values are on the parameter servers that the environment names."""
     from gemel.kvstore.server.client import ServerStore
 
     return ServerStore(name)
 
 
 def _together(name: str) -> KVStore:
-    """A store of several workers: on parameter servers where there are some, else over MPI."""
+    """Create a store of several workers: on parameter servers if there are some, otherwise over
+    MPI."""
     return _by_servers(name) if config.SERVERS.read() else MpiStore(name)
 
 
-#: What makes the store of each name; it is given the name.
+#: The function that makes the store of each name; it is called with the name.
 KINDS: dict[str, Callable[[str], KVStore]] = {
     "local": partial(LocalStore, on_devices=False),
     "local_allreduce_cpu": partial(LocalStore, on_devices=False),

@@ -1,9 +1,9 @@
 """Agreement on the order of collective operations: rank 0 decides.
 
 A collective operation works only if all workers start the same one, but their gradients become
-ready at different times and in different orders. So each worker tells rank 0 which requests it has;
-rank 0 announces one that all have, by priority; and all do that. This module is the state of the
-protocol only: it sends nothing and looks at no clock.
+ready at different times and in different orders. So each worker tells rank 0 which requests it has.
+Rank 0 announces a request that all workers have, by priority, and all of them run it. This module
+is only the state of the protocol: it sends nothing and reads no clock.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-#: Small requests are sent together up to this many bytes, to pay the latency once.
+#: Small requests are sent together, up to this many bytes, to pay the latency once.
 BUCKET_BYTES = 4 << 20
 
 
 class Request(NamedTuple):
     """A collective operation that a worker is ready to do.
 
-    `name` is what users know (``"key 'w'"``), `store` which of its stores; the `turn` counts the
-    requests with this name. `note` is whatever else the workers must agree in, as a text; of an
-    ``end`` it is how the worker ended, and the `shape` how many sums it has brought that nobody
-    agreed on.
+    `name` is the name that users know (``"key 'w'"``), `store` the number of the store, and `turn`
+    counts the requests with this name. `note` is a text with everything else that must be the same
+    on all workers. In a request ``end``, `note` says how the worker ended, and `shape` how many
+    sums without agreement it has issued.
     """
 
     store: int
@@ -37,7 +37,7 @@ class Request(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """The key by which workers know it is the same request."""
+        """The key by which workers recognise the same request."""
         return self.store, self.kind in GENERAL, self.name, self.turn
 
     @property
@@ -78,7 +78,8 @@ class Agreement:
         self._count = 0
 
     def announce(self, rank: int, request: Request, now: float) -> str | None:
-        """A worker announces a request. Returns what is wrong with it, or None."""
+        """Register the request of a worker. Returns a description of what is wrong with it, or
+        None."""
         if request.kind == "end":
             self.leave(rank, request)
         pending = self._pending.get(request.place)
@@ -96,7 +97,7 @@ class Agreement:
         return self._abandoned()
 
     def _abandoned(self) -> str | None:
-        """An error text if a worker has ended while another waits for it, else None."""
+        """Return an error text if a worker has ended while another one waits for it, else None."""
         for rank in sorted(self._left):
             for pending in self._pending.values():
                 if pending.request.kind != "end" and rank not in pending.came:
@@ -112,10 +113,10 @@ class Agreement:
         self._left[rank] = end
 
     def left(self, ranks: Sequence[int], brought: float = math.inf) -> str:
-        """Of these workers the first that has ended, and how; empty if none has.
+        """Name the lowest of these ranks that has ended, and how it ended; empty if none has.
 
-        What a worker has brought before it ended may still be on its way: only those count that
-        have brought less than `brought` sums that nobody agreed on.
+        The data of a worker that has ended may still be on its way. So only those workers count
+        that issued fewer than `brought` sums without agreement before they ended.
         """
         ended = (rank for rank in ranks if rank in self._left)
         rank = min((one for one in ended if sum(self._left[one].shape) < brought), default=None)
@@ -125,10 +126,10 @@ class Agreement:
         return f"worker {rank} has ended" + (f" ({note})" if note else "")
 
     def next(self, group: Callable[[Request], str] = lambda request: "") -> list[Request]:
-        """The requests that all workers have announced and are to do next; [] if there are none.
+        """Return the requests to do next, which all workers have announced; [] if there are none.
 
-        Of several the one with the highest priority goes first, then the one that was heard of
-        first. Small ones of the same kind, dtype and `group` go with it, in the same order.
+        The request with the highest priority goes first; among equals, the one announced first.
+        Small requests of the same kind, dtype and `group` go with it, in the same order.
         """
         ready = [p for p in self._pending.values() if len(p.came) == self._size]
         if not ready:
@@ -152,7 +153,7 @@ class Agreement:
         return chosen
 
     def overdue(self, now: float) -> str | None:
-        """An error text if a worker is late by more than the limit, else None."""
+        """Return an error text if a worker is late by more than the limit, else None."""
         waiting = [p for p in self._pending.values() if p.request.kind != "end"]
         late = [p for p in waiting if now - p.began > self._limit]
         if not late:
@@ -169,7 +170,7 @@ class Agreement:
         return text
 
     def _names_of(self, rank: int) -> str:
-        """At most three requests that a worker has announced and others have not."""
+        """Name at most three requests that this worker has announced and others have not."""
         found = [p.request.name for p in self._pending.values() if rank in p.came]
         return ", ".join(found[:3])
 

@@ -50,7 +50,7 @@ class KVStore(ABC):
 
     @property
     def keeps_parameters(self) -> bool:
-        """Whether the store holds a `Trainer`'s parameters outside of this process."""
+        """Whether the store holds a `Trainer`'s parameters outside this process."""
         return False
 
     @property
@@ -114,7 +114,8 @@ class KVStore(ABC):
         """
 
     def blocks(self, value: Any) -> int:
-        """The best number of row blocks in which to hand a gradient like this array to `totals`."""
+        """The number of row blocks in which a gradient like this array is best passed to
+        `totals`."""
         return 1
 
     def explain(self, topology: Topology | str | None = None, sizes: Sequence[int] = ()) -> str:
@@ -137,7 +138,7 @@ class KVStore(ABC):
         return f"{planner.explain(shown)}\n\n{planner.together(given)}"
 
     def _sizes(self) -> list[int]:
-        """The bytes of the value of each key, the last key first, as backward has them."""
+        """The size in bytes of each key's value, the last key first, as backward produces them."""
         return []
 
     # ---- updating
@@ -147,7 +148,7 @@ class KVStore(ABC):
         """Update the value of a key by `updater(key, sum, value)`, which changes the value."""
 
     def _set_updater(self, updater: Any) -> None:
-        """See `set_updater`: MXNet's tutorials call it so."""
+        """Same as `set_updater`; MXNet's tutorials use this name."""
         self.set_updater(updater)
 
     @abstractmethod
@@ -168,9 +169,10 @@ class KVStore(ABC):
 
 
 def pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[Any]]]:
-    """Each key and the arrays that belong to it.
+    """Return each key with the list of its arrays.
 
-    Raises `ArgumentError` for what is no key or no array, and `ShapeError` where a key has none.
+    Raises `ArgumentError` for something that is not a key or not an array, and `ShapeError` for a
+    key without arrays.
     """
     several = isinstance(key, (list, tuple))
     if several and not isinstance(value, (list, tuple)):
@@ -195,7 +197,7 @@ def pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[Any]]]:
 
 
 def _plain(key: Any) -> int | str:
-    """A key as all workers write it, whatever kind of number they have."""
+    """The key in a form that is the same on all workers, whatever integer type they use."""
     if isinstance(key, str):
         return str.__str__(key)
     if not isinstance(key, (bool, _core.Array)):

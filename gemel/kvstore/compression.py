@@ -1,5 +1,5 @@
-"""Gradient compression with error feedback: gradients are sent in fewer bits, and what an element
-loses by that is added to what it sends next.
+"""Gradient compression with error feedback: gradients are sent in fewer bits, and the rounding
+error of an element is added to what it sends next.
 
 Seide et al., 1-bit stochastic gradient descent, Interspeech 2014; Karimireddy et al., Error
 feedback fixes SignSGD, ICML 2019; the two bits are MXNet's.
@@ -21,8 +21,8 @@ from gemel.tracing import compiled
 class Compression(ABC):
     """Encodes gradients for sending, and keeps the error to add to the next gradient.
 
-    `name` says it in full: stores of several workers compare it, as all must send alike. `share` is
-    what is sent of the bytes of a float32.
+    `name` describes the method in full: the workers compare it, because all must send the same way.
+    `share` is the fraction of a float32's bytes that is sent.
     """
 
     name: str
@@ -35,14 +35,15 @@ class Compression(ABC):
 
     @abstractmethod
     def _packed(self, gradient: Any, lost: Any) -> Any:
-        """Encode a row of elements plus their earlier errors. Returns the codes, the new errors."""
+        """Encode a row of elements plus their earlier errors. Returns the codes and the new
+        errors."""
 
     @abstractmethod
     def _unpacked(self, codes: Any) -> Any:
         """Decode to float32 elements, with up to three more at the end."""
 
     def encode(self, place: Any, value: Any) -> Any:
-        """Encode an array as a row of codes; `place` names the errors it goes with (a key)."""
+        """Encode an array as a row of codes; `place` (a key) says which stored errors to add."""
         lost = self._lost.get(place)
         if lost is None or lost.shape != (value.size,) or lost.device != value.device:
             lost = np.zeros((value.size,), dtype="float32", device=value.device)
@@ -55,7 +56,7 @@ class Compression(ABC):
         return row.reshape(like.shape).astype(like.dtype)
 
     def sent(self, key: Any, values: Sequence[Any], place: Device) -> list[Any]:
-        """What arrives at `place` of the arrays of a key."""
+        """The arrays of a key as they arrive at `place`."""
         found = []
         for number, value in enumerate(values):
             codes = self.encode((key, number), value)
@@ -90,9 +91,9 @@ class TwoBits(Compression):
 
 
 class Halves(Compression):
-    """Each element is sent in 16 bits, of a narrower dtype: ``float16`` or ``bfloat16``.
+    """Sends each element in 16 bits, as ``float16`` or ``bfloat16``.
 
-    What float16 cannot hold, beyond 65504, is cut off there, and the rest sent the next time.
+    With float16, values beyond 65504 are clipped, and the rest is sent the next time.
     """
 
     share = 1 / 2
@@ -112,7 +113,7 @@ class Halves(Compression):
         return codes.astype("float32")
 
 
-#: What makes the compression of each name, given the threshold.
+#: The function that makes each compression, given the threshold.
 KINDS: dict[str, Callable[[float], Compression | None]] = {
     "none": lambda _: None,
     "2bit": TwoBits,
@@ -122,10 +123,10 @@ KINDS: dict[str, Callable[[float], Compression | None]] = {
 
 
 def create(settings: dict[str, Any]) -> Compression | None:
-    """What sends gradients as settings like ``{"type": "2bit", "threshold": 0.5}`` say.
+    """Create the compression for settings like ``{"type": "2bit", "threshold": 0.5}``.
 
-    None for the type ``"none"``. Raises `UnknownNameError`, and `ArgumentError` for settings that
-    are no dictionary and a threshold that is no positive, finite number.
+    Returns None for the type ``"none"``. Raises `UnknownNameError`, and `ArgumentError` if the
+    settings are not a dictionary or the threshold is not a positive, finite number.
     """
     if not isinstance(settings, Mapping):
         raise ArgumentError(
@@ -152,7 +153,7 @@ def create(settings: dict[str, Any]) -> Compression | None:
 
 
 def shortens(value: Any) -> bool:
-    """Whether an array is compressed: integers and complex numbers are not."""
+    """Whether this array is compressed; integers and complex numbers are not."""
     return bool(value.dtype.kind == "f")
 
 

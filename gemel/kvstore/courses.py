@@ -1,10 +1,10 @@
 """Courses: fixed schedules for the sums of a training step, agreed on once.
 
-The first time a store adds up some keys, rank 0 decides what goes when (`gemel.kvstore.agreement`),
-and all workers exchange a digest of the keys, their order and how they are cut. If the digests are
-equal the step gets a *course*: from its second run on each sum is sent as soon as its gradients are
-ready, under a tag that is the same on all workers, without asking anybody. A thread of the core,
-the *courier* (`src/program/courier.h`), does the rest.
+The first time a store sums some keys, rank 0 decides what is sent when (`gemel.kvstore.agreement`),
+and all workers exchange a digest of the keys, their order and how they are split. If the digests
+are equal, the step gets a *course*. From its second run on, each sum is sent as soon as its
+gradients are ready, under a tag that is the same on all workers, without any agreement. A thread of
+the core, the *courier* (`src/program/courier.h`), does the rest.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from gemel import np
 if TYPE_CHECKING:
     from gemel.kvstore.world import World
 
-#: How many different steps of a store get a course; others are agreed on each time.
+#: How many different steps of a store get a course; the others are agreed on each time.
 MOST_COURSES = 32
-#: The name of the request by which workers compare their digests.
+#: The name of the request with which workers compare their digests.
 STEP = "the contents of a step"
-#: A bucket smaller than this part of the size wanted is not worth its overhead.
+#: A piece smaller than this fraction of the wanted bucket size (1/8) never ends a bucket.
 SMALL = 8
-#: What a courier adds up, and the bytes of an item.
+#: The dtypes that a courier can sum, and the bytes of an element.
 ITEMS = {"float32": 4, "float64": 8}
 
 
 class Piece(NamedTuple):
-    """An array that a step adds up: all of a key, or some of its rows."""
+    """An array that is summed in a step: all of a key, or some of its rows."""
 
     name: str
     dtype: str
@@ -78,9 +78,9 @@ class Courses:
     def __init__(self, world: World, store: int) -> None:
         self._world, self._store = world, store
         self._known: dict[Hashable, Course | None] = {}
-        #: The last comparison in progress: the step, the answers to come, the step's buckets.
+        #: The comparison in progress: the step, the answers to come, and the step's buckets.
         self._asked: tuple[Hashable, Any, list[Bucket]] | None = None
-        #: Whether workers have once added up different keys.
+        #: Whether the workers have ever summed different keys.
         self._apart = world.leaving is None
 
     def clear(self) -> None:
@@ -89,9 +89,9 @@ class Courses:
         self._known.clear()
 
     def find(self, key: Hashable) -> Course | None:
-        """The course of a step; None of one that has none, or was not asked for.
+        """Return the course of a step; None if it has none or has not been compared yet.
 
-        It waits for the answers to what was asked last, if that may decide it.
+        Waits for the answers of the last comparison if they may decide it.
         """
         if key not in self._known:
             self._hear()
@@ -102,9 +102,10 @@ class Courses:
         return not self._apart and key not in self._known and len(self._known) < MOST_COURSES
 
     def ask(self, key: Hashable, pieces: Sequence[Piece], most: float | None) -> None:
-        """Start to compare the pieces of a step with the other workers; it gets no course yet.
+        """Start to compare the pieces of a step with the other workers; the course comes later.
 
-        Pieces of `most` bytes are to leave together; None: these need no course.
+        Pieces are grouped into buckets of `most` bytes. If `most` is None, the step needs no
+        course.
         """
         text = repr((self._store, most, [piece[:4] for piece in pieces]))
         digest = hashlib.sha256(text.encode()).digest()
@@ -127,10 +128,10 @@ class Courses:
 
 
 def buckets_of(digest: bytes, pieces: Sequence[Piece], most: float) -> list[Bucket]:
-    """Pieces that leave together, in their order: some `most` bytes; from half of that on alone.
+    """Group pieces that are sent together, in their order, into buckets of about `most` bytes.
 
-    So do those of the last array, which nothing else covers. What is too small to be worth a bucket
-    waits for the next piece.
+    A bucket ends when it has half of that. It also ends, unless it is too small (`SMALL`), before a
+    large piece and before the last array, because no later computation hides the time of that one.
     """
     found: list[Bucket] = []
     start, total = 0, 0

@@ -1,4 +1,5 @@
-"""The Python side of the courier, the core's thread that runs `courses`: its orders and reports."""
+"""The Python side of the courier, the core's thread that runs `courses`: its commands and
+reports."""
 
 from __future__ import annotations
 
@@ -12,13 +13,13 @@ from gemel import _core, np, npx
 from gemel.kvstore.agreement import workers_have
 from gemel.kvstore.courses import Bucket
 
-#: The engine's priority of starting a request, which takes no time and lets others begin.
+#: The engine's priority for starting a request, which takes no time and lets others begin.
 URGENT = 1 << 20
-#: Seconds for which a worker that has lost another one waits to hear why.
+#: How many seconds a worker that has lost another one waits to hear the reason.
 REASON = 0.2
-#: The tag of measurements, which no step has (`gemel.kvstore.courses`).
+#: The tag of measurements; no step has it (`gemel.kvstore.courses`).
 MEASURED = 0
-#: Seconds between two looks whether all has arrived, at the exit.
+#: Seconds between two checks, at exit, whether all sums have arrived.
 LOOKING = 1e-3
 
 
@@ -29,14 +30,14 @@ class State(NamedTuple):
     problem: str
     #: How many sums are in progress.
     open: int
-    #: Seconds since the oldest that has started here, its name, and which ranks it misses.
+    #: How long ago the oldest sum in progress started here, its name, and the ranks it waits for.
     waiting: float
     name: str
     missing: list[int]
-    #: Sums that have ended well, and the seconds they were open, together.
+    #: How many sums have ended well, and the total seconds they were open.
     sums: int
     seconds: float
-    #: CPU seconds of its thread.
+    #: CPU seconds of the courier's thread.
     worked: float
 
 
@@ -46,7 +47,7 @@ def state_of(courier: _core.Courier) -> State:
 
 
 class Leaving:
-    """Sends one worker's buckets. `limit`: seconds it waits for other workers."""
+    """Sends one worker's buckets. `limit` is how many seconds it waits for other workers."""
 
     def __init__(self, courier: _core.Courier, rank: int, limit: float) -> None:
         self._courier = courier
@@ -55,11 +56,12 @@ class Leaving:
         self._lock = threading.Lock()
         self._sent = {"requests": 0, "groups": 0, "bytes": 0}
         self._troubled = math.inf
-        #: The counters when counting began, after the measurements.
+        #: The counters at the start of counting, after the measurements.
         self._before = state_of(courier)
 
     def issue(self, bucket: Bucket, arrays: Sequence[Any], specs: Any) -> tuple[Any, ...]:
-        """Issue the sums of a bucket, which all workers have: it is sent when all are ready."""
+        """Issue the sums of a bucket that all workers have; it is sent when all its arrays are
+        ready."""
         with self._lock:
             self._sent["requests"] += len(arrays)
             self._sent["groups"] += 1
@@ -73,9 +75,9 @@ class Leaving:
             return self._desk.issue(number, name, arrays, specs)
 
     def summed(self, row: Any) -> Any:
-        """The sum of the rows of all workers, at once: to measure the time it takes.
+        """Sum the rows of all workers right now, to measure how long it takes.
 
-        It does not count, and nobody has to agree on it.
+        This is not counted in the statistics, and the workers need not agree on it first.
         """
         array = np.array(row, dtype=row.dtype.name)
         bucket = Bucket(MEASURED, "the measurement", row.itemsize, 0, 0, 1, row.nbytes)
@@ -85,7 +87,7 @@ class Leaving:
         return found
 
     def worked(self) -> float:
-        """Seconds of a core that the courier's thread has taken, with all sums that have ended."""
+        """CPU seconds that the courier's thread has used for the sums that have ended."""
         return state_of(self._courier).worked
 
     def add_to(self, found: dict[str, float]) -> None:
@@ -109,10 +111,10 @@ class Leaving:
         return self._sent["groups"]
 
     def problem(self, now: float, left: Callable[[Sequence[int], float], str]) -> str:
-        """Why it cannot go on, if so.
+        """Return why the courier cannot go on, or an empty text.
 
-        `left` says which of some workers has ended, and how, of those that have brought less than
-        some sums here: what the others have brought is on its way.
+        `left(ranks, brought)` says which of these workers has ended, and how. It ignores those that
+        issued at least `brought` sums before they ended, because their data is still on its way.
         """
         state = state_of(self._courier)
         self._troubled = min(self._troubled, now) if state.problem else math.inf

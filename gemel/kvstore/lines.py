@@ -1,9 +1,9 @@
-"""Sockets between the workers of an MPI job, so that waiting costs nothing.
+"""Sockets between the workers of an MPI job, so that waiting uses no CPU time.
 
-MPI makes progress only while it is polled, and each poll takes some 60 us from the core that
-computes. Data on a socket is received by the kernel, which wakes the waiting thread when enough has
-come. The workers get each other's addresses, and a secret drawn for the job, over MPI; both sides
-of a connection prove that they know the secret (HMAC, RFC 2104) before anything else is sent.
+MPI makes progress only while it is polled, and each poll takes about 60 us from the core that
+computes. The kernel receives data on a socket by itself, and wakes the waiting thread when enough
+has arrived. The workers exchange their addresses, and a random secret for the job, over MPI. Both
+sides of a connection prove that they know the secret (HMAC, RFC 2104) before sending anything else.
 """
 
 from __future__ import annotations
@@ -23,38 +23,37 @@ from gemel.errors import WorkersError
 from gemel.kvstore.server.protocol import exactly, proof, proves, tune
 from gemel.kvstore.waiting import Scratch
 
-#: How many of this machine's IPv4 addresses are exchanged, as bytes after the port's.
+#: How many of this machine's IPv4 addresses are exchanged; they follow the port's two bytes.
 MOST_ADDRESSES = 8
-#: Seconds that all connections may take together, and one try or greeting.
+#: Seconds for opening all connections together, and for one attempt or greeting.
 OPENING, TRY = 5.0, 1.0
 SECRET_BYTES = 32
-#: Bytes after which a receiver is woken (or all, if fewer are left), and the longest sleep.
+#: Bytes after which a receiver is woken (or all, if fewer remain), and the longest sleep.
 ENOUGH, TRYING = 256 << 10, 0.1
-#: A message and a greeting begin with their length. Longer ones do not come from this job.
+#: Messages and greetings begin with their length. Longer ones than these are not from this job.
 LENGTH = struct.Struct(">I")
 MOST_MESSAGE, MOST_GREETING = 1 << 26, 1 << 10
-#: The errors of a connection to something that is not of this job, or to nothing.
+#: The errors of a connection to something that does not belong to this job, or to nothing.
 STRANGE = OSError, ValueError, KeyError, TypeError
 #: The ioctl for the address of an interface (netdevice(7)), and its place in the answer.
 SIOCGIFADDR, ADDRESS = 0x8915, slice(20, 24)
 
-#: Any interface; no sockets.
+#: Values of ``GEMEL_SOCKETS``: any interface; no sockets.
 ALL, NONE = "all", "none"
 
 Sockets = dict[int, socket.socket]
-#: What connections are for; messages go to and from rank 0 only.
+#: What connections are used for; messages go to and from rank 0 only.
 USES = "contents", "messages", "sums"
 
 
 def _uses(lower: int, higher: int) -> list[str]:
-    """The uses for which two ranks have a connection."""
+    """The uses for which these two ranks have a connection."""
     return [use for use in USES if use != "messages" or lower == 0]
 
 
 class Lines:
-    """The connections of one rank: to every other one for contents and for sums (those of the
-    `courier`), and to rank 0 for messages.
-    """
+    """The connections of one rank: to every other rank for contents and for sums (those of the
+    `courier`), and to rank 0 for messages."""
 
     def __init__(
         self, rank: int, size: int, contents: Sockets, messages: Sockets, sums: Sockets
@@ -76,7 +75,7 @@ class Lines:
     # ---- messages
 
     def send(self, rank: int, message: bytes) -> None:
-        """Start to send a message. One to a rank that has gone is lost."""
+        """Start to send a message. A message to a rank that has gone is lost."""
         self._going[rank] += LENGTH.pack(len(message)) + message
         self._push(rank)
 
@@ -94,9 +93,9 @@ class Lines:
             left.clear()
 
     def received(self, patience: float = 0.0) -> list[tuple[int, bytes]]:
-        """The messages that have come, with the ranks they come from.
+        """Return the messages that have arrived, with the ranks that sent them.
 
-        With none there it sleeps until one comes, for `patience` seconds at most.
+        If there are none, sleep until one arrives, for at most `patience` seconds.
         """
         for rank, left in self._going.items():
             if left:
@@ -110,7 +109,7 @@ class Lines:
                 continue
             except OSError:
                 part = b""
-            if not part:  # it has ended, or died: whoever waits for it says so when the time is up
+            if not part:  # it ended or died: those that wait for it report it after the time limit
                 self._poll.unregister(number)
                 self._messages.pop(rank).close()
                 continue
@@ -121,9 +120,9 @@ class Lines:
     # ---- contents
 
     def summed(self, row: Any) -> Any:
-        """The sum of the rows of all ranks, in their order; it is made in the row given.
+        """Sum the rows of all ranks in rank order; the result overwrites the given row.
 
-        Two exchange them; of more, rank i adds up piece i and gives it to all. Raises
+        Two ranks exchange their rows. With more, rank i sums piece i and sends it to all. Raises
         `WorkersError` when a worker is gone.
         """
         import numpy
@@ -149,7 +148,8 @@ class Lines:
         return row
 
     def exchange(self, sends: Mapping[int, Any], receives: Mapping[int, Any]) -> None:
-        """Send arrays to ranks, and fill arrays by what ranks send; all have to fit together."""
+        """Send arrays to ranks and fill arrays with what ranks send; the calls of all ranks must
+        match."""
         outward = {rank: _bytes(array) for rank, array in sends.items() if array.nbytes}
         inward = {rank: _bytes(array) for rank, array in receives.items() if array.nbytes}
         poll = select.poll()
@@ -169,12 +169,12 @@ class Lines:
                 del ranks[number]
                 with contextlib.suppress(KeyError):
                     poll.unregister(number)
-            # No system has to do what it is told of how much is enough: now and then all are tried.
+            # A system may ignore SO_RCVLOWAT, so after a timeout all connections are tried.
             ready = poll.poll(TRYING * 1e3) if ranks else []
             ready = ready or [(number, select.POLLIN | select.POLLOUT) for number in ranks]
 
     def _wanted(self, rank: int, outward: Mapping[int, Any], inward: Mapping[int, Any]) -> int:
-        """What is waited for on a connection; who receives is woken when enough has come."""
+        """The events to wait for on a connection; a receiver is woken when enough has arrived."""
         if rank in inward:
             enough = min(len(inward[rank]), ENOUGH)
             self._contents[rank].setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, enough)
@@ -221,7 +221,7 @@ def _shorten(views: dict[int, Any], rank: int, count: int) -> None:
 
 
 def _whole(coming: bytearray) -> list[bytes]:
-    """The messages that are complete, which are taken out. Raises `WorkersError`."""
+    """Remove and return the messages that are complete. Raises `WorkersError`."""
     found = []
     while len(coming) >= LENGTH.size:
         (length,) = LENGTH.unpack_from(coming)
@@ -247,11 +247,11 @@ def opened(
     broadcast: Callable[[Any], Any],
     interface: str = ALL,
 ) -> Lines | None:
-    """Connections between all ranks, or None on all of them where some cannot be had.
+    """Open connections between all ranks; returns None on all ranks if some connection fails.
 
-    `gathered` gives the rows of all ranks, `broadcast` that of rank 0. All have to call it.
-    `interface` is what ``GEMEL_SOCKETS`` says. Raises `WorkersError` where there is none of its
-    name.
+    `gathered` returns the rows of all ranks, `broadcast` that of rank 0. All ranks have to call
+    this. `interface` is the value of ``GEMEL_SOCKETS``. Raises `WorkersError` if there is no
+    interface of that name.
     """
     import secrets
 
@@ -266,7 +266,7 @@ def opened(
         if listener is not None:
             stack.enter_context(listener)
         rows = [bytes(row) for row in gathered(_address_row(listener, addresses))]
-        # If one rank has no sockets the others do not wait for it.
+        # If one rank has no sockets, the others do not wait for it.
         whole = all(row[:2] != bytes(2) for row in rows) and hasattr(select, "poll")
         if listener is not None and whole:
             try:
@@ -304,7 +304,7 @@ def _listener(backlog: int) -> socket.socket | None:
 
 
 def _addresses(interface: str) -> list[str]:
-    """The IPv4 addresses of this machine's interfaces, or of one; that of its own self last."""
+    """The IPv4 addresses of this machine's interfaces, or of one interface; loopback comes last."""
     found, names = [], []
     with contextlib.suppress(OSError):
         if sys.platform == "linux":
@@ -314,7 +314,7 @@ def _addresses(interface: str) -> list[str]:
                 names = [name for _, name in socket.if_nameindex()]
                 for name in names if interface in (ALL, NONE) else [interface]:
                     asked = struct.pack("256s", name.encode())
-                    with contextlib.suppress(OSError):  # one without an address
+                    with contextlib.suppress(OSError):  # an interface without an address
                         answer = fcntl.ioctl(probe, SIOCGIFADDR, asked)
                         found.append(socket.inet_ntoa(answer[ADDRESS]))
         elif interface in (ALL, NONE):
@@ -342,7 +342,7 @@ class _Door:
         return left
 
     def connect(self, rows: Sequence[bytes], met: dict[str, Sockets]) -> None:
-        """Connect to all lower ranks, as the rows of all say where they are. Raises `OSError`."""
+        """Connect to all lower ranks at the addresses in their rows. Raises `OSError`."""
         for other in range(self._rank):
             for use in _uses(other, self._rank):
                 met[use][other] = self._connected(other, rows[other], use)
@@ -366,7 +366,8 @@ class _Door:
         raise ConnectionError(f"worker {other} cannot be reached")
 
     def _ask(self, channel: socket.socket, other: int, use: str) -> None:
-        """Prove to each other that both know the secret, and that the other is the rank meant."""
+        """Prove to each other that both know the secret, and that the other is the intended
+        rank."""
         greeting = {"from": self._rank, "to": other, "use": use}
         challenge = _heard(channel)["challenge"]
         shown = proof(self._secret, "asks", challenge, greeting)
@@ -376,7 +377,7 @@ class _Door:
         tune(channel)
 
     def accept(self, listener: socket.socket, met: dict[str, Sockets]) -> None:
-        """Wait for all higher ranks. Raises `OSError` when they have not come in time."""
+        """Wait for all higher ranks. Raises `OSError` if they have not connected in time."""
         higher = range(self._rank + 1, len(self._machines))
         missing = {(other, use) for other in higher for use in _uses(self._rank, other)}
         while missing:
@@ -415,7 +416,7 @@ def _say(channel: socket.socket, values: dict[str, Any]) -> None:
 
 
 def _heard(channel: socket.socket) -> dict[str, Any]:
-    """A greeting. Raises `OSError` or `ValueError`."""
+    """Receive a greeting. Raises `OSError` or `ValueError`."""
     (length,) = LENGTH.unpack(exactly(channel, LENGTH.size))
     if length > MOST_GREETING:
         raise ConnectionError(f"a greeting of {length} bytes")

@@ -1,7 +1,7 @@
 """The store of one process: adds up the gradients of its devices.
 
 Calls return at once: the sum of a key begins when its gradients are ready, while the rest of the
-backward pass goes on.
+backward pass continues.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gemel.kvstore.traffic import Traffic
 from gemel.runtime.backend import backend_of
 from gemel.runtime.plans import plan_of
 
-#: `optimizer` is an argument's name, as users write it; this is the module.
+#: The module: `optimizer` is also the name of an argument, as users write it.
 optimizer_module = optimizer
 
 
@@ -35,7 +35,8 @@ class LocalStore(KVStore):
         self._on_devices = on_devices
         self._values: dict[Any, Any] = {}
         self._updater: Any = None
-        #: Held by the thread that updates: counts and states go with the order of the updates.
+        #: Held by the thread that updates, so that counts and states match the order of the
+        #: updates.
         self._updating = threading.RLock()
         self._compression: compression.Compression | None = None
         self._sums = _Sums()
@@ -148,7 +149,7 @@ class LocalStore(KVStore):
         return {} if self._traffic is None else self._traffic.carried()
 
     def _place(self, values: Sequence[Any], number: int) -> Device:
-        """The device that adds up a key: devices take turns, to spread the load over links."""
+        """The device that sums a key: devices take turns, to spread the load over the links."""
         place: Device = values[number % len(values)].device
         return place if self._on_devices or not place.linked else CPUS[0]
 
@@ -160,7 +161,7 @@ class LocalStore(KVStore):
         priority: int,
         blocks: Sequence[Sequence[Any]] = (),
     ) -> Any:
-        """The sum of the arrays of a key, at a place; `priority` is that of its operations."""
+        """Sum the arrays of a key at a place; `priority` is that of its operations."""
         check_alike(key, values)
         if self._compression is not None and compression.shortens(values[0]):
             values = self._compression.sent(key, values, place)
@@ -232,7 +233,8 @@ class LocalStore(KVStore):
 
 
 def check_alike(key: Any, values: Sequence[Any]) -> None:
-    """Raise unless all arrays of a key have one shape (`ShapeError`) and dtype (`DTypeError`)."""
+    """Raise unless all arrays of a key have the same shape (`ShapeError`) and dtype
+    (`DTypeError`)."""
     if len({value.shape for value in values}) > 1:
         shapes = ", ".join(str(value.shape) for value in values)
         raise ShapeError(f"kvstore: the arrays of key {key!r} have different shapes: {shapes}")
@@ -254,12 +256,13 @@ def fits(key: Any, given: Any, stored: Any) -> None:
 
 
 def _apart(value: Any) -> bool:
-    """Whether an array must be added up by itself: behind a link, or of a dtype without kernels."""
+    """Whether an array must be summed by itself: it is behind a link, or its dtype has no
+    kernels."""
     return bool(value.device.linked or value.dtype.kind == "c")
 
 
 class _Sums:
-    """Adds up arrays of CPU devices, group by group; one program, which runs on any of them."""
+    """Sums arrays of CPU devices, group by group, as one program, which runs on any of them."""
 
     def __init__(self) -> None:
         self._plans: dict[Any, Any] = {}

@@ -1,7 +1,7 @@
 """Measures what each all-reduce algorithm costs between these workers, for a few sizes.
 
-All workers do that together when they join, before anything else is sent, within a fraction of a
-second: rank 0 looks at the clock and skips large sizes where the network is slow. Costs of other
+All workers do this together when they join, before anything else is sent. It takes a fraction of a
+second: rank 0 checks the clock and skips large sizes where the network is slow. The costs of other
 sizes are interpolated, and extrapolated linearly.
 """
 
@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 from gemel.kvstore.ways import COURIER, Table
 
-#: The sizes in bytes that are tried, and how often each, after a first time that is not counted.
+#: The sizes in bytes that are tried, and how often each, after a first run that is not counted.
 SIZES = (4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20)
 TIMES = 3
-#: A way slower than the best by this factor is not tried with larger sizes.
+#: A way that is slower than the best by this factor is not tried with larger sizes.
 HOPELESS = 8.0
-#: What rank 0 says of a size.
+#: What rank 0 decides about a size.
 _LEAVE_OUT, _TRY, _STOP = range(3)
 
 
@@ -48,7 +48,7 @@ class Courier(Protocol):
 
 
 class Carried:
-    """A wire on which the courier, if there is one, is one more way: `names`."""
+    """A wire to which the courier, if there is one, is added as one more way; `names` lists all."""
 
     def __init__(self, wire: Wire, names: Sequence[str], courier: Courier | None) -> None:
         self.rank = wire.rank
@@ -74,11 +74,12 @@ def measure(
     clock: Callable[[], float] = time.perf_counter,
     worked: Callable[[], float] = time.thread_time,
 ) -> Table:
-    """Seconds of each way for a few sizes, in about `limit` seconds; the same table on all workers.
+    """Measure the seconds of each way for a few sizes; returns the same table on all workers.
 
-    A time is the slowest worker's, the best of a few tries; all of it is waiting but the work of
-    the worker who has most. (Who comes late to a try finds all there, and waits less than the wires
-    take.) `worked`: seconds of a core that have been worked. Ways that are first in the list are
+    A time is that of the slowest worker in the best of a few tries. The part that counts as waiting
+    is this time minus the CPU time of the worker that used most. (The wait of one worker would be
+    too little: one that comes late to a try finds all data there already.) `worked` returns the CPU
+    seconds used so far. Measuring ends after about `limit` seconds; the first ways in the list are
     tried first.
     """
     import numpy
@@ -105,7 +106,7 @@ def measure(
 def _decision(
     found: dict[str, list[tuple[float, float]]], name: str, nbytes: int, left: float
 ) -> int:
-    """Rank 0's decision on a size: whether time is left for it, and it may be worth it."""
+    """Rank 0's decision on a size: whether there is time left for it, and it is worth trying."""
     if left <= 0:
         return _STOP
     if nbytes == SIZES[0]:
@@ -125,9 +126,9 @@ def _tries(
     clock: Callable[[], float],
     worked: Callable[[], float],
 ) -> list[float]:
-    """The times this worker took, after a first run that sets up connections and memory.
+    """Return the times of this worker's tries, followed by the CPU seconds of each.
 
-    And behind these, how much of each was worked.
+    A first run, which is not counted, sets up connections and memory.
     """
     import numpy
 

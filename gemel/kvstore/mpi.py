@@ -1,7 +1,7 @@
 """`dist_sync`: synchronous data-parallel training of several workers over MPI.
 
-Every worker has a replica of all values and updates it by the same sums in the same way, so that
-replicas stay equal to the bit. Only sums are sent, and the values of rank 0 at the start.
+Every worker has a replica of all values and updates it with the same sums in the same way, so
+replicas stay equal to the bit. Only the sums are sent, and rank 0's values at the start.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from gemel.passes.rows import bounds_of
 if TYPE_CHECKING:
     from gemel.links import Topology
 
-#: The environment variables in which MPI's launchers tell the number of processes.
+#: The environment variables in which MPI's launchers pass the number of processes.
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE")
-#: Dtypes that NumPy cannot add, or not accurately, are added as float32.
+#: Dtypes that NumPy cannot add, or not accurately; they are added as float32.
 NARROW = ("float16", "bfloat16")
 
 
@@ -152,7 +152,7 @@ class MpiStore(LocalStore):
         return self._by_course(course, keys, values, devices, blocks)
 
     def _ask(self, step: Any, keys: Sequence[Any], values: Sequence[Sequence[Any]]) -> None:
-        """Start to compare such steps with the other workers, see `gemel.kvstore.courses`."""
+        """Start to compare steps like this with the other workers, see `gemel.kvstore.courses`."""
         pieces: list[Piece] = []
         for position in reversed(range(len(keys))):
             first = values[position][0]
@@ -173,7 +173,8 @@ class MpiStore(LocalStore):
             self._courses.ask(step, pieces, most)
 
     def _cuts(self, value: Any) -> list[tuple[int, int]]:
-        """The first and the last row, and one more, of each block in which an array goes."""
+        """The blocks of rows in which an array is sent, as pairs (first row, row after the
+        last)."""
         count = self.blocks(value)
         if count == 1:
             return [(0, value.shape[0] if value.ndim else 1)]
@@ -188,7 +189,7 @@ class MpiStore(LocalStore):
         devices: Sequence[Device],
         blocks: Sequence[Sequence[Sequence[Any]]],
     ) -> list[list[Any]]:
-        """The sums of a step that has a course."""
+        """Sum the arrays of a step that has a course."""
         order = range(len(keys) - 1, -1, -1)
         counts, arrays = [], []
         with autograd.pause():
@@ -211,7 +212,7 @@ class MpiStore(LocalStore):
     def blocks(self, value: Any) -> int:
         """The number of row blocks in which to send a gradient like this array.
 
-        The same on all workers; `explain` shows why.
+        It is the same on all workers; `explain` shows the reason.
         """
         if not value.ndim or not value.size:
             return 1
@@ -246,7 +247,8 @@ class MpiStore(LocalStore):
         return np.concatenate(totals)
 
     def _parts(self, values: Sequence[Any], blocks: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-        """The arrays of a key, or of each block of its rows: all cut alike, backward or not."""
+        """The arrays of a key, or of each of its row blocks; the blocks do not depend on
+        backward's."""
         cuts = self._cuts(values[0])
         if len(cuts) == 1:
             return [values]
@@ -257,16 +259,16 @@ class MpiStore(LocalStore):
         ]  # fmt: skip
 
     def _own(self, values: Sequence[Any], place: Device) -> Any:
-        """The sum of what this worker has, on the host."""
+        """The sum of this worker's arrays, on the host."""
         own = values[0] if len(values) == 1 else self._sum(values, place)
         return own.as_in_ctx(CPUS[0]) if own.device.linked else own
 
     def _over_workers(
         self, name: str, kept: Any, values: Sequence[Any], place: Device, priority: int
     ) -> Any:
-        """The sum over all workers, in the order of ranks, of arrays that all have.
+        """Sum arrays that all workers have, in the order of ranks.
 
-        `kept` says whose losses are kept where that is compressed.
+        If the array is compressed, `kept` is the name of its stored errors.
         """
         own = self._own(values, place)
         if self._compresses(own):
@@ -275,7 +277,7 @@ class MpiStore(LocalStore):
         return total.astype(own.dtype, copy=False).as_in_ctx(place)
 
     def _compressed(self, name: str, kept: Any, own: Any, priority: int) -> Any:
-        """The same with compression: every worker gets the codes of all."""
+        """Sum with compression: every worker receives the codes of all."""
         method = self._world_compression
         assert method is not None
         codes = method.encode(kept, own)
@@ -301,7 +303,7 @@ def _named(key: Any) -> str:
 
 
 def _sent(own: Any) -> Any:
-    """An array in the dtype in which it is sent."""
+    """The array in the dtype in which it is sent."""
     return own.astype("float32") if own.dtype.name in NARROW else own
 
 
@@ -309,7 +311,7 @@ def _sent(own: Any) -> Any:
 
 
 class _Joined:
-    """The world this process has joined: MPI is one for a process, too."""
+    """The world this process has joined; like MPI itself, there is one per process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -320,9 +322,9 @@ _joined = _Joined()
 
 
 def world() -> World:
-    """The workers of this MPI job, joined at the first call; it takes all of them.
+    """The workers of this MPI job. The first call joins them and must be made by all of them.
 
-    Raises `WorkersError` where there is no MPI, or the workers do not fit together.
+    Raises `WorkersError` if there is no MPI, or the workers do not fit together.
     """
     with _joined.lock:
         if _joined.world is None:
@@ -340,7 +342,7 @@ def world() -> World:
 
 
 def _library() -> Any:
-    """Module MPI of mpi4py, initialized."""
+    """The module MPI of mpi4py, initialized."""
     try:
         import mpi4py
 
@@ -374,7 +376,7 @@ def _check_size(size: int, library: Any) -> None:
 
 
 def _leave(found: World, library: Any) -> None:
-    """At the exit: wait for all workers, unless the job has failed."""
+    """At exit, wait for all workers, unless the job has failed."""
     found.close()
     if not found.broken and os.getpid() == found.process and not library.Is_finalized():
         library.Finalize()

@@ -1,9 +1,9 @@
 """Runs one rank's part of an all-reduce schedule: its sends, receives and additions.
 
-Partial sums are added with the lowest rank first, so that a schedule that keeps the order of ranks
-(`gemel.topology.keeps_order`) gives the same bits as a loop over them. With other schedules each
-request is cut into pieces by itself: then the bits of an element depend on its place in its own
-array, not on what else is sent with it.
+Partial sums are added with the lowest rank first, so a schedule that keeps the order of ranks
+(`gemel.topology.keeps_order`) gives the same bits as a loop over the ranks. With other schedules
+each request is split into pieces on its own. Then the bits of an element depend on its position in
+its own array, and not on what else is sent with it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Messages(Protocol):
-    """Messages of bytes between ranks, those from one to another in the order in which they go."""
+    """Sends and receives bytes between ranks; messages between the same two ranks stay in order."""
 
     def start_send(self, rank: int, array: Array) -> Any:
-        """Begin to send an array, which must stay as it is until `finish`."""
+        """Begin to send an array, which must not change until `finish`."""
 
     def start_receive(self, rank: int, array: Array) -> Any:
         """Begin to fill an array."""
@@ -34,7 +34,7 @@ class Messages(Protocol):
 
 
 class _Step(NamedTuple):
-    """A message of this rank: pieces `first` up to `end`, and the lowest rank in each."""
+    """A message of this rank: pieces `first` to `end - 1`, and the lowest rank in each."""
 
     rank: int
     first: int
@@ -44,7 +44,7 @@ class _Step(NamedTuple):
 
 
 class Passing:
-    """What one rank does in a schedule whose places are the ranks."""
+    """One rank's part of a schedule whose places are the ranks."""
 
     def __init__(self, schedule: Schedule, rank: int) -> None:
         self.schedule = schedule
@@ -67,7 +67,7 @@ class Passing:
     def summed(self, row: Array, lengths: Sequence[int], messages: Messages) -> Array:
         """The sum of the rows of all ranks, as one array; `lengths` are those of its requests.
 
-        All ranks call it with the same lengths. The row given is overwritten.
+        All ranks must call this with the same lengths. The given row is overwritten.
         """
         schedule = self.schedule
         if self.in_order or len(lengths) < 2:
@@ -110,16 +110,16 @@ class Passing:
 
 
 class _Sums:
-    """The row of a rank, and what has come to be added to its pieces."""
+    """The row of a rank, and the received parts that are still to be added to its pieces."""
 
     def __init__(self, row: Array, bounds: list[int], rank: int) -> None:
         self._row, self._bounds = row, bounds
-        #: The lowest rank in what the row has of each piece.
+        #: For each piece, the lowest rank whose data is in the row.
         self._lowest = [rank] * (len(bounds) - 1)
         self._waiting: dict[int, list[tuple[int, Array]]] = {}
 
     def add(self, step: _Step, part: Array) -> None:
-        """Note pieces that were received."""
+        """Record pieces that were received."""
         bounds = self._bounds
         for piece, lowest in enumerate(step.lowest, step.first):
             begin = bounds[piece] - bounds[step.first]
@@ -128,11 +128,11 @@ class _Sums:
             self._waiting.setdefault(piece, []).append(found)
 
     def replace(self, step: _Step) -> None:
-        """Note pieces of the row that were overwritten by a sum."""
+        """Record that pieces of the row were overwritten with a sum."""
         self._lowest[step.first : step.end] = step.lowest
 
     def settle(self, pieces: Sequence[int]) -> None:
-        """Add up the received parts of these pieces, the lowest rank first."""
+        """Add the received parts of these pieces, the lowest rank first."""
         for piece in pieces:
             parts = self._waiting.pop(piece, None)
             if parts is None:
@@ -147,7 +147,7 @@ class _Sums:
 
 
 def _by_piece(schedule: Schedule, lengths: Sequence[int]) -> tuple[list[slice], list[int]]:
-    """The parts of a row of several requests, piece by piece; where each piece then begins."""
+    """Reorder a row of several requests by pieces: its slices, and where each piece then begins."""
     cuts, start = [], 0
     for length in lengths:
         cuts.append([start + bound for bound in schedule.bounds(length).tolist()])

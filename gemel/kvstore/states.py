@@ -28,8 +28,8 @@ def load_states(
 ) -> None:
     """Read what `save_states` wrote into one updater, or one for each device.
 
-    Raises `ParameterFileError`, changing nothing, for states of another optimizer, or that do not
-    fit the values' shapes (None: not known yet).
+    Raises `ParameterFileError`, without changing anything, if the states are of another optimizer
+    or do not fit the values' shapes (None: not known yet).
     """
     rule = updaters[0].optimizer
     arrays = serialize.load_named(filename)

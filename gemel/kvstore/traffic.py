@@ -1,10 +1,10 @@
-"""Sums of gradients of simulated GPUs, at the speed of the links of a topology.
+"""Sums the gradients of simulated GPUs, at the speed of the links of a topology.
 
-A sum is an operation of the engine that a thread completes: it runs the schedule the planner chose
-for the size, moving its bytes at the rates of the links (`gemel.topology.moving`). As in a
-communication library sums run one after the other; of those whose gradients are ready, the one with
-the highest priority goes first. The schedule depends on topology and size alone, so that all runs
-give the same bits.
+A sum is an engine operation that a thread completes. The thread runs the schedule that the planner
+chose for the size, and moves its bytes at the rates of the links (`gemel.topology.moving`). As in a
+communication library, sums run one after the other; of those whose gradients are ready, the one
+with the highest priority goes first. The schedule depends only on the topology and the size, so all
+runs give the same bits.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Route:
 
 
 class Traffic:
-    """The sums over a topology. `hosted` ones are made at its first host, others by a schedule."""
+    """Sums over a topology: `hosted` ones at its first host, the others by a schedule."""
 
     def __init__(self, links: Topology, hosted: bool) -> None:
         self.links = links
@@ -66,7 +66,8 @@ class Traffic:
         weakref.finalize(self, _Work.close, self._work)
 
     def sums(self, name: str, values: Sequence[Any], priority: int) -> list[Any]:
-        """Issue adding up arrays of different GPUs: an array on each, in the order of `values`."""
+        """Issue the sum of arrays on different GPUs: one result on each, in the order of
+        `values`."""
         ranked = sorted(values, key=lambda value: int(value.device.code))
         given = [as_twin(value) for value in ranked]
         route = self._route([value.device for value in given])
@@ -84,7 +85,7 @@ class Traffic:
         return [arrived[value.device].astype(kind, copy=False) for value in values]
 
     def carried(self) -> dict[tuple[str, str], float]:
-        """Bytes that each link has carried so far, by its ends."""
+        """The bytes that each link has carried so far, by its ends."""
         found: dict[tuple[str, str], float] = {}
         for route in self._routes.values():
             for ends, nbytes in list(route.mover.carried.items()):
@@ -130,7 +131,7 @@ class _Work:
         self._closed.set()
 
     def _finish(self) -> None:
-        """At the exit: wait for the sums in progress."""
+        """At exit, wait for the sums in progress."""
         self.close()
         if self._thread is not None and os.getpid() == self._process:
             self._thread.join()
@@ -172,7 +173,7 @@ class _Work:
 
 
 def _copied(value: Any, name: str, spec: tuple[int, tuple[int, ...]], place: int) -> Any:
-    """A copy on another device without using a link: the caller accounts for the transfer."""
+    """Copy to another device without using a link: the caller accounts for the transfer."""
     dense = value if value._is_contiguous else value.copy()
     (made,) = _core.call_python(_copy, name, [dense], [spec], (), place)
     return made

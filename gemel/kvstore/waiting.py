@@ -1,8 +1,9 @@
 """Polling MPI beside threads that compute.
 
-A worker often has one core. A blocking call of MPI polls all the time and takes that core from the
-backward pass; polling rarely leaves it alone, but notices messages late. So we poll a few times at
-once, since messages from workers on the same machine come quickly, then after growing pauses.
+A worker often has a single core. A blocking MPI call polls all the time and takes that core from
+the backward pass. Rare polls leave the core alone, but notice messages late. So we poll a few times
+at once, since messages from workers on the same machine arrive quickly, and then after growing
+pauses.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-#: Times that are asked at once, letting others run in between; seconds of the first and the longest
-#: pause, and by how much they grow. The longest is another one where nobody computes meanwhile.
+#: How many polls are made at once (other threads may run in between); the first and the longest
+#: pause in seconds, the longest one while nothing else computes, and the factor by which pauses
+#: grow.
 AT_ONCE = 3
 FIRST, LONGEST, ALONE, GROWTH = 2e-5, 5e-4, 4e-5, 1.5
 
@@ -22,7 +24,7 @@ def wait_until(
     pause: Callable[[float], object] = time.sleep,
     longest: float = LONGEST,
 ) -> None:
-    """Call `done`, which makes progress, until it is true. Pauses grow up to the `longest`.
+    """Call `done`, which makes progress, until it is true. Pauses grow up to `longest`.
 
     >>> left = [False, False, True]
     >>> wait_until(lambda: left.pop(0))
@@ -40,13 +42,13 @@ def wait_until(
 
 
 class Scratch:
-    """Reusable memory for rows in transit: fresh pages would cost as much as a copy."""
+    """Reusable memory for rows in transit; touching fresh pages would cost as much as a copy."""
 
     def __init__(self) -> None:
         self._memory: Any = None
 
     def take(self, size: int) -> Any:
-        """This many bytes as an array of uint8: the same memory each time."""
+        """Return an array of uint8 with this many bytes: the same memory each time."""
         import numpy
 
         if self._memory is None or self._memory.size < size:

@@ -17,41 +17,41 @@ if TYPE_CHECKING:
     from gemel.kvstore.agreement import Request
     from gemel.topology import Schedule
 
-#: Without measurements: up to this many bytes of all workers, each gets all rows and adds them up.
+#: Without measurements, if all rows have at most this many bytes, each worker gets and adds all.
 SMALL_BYTES = 256 << 10
-#: A way later in the list has to be faster by this fraction to be chosen.
+#: A way later in the list is chosen only if it is faster by this fraction.
 ALIKE = 0.05
-#: What the time of a schedule by messages counts: they go through the interpreter, which the
-#: program needs itself meanwhile; when it was measured, it did nothing.
+#: The factor on the time of a schedule by messages: its messages go through the interpreter, which
+#: the program needs too, but the program did nothing during the measurement.
 MESSAGES = 1.2
-#: With more workers than this there is no schedule with a message for each pair of them.
+#: With more workers than this there is no schedule with a message for each pair of workers.
 MOST_PAIRS = 64
-#: So many seconds of waiting are not worth being begun early: a group of its own takes as much of
-#: the core, which computes meanwhile.
+#: Waiting less than this many seconds is not worth starting early: a group of its own takes as much
+#: time of the core, which is computing meanwhile.
 CHEAP = 1e-3
-#: Seconds a group takes at least, in which it is agreed on: most of that takes the core. By so many
-#: times another way has to be quicker than sockets to be worth it.
+#: The least seconds of a group that is agreed on, most of which is CPU time; and the factor by
+#: which another way has to be faster than sockets to be worth it.
 GROUP, MUCH = 3e-4, 2.0
-#: The same of what is not agreed on (`gemel.kvstore.courses`): a step of a plan, and an operation.
+#: The same for sums without agreement (`gemel.kvstore.courses`): a plan step and an operation.
 BUCKET = 3e-4
-#: And so many seconds of waiting are not worth being begun early by itself.
+#: Without agreement, waiting less than this many seconds is not worth starting early.
 ALONE = 2e-3
-#: Buckets of a step at most, and the bytes of one where nothing was measured.
+#: The most buckets of a step, and the size of a bucket in bytes if nothing was measured.
 MOST_BUCKETS, BUCKET_BYTES = 64, 4 << 20
-#: Each block is a step of a plan and an operation of every worker; a ninth would cover 1.4 % more.
+#: Each block is a plan step and an operation on every worker; a ninth would hide 1.4 % more.
 MOST_BLOCKS = 8
-#: The row of the table for sums by sockets that nobody agrees on, which need no interpreter, but
-#: operations and a thread.
+#: The table's row for sums by sockets without agreement. They need operations and a thread, but not
+#: the interpreter.
 COURIER = "courier"
-#: Rules that leave the choice to what was measured.
+#: Rules that leave the choice to the measurements.
 IN_ORDER, ANY = "ranks", "any"
 
 
 class Way(NamedTuple):
     """An all-reduce algorithm: by MPI's own collectives, or by the messages of a `schedule`.
 
-    `in_order`: every element is added up in the order of the ranks, so that its bits depend on
-    nothing else.
+    `in_order`: every element is summed in the order of ranks, so that its bits depend on nothing
+    else.
     """
 
     name: str
@@ -61,11 +61,11 @@ class Way(NamedTuple):
 
 
 def ways_of(machines: Sequence[int], lines: bool = False) -> dict[str, Way]:
-    """The ways there are for workers on these machines, by name; those that keep the order first.
+    """The ways for workers on these machines, by name; those that keep the order come first.
 
-    `machines` has a number for each rank: the same one for those on one machine. `lines`: whether
-    all are connected by sockets (`gemel.kvstore.lines`), which is first of what is as quick, since
-    who waits for a socket leaves the core to others.
+    `machines` has the number of the machine of each rank. `lines` says whether all workers are
+    connected by sockets (`gemel.kvstore.lines`). Sockets come first among equally fast ways,
+    because waiting for a socket leaves the core to others.
     """
     from gemel import topology  # it needs NumPy
 
@@ -95,7 +95,7 @@ def ways_of(machines: Sequence[int], lines: bool = False) -> dict[str, Way]:
 
 
 def links_of(machines: Sequence[int]) -> Topology:
-    """A topology whose GPUs are the ranks. Only distances count; the speeds are made up."""
+    """A topology whose GPUs are the ranks. Only distances matter; the speeds are made up."""
     kinds = sorted(set(machines))
     nodes = [Node(f"rank {rank}", "gpu", one) for rank, one in enumerate(machines)]
     nodes += [Node(f"machine {one}", "switch", one) for one in kinds]
@@ -107,9 +107,9 @@ def links_of(machines: Sequence[int]) -> Topology:
 
 
 class Table:
-    """Seconds that ways took, by name: (bytes, seconds), the sizes growing.
+    """The measured seconds of each way, by name: pairs (bytes, seconds) with growing sizes.
 
-    `waiting`: how much of that the core was left to others; all, where nothing is said.
+    `waiting` is the part of this time in which the core was free; by default all of it.
     """
 
     def __init__(
@@ -119,15 +119,15 @@ class Table:
     ) -> None:
         self.measured = measured or {}
         self.waited = self.measured if waiting is None else waiting
-        #: A cache of choices by rule and number of bytes.
+        #: A cache of predicted waiting times, by rule and number of bytes.
         self.follows: dict[tuple[str, float], float | None] = {}
 
     def seconds(self, name: str, nbytes: float) -> float | None:
-        """The time a way should take: linear between the sizes measured, and beyond them."""
+        """The expected time of a way: linear between the measured sizes and beyond them."""
         return self._of(self.measured, name, nbytes)
 
     def waiting(self, name: str, nbytes: float) -> float | None:
-        """How much of that time the core can compute meanwhile."""
+        """The part of that time in which the core is free to compute."""
         return self._of(self.waited, name, nbytes)
 
     @staticmethod
@@ -143,18 +143,18 @@ class Table:
         after = next((n for n in range(1, len(points)) if points[n][0] >= nbytes), len(points) - 1)
         (low, begin), (high, end) = points[after - 1], points[after]
         slope = max((end - begin) / (high - low), 0.0)
-        if nbytes > high:  # however noisy the clock was
+        if nbytes > high:  # even if the clock was noisy
             return end + max(slope, end / high / 2) * (nbytes - high)
         return begin + slope * (nbytes - low)
 
     def reach(self, name: str) -> float:
-        """The largest size a way was tried with; 0 if it was not."""
+        """The largest size a way was tried with; 0 if it was not tried."""
         points = self.measured.get(name)
         return points[-1][0] if points else 0.0
 
 
 class Ways:
-    """The ways of a job's workers, the rule of each store, and what was measured."""
+    """The ways of a job's workers, the rule of each store, and the measurements."""
 
     def __init__(self, machines: Sequence[int], lines: bool = False) -> None:
         self.machines = tuple(machines)
@@ -178,11 +178,13 @@ class Ways:
         return self._rules.get(store, IN_ORDER)
 
     def group(self, request: Request) -> str:
-        """What requests that travel together have in common: the way, where it is theirs to say.
+        """A text that is equal for requests that may be sent together: the name of their way, or
+        empty.
 
-        In the order of ranks all ways give the same bits, and a group goes by its size. Otherwise
-        an array goes by its own, as its bits must not depend on what travels with it; and by MPI's
-        all-reduce, which adds up as the length says, it goes alone.
+        In the order of ranks all ways give the same bits, so the way is chosen by the size of the
+        whole group. With other rules, the way depends on the size of the array, because its bits
+        must not depend on what is sent with it. MPI's own all-reduce adds in an order that depends
+        on the length, so an array that uses it is sent alone.
         """
         rule = self.rule(request.store)
         if request.kind != "sum" or rule == IN_ORDER:
@@ -191,7 +193,7 @@ class Ways:
         return f"{name} {request.place}" if name == "mpi" else name
 
     def way(self, group: str, nbytes: int) -> Way:
-        """The way for a group of requests of this many bytes together."""
+        """The way for a group of requests that have this many bytes together."""
         return self.known[group.partition(" ")[0] or self.choose(IN_ORDER, nbytes)]
 
     def choose(self, rule: str, nbytes: float) -> str:
@@ -199,7 +201,7 @@ class Ways:
         if rule not in (IN_ORDER, ANY):
             return next(name for most, name in self._steps(rule) if nbytes <= most)
         allowed = [name for name, way in self.known.items() if way.in_order or rule == ANY]
-        # What was not tried with such a size, while others were, is not compared with them.
+        # If some ways were tried with such a size, those that were not are left out.
         least = min(nbytes, max(self.table.reach(name) for name in allowed))
         costs = [
             (name, seconds * (MESSAGES if self.known[name].schedule else 1.0))
@@ -221,19 +223,19 @@ class Ways:
         return follows[rule, nbytes]
 
     def blocks(self, rule: str, nbytes: float) -> int:
-        """The number of blocks to cut this many bytes into that are computed one after another.
+        """The number of blocks, computed one after another, into which to split this many bytes.
 
-        All but the last are covered by the computation of those behind them, as far as they wait,
-        and each costs a group that has little in it: with n blocks of t seconds of waiting and s
-        seconds for each that is t/n + n s, least for the square root of t/s. One where t is not
-        worth it, where nothing was measured, and where other cuts could change the bits.
+        The waiting of all blocks but the last is hidden behind the computation of the next ones,
+        and each block costs a small group. With n blocks, t seconds of waiting and s seconds per
+        block, the cost is t/n + n s, which is least for n = sqrt(t/s). The result is 1 if t is too
+        small, if nothing was measured, or if splitting could change the bits.
         """
         alone = self.bucket(rule, nbytes) is not None
         way = self._carrier() if alone else self.choose(rule, nbytes)
         whole, small = self.table.waiting(way, nbytes), self.table.seconds(way, 1)
         if rule != IN_ORDER or whole is None or small is None:
             return 1
-        whole -= self.table.waiting(way, 1) or 0.0  # which each block waits, however small
+        whole -= self.table.waiting(way, 1) or 0.0  # each block waits for this, however small it is
         if whole < (ALONE if alone else CHEAP):
             return 1
         each = BUCKET if alone or way == "lines" else max(small, GROUP)
@@ -242,8 +244,8 @@ class Ways:
     def bucket(self, rule: str, nbytes: float) -> float | None:
         """The size of a bucket for a step of this many bytes (`gemel.kvstore.courses`).
 
-        None where they are to be agreed on: another way is chosen, and so much quicker than sockets
-        that it is worth that.
+        None if the sums have to be agreed on, because another way is so much faster than sockets
+        that the agreement pays.
         """
         if "lines" not in self.known or rule not in (IN_ORDER, "lines"):
             return None
@@ -260,11 +262,11 @@ class Ways:
         return nbytes / max(1, min(MOST_BUCKETS, round(math.sqrt(whole / BUCKET))))
 
     def _carrier(self) -> str:
-        """The row of the table for sums by the courier."""
+        """The table's row for sums by the courier."""
         return COURIER if COURIER in self.table.measured else "lines"
 
     def _steps(self, rule: str) -> list[tuple[float, str]]:
-        """`gather:65536,ring` as up to how many bytes which way goes."""
+        """Parse `gather:65536,ring` to pairs of a largest number of bytes and a way."""
         found = []
         parts = rule.split(",")
         for number, part in enumerate(parts):
@@ -280,7 +282,7 @@ class Ways:
         return found
 
     def repeatable(self, rule: str) -> str:
-        """A rule that chooses as this one does, also where other times will be measured."""
+        """A rule that makes the same choices as this one, even if other times are measured."""
         steps: list[tuple[int, str]] = []
         for power in range(8, 31):
             name = self.choose(rule, 2**power)
@@ -291,9 +293,9 @@ class Ways:
         return ",".join([*parts, steps[-1][1]])
 
     def explain(self, rule: str, sizes: Sequence[float] = ()) -> str:
-        """A report: what was measured, the choice for each size under a rule, expected times.
+        """A report: the measurements, the choice for each size under a rule, the expected times.
 
-        A way that was not tried with such a size, while others were, shows a dash.
+        A way that was not tried with a size, while others were, is shown with a dash.
         """
         from gemel.topology.explaining import table
         from gemel.topology.units import show_bytes, show_seconds
@@ -326,7 +328,7 @@ class Ways:
         return f"{head}; {how}\n\n{table(rows)}\n\n{self._promise(rule)}"
 
     def _promise(self, rule: str) -> str:
-        """Whether sums are the same bits in each run, and why these ways were chosen."""
+        """Whether sums have the same bits in each run, and why these ways were chosen."""
         if rule == IN_ORDER:
             return (
                 "The fastest of the ways that keep the order of ranks: sums have the same bits in "

@@ -21,9 +21,9 @@ class Wire(Protocol):
     """Connections between workers. All but `send` and `received` are collective calls."""
 
     rank: int
-    #: The longest pause, in seconds, between two looks at what all do together.
+    #: The longest pause, in seconds, between two polls of a collective operation.
     pause: float
-    #: Whether `received` sleeps until something comes, and sums have the way `lines`.
+    #: Whether `received` sleeps until something arrives and sums can use the way `lines`.
     lines: bool
 
     #: The courier, if there are sockets (`lines`).
@@ -31,22 +31,22 @@ class Wire(Protocol):
 
     @property
     def machines(self) -> Sequence[int]:
-        """For each rank the number of its machine."""
+        """The number of each rank's machine."""
 
     def send(self, rank: int, message: bytes) -> None:
-        """Send a message on its way."""
+        """Start to send a message."""
 
     def received(self, patience: float = 0.0) -> list[tuple[int, bytes]]:
-        """The messages that have come, with the ranks they come from.
+        """The messages that have arrived, with the ranks that sent them.
 
-        Where `lines` says so it waits for them, for `patience` seconds at most.
+        If `lines` is true, wait for a message, for at most `patience` seconds.
         """
 
     def gathered(self, row: Any) -> Any:
-        """The rows of all workers, in the order of ranks; all are as long."""
+        """The rows of all workers, in the order of ranks; all have the same length."""
 
     def summed(self, row: Any, way: str, lengths: Sequence[int]) -> Any:
-        """The sum of the rows of all workers, by a way; `lengths` are those of its requests."""
+        """The sum of the rows of all workers by a way; `lengths` are those of its requests."""
 
     def broadcast(self, row: Any) -> Any:
         """The row of rank 0."""
@@ -61,7 +61,7 @@ class MpiWire:
         self._mpi = library
         self._messages = communicator.Dup()
         self._sums = communicator.Dup()
-        #: The longest pause between two looks at what all do together.
+        #: The longest pause between two polls of a collective operation.
         self.pause = LONGEST
         self._sending: list[tuple[Any, bytes]] = []
         self._rows = Scratch()
@@ -71,7 +71,7 @@ class MpiWire:
         told = config.SOCKETS.read()
         if 1 < self.size <= MOST_PAIRS:
             self._lines = opened(self.machines, self.rank, self.gathered, self.broadcast, told)
-        #: Whether `received` sleeps until something comes, and there is a way `lines`.
+        #: Whether `received` sleeps until something arrives and there is a way `lines`.
         self.lines = self._lines is not None
         self.courier = self._lines.courier if self._lines is not None else None
         self._passing: dict[str, Passing] = {}
@@ -79,7 +79,7 @@ class MpiWire:
         self._schedules = {way.name: way.schedule for way in ways if way.schedule is not None}
 
     def _machines(self) -> tuple[int, ...]:
-        """For each rank the number of its machine, by the first rank that is there."""
+        """The number of each rank's machine, which is the lowest rank on it."""
         import numpy
 
         name = platform.node().encode()
@@ -87,7 +87,7 @@ class MpiWire:
         return tuple(rows.index(row) for row in rows)
 
     def send(self, rank: int, message: bytes) -> None:
-        """Send a message on its way; rank 0 is at one end of it."""
+        """Start to send a message; the sender or the receiver is rank 0."""
         if self._lines is not None:
             self._lines.send(rank, message)
             return
@@ -95,7 +95,8 @@ class MpiWire:
         self._sending.append((self._messages.Isend([message, self._mpi.BYTE], rank), message))
 
     def received(self, patience: float = 0.0) -> list[tuple[int, bytes]]:
-        """The messages that have come, with the ranks they come from; `patience` as by lines."""
+        """The messages that have arrived, with their ranks; `patience` applies if there are
+        sockets."""
         if self._lines is not None:
             return self._lines.received(patience)
         found = []
@@ -107,16 +108,16 @@ class MpiWire:
         return found
 
     def gathered(self, row: Any) -> Any:
-        """The rows of all workers, in the order of ranks; all are as long.
+        """The rows of all workers, in the order of ranks; all have the same length.
 
-        They lie in memory the next call takes again.
+        The next call reuses the memory of the result.
         """
         found = self._rows.take(self.size * row.nbytes).view(row.dtype)
         self._finish(self._sums.Iallgather(self._bytes(row), self._bytes(found)))
         return found.reshape(self.size, row.size)
 
     def summed(self, row: Any, way: str, lengths: Sequence[int]) -> Any:
-        """The sum of the rows of all workers, by a way; `lengths` are those of its requests."""
+        """The sum of the rows of all workers by a way; `lengths` are those of its requests."""
         import numpy
 
         if way == "lines" and self._lines is not None:
@@ -160,7 +161,7 @@ class MpiWire:
         return total
 
     def start_send(self, rank: int, array: Any) -> Any:
-        """Begin to send an array, which must stay as it is until `finish`."""
+        """Begin to send an array, which must not change until `finish`."""
         return self._sums.Isend(self._bytes(array), rank)
 
     def start_receive(self, rank: int, array: Any) -> Any:
@@ -168,7 +169,7 @@ class MpiWire:
         return self._sums.Irecv(self._bytes(array), rank)
 
     def finish(self, begun: Sequence[Any]) -> None:
-        """Wait for what has begun."""
+        """Wait for the sends and receives that have begun."""
         waiting = list(begun)
         wait_until(lambda: bool(self._mpi.Request.Testall(waiting)), longest=self.pause)
 
@@ -190,7 +191,7 @@ class MpiWire:
 
 
 def _added(rows: Any) -> Any:
-    """The sum of the rows, in the order of ranks; it is made in the first of them."""
+    """The sum of the rows in the order of ranks; it overwrites the first row."""
     total = rows[0]
     for row in rows[1:]:
         total += row

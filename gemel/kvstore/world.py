@@ -1,10 +1,9 @@
 """The communication thread of a worker, and the requests of its stores.
 
-A request is an operation of the engine that this thread completes: it reads the arrays to be sent
-as soon as they are ready, while everything else goes on. Rank 0 decides what is done next
+A request is an engine operation that this thread completes: it reads the arrays to be sent as soon
+as they are ready, while everything else continues. Rank 0 decides what is done next
 (`gemel.kvstore.agreement`) and by which algorithm (`gemel.kvstore.ways`). By default sums are in
-the order of the ranks, whatever is sent together, so that all workers and all runs have the same
-bits.
+the order of the ranks, whatever is sent together, so all workers and all runs have the same bits.
 """
 
 from __future__ import annotations
@@ -31,25 +30,24 @@ from gemel.kvstore.ways import CHEAP, GROUP, Ways
 if TYPE_CHECKING:
     from gemel.kvstore.wire import Wire
 
-#: Seconds between two looks at what others say: as long as something is waited for, doubling
-#: from the first to the second; else the third. A look costs backward some 50 us of its core. Where
-#: backward is over, and all wait for the sums, it costs nothing: for so long as the fifth the
-#: fourth.
+#: Seconds between two polls for messages. While requests are open, the pause doubles from EAGER to
+#: PATIENT; otherwise it is IDLE. A poll takes about 50 us of backward's core. Once backward is over
+#: and all wait for the sums, polling costs nothing: for KEENNESS seconds the pause is KEEN.
 EAGER, PATIENT, IDLE = 1e-4, 1e-3, 1e-1
 KEEN, KEENNESS = 3e-5, 5e-3
-#: Seconds between two looks at the clock: whether somebody has been waited for too long.
+#: Seconds between two checks whether a worker has been waited for too long.
 MINDING = 0.05
-#: Sums that are too cheap to be begun early (`gemel.kvstore.ways.CHEAP`) wait for others of their
-#: step, for so many seconds at most. So do those that wait less than a group costs.
+#: The most seconds for which sums that are too cheap to start early (`gemel.kvstore.ways.CHEAP`),
+#: or whose waiting is less than the cost of a group, wait for other sums of their step.
 HOLD = 5e-2
-#: Bytes from which a group tells how long is waited for the wires, and how fast that is forgotten.
+#: The least bytes of a group that updates the pace, and the factor by which old paces fade.
 TELLING, FORGETTING = 64 << 10, 1.02
-#: Seconds a worker that has failed waits at its exit for others to hear of it.
+#: How many seconds a worker that has failed waits at exit for the others to hear of it.
 FAREWELL = 10.0
 
 
 class _Task(NamedTuple):
-    """A request that has started here."""
+    """A request that has started on this worker."""
 
     request: Request
     errand: Any
@@ -57,19 +55,19 @@ class _Task(NamedTuple):
 
 
 class _Doing(NamedTuple):
-    """Requests that all workers are doing now."""
+    """Requests that all workers are executing now."""
 
     tasks: list[_Task]
     since: float
 
     @property
     def names(self) -> str:
-        """At most three of them."""
+        """The names of at most three of them."""
         return ", ".join(task.request.name for task in self.tasks[:3])
 
 
 class World:
-    """One worker's view of the job. `limit`: seconds the workers wait for each other."""
+    """One worker's view of the job. `limit` is how many seconds workers wait for each other."""
 
     def __init__(self, wire: Wire, limit: float) -> None:
         self.rank, self.size = wire.rank, len(wire.machines)
@@ -100,11 +98,11 @@ class World:
         self._patience = IDLE
         self._row = Scratch()
         self._mind_at = 0.0
-        #: Those of them not announced yet, since more will follow at once.
+        #: Open requests that are not announced yet, because more will follow at once.
         self._held: list[Request] = []
-        #: What is to come of a step, and of which state of affairs that is said.
+        #: A cache: the sums of this step still to come, with the state for which this was computed.
         self._rest: tuple[tuple[object, ...], list[Request]] = ((), [])
-        #: Seconds of waiting that a byte takes, at best, as far as that is known.
+        #: The least seconds of waiting per byte seen so far.
         self._pace = math.inf
         threads = [threading.Thread(target=f, daemon=True) for f in (self._run, self._watch)]
         self._thread = threads[0]
@@ -114,7 +112,7 @@ class World:
     # ---- for the stores
 
     def number_store(self) -> int:
-        """A number for one more store: the same on all workers, which make theirs in order."""
+        """A number for a new store; it is the same on all workers, which create stores in order."""
         with self._lock:
             self._stores += 1
             return self._stores
@@ -129,9 +127,10 @@ class World:
         priority: int = 0,
         note: str = "",
     ) -> Any:
-        """Issue a request; the array of its result, like the array given unless `result` says how.
+        """Issue a request. Returns the array of its result, which is like the given array unless
+        `result` describes another.
 
-        Kinds are ``sum``, ``gather`` (a row for each worker), ``broadcast`` (of rank 0's),
+        Kinds are ``sum``, ``gather`` (one row per worker), ``broadcast`` (rank 0's array),
         ``meet``, ``measure`` and ``end``. Raises `WorkersError`, see `check`.
         """
         self.check(name)
@@ -157,8 +156,8 @@ class World:
     def check(self, name: str) -> None:
         """Raise `WorkersError` in a forked process, or if the job can no longer continue.
 
-        An optimizer leaves parameters as they are where a sum has failed: without that a program
-        which looks at its own losses only would train on and on, and nothing would be learned.
+        An optimizer leaves a parameter unchanged if its sum has failed. Without this check, a
+        program that only looks at its own losses would go on training without learning anything.
         """
         if os.getpid() != self.process:
             raise WorkersError(
@@ -169,7 +168,7 @@ class World:
             raise WorkersError(self.broken)
 
     def statistics(self) -> dict[str, float]:
-        """What has been done so far, for all stores: see `MpiStore.statistics`."""
+        """The counters of all stores: see `MpiStore.statistics`."""
         went = {f"by {name}": float(count) for name, count in self.went.items()}
         found: dict[str, float] = {**self.done, **went}
         if self.leaving is not None:
@@ -177,7 +176,7 @@ class World:
         return found
 
     def close(self) -> None:
-        """At the exit: wait until all workers are here, or one has failed."""
+        """At exit, wait until all workers are here, or one has failed."""
         if os.getpid() != self.process:
             return
         reason = getattr(sys, "last_type", None)
@@ -185,13 +184,13 @@ class World:
             self.leaving.wait(lambda: self.broken)
         note = "" if reason is None else f"with {reason.__name__}"
         last = None
-        with contextlib.suppress(WorkersError):  # nobody can go on
+        with contextlib.suppress(WorkersError):  # the job has failed already
             last = self.issue(0, "the end", "end", note=note)
         self._ended.wait(None if reason is None else FAREWELL)
         self._end("kvstore: the program has ended")
         if last is not None:
             with contextlib.suppress(GemelError):
-                last.wait_to_read()  # so that nobody is told of a failure that is no news
+                last.wait_to_read()  # read the error here, so that it is not reported as unseen
         self._thread.join(1.0)
 
     def _end(self, reason: str) -> None:
@@ -246,7 +245,7 @@ class World:
             problem = self.leaving.problem(now, self._agreement.left)
             if problem:
                 self._give_up(problem)
-        # There may be another group to do, which nobody needs to tell.
+        # Poll again at once: rank 0 may have another group, for which no message will come.
         self._mind_at = 0.0 if busy else now + MINDING
         self._patience = self._next_patience(busy)
 
@@ -261,14 +260,16 @@ class World:
         return EAGER if busy else min(max(EAGER, 2 * self._patience), PATIENT)
 
     def _only_others_are_late(self) -> bool:
-        """Whether only a message of another worker can be next: nothing here will start before."""
+        """Whether only a message of another worker can be next, because nothing here will start
+        first."""
         if not self._open or self._held:
             return False
         last = next(reversed(self._open.values())).request
         return last.kind != "sum" or self._backward_is_over(last)
 
     def _taken(self, patience: float) -> list[Request]:
-        """The requests that have started here, as soon as it pays to announce them."""
+        """The requests that have started here, or [] while it is better to wait for more of
+        them."""
         errand = self._desk.take(patience)
         while errand is not None:
             with self._lock:
@@ -285,13 +286,13 @@ class World:
         return new
 
     def _more_will_follow(self) -> bool:
-        """Whether to hold small requests back for other sums of this step, which are issued."""
+        """Whether to hold small requests back for other issued sums of this step."""
         first = self._held[0]
         if any(request.kind != "sum" for request in self._held):
             return False
         task = self._open.get(first.place)
         if task is None or time.monotonic() - task.since > HOLD:
-            return False  # it may be what the others wait for
+            return False  # the others may be waiting for it
         coming = self._rest_of_step(first.store)
         held = sum(request.bytes for request in self._held)
         total = held + sum(request.bytes for request in coming)
@@ -299,18 +300,19 @@ class World:
         return bool(coming) and (wait(first, total) < CHEAP or wait(first, held) < GROUP)
 
     def _waiting(self, request: Request, nbytes: int) -> float:
-        """Seconds that so many bytes like these wait: as measured by all, or at the best pace seen.
+        """Estimate the seconds of waiting for so many bytes like these: the larger of two
+        estimates.
 
-        Each alone may say nothing: who comes late finds all there, and waits for no wire; and what
-        was measured while others used the machine is some small message's time.
+        Each can be too small: a worker that comes late finds all data there and does not wait, and
+        a measurement on a busy machine may show little more than the time of a small message.
         """
         measured = self.ways.waiting(self.ways.rule(request.store), nbytes)
         return max(nbytes * self._pace, measured or 0.0)
 
     def _rest_of_step(self, store: int) -> list[Request]:
-        """The sums that are issued and have not started, up to the first that comes once more."""
+        """The sums of a step that are issued but not started, up to the first repeated name."""
         doing = self._doing
-        # While the first two are the same, whatever else is asked for can only become less.
+        # While the store and the count of issued requests are equal, the list can only get shorter.
         state = store, self._numbers, len(self._issued), len(self._open), doing is None
         if state == self._rest[0]:
             return self._rest[1]
@@ -329,7 +331,7 @@ class World:
         return found
 
     def _backward_is_over(self, request: Request) -> bool:
-        """Whether all sums of a step have started: what follows waits for them."""
+        """Whether all sums of the step have started; the next step waits for them."""
         return request.kind == "sum" and not self._rest_of_step(request.store)
 
     def _hear_of(self, rank: int, request: Request) -> None:
@@ -338,7 +340,7 @@ class World:
         problem = self._agreement.announce(rank, request, time.monotonic())
         if problem:
             self._break(problem)
-        if request.kind == "end":  # others may wait for sums that nobody has to agree on
+        if request.kind == "end":  # others may wait for this worker's sums without agreement
             for other in range(1, self.size):
                 self._tell(other, {"left": [rank, list(request)]})
 
@@ -357,7 +359,7 @@ class World:
         self._wire.send(rank, json.dumps(message).encode())
 
     def _mind_silence(self, now: float) -> None:
-        """On rank 0: report workers that are late."""
+        """On ranks other than 0: end the job if rank 0 does not answer."""
         allowed = 1.25 * self.limit + 1
         for task in self._open.values():
             if now - task.since > allowed and task.request.kind != "end":
@@ -367,7 +369,7 @@ class World:
     # ---- doing it
 
     def _do(self, places: list[Any], way: str) -> None:
-        """Do these requests, of one kind and dtype, as all workers do at the same time."""
+        """Execute these requests, of one kind and dtype, at the same time as all other workers."""
         import numpy
 
         if self.broken:
@@ -375,7 +377,7 @@ class World:
         worked = time.thread_time()
         doing = self._doing = _Doing([self._open.pop(place) for place in places], time.monotonic())
         inputs = [numpy.asarray(part) for task in doing.tasks for part in task.errand.inputs]
-        # A copy: what is on its way must not go when somebody gives up waiting.
+        # A copy, because the data being sent must stay valid if a timeout ends the request.
         row = self._row.take(sum(part.size for part in inputs))
         if inputs:
             numpy.concatenate(inputs, out=row)
@@ -383,7 +385,7 @@ class World:
         self._wire.pause = ALONE if over else LONGEST
         found = self._exchanged([task.request for task in doing.tasks], row, way)
         if self._no_longer_doing() is None:
-            return  # somebody has given up waiting for it
+            return  # a timeout has ended it
         self.done["requests"] += len(doing.tasks)
         self.done["groups"] += 1
         self.done["bytes"] += row.size
@@ -409,7 +411,8 @@ class World:
         return doing
 
     def _exchanged(self, requests: Sequence[Request], row: Any, way: str) -> Any:
-        """The results of these requests over all workers, as rows of bytes; None for none."""
+        """The results of these requests over all workers, as rows of bytes; None if they have
+        none."""
         request = requests[0]
         if request.kind == "sum":
             self.went[way] += 1
@@ -445,7 +448,7 @@ class World:
         self._break(problem)
 
     def _break(self, problem: str) -> None:
-        """Make all open requests fail, here and, through rank 0, on all workers."""
+        """Make all open requests fail here and, through rank 0, on all workers."""
         with self._lock:
             if self.broken:
                 return
@@ -462,7 +465,8 @@ class World:
         self._ended.set()
 
     def _watch(self) -> None:
-        """Give up on what all have begun and somebody has not ended: a worker died in its midst."""
+        """End the job if an operation that all have begun takes too long: a worker died during
+        it."""
         while not self._ended.wait(min(1.0, self.limit / 10)):
             doing, now = self._doing, time.monotonic()
             if doing is not None and doing.tasks[0].request.kind == "measure" and self.leaving:
@@ -477,7 +481,7 @@ class World:
 
 
 def _request(fields: Sequence[Any]) -> Request:
-    """A request from another worker's message."""
+    """Parse a request from another worker's message."""
     request = Request(*fields)
     return request._replace(shape=tuple(request.shape))
 

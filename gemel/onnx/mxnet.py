@@ -55,7 +55,8 @@ def export_model(
 
 
 def _free(specs: list[Spec], wanted: Sequence[Any] | None) -> list[list[Any]]:
-    """Shapes with None for free extents: for all, or for what is no number in `wanted`."""
+    """Shapes with None for free extents: all extents, or those that are not integers in
+    `wanted`."""
     if wanted is None:
         return [[None] * spec.ndim for spec in specs]
     rows = [[wanted[place][axis] for axis in range(s.ndim)] for place, s in enumerate(specs)]
@@ -63,7 +64,7 @@ def _free(specs: list[Spec], wanted: Sequence[Any] | None) -> list[list[Any]]:
 
 
 def _arrays(params: Any) -> dict[str, Any]:
-    """Arrays by name, from any of the ways to give them."""
+    """The arrays by name, from any of the accepted forms."""
     if isinstance(params, dict):
         return params
     if isinstance(params, (list, tuple)):
@@ -72,7 +73,7 @@ def _arrays(params: Any) -> dict[str, Any]:
 
 
 def _specs(names: list[str], shapes: Any, types: Any) -> list[Spec]:
-    """What the inputs are. Raises `ShapeError` for shapes that are not one for each."""
+    """The specs of the inputs. Raises `ShapeError` unless there is one shape for each."""
     if shapes is None or len(shapes) != len(names):
         raise ShapeError(
             f"export_model: in_shapes {shapes} must have a shape for each of the inputs "
@@ -106,7 +107,7 @@ def import_model(model_file: Any) -> tuple[Symbol, dict[str, Any], dict[str, Any
 
 
 def _extent(name: str, shape: Any, axis: int) -> int:
-    """A size of an input. Raises `ExportError` where the file leaves it free."""
+    """A size of an input. Raises `ExportError` if it is free in the file."""
     extent = shape[axis]
     if isinstance(extent, int):
         return extent

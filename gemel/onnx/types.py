@@ -1,4 +1,4 @@
-"""The package onnx, imported when it is needed, and its names of dtypes."""
+"""The package onnx, imported when it is needed, and its names for dtypes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from gemel.dtype import BY_NAME, DType
 from gemel.errors import DTypeError, MissingPackageError
 
-#: ONNX's names of the dtypes, by gemel's.
+#: ONNX's names of the dtypes, by gemel's names.
 NAMES = {
     "bool": "BOOL",
     "uint8": "UINT8",
@@ -41,14 +41,14 @@ def onnx(part: str = "") -> Any:
 
 
 def code_of(dtype: Any) -> int:
-    """ONNX's number of a dtype."""
+    """ONNX's code for a dtype."""
     name: str = DType(dtype).name
     found: int = onnx().TensorProto.DataType.Value(NAMES[name])
     return found
 
 
 def dtype_of(code: int, whose: str) -> DType:
-    """The dtype of ONNX's number. Raises `DTypeError`, naming whose it is."""
+    """The dtype for ONNX's code. Raises `DTypeError`, which names `whose`."""
     kinds = onnx().TensorProto.DataType
     known = {kinds.Value(name): mine for mine, name in NAMES.items()}
     if code not in known:
@@ -58,7 +58,7 @@ def dtype_of(code: int, whose: str) -> DType:
 
 
 def twin(dtype: Any) -> Any:
-    """The dtype in which the package onnx has elements, one of NumPy's."""
+    """The NumPy dtype in which the package onnx stores elements of this dtype."""
     return onnx("helper").tensor_dtype_to_np_dtype(code_of(dtype))
 
 

@@ -1,7 +1,7 @@
 """Optimizers: how a parameter moves along its gradient.
 
-An optimizer's `advance` is a pure function over arrays. It is traced once over all parameters that
-are updated together, and run as one program in place; rates that change between steps are run-time
+An optimizer's `advance` is a pure function over arrays. It is traced once for all parameters that
+are updated together, and runs as one in-place program. Rates that change between steps are run-time
 values of that program.
 """
 

@@ -1,4 +1,4 @@
-"""Adam and its kin: steps scaled by running means of the gradient and of its square."""
+"""Adam and its variants: steps scaled by running means of the gradient and of its square."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Moments(Optimizer):
-    """Base class: running means of the gradient, by `beta1`, and of its square, by `beta2`."""
+    """Base class: running means of the gradient, with `beta1`, and of its square, with `beta2`."""
 
     def __init__(
         self,
@@ -34,7 +34,8 @@ class Moments(Optimizer):
         return [np.zeros_like(weight), np.zeros_like(weight)]
 
     def corrections(self, index: Any) -> tuple[float, float]:
-        """1 - beta ** step for both: how much of its final weight a mean has that began at 0."""
+        """1 - beta ** step for both means: the total weight of the gradients in a mean that began
+        at 0."""
         step = self._index_update_count[index]
         return 1 - self.beta1**step, 1 - self.beta2**step
 
@@ -51,7 +52,7 @@ class Adam(Moments):
     for old code: gradients are dense.
     """
 
-    #: Whether the averages are corrected for their start.
+    #: Whether the averages are corrected for their start at zero.
     correct_bias = True
 
     def __init__(
@@ -96,7 +97,7 @@ class AdamW(Adam):
         self.correct_bias = correct_bias
 
     def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
-        """One step, the weight decay beside it."""
+        """One step with decoupled weight decay."""
         mean, variance = self.moments(self._clipped(grad), states)
         direction = mean / (np.sqrt(variance) + self.epsilon)
         return weight - rates[0] * decayed(weight, direction, decay), [mean, variance]
@@ -162,14 +163,15 @@ class Nadam(Moments):
     ) -> None:
         super().__init__(learning_rate, beta1, beta2, epsilon, **settings)
         self.schedule_decay = schedule_decay
-        #: The products of the momenta since `begin_num_update`, as far as they were asked for.
+        #: The products of the momenta since `begin_num_update`, computed as far as needed.
         self._products = [1.0]
 
     def _momentum(self, step: int) -> float:
         return float(self.beta1 * (1 - 0.5 * 0.96 ** (step * self.schedule_decay)))
 
     def rates(self, index: Any) -> tuple[float, ...]:
-        """The learning rate; the shares of the gradient and of the mean; how full variance is."""
+        """The learning rate, the factors of the gradient and of the mean, and the variance's
+        correction."""
         step, products = self._index_update_count[index], self._products
         done = step - self.begin_num_update
         while len(products) <= done + 1:

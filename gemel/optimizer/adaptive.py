@@ -1,4 +1,4 @@
-"""Step sizes for each weight of its own, from the gradients it has had."""
+"""Optimizers with a step size for each weight, computed from its past gradients."""
 
 from __future__ import annotations
 
@@ -101,7 +101,8 @@ class RMSProp(Optimizer):
         self.clip_weights = clip_weights
 
     def create_states(self, weight: ndarray) -> list[ndarray]:
-        """The running mean of squared gradients; centered, also of gradients, and of steps."""
+        """The running mean of squared gradients; if `centered`, also those of gradients and of
+        steps."""
         return [np.zeros_like(weight) for _ in range(3 if self.centered else 1)]
 
     def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
@@ -141,7 +142,7 @@ class Ftrl(Optimizer):
         return [np.zeros_like(weight), np.zeros_like(weight)]
 
     def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
-        """The weight the leader has now."""
+        """The weight of the present leader."""
         (rate,), grad = rates, self._clipped(grad)
         n = states[1] + np.square(grad)
         z = states[0] + grad - (np.sqrt(n) - np.sqrt(states[1])) * weight / rate
@@ -171,12 +172,13 @@ class FTML(Moments):
         return [np.zeros_like(weight) for _ in range(3)]
 
     def rates(self, index: Any) -> tuple[float, ...]:
-        """How much a step costs, and how full the mean of squared gradients is."""
+        """The factor of the step's penalty, and the bias correction of the mean of squared
+        gradients."""
         first, second = self.corrections(index)
         return first / self._get_lr(index), second
 
     def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
-        """The weight the leader has now."""
+        """The weight of the present leader."""
         cost, full = rates
         grad = self._clipped(decayed(weight, grad, decay))
         v = self.beta2 * states[1] + (1 - self.beta2) * np.square(grad)

@@ -1,4 +1,4 @@
-"""What all optimizers share: settings, counts, multipliers, and the one form of an update."""
+"""What all optimizers share: settings, counts, multipliers, and the common form of an update."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from gemel.np import ndarray
 
-#: A new weight and new states: arrays, or in a trace the symbols that stand for them.
+#: A new weight and new states: arrays, or the symbols that stand for them in a trace.
 Moved = tuple[Any, list[Any]]
 
-#: Settings that are run-time values of a program: another value is the same program.
+#: Settings that are run-time values of a program, so that changing them needs no new program.
 _RUN_TIME = {"lr", "wd", "rescale_grad", "num_update", "begin_num_update"}
 
 
@@ -41,8 +41,8 @@ class Optimizer:
     state)` or `step(indices, weights, grads, states)`, which write in place.
     """
 
-    #: Whether an update reads all of a parameter, its norm for one: parts of it, on several
-    #: devices, cannot be updated apart then.
+    #: Whether an update reads a whole parameter, for example its norm. If so, parts of the
+    #: parameter on several devices cannot be updated separately.
     needs_whole = False
 
     def __init__(
@@ -91,7 +91,7 @@ class Optimizer:
         self.idx2name = dict(param_idx2name or {})
         self.param_dict = param_dict or {}
         self.begin_num_update = begin_num_update
-        #: How many updates the most often updated parameter has had.
+        #: The update count of the parameter that was updated most often.
         self.num_update = begin_num_update
         self._all_index_update_counts: dict[int, dict[Any, int]] = {0: {}}
         self._index_update_count = self._all_index_update_counts[0]
@@ -136,7 +136,7 @@ class Optimizer:
         return str(self.idx2name.get(index, index) if parameter is None else parameter.name)
 
     def _mults(self, index: Any) -> tuple[float, float]:
-        """What multiplies the learning rate and the weight decay of a parameter."""
+        """The factors of the learning rate and of the weight decay for a parameter."""
         parameter = self.param_dict.get(index)
         if parameter is not None and not self.lr_mult and not self.wd_mult:
             return parameter.lr_mult, parameter.wd_mult
@@ -162,7 +162,7 @@ class Optimizer:
     # --- counts -----------------------------------------------------------------------------
 
     def _set_current_context(self, device_id: int) -> None:
-        """Each device counts the updates of its copies of the parameters."""
+        """Select a device: each device counts the updates of its own copies of the parameters."""
         self._index_update_count = self._all_index_update_counts.setdefault(device_id, {})
 
     def _update_count(self, index: Any) -> None:
@@ -194,7 +194,7 @@ class Optimizer:
         return parameter.lr_mult, parameter.wd_mult, self._index_update_count[index]
 
     def constants(self) -> tuple[Any, ...]:
-        """All other settings that `advance` reads. Other values need another program."""
+        """All other settings that `advance` reads; changing them needs another program."""
         if self._settings is None:
             simple = (Real, str, tuple, type(None))
             self._settings = tuple(
@@ -235,7 +235,8 @@ class Optimizer:
         return (states[0] if len(states) == 1 else tuple(states)) if states else None
 
     def create_state_multi_precision(self, index: Any, weight: ndarray) -> Any:
-        """The same; for a float16 weight, with `multi_precision`, (float32 copy, its state)."""
+        """Like `create_state`; a float16 weight with `multi_precision` gets (float32 copy, its
+        state)."""
         if self._has_master(weight):
             master = weight.detach().astype("float32")
             return master, self.create_state(index, master)
@@ -250,11 +251,10 @@ class Optimizer:
         return bool(self.multi_precision) and weight.dtype == "float16"
 
     def _relaid(self, state: Any, weight: ndarray, master: bool) -> Any:
-        """A state of `create_state_multi_precision` for a weight that has become float16, so that
-        it gets a `master`, or is float16 no longer.
-        """
+        """Convert a state of `create_state_multi_precision` after its weight has changed to
+        float16, so that it needs a `master`, or from float16."""
         if type(self).create_state_multi_precision is not Optimizer.create_state_multi_precision:
-            return state  # how it is made up is known to the subclass alone
+            return state  # only the subclass knows the structure
         return (weight.detach().astype("float32"), state) if master else state[1]
 
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
@@ -273,7 +273,7 @@ class Optimizer:
 
     @contextmanager
     def _counting(self, indices: list[Any]) -> Iterator[None]:
-        """A block that updates parameters; if it does not, nothing is counted."""
+        """Count the updates done in this block; if the block fails, nothing is counted."""
         number = self.num_update
         self._update_count(indices)
         try:
@@ -303,7 +303,7 @@ class Optimizer:
                     w[...] = copy.astype(w.dtype)
 
     def _apart(self, weights: list[Any], states: list[Any]) -> tuple[list[Any], list[Any]]:
-        """States, and apart from them the float32 copies of weights, None where there are none."""
+        """Separate the states from the float32 copies of the weights, None if there is no copy."""
         masters = [self._has_master(w) for w in weights]
         pairs = list(zip(states, masters, strict=True))
         return [s[1] if has else s for s, has in pairs], [s[0] if has else None for s, has in pairs]
@@ -321,23 +321,24 @@ class Optimizer:
 
 
 def limited(array: Any, limit: float | None) -> Any:
-    """An array with its values limited to [-limit, limit]; as it is for no limit, 0 or below."""
+    """The array with its values limited to [-limit, limit]; unchanged if limit is None or not
+    positive."""
     return array if limit is None or limit <= 0 else np.clip(array, -limit, limit)
 
 
 def _refuse_nan(name: str, setting: str, value: Any) -> None:
-    """Raise `ArgumentError` for what would make every parameter NaN."""
+    """Raise `ArgumentError` for a setting that would make every parameter NaN."""
     if isinstance(value, Real) and value != value:
         raise ArgumentError(f"{name}: {setting} is {value!r}, which would make all parameters NaN")
 
 
 def by_hand(kind: type[Optimizer]) -> bool:
-    """Whether a class says in MXNet's manner how a weight moves."""
+    """Whether a class defines its update in MXNet's way, by overriding `update` or `step`."""
     return kind.update is not Optimizer.update or kind.step is not Optimizer.step
 
 
 def _listed(*values: Any) -> tuple[list[Any], ...]:
-    """Values of one parameter as lists of one; lists as they are."""
+    """Put the values of a single parameter into lists; lists are returned as they are."""
     if isinstance(values[0], (list, tuple)):
         return tuple(map(list, values))
     return tuple([value] for value in values)

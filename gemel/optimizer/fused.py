@@ -17,39 +17,39 @@ if TYPE_CHECKING:
 
 
 class Kept(NamedTuple):
-    """What is kept of parameters besides their weights, one after the other."""
+    """What is kept for the parameters besides their weights, concatenated."""
 
     arrays: list[ndarray]
-    #: How many arrays there are of each, and whether the first of them leads.
+    #: How many arrays each parameter has, and whether the first of them is a float32 master.
     sizes: tuple[int, ...]
     led: tuple[bool, ...]
 
     @classmethod
     def of(cls, states: Sequence[Any], masters: Sequence[ndarray | None]) -> Kept:
-        """The arrays of these states, each behind the float32 copy of its weight, if it has one."""
+        """The arrays of these states, each after the float32 copy of its weight, if it has one."""
         each = [_leaves(state, master) for state, master in zip(states, masters, strict=True)]
         led = tuple(master is not None for master in masters)
         return cls([array for leaves in each for array in leaves], tuple(map(len, each)), led)
 
 
 class Asked(NamedTuple):
-    """What one update takes besides weights and gradients, and which program it is."""
+    """The inputs of one update besides weights and gradients, and the key of its program."""
 
-    #: Group of each parameter, whether each group decays, arrays kept of each parameter, whether
-    #: the first of these leads, and the optimizer's settings.
+    #: The group of each parameter, whether each group decays, the number of arrays kept for each
+    #: parameter, whether the first of these is a master, and the optimizer's settings.
     key: tuple[tuple[int, ...], tuple[bool, ...], tuple[int, ...], tuple[bool, ...], Any]
-    #: What is kept of all parameters, one after the other.
+    #: The arrays kept for all parameters, concatenated.
     kept: list[ndarray]
-    #: The gradients' factor, then the weight decay and the rates of each group.
+    #: The factor of the gradients, then the weight decay and the rates of each group.
     scalars: list[float]
 
 
 class Fused:
-    """The programs of an optimizer: one for each choice of parameters it is asked to update.
+    """The programs of an optimizer: one for each set of parameters that it updates together.
 
-    Rates, weight decays and the factor of the gradients are run-time values. Only a setting that
-    changes (`Optimizer.constants`), a weight decay that becomes or stops being 0, or parameters
-    whose multipliers or counts begin to differ, is another program.
+    Rates, weight decays and the factor of the gradients are run-time values. A new program is
+    needed only if a setting changes (`Optimizer.constants`), a weight decay becomes or stops being
+    0, or the multipliers or counts of parameters begin to differ.
     """
 
     def __init__(self, rule: Optimizer) -> None:
@@ -57,7 +57,7 @@ class Fused:
         self.programs: dict[tuple[Any, ...], updates.Update] = {}
 
     def asked(self, indices: Sequence[Any], kept: Kept) -> Asked:
-        """What an update of these parameters, already counted, takes."""
+        """The inputs of an update of these parameters, whose counts are already increased."""
         rule, scalars = self.rule, [float(self.rule.rescale_grad)]
         groups: dict[tuple[Any, ...], int] = {}
         members: list[int] = []
@@ -73,7 +73,7 @@ class Fused:
         return Asked(key, kept.arrays, scalars)
 
     def function(self, asked: Asked) -> Callable[[list[Any], list[Any]], list[Any]]:
-        """(weights, what is kept, gradients), scalars -> new weights, what is kept then."""
+        """(weights, kept arrays, gradients), scalars -> new weights, new kept arrays."""
         return _step(self.rule, *asked.key[:4])
 
     def __call__(
@@ -84,12 +84,13 @@ class Fused:
         states: list[Any],
         masters: list[ndarray | None],
     ) -> None:
-        """Update `weights` and `states` in place; where there is a float32 master, it leads."""
+        """Update `weights` and `states` in place; if there is a float32 master, the weight follows
+        it."""
         asked = self.asked(indices, Kept.of(states, masters))
         program = self.programs.get(asked.key)
         if program is None:
             program = self.programs[asked.key] = updates.Update(self.function(asked))
-        # A program overwrites whole arrays: a view of part of one is updated beside it.
+        # A program overwrites whole arrays, so a view of a part is updated through a copy.
         whole = [w if w._is_contiguous else w.copy() for w in weights]
         program([*whole, *asked.kept, *grads], asked.scalars)
         for weight, new in zip(weights, whole, strict=True):
@@ -102,7 +103,7 @@ def _leaves(state: Any, master: ndarray | None) -> list[ndarray]:
     """The arrays of a parameter besides its weight, the master first."""
     found: list[Any] = [] if master is None else [master]
     for each in state if type(state) is tuple else (state,):
-        if isinstance(each, Array):  # so it nearly always is, and in each step
+        if isinstance(each, Array):  # the common case, in every step
             found.append(each)
         elif each is not None:
             flatten(each, found, [])
@@ -143,5 +144,5 @@ def _step(
 
 
 def _wide(array: Any) -> Any:
-    """Arithmetic of an update is never done in float16."""
+    """Widen the array if it is float16: updates are never computed in float16."""
     return array.astype("float32") if array.dtype == "float16" else array

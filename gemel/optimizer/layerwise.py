@@ -15,7 +15,7 @@ def _norm(array: Any) -> Any:
 
 
 def _ratio(above: Any, below: Any) -> Any:
-    """above / below, 1 where either is 0."""
+    """above / below, or 1 if either is 0."""
     sound = np.logical_and(above > 0, below > 0)
     return np.where(sound, above / np.where(sound, below, 1.0), 1.0)
 
@@ -56,15 +56,16 @@ class LARS(SGD):
         return self._name(index).endswith(("gamma", "beta", "bias"))
 
     def alike(self, index: Any) -> tuple[Any, ...]:
-        """Parameters that take plain steps are alike, and the others."""
+        """Two classes of parameters: those that take plain steps, and the others."""
         return (*super().alike(index), self._is_plain(index))
 
     def rates(self, index: Any) -> tuple[float, ...]:
-        """The common learning rate; what multiplies it here; whether the step is scaled."""
+        """The common learning rate, this parameter's factor, and whether the step is scaled."""
         return self.learning_rate, self._mults(index)[0], 0.0 if self._is_plain(index) else 1.0
 
     def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
-        """One step. Corrected, the momentum is of steps before the learning rate scales them."""
+        """One step. With correction, the momentum sums steps before the learning rate scales
+        them."""
         rate, mult, scaled = rates
         size, slope = _norm(weight), _norm(grad)
         below = slope + self.eps if decay is None else slope + decay * size + self.eps
@@ -106,7 +107,7 @@ class LAMB(Moments):
         self.bias_correction = bias_correction
 
     def rates(self, index: Any) -> tuple[float, ...]:
-        """The learning rate, and how full the running means are."""
+        """The learning rate, and the bias corrections of the running means."""
         full = self.corrections(index) if self.bias_correction else (1.0, 1.0)
         return (self._get_lr(index), *full)
 
@@ -117,7 +118,7 @@ class LAMB(Moments):
         return np.minimum(size, self.upper_bound) if self.upper_bound else size
 
     def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
-        """One step of the weight's size."""
+        """One step in proportion to the weight's norm."""
         rate, first, second = rates
         mean, variance = self.moments(self._clipped(grad), states)
         direction = mean / first / (np.sqrt(variance / second) + self.epsilon)
@@ -148,7 +149,8 @@ class LANS(LAMB):
         super().__init__(learning_rate, beta1, beta2, epsilon, *bounds, **settings)
 
     def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
-        """One step of the weight's size: a part along the mean, a part along the gradient."""
+        """One step in proportion to the weight's norm: one part along the mean, one along the
+        gradient."""
         rate, first, second = rates
         slope = _norm(grad)
         grad = self._clipped(grad / np.where(slope > 0, slope, 1.0))

@@ -1,4 +1,4 @@
-"""Steps down the gradient: with momentum, by sign, with noise, with compensated delay."""
+"""Steps down the gradient: with momentum, by sign, with noise, with delay compensation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SGD(Optimizer):
         self.momentum = momentum
 
     def create_states(self, weight: ndarray) -> list[ndarray]:
-        """The running step, if there is a momentum."""
+        """The running step, if there is momentum."""
         return [np.zeros_like(weight)] if self.momentum else []
 
     def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
@@ -43,7 +43,7 @@ class SGD(Optimizer):
         return weight + self._ahead(running, step), [running]
 
     def _ahead(self, running: Any, step: Any) -> Any:
-        """How far the weight moves, with this momentum and this step."""
+        """How far the weight moves, given the momentum and this step."""
         return running
 
 
@@ -76,7 +76,7 @@ class Signum(SGD):
         self.wd_lh = wd_lh
 
     def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
-        """One step by the sign; without momentum the weight decay has no part in it."""
+        """One step by the sign; without momentum it ignores the weight decay."""
         (rate,), grad = rates, self._clipped(grad)
         if not states:
             kept = weight if decay is None else (1 - rate * decay) * weight
@@ -100,7 +100,7 @@ class SGLD(Optimizer):
         return rate, sqrt(rate)
 
     def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
-        """One step, to a place that is drawn."""
+        """One step to a randomly drawn place."""
         rate, deviation = rates
         noise = np.random.normal(0, 1, size=weight.shape, dtype=weight.dtype)
         step = rate / 2 * decayed(weight, self._clipped(grad), decay)
@@ -141,7 +141,7 @@ class DCASGD(Optimizer):
 class Test(Optimizer):
     """Adds the rescaled gradient, and keeps the weight as its state: to test what calls it."""
 
-    __test__ = False  # of no interest to pytest
+    __test__ = False  # so that pytest does not collect it
 
     def create_states(self, weight: ndarray) -> list[ndarray]:
         """Zeros."""

@@ -20,8 +20,8 @@ class Updater:
         self.states: dict[Any, Any] = {}
         #: Arrays of states read from a file, for parameters not updated since.
         self.waiting: dict[Any, list[Any]] = {}
-        #: Which of both have a float32 copy of the weight, as far as that is known: what was read
-        #: from a file fits the weight it is first used for.
+        #: For states and waiting arrays, whether they include a float32 copy of the weight, as far
+        #: as known: arrays read from a file are taken as they fit the weight that first uses them.
         self.masters: dict[Any, bool] = {}
 
     def __call__(self, index: Any, grad: Any, weight: Any) -> None:
@@ -41,10 +41,10 @@ class Updater:
         self.optimizer.update_multi_precision(indices, weights, grads, states)
 
     def state(self, index: Any, weight: Any) -> Any:
-        """The state of a parameter, made when it is first needed, on the weight's device.
+        """The state of a parameter, created when it is first needed, on the weight's device.
 
-        It goes on when the weight has got another dtype: the float32 copy of a weight that was
-        float16 is dropped, one that is float16 now gets such a copy.
+        It is converted if the weight's dtype has changed: the float32 copy is dropped if the weight
+        is no longer float16, and added if the weight is float16 now.
         """
         master = self.optimizer._has_master(weight)
         if index not in self.states:
@@ -64,7 +64,7 @@ class Updater:
         return self._restored(index, state, weight.device)
 
     def _restored(self, index: Any, state: Any, device: Any) -> Any:
-        """A state of this structure, from the arrays that were read."""
+        """A state of this structure, made from the arrays that were read."""
         arrays: list[Any] = []
         structure = flatten(state, arrays, [])
         found = self.waiting[index]
@@ -84,17 +84,17 @@ class Updater:
         return found
 
     def restore(self, arrays: dict[Any, list[Any]], masters: dict[Any, bool] | None = None) -> None:
-        """Take what `arrays` gave, here or in another process, in place of the states."""
+        """Replace the states with the result of `arrays`, from this or another process."""
         self.states, self.waiting = {}, dict(arrays)
         known = (masters or {}).items()
         self.masters = {index: master for index, master in known if index in arrays}
 
     def get_states(self, dump_optimizer: bool = False) -> bytes:
-        """The states, pickled; with `dump_optimizer` the optimizer, too."""
+        """The states, pickled; with `dump_optimizer` also the optimizer."""
         return pickle.dumps((self.states, self.optimizer) if dump_optimizer else self.states)
 
     def set_states(self, states: bytes) -> None:
-        """Take what `get_states` gave. Unpickles it: only for bytes you trust."""
+        """Restore the result of `get_states`. It is unpickled, so the bytes must be trusted."""
         found = pickle.loads(states)
         if isinstance(found, tuple):
             found, self.optimizer = found

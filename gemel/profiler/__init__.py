@@ -1,4 +1,4 @@
-"""`profiler`: what the engine did and when, what the program waited for, drawn or counted.
+"""`profiler`: what the engine did and when, and what the program waited for, drawn or counted.
 
     profiler.set_state("run")
     ...
@@ -46,7 +46,7 @@ from gemel.profiler.steps import steps as _steps
 from gemel.profiler.sync import SyncPoint, SyncReport
 from gemel.profiler.sync import sync_points as _sync_points
 
-#: MXNet's switches of what is recorded. Here all of it always is: they are accepted.
+#: MXNet's switches for what is recorded. They are accepted, but everything is always recorded.
 _SWITCHES = (
     "profile_all",
     "profile_symbolic",
@@ -61,7 +61,7 @@ _SWITCHES = (
 
 
 class _Profiler:
-    """The one profiler: its settings, and what it has recorded."""
+    """The only profiler: its settings, and what it has recorded."""
 
     def __init__(self) -> None:
         self.filename = "profile.json"
@@ -71,12 +71,12 @@ class _Profiler:
         self.sampler = Sampler()
 
     def begin(self) -> None:
-        """Record from here on."""
+        """Start recording."""
         self.recorder.open(self.recording)
         self.sampler.start()
 
     def end(self) -> None:
-        """Record no more; waits for what was issued."""
+        """Stop recording; waits for the operations that were issued."""
         if self.sampler.is_running:
             self.sampler.stop()
             self.recorder.settle()
@@ -84,7 +84,7 @@ class _Profiler:
         self.recorder.close(self.recording)
 
     def collect(self) -> Trace:
-        """What has been recorded, up to now."""
+        """Everything recorded so far."""
         self.recorder.collect()
         return self.recording.trace
 

@@ -1,4 +1,4 @@
-"""What a program puts into its own trace: scopes, tasks, counters, markers."""
+"""Annotations that a program adds to its own trace: scopes, tasks, counters, markers."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from gemel.profiler.records import Operation
 
 
 class Slice(NamedTuple):
-    """A stretch of time with a name, on one of the program's threads."""
+    """A named span of time on one of the program's threads."""
 
     name: str
     kind: str  # scope, task, frame, event
     domain: str
-    thread: int  # as the trace numbers them
+    thread: int  # the trace's number of the thread
     started: int
     finished: int
 
 
 class Mark(NamedTuple):
-    """A moment with a name."""
+    """A named point in time."""
 
     name: str
     domain: str
@@ -33,7 +33,7 @@ class Mark(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a counter showed from a moment on."""
+    """The value of a counter from this time on."""
 
     name: str
     domain: str
@@ -42,7 +42,7 @@ class Reading(NamedTuple):
 
 
 class Notes:
-    """Everything annotated during one recording."""
+    """All annotations made during one recording."""
 
     def __init__(self) -> None:
         self.slices: list[Slice] = []
@@ -51,19 +51,19 @@ class Notes:
 
 
 class Board:
-    """Where annotations go: to every recording in progress."""
+    """Passes annotations on to every recording in progress."""
 
     def __init__(self) -> None:
         self.readers: list[Notes] = []
-        self.scopes: dict[scope, tuple[int, int]] = {}  # not yet left: thread and start
+        self.scopes: dict[scope, tuple[int, int]] = {}  # the open ones: thread and start
 
     def slice(self, found: Slice) -> None:
-        """A stretch of time has ended."""
+        """A span of time has ended."""
         for notes in self.readers:
             notes.slices.append(found)
 
     def mark(self, found: Mark) -> None:
-        """A moment was marked."""
+        """A point in time was marked."""
         for notes in self.readers:
             notes.marks.append(found)
 
@@ -73,7 +73,7 @@ class Board:
             notes.readings.append(found)
 
     def open_scopes(self, end: int) -> list[Slice]:
-        """The scopes that have begun before a moment and not ended, as if they ended then."""
+        """The scopes that are open at time `end`, as if they ended then."""
         return [
             Slice(found.name, found.kind, found.domain, thread, started, end)
             for found, (thread, started) in tuple(self.scopes.items())
@@ -85,7 +85,7 @@ board = Board()
 
 
 def labels(operations: Iterable[Operation], slices: Iterable[Slice]) -> dict[int, str]:
-    """By number, the scopes in which operations were issued, by the thread that issued them."""
+    """The scopes in which each operation was issued, by the operation's number."""
     issued: dict[int, list[Operation]] = {}
     for operation in sorted(operations, key=lambda o: o.issued):
         issued.setdefault(operation.issue_thread, []).append(operation)
@@ -219,7 +219,7 @@ class Counter:
         self.set_value(self.value + delta)
 
     def decrement(self, delta: float = 1) -> None:
-        """Take from the number."""
+        """Subtract from the number."""
         self.set_value(self.value - delta)
 
     def __iadd__(self, delta: float) -> Counter:
@@ -231,7 +231,7 @@ class Counter:
         return self
 
 
-#: MXNet's names of how far a mark reaches, and the trace format's.
+#: MXNet's names for the scope of a mark, and the trace format's.
 REACHES = {"global": "g", "process": "p", "thread": "t", "task": "t", "marker": "t"}
 
 

@@ -1,4 +1,4 @@
-"""The graph of what the engine ran: operations, what each waited for, on which device."""
+"""The graph of what the engine ran: operations, what each one waited for, and on which device."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class StepGraph:
         leaving = _grouped((e.before, e.after) for e in edges)
         bit = {node.number: 1 << place for place, node in enumerate(self.nodes)}
         reach: dict[int, int] = {}  # one bit for every node that can be reached
-        beyond: dict[int, int] = {}  # those that can be reached in two edges or more
+        beyond: dict[int, int] = {}  # the nodes reached by two edges or more
         for node in reversed(self.nodes):
             direct = further = 0
             for number in leaving.get(node.number, ()):
@@ -90,9 +90,9 @@ class StepGraph:
         return list(found.values())
 
     def critical_path(self) -> list[Operation]:
-        """The chain of dependent operations that took longest."""
+        """The chain of dependent operations that took the longest."""
         arriving = _grouped((e.after, e.before) for e in self._edges(False))
-        best: dict[int, tuple[int, int]] = {}  # number -> (nanoseconds up to its end, before)
+        best: dict[int, tuple[int, int]] = {}  # number -> (nanoseconds up to its end, predecessor)
         for node in self.nodes:
             choices = [(best[n][0], n) for n in arriving.get(node.number, ())]
             length, previous = max(choices, default=(0, 0))
@@ -122,7 +122,8 @@ class StepGraph:
         return json.dumps({"nodes": nodes, "edges": [e._asdict() for e in self.edges]}, indent=1)
 
     def save(self, path: Any) -> None:
-        """Write the graph: `.svg` the drawing, `.json` the data. Other endings are errors."""
+        """Write the graph: `.svg` for the drawing, `.json` for the data. Other endings are
+        errors."""
         ending = os.path.splitext(os.fspath(path))[1]
         writers = {".svg": self.to_svg, ".json": self.to_json}
         if ending not in writers:

@@ -1,8 +1,8 @@
-"""The trace as a file that Perfetto (and Chrome) opens: the Trace Event Format.
+"""The trace as a file that Perfetto and Chrome can open, in the Trace Event Format.
 
-One process holds a track per thread and lane: a slice for every operation where it ran, arrows from
-each operation to those that had to wait for it, the waits of the program's threads, and counters of
-the queue and the memory. Source: "Trace Event Format", Google, 2016.
+A process has a track per thread and lane. There is a slice for every operation where it ran, an
+arrow from each operation to those that had to wait for it, the waits of the program's threads, and
+counters of the queue and the memory. Source: "Trace Event Format", Google, 2016.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def trace_events(
     slices: Iterable[Slice] = (),
     labels: Mapping[int, str] | None = None,
 ) -> dict[str, Any]:
-    """The document: {"traceEvents": [...], ...}.
+    """Return the document: {"traceEvents": [...], ...}.
 
-    `slices` are the program's stretches of time, `labels` the scopes of the operations by number.
+    `slices` are the program's spans of time; `labels` are the scopes of the operations, by number.
     """
     writer = _Writer(trace, notes, slices, labels or {})
     events = [
@@ -43,7 +43,7 @@ def trace_events(
 
 
 class _Span(NamedTuple):
-    """A wait or an annotation, to be drawn as a slice of the thread's program."""
+    """A wait or an annotation, drawn as a slice on the program's track of its thread."""
 
     started: int
     finished: int
@@ -75,7 +75,8 @@ class _Writer:
         self.process = os.getpid()
 
     def _tracks(self) -> dict[tuple[int, int], int]:
-        """The track of each thread's program, by thread and row; after those of the engine."""
+        """The program's tracks of each thread, by thread and row; they follow those of the
+        engine."""
         threads = {o.issue_thread for o in self.trace.operations} | self.rows.keys()
         threads |= {mark.thread for mark in self.notes.marks}
         rows = [(n, row) for n in sorted(threads) for row in range(len(self.rows.get(n, [0])))]
@@ -83,7 +84,7 @@ class _Writer:
         return {key: max(ran, default=0) + 1 + place for place, key in enumerate(rows)}
 
     def at(self, nanoseconds: int) -> float:
-        """Microseconds since the start."""
+        """Microseconds since the start of the trace."""
         return (nanoseconds - self.begin) / 1000
 
     def event(self, phase: str, name: str, track: int, time: int, **more: Any) -> dict[str, Any]:
@@ -97,7 +98,7 @@ class _Writer:
         }
 
     def names(self) -> Events:
-        """What the process and its tracks are called, in the order they are shown."""
+        """The names of the process and its tracks, in the order in which they are shown."""
         called = self.trace.threads
         ran = {*called, *(o.thread for o in self.trace.operations)}
         tracks = [(number, called.get(number, f"thread {number}")) for number in sorted(ran)]
@@ -146,7 +147,7 @@ class _Writer:
         )
 
     def steps(self) -> Events:
-        """Slices within those of compiled programs, on the tracks of the threads that ran them."""
+        """The steps of compiled programs, as slices inside those of their operations."""
         return [
             self.event(
                 "X",
@@ -161,7 +162,7 @@ class _Writer:
         ]
 
     def issues(self) -> Events:
-        """The moments of issue, on a track of the thread that issued."""
+        """The times of issue, on a track of the issuing thread."""
         return [
             self.event(
                 "i",
@@ -175,7 +176,8 @@ class _Writer:
         ]
 
     def arrows(self) -> Events:
-        """From inside the slice of each operation to the slice of one that had to come later."""
+        """Arrows from the slice of each operation to the slice of an operation that had to wait for
+        it."""
         known = {operation.number: operation for operation in self.done}
         events = []
         for number, edge in enumerate(self.trace.edges):
@@ -189,7 +191,7 @@ class _Writer:
         return events
 
     def spans(self) -> Events:
-        """Waits, scopes and tasks, on the tracks of their thread's program."""
+        """Waits, scopes and tasks, on the program's tracks of their threads."""
         return [
             self.event(
                 "X",
@@ -206,7 +208,7 @@ class _Writer:
         ]
 
     def counters(self) -> Events:
-        """The queue's depth and the memory held."""
+        """The queue's depth and the memory in use."""
         events = []
         for sample in sorted(self.trace.samples):
             depth, held = {"operations": sample.pending}, {"bytes": sample.bytes}
@@ -240,12 +242,12 @@ def _stretch(note: Slice) -> _Span:
 
 
 def _nested(spans: list[_Span]) -> list[list[_Span]]:
-    """Rows in which no two spans overlap unless one lies within the other.
+    """Group spans into rows in which two spans only overlap if one contains the other.
 
-    The slices of a track have to nest. Tasks need not: one may begin in another and outlast it.
+    The slices of a track have to nest. Tasks need not: one may begin inside another and outlast it.
     """
     rows: list[list[_Span]] = []
-    ends: list[list[int]] = []  # of the spans that are open, the innermost last; by row
+    ends: list[list[int]] = []  # for each row the ends of its open spans, the innermost last
     for span in sorted(spans, key=lambda s: (s.started, -s.finished)):
         for row, unfinished in zip(rows, ends, strict=True):
             while unfinished and unfinished[-1] <= span.started:

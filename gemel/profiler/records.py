@@ -1,4 +1,4 @@
-"""What the core's trace holds, as typed records."""
+"""The contents of the core's trace, as typed records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from gemel import _core
 from gemel.device import from_code
 
-#: What `lane_link` of the core says of a lane that carries no copies.
+#: The value of `lane_link` in the core for a lane without copies.
 NO_LINK = -2
 
 
@@ -34,12 +34,12 @@ class Operation(NamedTuple):
 
     @property
     def duration(self) -> int:
-        """Nanoseconds it ran."""
+        """The nanoseconds it ran."""
         return max(self.finished - self.started, 0)
 
     @property
     def copies(self) -> bool:
-        """Whether it carries contents from one device to another."""
+        """Whether it copies data from one device to another."""
         return _core.lane_link(self.lane) != NO_LINK
 
     @property
@@ -49,7 +49,7 @@ class Operation(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step of a compiled program, run by an operation. Times as there."""
+    """A step of a compiled program, run by an operation. Times are as for `Operation`."""
 
     operation: int
     label: str  # what it computes: operations, and the specs of the results
@@ -59,12 +59,12 @@ class Step(NamedTuple):
 
     @property
     def duration(self) -> int:
-        """Nanoseconds it ran."""
+        """The nanoseconds it ran."""
         return self.finished - self.started
 
 
 class Edge(NamedTuple):
-    """`after` had to come after `before`, and why: "read after write", ..."""
+    """`after` had to wait for `before`, and the reason: "read after write", ..."""
 
     before: int
     after: int
@@ -78,18 +78,18 @@ class Wait(NamedTuple):
     started: int
     finished: int
     kind: str  # array, export, all, device, queue
-    operation: int  # whose result was waited for; 0: several
+    operation: int  # the one whose result was waited for; 0: several
     file: str
     line: int
 
     @property
     def duration(self) -> int:
-        """Nanoseconds it blocked."""
+        """The nanoseconds it blocked."""
         return self.finished - self.started
 
 
 class Sample(NamedTuple):
-    """How many operations were queued or running, and how many bytes were held."""
+    """The number of queued or running operations, and the bytes of memory in use."""
 
     time: int
     pending: int
@@ -97,7 +97,7 @@ class Sample(NamedTuple):
 
 
 class Trace:
-    """Everything recorded, from one or several takes."""
+    """Everything recorded, from one or several calls of `trace_take`."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
@@ -109,7 +109,7 @@ class Trace:
         self.dropped = 0
 
     def add(self, taken: dict[str, Any]) -> None:
-        """Append what the core's `trace_take` gave."""
+        """Append the result of the core's `trace_take`."""
         self.operations += [Operation(*row) for row in taken["operations"]]
         self.steps += map(Step._make, taken["steps"])
         self.edges += map(Edge._make, taken["edges"])
@@ -119,7 +119,8 @@ class Trace:
         self.dropped += taken["dropped"]
 
     def extend(self, other: Trace, since: int = 0) -> None:
-        """Append what another trace holds from a moment on, with the edges that lead there."""
+        """Append the later part of another trace, from time `since` on, with the edges that lead
+        there."""
         kept = [operation for operation in other.operations if operation.issued >= since]
         inside = {operation.number for operation in kept}
         self.operations += kept
@@ -139,7 +140,8 @@ class Trace:
         return [operation for operation in self.operations if operation.finished]
 
     def ready(self) -> dict[int, int]:
-        """When each operation could have started: issued, and all before it finished."""
+        """When each operation could have started: it was issued, and its predecessors had
+        finished."""
         times = {operation.number: operation.issued for operation in self.operations}
         ends = {operation.number: operation.finished for operation in self.operations}
         for edge in self.edges:
@@ -148,20 +150,20 @@ class Trace:
         return times
 
     def start(self) -> int:
-        """The first moment of the trace."""
+        """The earliest time in the trace."""
         moments = [o.issued for o in self.operations]
         moments += [w.started for w in self.waits] + [s.time for s in self.samples]
         return min(moments, default=0)
 
 
 def link_device(lane: int) -> int | None:
-    """The GPU at the end of the link of a lane of copies; None for copies between CPUs."""
+    """The GPU at the end of the link of a copy lane; None for copies between CPUs."""
     link = _core.lane_link(lane)
     return link if link >= 0 else None
 
 
 def device_name(code: int) -> str:
-    """How a device of the core is called."""
+    """The name of a device of the core."""
     return str(from_code(code))
 
 

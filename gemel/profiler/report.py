@@ -1,9 +1,9 @@
 """Where the time went: shares of the wall time, the bottleneck, and one remedy.
 
-The program's thread is always in one of three states: reading or transforming data, in other
-Python, or blocked. What it loses by being blocked is what a program whose Python and whose engine
-ran side by side would save: the wall time less the longer of the two. That is the share of the sync
-points. The rest of the time blocked is the engine's: computing, or copying.
+The program's thread is always in one of three states: reading or transforming data, running other
+Python code, or blocked. The loss through blocking is the time that would be saved if Python and the
+engine ran side by side: the wall time minus the longer of the two. This is the share of the sync
+points. The rest of the blocked time belongs to the engine, which computes or copies.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from gemel.profiler.records import Operation, Trace, kibibytes
 from gemel.profiler.sampling import Sampler
 from gemel.profiler.sync import sync_points
 
-#: Sync points are named when they cost this much of the time, and this much of the largest share:
-#: they are the easiest to remove.
+#: Sync points are named as the bottleneck if they cost this fraction of the time, and this fraction
+#: of the largest share, because they are the easiest to remove.
 LOSS, OF_LARGEST = 0.15, 0.4
-#: The memory limit is named when operations waited for memory for this share of the time; results
-#: computed ahead (a limit that is reached in good programs, too) only count on an idle machine.
+#: The memory limit is named if operations waited for memory for this fraction of the time. The
+#: limit on results computed ahead, which good programs reach too, only counts while the cores are
+#: less busy than this.
 HELD, IDLE = 0.25, 0.6
 
 REMEDIES = {
@@ -41,15 +42,15 @@ Interval = tuple[int, int]
 
 
 class Report(NamedTuple):
-    """Where the time went; prints as a text. Times in milliseconds."""
+    """Where the time went; prints as a text. Times are in milliseconds."""
 
     wall: float
-    #: Of the wall time: data, transforms, Python issue, compute, copies, sync points.
+    #: Fractions of the wall time: data, transforms, Python issue, compute, copies, sync points.
     shares: dict[str, float]
-    #: The largest of them, or "memory limit"; "" if nothing was recorded.
+    #: The name of the largest share, or "memory limit"; "" if nothing was recorded.
     bottleneck: str
     remedy: str
-    #: The share of the time in which operations waited for memory, and of the cores' time used.
+    #: The fraction of the time in which operations waited for memory, and of the cores' time used.
     held: float
     used: float
 
@@ -65,7 +66,7 @@ class Report(NamedTuple):
 
 
 def report(trace: Trace, sampler: Sampler) -> Report:
-    """The report of a recording and of the samples taken meanwhile."""
+    """The report on a recording and the samples taken during it."""
     spans = [*sampler.spans, *([sampler.span()] if sampler.is_running else [])]
     wall = sum(span.settled - span.started for span in spans)
     if not wall:
@@ -104,7 +105,7 @@ class _Times:
         engine = [o for o in operations if not (o.inlined and o.issue_thread == sampler.thread)]
         self.copies = merged([(o.started, o.finished) for o in engine if o.copies])
         self.busy = merged([(o.started, o.finished) for o in engine if not o.copies])
-        # Samples inside waits of the engine count as data only where a reader waits.
+        # Samples taken inside waits for the engine count as data only if a reader waits.
         self.data = self._sampled("data")
         self.transforms = self._sampled("transforms")
         reading = [s.time for s in self.samples if s.kind != "python"]
@@ -117,12 +118,12 @@ class _Times:
         return share if total <= self.wall else int(share * self.wall / total)
 
     def parts(self) -> dict[str, int]:
-        """The wall time in parts."""
+        """The parts of the wall time."""
         blocked = min(self.blocked, self.wall)
         host = self.wall - blocked
         data = min(self.data, host)
         transforms = min(self.transforms, host - data)
-        # What the calls computed themselves is no work of Python.
+        # Work done by the calls themselves is not Python's.
         issue = host - data - transforms
         inlined = min(self.inlined, issue)
         longest = max(host, _length(self.busy), _length(self.copies))
@@ -152,13 +153,13 @@ class _Times:
         )
 
     def _places(self, name: str) -> list[tuple[str, int]]:
-        """The lines of the program's own where samples found it busy with that, and how long."""
+        """The program's lines where samples found it busy with this, and the duration of each."""
         kind = "python" if name == "Python issue" else name
         return [(s.where, s.duration) for s in self.samples if s.kind == kind and s.where]
 
 
 def _most(said: str, amounts: list[tuple[str, int]]) -> str:
-    """What has most of several amounts, and which share."""
+    """The item with the largest sum, and its share."""
     found = Counter[str]()
     for name, amount in amounts:
         found[name] += amount
@@ -169,7 +170,7 @@ def _most(said: str, amounts: list[tuple[str, int]]) -> str:
 
 
 def merged(intervals: list[Interval]) -> list[Interval]:
-    """The same moments as intervals that do not overlap, in order."""
+    """Merge intervals: the same times as intervals in order that do not overlap."""
     found: list[Interval] = []
     for begin, end in sorted(intervals):
         if found and begin <= found[-1][1]:
@@ -184,7 +185,7 @@ def _length(intervals: list[Interval]) -> int:
 
 
 def _holds(interval: Interval, moments: list[int]) -> bool:
-    """Whether any of some ordered moments lies in an interval."""
+    """Whether any of these sorted times lies in an interval."""
     from bisect import bisect_left
 
     place = bisect_left(moments, interval[0])
@@ -192,8 +193,9 @@ def _holds(interval: Interval, moments: list[int]) -> bool:
 
 
 def held_by_memory(operations: list[Operation], running: int, ahead: int) -> tuple[int, int]:
-    """How long an operation that could have started had to wait for memory: because running ones
-    took `running` bytes (0: no limit), or because results ahead of older operations took `ahead`.
+    """How long operations that could have started waited for memory: because running operations
+    used `running` bytes (0: no limit), or because results ahead of older operations used `ahead`
+    bytes.
     """
     trace = Trace()
     trace.operations = operations
@@ -204,7 +206,7 @@ def held_by_memory(operations: list[Operation], running: int, ahead: int) -> tup
     events.sort(key=lambda event: (event[0], event[1], event[2].number))
     unfinished = [o.number for o in sorted(operations, key=lambda o: o.number)]
     oldest, done, started = 0, set[int](), set[int]()
-    largest: list[tuple[int, int]] = []  # waiting operations, those that need most first
+    largest: list[tuple[int, int]] = []  # waiting operations, the largest need first
     taken = results = held = held_ahead = 0
     sizes = {o.number: o.bytes for o in operations}
     for place, (now, step, o) in enumerate(events):

@@ -1,7 +1,7 @@
 """Samples of what the program does in Python: reading data, transforming them, or anything else.
 
-A thread looks at the stack of the thread that started the profiler every few milliseconds, and
-only while the profiler runs.
+While the profiler runs, a thread looks every few milliseconds at the stack of the thread that
+started it.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from typing import NamedTuple
 import gemel
 from gemel import _core
 
-#: Seconds between two samples; more while Python computes without a pause.
+#: Seconds between two samples; longer while Python computes without a pause.
 INTERVAL = 0.002
 HERE = os.path.dirname(gemel.__file__)
 DATA = os.path.join(HERE, "gluon", "data") + os.sep
 DATASET = os.path.join(DATA, "dataset.py")
 TRANSFORMS = os.path.join(DATA, "vision", "transforms")
 LIBRARY = os.path.dirname(os.__file__)
-GENERATOR = 0x20  # of a code's flags
+GENERATOR = 0x20  # a flag of code objects
 
 
 class Sample(NamedTuple):
-    """What the program did for some time, up to a moment."""
+    """What the program did during some time, which ends at `time`."""
 
     time: int
     duration: int
     kind: str  # data, transforms, python
-    where: str  # the innermost line that is the program's own
+    where: str  # the innermost line of the program itself
 
 
 class Span(NamedTuple):
-    """A stretch of time in which samples were taken."""
+    """A span of time in which samples were taken."""
 
     started: int
     finished: int
-    processor: int  # nanoseconds of processor time the process used
-    settled: int  # until when the profiler then waited for the engine
+    processor: int  # nanoseconds of CPU time the process used
+    settled: int  # when the profiler's wait for the engine then ended
 
 
 class Sampler:
@@ -50,14 +50,14 @@ class Sampler:
     def __init__(self) -> None:
         self.samples: list[Sample] = []
         self.spans: list[Span] = []
-        self.thread = 0  # as the trace numbers them
+        self.thread = 0  # the trace's number of the thread
         self._ident = 0
         self._began: tuple[int, int] | None = None
         self._end = threading.Event()
         self._looker: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin. Nothing if it has begun."""
+        """Start sampling; does nothing if it has started."""
         if self._began is not None:
             return
         self.thread, self._ident = _core.trace_thread(), threading.get_ident()
@@ -67,7 +67,7 @@ class Sampler:
         self._looker.start()
 
     def stop(self) -> None:
-        """End. Nothing if it has not begun."""
+        """Stop sampling; does nothing if it has not started."""
         if self._began is None:
             return
         self.spans.append(self.span())
@@ -77,11 +77,11 @@ class Sampler:
             self._looker.join()
 
     def settled(self) -> None:
-        """The engine has done what was issued before `stop`."""
+        """Record that the engine has finished what was issued before `stop`."""
         self.spans[-1] = self.spans[-1]._replace(settled=time.perf_counter_ns())
 
     def span(self) -> Span:
-        """The stretch of time up to now."""
+        """The span of time up to now."""
         now = time.perf_counter_ns()
         assert self._began is not None
         return Span(self._began[0], now, time.process_time_ns() - self._began[1], now)
@@ -102,7 +102,7 @@ class Sampler:
 
 
 def classified(frame: FrameType | None) -> tuple[str, str]:
-    """What a stack is busy with, and its innermost line outside gemel and Python's library."""
+    """The kind of work that a stack does, and its innermost line outside gemel and the library."""
     kind, where, inner = "python", "", ""
     while frame is not None:
         code = frame.f_code
@@ -124,7 +124,7 @@ def classified(frame: FrameType | None) -> tuple[str, str]:
 
 
 def _reads(frame: FrameType, ours: bool) -> bool:
-    """Whether a frame of the program gives the next element to a loop: a reader of its own."""
+    """Whether a frame of the program produces the next element of a loop, so is a data reader."""
     caller = frame.f_back
     if ours or caller is None or caller.f_code.co_filename.startswith(LIBRARY):
         return False

@@ -1,4 +1,4 @@
-"""Recordings share the one trace of the core: each is given everything it was open for."""
+"""Recordings share the core's single trace: each receives everything from the time it is open."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gemel.profiler.records import Trace, Wait
 
 
 class Recording:
-    """What happened while it was open; it may be opened again, and then goes on."""
+    """What happened while it was open; it may be opened again, and then continues."""
 
     def __init__(self) -> None:
-        self.since = 0  # the moment it was opened last, in nanoseconds
-        self.until: int | None = None  # the moment it was closed
+        self.since = 0  # when it was opened last, in nanoseconds
+        self.until: int | None = None  # when it was closed
         self.trace = Trace()
         self.notes = Notes()
 
     def slices(self) -> list[Slice]:
-        """The program's stretches of time, with the scopes that had not ended at its end."""
+        """The program's spans of time, including scopes that had not ended when it was closed."""
         end = time.perf_counter_ns() if self.until is None else self.until
         return [*self.notes.slices, *board.open_scopes(end)]
 
@@ -31,7 +31,7 @@ class Recording:
 
 
 class Recorder:
-    """Turns the core's trace on while any recording is open and hands out what is taken from it."""
+    """Turns the core's trace on while any recording is open, and distributes its contents."""
 
     def __init__(self) -> None:
         self.capacity = 1_000_000
@@ -40,23 +40,23 @@ class Recorder:
         self._settling: list[_Settling] = []
 
     def is_open(self, recording: Recording) -> bool:
-        """Whether a recording goes on."""
+        """Whether a recording is open."""
         return recording in self._open
 
     def open(self, recording: Recording) -> None:
-        """Give a recording all that is issued from here on. Nothing if it is open."""
+        """Pass everything issued from now on to a recording; does nothing if it is open."""
         with self._lock:
             if self.is_open(recording):
                 return
             if not self._open:
-                _core.trace_take()  # nobody has been listening
+                _core.trace_take()  # discard what nobody has recorded
                 _core.trace_start(self.capacity)
             recording.since, recording.until = time.perf_counter_ns(), None
             self._open.append(recording)
             self._listen()
 
     def close(self, recording: Recording) -> None:
-        """End a recording when what was issued is done. Nothing if it is closed."""
+        """Close a recording when what was issued is done; does nothing if it is closed."""
         if not self.is_open(recording):
             return
         try:
@@ -70,13 +70,13 @@ class Recorder:
                     _core.trace_stop()
 
     def collect(self) -> None:
-        """Wait for what was issued, leaving failures where they are, and hand it out."""
+        """Wait for what was issued, without raising its errors, and distribute the trace."""
         if self._open:
             self.settle()
             self._take()
 
     def settle(self) -> None:
-        """Wait for what was issued: no wait of the program's."""
+        """Wait for what was issued; this does not count as a wait of the program."""
         settling = _Settling()
         self._settling.append(settling)
         try:
@@ -86,7 +86,7 @@ class Recorder:
             settling.finished = time.perf_counter_ns()
 
     def clear(self, recording: Recording) -> None:
-        """Make a recording forget what it holds; open or not, it stays so."""
+        """Delete the contents of a recording; it stays open or closed."""
         with self._lock:
             recording.trace = Trace()
             recording.notes = Notes()
@@ -96,7 +96,7 @@ class Recorder:
         with self._lock:
             taken = Trace()
             taken.add(_core.trace_take())
-            # Waits of the profiler itself are none of the program's.
+            # The profiler's own waits do not count as the program's.
             taken.waits = [w for w in taken.waits if not any(s.made(w) for s in self._settling)]
             for recording in self._open:
                 recording.trace.extend(taken, recording.since)
@@ -107,7 +107,7 @@ class Recorder:
 
 
 class _Settling:
-    """A stretch of time in which the profiler made a thread wait."""
+    """A span of time in which the profiler made a thread wait."""
 
     def __init__(self) -> None:
         self.thread = _core.trace_thread()
@@ -115,7 +115,7 @@ class _Settling:
         self.finished: int | None = None
 
     def made(self, wait: Wait) -> bool:
-        """Whether a wait is the profiler's."""
+        """Whether a wait is the profiler's own."""
         if wait.thread != self.thread or wait.started < self.started:
             return False
         return self.finished is None or wait.finished <= self.finished

@@ -1,4 +1,4 @@
-"""What programs did inside: the steps of their plans by time."""
+"""The inside of compiled programs: the steps of their plans by time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class StepRow(NamedTuple):
     times: int
     total: float
     longest: float
-    share: float  # of the time of all of this program's steps
+    share: float  # fraction of the time of all of this program's steps
 
     @property
     def mean(self) -> float:
-        """Microseconds of one run."""
+        """The mean microseconds of a run."""
         return self.total / self.times
 
 
@@ -42,7 +42,7 @@ class StepReport(list[StepRow]):
 
 
 def steps(trace: Trace) -> StepReport:
-    """The report of a trace. Steps that compute the same in one program are one row."""
+    """The report on a trace. Steps of a program that compute the same form one row."""
     names = {operation.number: operation.name for operation in trace.operations}
     groups: dict[tuple[str, str], list[float]] = {}
     for step in trace.steps:

@@ -1,8 +1,8 @@
-"""Draws a graph of operations: time runs down, every device has a column, copies lie between.
+"""Draws a graph of operations: time runs down, every device has a column, copies lie between them.
 
-Layers are the longest paths from the start. An arrow that spans several gets a narrow place of its
-own in those it passes, so that it crosses no node. In each layer the nodes of a column are put in
-the order of what they depend on (Sugiyama, Tagawa and Toda, 1981, with barycentres).
+A node's layer is the length of the longest path to it. An arrow that spans several layers gets a
+narrow place of its own in each, so that it crosses no node. In each layer, the nodes of a column
+are ordered by the nodes they depend on (Sugiyama, Tagawa and Toda, 1981, with barycentres).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 168, 38  # of a node
 GAP_X, GAP_Y = 16, 34
-BEND = 8  # the width of the place of an arrow in a layer it passes
+BEND = 8  # the width of an arrow's place in a layer it passes
 MARGIN, TITLE, LEGEND = 24, 40, 34
 SWEEPS = 8
-#: Fill, stroke: what computes, what copies, what failed.
+#: Fill and stroke of operations that compute, that copy, and that failed.
 COLOURS = {
     "node": ("#eef4fb", "#3b6ea5"),
     "node copy": ("#fdf3e1", "#b9770e"),
@@ -36,7 +36,7 @@ text { font: 12px sans-serif; fill: #222 }
 """
 
 
-#: A device, and whether it is its column or the strip of copies before it.
+#: A device, and whether this is its column or the strip of copies before it.
 Strip = tuple[int, bool]
 
 
@@ -48,7 +48,7 @@ class Box(NamedTuple):
 
 
 class _Layout:
-    """Places for all nodes of a graph, and for the bends of its arrows (negative numbers)."""
+    """Positions for all nodes of a graph, and for the bends of its arrows (negative numbers)."""
 
     def __init__(self, graph: StepGraph) -> None:
         self.nodes = graph.nodes
@@ -67,18 +67,18 @@ class _Layout:
         self.boxes = self._boxes()
 
     def _layers(self) -> dict[int, int]:
-        """Each node below everything it depends on."""
+        """The layer of each node, below everything it depends on."""
         layers = {node.number: 0 for node in self.nodes}
         arriving: dict[int, list[int]] = {}
         for before, after in self.edges:
             arriving.setdefault(after, []).append(before)
-        for node in self.nodes:  # in order of issue: those before have been placed
+        for node in self.nodes:  # in order of issue, so predecessors have been placed
             above = [layers[number] for number in arriving.get(node.number, ())]
             layers[node.number] = max(above, default=-1) + 1
         return layers
 
     def _route(self, before: int, after: int) -> list[int]:
-        """The nodes an arrow touches: its ends, and a bend in each layer between them."""
+        """The nodes that an arrow passes: its ends, and a bend in each layer between them."""
         passed = range(self.layers[before] + 1, self.layers[after])
         bends = []
         for layer in passed:
@@ -88,7 +88,7 @@ class _Layout:
         return [before, *bends, after]
 
     def _near(self) -> dict[int, list[int]]:
-        """What each node and bend is joined to, in the layers beside its own."""
+        """The neighbours of each node and bend, in the adjacent layers."""
         near: dict[int, list[int]] = {}
         for route in self.routes.values():
             for above, below in zip(route, route[1:], strict=False):
@@ -97,14 +97,14 @@ class _Layout:
         return near
 
     def _cells(self) -> dict[tuple[Strip, int], list[int]]:
-        """The nodes and bends of each strip and layer, left to right."""
+        """The nodes and bends of each strip and layer, from left to right."""
         cells: dict[tuple[Strip, int], list[int]] = {}
         for number, strip in self.strips.items():
             cells.setdefault((strip, self.layers[number]), []).append(number)
         return cells
 
     def _sweep(self) -> None:
-        """Order each cell by the mean place of its neighbours; strips further right count more."""
+        """Order each cell by its neighbours' mean position; strips further right weigh more."""
         widest = max(map(len, self.cells.values()), default=0)
         order = {strip: i for i, strip in enumerate(sorted(set(self.strips.values())))}
         rank = {
@@ -121,7 +121,7 @@ class _Layout:
             cell.sort(key=middle)
 
     def _columns(self) -> dict[Strip, tuple[float, float]]:
-        """The left side and the width of each strip; devices have one even without nodes."""
+        """The left edge and the width of each strip; a device has one even without nodes."""
         columns: dict[Strip, tuple[float, float]] = {}
         left = float(MARGIN)
         for strip in sorted({*self.strips.values(), *((device, True) for device in self.names)}):
@@ -143,12 +143,12 @@ class _Layout:
 
     @property
     def width(self) -> float:
-        """Of the whole drawing."""
+        """The width of the whole drawing."""
         return max((left + width for left, width in self.columns.values()), default=200) + MARGIN
 
     @property
     def height(self) -> float:
-        """Of the whole drawing, without the legend."""
+        """The height of the whole drawing, without the legend."""
         depth = max(self.layers.values(), default=0) + 1
         return MARGIN + TITLE + depth * (HEIGHT + GAP_Y)
 
@@ -225,19 +225,20 @@ def _middle(layout: _Layout, number: int) -> float:
 
 
 def _width(cell: list[int]) -> float:
-    """Of nodes and bends side by side."""
+    """The width of nodes and bends side by side."""
     return sum(WIDTH if number > 0 else BEND for number in cell) + (len(cell) - 1) * GAP_X
 
 
 def _strip(node: Operation) -> Strip:
-    """Operations lie in the column of their device, copies left of the GPU at their link's end."""
+    """The strip of an operation: its device's column; for a copy, left of the GPU at the link's
+    end."""
     if not node.copies:
         return node.device, True
     return (link_device(node.lane) or node.device), False
 
 
 def _text(told: str) -> str:
-    """Fit for XML, which has no place for control characters."""
+    """Make a text valid in XML, which has no place for control characters."""
     return escape("".join(c if c.isprintable() else " " for c in told))
 
 

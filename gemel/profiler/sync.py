@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gemel.profiler.records import Trace
 
-#: What the kinds of waits are called.
+#: The names of the kinds of waits.
 KINDS = {
     "array": "an array",
     "export": "an array given to outside",
@@ -31,7 +31,7 @@ class SyncPoint(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The line's text, when it can be read."""
+        """The text of the line, if it can be read."""
         return linecache.getline(self.file, self.line).strip()
 
 
@@ -65,7 +65,7 @@ def _times(count: int) -> str:
 
 
 def sync_points(trace: Trace) -> SyncReport:
-    """The report of a trace."""
+    """The report on a trace."""
     known = {operation.number: operation.name for operation in trace.operations}
     groups: dict[tuple[str, int, str], list[tuple[float, str]]] = {}
     for wait in trace.waits:

@@ -19,18 +19,18 @@ class Row(NamedTuple):
     mean: float
     maximum: float
     bytes: int
-    share: float  # of the time of all operations
+    share: float  # fraction of the time of all operations
 
 
 ORDERS = ("total", "times", "mean", "maximum", "minimum", "bytes", "name")
-#: What MXNet calls some of them.
+#: MXNet's names for some of them.
 MXNETS = {"count": "times", "avg": "mean", "max": "maximum", "min": "minimum"}
 
 
 def rows(trace: Trace, sort_by: str = "total", ascending: bool | None = None) -> list[Row]:
-    """One row per name and device. Raises `UnknownNameError` for an unknown order.
+    """One row per name and device. Raises `UnknownNameError` for an unknown sort order.
 
-    The largest come first, but of names the first, unless `ascending` says how.
+    By default, names ascend and everything else descends; `ascending` overrides this.
     """
     sort_by = MXNETS.get(sort_by, sort_by)
     if sort_by not in ORDERS:
@@ -62,7 +62,7 @@ def rows(trace: Trace, sort_by: str = "total", ascending: bool | None = None) ->
 
 
 def text(trace: Trace, sort_by: str = "total", ascending: bool | None = None) -> str:
-    """The table as text, with what was held and how deep the queue was."""
+    """The table as text, with the memory in use and the depth of the queue."""
     header = (
         "operation",
         "device",

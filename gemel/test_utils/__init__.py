@@ -1,6 +1,7 @@
-"""MXNet's `test_utils`: comparisons, gradients and generators checked, as users' tests do it.
+"""MXNet's `test_utils`, as users' tests call it: checks of arrays, gradients and random generators.
 
-Arrays of gemel's, of NumPy's and numbers are compared as NumPy's. What needs SciPy imports it.
+Arrays of gemel and NumPy, and numbers, are compared as NumPy arrays. SciPy is imported only when it
+is needed.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def _set(variables: dict[str, Any]) -> None:
 
 
 def xfail_when_nonstandard_decimal_separator(function: Any) -> Any:
-    """The test itself: gemel reads and writes numbers alike in every locale."""
+    """Return the test unchanged: gemel reads and writes numbers the same way in every locale."""
     return function
 
 
@@ -94,7 +95,7 @@ def is_aarch64_run() -> bool:
 
 
 def is_op_runnable() -> bool:
-    """Whether operations made by TVM run: those are gemel's own here, and do."""
+    """Whether operations made by TVM run: here they are gemel's own, so they do."""
     return True
 
 

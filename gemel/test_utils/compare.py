@@ -11,7 +11,7 @@ from gemel import np, npx
 from gemel.device import Device, current_device
 from gemel.dtype import as_dtype
 
-#: Tolerances by dtype: relative, absolute, the step of finite differences. Others are exact.
+#: Tolerances by dtype: relative, absolute, step of finite differences. Other dtypes are exact.
 TOLERANCES = {
     "bfloat16": (5e-2, 1e-1, 2.0**-4),
     "float16": (1e-2, 1e-1, 2.0**-6),
@@ -80,12 +80,12 @@ def get_atol(atol: Any = None, dtype: Any = "float64") -> Any:
 
 
 def get_etol(etol: float | None = None) -> float:
-    """The part of the elements that may differ: none by default."""
+    """The fraction of the elements that may differ: none by default."""
     return 0 if etol is None else etol
 
 
 def get_tols(x: Any, y: Any, rtol: Any, atol: Any) -> tuple[Any, Any]:
-    """The tolerances for comparing two arrays: those of the less exact one where none is given."""
+    """The tolerances for comparing two arrays, by default those of the less exact dtype."""
     dtypes = [getattr(each, "dtype", numpy.asarray(each).dtype) for each in (x, y)]
     return (
         max(get_rtol(rtol, dtype) for dtype in dtypes),
@@ -97,7 +97,7 @@ def get_tols(x: Any, y: Any, rtol: Any, atol: Any) -> tuple[Any, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A NumPy array of a dtype NumPy computes with."""
+    """Convert to a NumPy array of a dtype that NumPy can compute with."""
     if isinstance(value, (list, tuple)):
         value = [plain(each) for each in value]
     array = value.asnumpy() if isinstance(value, np.ndarray) else numpy.asarray(value)
@@ -159,7 +159,7 @@ def assert_almost_equal_with_err(
     mismatches: Any = (10, 10),
     use_broadcast: bool = True,
 ) -> None:
-    """As `assert_almost_equal`, of all elements but a part of `etol`."""
+    """Like `assert_almost_equal`, but a fraction `etol` of the elements may differ."""
     good = _close(a, b, rtol, atol, equal_nan, use_broadcast)
     missed = good.size - numpy.count_nonzero(good)
     if missed <= get_etol(etol) * good.size:
@@ -179,7 +179,7 @@ def assert_almost_equal_with_err(
 def assert_almost_equal_ignore_nan(
     a: Any, b: Any, rtol: Any = None, atol: Any = None, names: Sequence[str] = ("a", "b")
 ) -> None:
-    """As `assert_almost_equal`, of the elements that are a NaN in neither."""
+    """Like `assert_almost_equal`, for the elements that are NaN in neither array."""
     x, y = plain(a), plain(b)
     known = ~(numpy.isnan(x) | numpy.isnan(y))
     assert_almost_equal(numpy.where(known, x, 0), numpy.where(known, y, 0), rtol, atol, names)
@@ -188,12 +188,13 @@ def assert_almost_equal_ignore_nan(
 def assert_allclose(
     a: Any, b: Any, rtol: float = 1e-7, atol: float = 0, equal_nan: bool = True
 ) -> None:
-    """NumPy's, which takes no arrays of others."""
+    """NumPy's `assert_allclose`, for arrays of other libraries too."""
     numpy.testing.assert_allclose(plain(a), plain(b), rtol, atol, equal_nan)
 
 
 def assert_exception(f: Callable[..., Any], exception_type: Any, *args: Any, **kwargs: Any) -> None:
-    """Raise `AssertionError` unless the call, or what it computes, raises that."""
+    """Raise `AssertionError` unless the call, or the computation it starts, raises this
+    exception."""
     try:
         f(*args, **kwargs)
         npx.waitall()
@@ -224,7 +225,7 @@ def collapse_sum_like(a: Any, shape: Sequence[int]) -> Any:
 
 
 def np_reduce(dat: Any, axis: Any, keepdims: bool, numpy_reduce_func: Callable[..., Any]) -> Any:
-    """A reduction by a function that takes one axis, over several."""
+    """Reduce over several axes with a function that takes one axis."""
     axes = range(dat.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
     places = {each % dat.ndim for each in axes}
     found = dat

@@ -1,4 +1,4 @@
-"""Values drawn for tests, and generators of random numbers tested."""
+"""Random values for tests, and tests of random generators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gemel.test_utils.compare import plain
 
 
 def rand_shape_nd(num_dim: int, dim: int = 10, allow_zero_size: bool = False) -> tuple[int, ...]:
-    """A shape of so many axes, of at most `dim` each."""
+    """A random shape with `num_dim` axes of at most `dim` each."""
     return tuple(random.randint(0 if allow_zero_size else 1, dim) for _ in range(num_dim))
 
 
@@ -33,12 +33,12 @@ def rand_shape_3d(
 
 
 def rand_coord_2d(x_low: int, x_high: int, y_low: int, y_high: int) -> tuple[int, int]:
-    """A point, below the high ends."""
+    """A random point below the high ends."""
     return random.randrange(x_low, x_high), random.randrange(y_low, y_high)
 
 
 def random_arrays(*shapes: Any) -> Any:
-    """NumPy arrays of normal numbers; the array alone, a number for (), for one shape."""
+    """NumPy arrays of normal numbers; a number for (); without a list for a single shape."""
     found = [numpy.random.randn(*shape).astype("float32") if shape else float(numpy.random.randn())
              for shape in shapes]  # fmt: skip
     return found[0] if len(found) == 1 else found
@@ -52,7 +52,7 @@ def random_uniform_arrays(
 
 
 def random_sample(population: Iterable[Any], k: int) -> list[Any]:
-    """Some of the elements, each once, in any order."""
+    """Some of the elements without repetition, in random order."""
     return random.sample(list(population), k)
 
 
@@ -77,13 +77,13 @@ def rand_ndarray(
 
 
 def assign_each(the_input: Any, function: Callable[[Any], Any] | None) -> Any:
-    """A function of every element."""
+    """Apply a function to every element."""
     x = numpy.asarray(the_input)
     return numpy.array([function(n) for n in x.flat] if function else x).reshape(x.shape)
 
 
 def assign_each2(input1: Any, input2: Any, function: Callable[[Any, Any], Any] | None) -> Any:
-    """A function of every two elements."""
+    """Apply a function to every pair of elements."""
     x, y = numpy.asarray(input1), numpy.asarray(input2)
     pairs = zip(x.flat, y.flat, strict=True)
     return numpy.array([function(*pair) for pair in pairs] if function else x).reshape(x.shape)
@@ -95,7 +95,7 @@ def create_vector(size: int, dtype: Any = "int64") -> Any:
 
 
 def create_2d_tensor(rows: int, columns: int, dtype: Any = "int64") -> Any:
-    """The number of the row, everywhere."""
+    """A matrix whose elements are their row numbers."""
     return np.broadcast_to(create_vector(rows, dtype).reshape(-1, 1), (rows, columns))
 
 
@@ -110,7 +110,7 @@ def new_orthonormal_matrix_2d(n: int) -> Any:
 
 
 def new_matrix_with_real_eigvals_nd(shape: Sequence[int]) -> Any:
-    """NumPy matrices whose eigenvalues are real, between 1 and 2, and so well conditioned."""
+    """NumPy matrices with real eigenvalues between 1 and 2, so they are well conditioned."""
     return _with_eigenvalues(shape, numpy.linalg.inv)
 
 
@@ -164,9 +164,9 @@ def var_check(generator: Any, sigma: float, nsamples: int = 1000000) -> bool:
 def chi_square_check(
     generator: Any, buckets: Sequence[Any], probs: Sequence[float], nsamples: int = 1000000
 ) -> tuple[float, Any, Any]:
-    """Pearson's test of samples against the probabilities of intervals, or of single values.
+    """Pearson's test of samples against the probabilities of intervals or single values.
 
-    Returns p, how many samples fell into each bucket, and how many should have.
+    Returns p, the number of samples in each bucket, and the expected numbers.
     """
     from scipy import stats  # type: ignore[import-untyped]
 
@@ -192,7 +192,7 @@ def verify_generator(
     success_rate: float = 0.2,
     alpha: float = 0.05,
 ) -> list[float]:
-    """The p of several `chi_square_check`; `AssertionError` where too few are above alpha."""
+    """The p of several `chi_square_check`; raises `AssertionError` if too few are above alpha."""
     found = [chi_square_check(generator, buckets, probs, nsamples) for _ in range(nrepeat)]
     passed = sum(p > alpha for p, _, _ in found)
     if passed < nrepeat * success_rate:

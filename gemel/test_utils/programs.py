@@ -1,4 +1,4 @@
-"""Programs checked: symbols, networks and optimizers against references and against themselves."""
+"""Checks of symbols, networks and optimizers, against references and against themselves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def _arrays(names: Sequence[str], given: Any, dtype: Any, device: Any) -> dict[str, Any]:
-    """Fresh arrays by name, of values by name or in order; floats get the dtype."""
+    """Fresh arrays by name, from values by name or in order; floats get the given dtype."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -50,7 +50,7 @@ def _bound(sym: Any, location: Any, aux_states: Any, requests: Any, dtype: Any, 
 
 
 def simple_forward(sym: Any, ctx: Any = None, is_train: bool = False, **inputs: Any) -> Any:
-    """A symbol's outputs as NumPy arrays, one alone, for values by name."""
+    """A symbol's outputs as NumPy arrays for inputs by name; a single one without a list."""
     found = _bound(sym, inputs, None, "null", "float32", ctx).forward(is_train)
     values = [each.asnumpy() for each in found]
     return values[0] if len(values) == 1 else values
@@ -67,7 +67,8 @@ def check_symbolic_forward(
     equal_nan: bool = False,
     dtype: Any = "float32",
 ) -> list[Any]:
-    """Compare what a symbol gives with what is expected; gives it. Raises `AssertionError`."""
+    """Compare a symbol's outputs with the expected ones, and return them. Raises
+    `AssertionError`."""
     executor = _bound(sym, location, aux_states, "null", dtype, ctx)
     names = sym.list_outputs()
     wanted = [expected[n] for n in names] if isinstance(expected, Mapping) else expected
@@ -90,9 +91,10 @@ def check_symbolic_backward(
     equal_nan: bool = False,
     dtype: Any = "float32",
 ) -> dict[str, Any]:
-    """Compare a symbol's gradients with those expected; gives them. Raises `AssertionError`.
+    """Compare a symbol's gradients with the expected ones, and return them. Raises
+    `AssertionError`.
 
-    With ``grad_req="add"`` they are added to random numbers.
+    With ``grad_req="add"``, the gradients are added to random numbers.
     """
     executor = _bound(sym, location, aux_states, grad_req, dtype, ctx)
     names = sym.list_arguments()
@@ -222,8 +224,9 @@ def check_consistency(
 ) -> Any:
     """Compare a symbol's outputs and gradients on several devices and in several dtypes.
 
-    `ctx_list`: dicts with the shapes by name, ``ctx`` and perhaps ``type_dict``; `sym` may be one
-    for each. The most exact is the truth, and is given, unless there is a `ground_truth`.
+    `ctx_list` has dictionaries with the shapes by name, ``ctx`` and perhaps ``type_dict``; `sym`
+    may be a list with one symbol for each. The results of the most exact dtype are the reference,
+    unless there is a `ground_truth`; the reference is returned.
     """
     syms = sym if isinstance(sym, list) else [sym] * len(ctx_list)
     values: dict[str, Any] = dict(arg_params or {})
@@ -305,7 +308,7 @@ def check_speed(
     typ: str = "whole",
     **kwargs: Any,
 ) -> float:
-    """Seconds that a symbol's `forward` takes, and its `backward`, too, for ``typ="whole"``."""
+    """The seconds of a symbol's `forward`, and for ``typ="whole"`` also of its `backward`."""
     if typ not in ("whole", "forward"):
         raise ValueError(f"check_speed: typ is {typ!r}; it is 'whole' or 'forward'")
     if location is None:
@@ -340,9 +343,9 @@ def compare_optimizer(
     atol: Any = 1e-5,
     compare_states: bool = True,
 ) -> None:
-    """Compare what one step of two optimizers makes of the same weights and gradients.
+    """Compare the results of one step of two optimizers on the same weights and gradients.
 
-    `shapes`: one, or a list of several. Raises `AssertionError`.
+    `shapes` is one shape, or a list of several. Raises `AssertionError`.
     """
     if shapes and isinstance(shapes[0], int):
         shapes = [shapes]

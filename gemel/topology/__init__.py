@@ -1,4 +1,4 @@
-"""`topology`: how gradients meet over given links, how long that takes, and what is best."""
+"""`topology`: how gradients are summed over given links, how long it takes, and what is fastest."""
 
 from __future__ import annotations
 

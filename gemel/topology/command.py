@@ -1,4 +1,5 @@
-"""`python -m gemel topology`: named topologies, plans over them, and many machines, as text."""
+"""`python -m gemel topology`: named topologies, plans for them, and growth to many machines, as
+text."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ The name of a cluster is a number, a machine and a network: 2xp3-25gbe.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument(
         "--explain", metavar="NAME", help="show what the planner chooses on this topology, and why"
     )
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Print what was asked for; the exit status. Errors are `GemelError`s."""
+    """Print what the options ask for; returns the exit status. Raises `GemelError`s."""
     nbytes = None if given.bytes is None else read_bytes(given.bytes)
     if given.draw is not None:
         print(named(given.draw).drawing())
@@ -60,7 +61,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def explained(name: str, nbytes: float | None) -> str:
-    """The planner's table and drawings, or for one size all schedules, simulated too."""
+    """The planner's table and drawings, or all schedules for one size, estimated and simulated."""
     planner = Planner(named(name))
     if nbytes is None:
         return planner.explain()
@@ -69,7 +70,7 @@ def explained(name: str, nbytes: float | None) -> str:
 
 
 def listed(nbytes: float | None) -> str:
-    """The named topologies, with what is best there for a size if one is given."""
+    """The named topologies and, if a size is given, the best schedule for it on each."""
     lines = []
     for name in NAMES:
         topology = named(name)

@@ -1,12 +1,12 @@
 """What a schedule costs, without simulating it.
 
-Steps are put into rounds. In a round every link has work from the moment the first message's
-latency has passed: it is done when the last one has come and all has been carried. A round
-takes as long as its last link, and waits for the one before. So that of a ring is the closed
-form 2 (n - 1) (latency + bytes / n / bandwidth), and that of any schedule a sum of that kind:
-Hockney's, with contention by counting (Thakur, Rabenseifner and Gropp, 2005). Nothing but the
-estimate waits at the end of a round: it may be too high where rounds overlap. docs/topology.md
-says by how much.
+Steps are grouped into rounds. In a round, a link starts to transfer once the first message's
+latency has passed, and is done when the last message has arrived and all bytes are transferred. A
+round takes as long as its slowest link, and starts after the previous one. So the estimate of a
+ring is the closed form 2 (n - 1) (latency + bytes / n / bandwidth), and that of any schedule is a
+similar sum: Hockney's model, with contention found by counting (Thakur, Rabenseifner and Gropp,
+2005). Real steps do not wait at the end of a round, so the estimate is too high where rounds
+overlap; docs/topology.md says by how much.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ Array = NDArray[Any]
 
 
 class Cost(NamedTuple):
-    """What a tensor costs: seconds in all and seconds of latency, and the link most is spent on."""
+    """The cost of a tensor: total seconds, seconds of latency, and the link that takes most
+    time."""
 
     seconds: float
     latency: float
@@ -32,7 +33,7 @@ class Cost(NamedTuple):
 
 
 class Estimate:
-    """The price of one schedule on one topology, for any number of bytes."""
+    """The cost of one schedule on one topology, for any number of bytes."""
 
     def __init__(self, schedule: Schedule, routes: Routes) -> None:
         self.schedule = schedule
@@ -43,7 +44,7 @@ class Estimate:
         numpy.maximum.at(longest, number, paths.latency)
         self._latency = float(longest.sum())
         work = _Work(schedule, routes, paths, number)
-        #: Seconds on each link: for messages, for each byte of the tensor.
+        #: Seconds on each link: for the messages, and for each byte of the tensor.
         self._links = work.per_link()
         self._entries, self._starts, self._times = _alike(*work.entries(), self.rounds)
 
@@ -57,7 +58,8 @@ class Estimate:
         return float((longest * self._times).sum())
 
     def cost(self, nbytes: float) -> Cost:
-        """How long it takes, and what that is spent on. Raises `TopologyError` for no size."""
+        """How long it takes, and which part is latency. Raises `TopologyError` for an invalid
+        size."""
         seconds = self.seconds(nbytes)
         if not seconds:
             return Cost(0.0, 0.0, "")
@@ -71,7 +73,7 @@ class Estimate:
 
 
 class _Work:
-    """What links have to carry: an item for each link of each message's route."""
+    """The work of the links: an item for each link on each message's route."""
 
     def __init__(self, schedule: Schedule, routes: Routes, paths: Paths, number: Array) -> None:
         self._width = len(routes.capacity) - 1
@@ -81,21 +83,21 @@ class _Work:
         self._fixed = (paths.overhead * paths.width)[step] / speed
         self._moving = schedule.sent()[step] / speed
         self._latencies, which = numpy.unique(paths.latency, return_inverse=True)
-        self._late = len(self._latencies) - 1 - which[step]  # the longest latency is 0
+        self._late = len(self._latencies) - 1 - which[step]  # 0 is the longest latency
         self._round = number[step].astype("int64")
 
     def per_link(self) -> tuple[Array, Array]:
-        """Seconds on each link in all, for the messages and for each byte."""
+        """Total seconds on each link, for the messages and for each byte."""
         return (
             numpy.bincount(self._link, self._fixed, self._width),
             numpy.bincount(self._link, self._moving, self._width),
         )
 
     def entries(self) -> tuple[Array, Array, Array]:
-        """Moments before which a round cannot end: (round, seconds, seconds for each byte).
+        """Lower bounds for the end of rounds: (round, seconds, seconds for each byte).
 
-        A link is not done before some latency has passed, and then all messages with that latency
-        or a longer one have been carried: an entry for each link and latency.
+        A link cannot be done before some latency has passed and then all messages with this or a
+        longer latency have been transferred. There is an entry for each link and latency.
         """
         many = max(len(self._latencies), 1)
         place = self._round * self._width + self._link
@@ -105,7 +107,7 @@ class _Work:
             for values in (self._fixed, self._moving)
         ]
         place = key // many
-        begins = numpy.searchsorted(place, place)  # where a link's longest latency stands
+        begins = numpy.searchsorted(place, place)  # the position of a link's longest latency
         fixed, moving = (total - numpy.concatenate([[0.0], total])[begins] for total in sums)
         latency = self._latencies[many - 1 - key % many] if len(key) else fixed
         return place // max(self._width, 1), latency + fixed, moving
@@ -114,7 +116,7 @@ class _Work:
 def _alike(
     number: Array, fixed: Array, moving: Array, count: int
 ) -> tuple[tuple[Array, Array], Array, Array]:
-    """The entries of rounds that differ, where each round begins, how often it comes."""
+    """The entries of the distinct rounds, where each round begins, and how often it occurs."""
     table = numpy.stack([fixed, moving]).round(18)
     ends = numpy.searchsorted(number, numpy.arange(count + 1))
     times: dict[bytes, int] = {}

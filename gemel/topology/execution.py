@@ -37,7 +37,7 @@ def all_reduce(schedule: Schedule, arrays: Sequence[Array]) -> list[Array]:
 
 
 def filled(schedule: Schedule, arrays: Sequence[Array]) -> list[Array]:
-    """A flat buffer for each place: a copy of a rank's array, or a helper's zeros."""
+    """A flat buffer for each place: a copy of a rank's array, or zeros for a helper."""
     check_places(schedule, arrays)
     helpers = len(schedule.places) - schedule.ranks
     flat = [numpy.array(array).ravel() for array in arrays]

@@ -1,4 +1,4 @@
-"""What the planner says: a table, the reasons, drawings of rings and trees, as text."""
+"""The planner's report: a table, the reasons, and drawings of rings and trees, as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gemel.topology.schedule import Schedule
 from gemel.topology.simulator import simulate
 from gemel.topology.units import show_bytes, show_seconds
 
-#: The sizes that are shown unless others are asked for: 1 KB to 256 MB.
+#: The sizes shown by default: 1 KB to 256 MB.
 SIZES = tuple(number * unit for unit in (1e3, 1e6) for number in (1, 4, 16, 64, 256))
 
 
@@ -22,7 +22,7 @@ def explain(
     ranges: Sequence[tuple[float, Schedule]],
     sizes: Sequence[float],
 ) -> str:
-    """The chosen schedule for each size, what its time is spent on, the next best; drawings."""
+    """For each size the chosen schedule, what takes its time, and the next best; then drawings."""
     rows: list[tuple[str, ...]] = [
         ("bytes", "schedule", "predicted", "GB/s", "rounds", "messages", "why", "next best")
     ]
@@ -37,7 +37,7 @@ def explain(
 
 
 def compare(estimates: Sequence[Estimate], routes: Routes, nbytes: float) -> str:
-    """All schedules for one size: predicted and simulated."""
+    """All schedules for one size: predicted and simulated times."""
     rows = [("schedule", "predicted", "simulated", "rounds", "messages", "latency", "busiest link")]
     lines = []
     for estimate in estimates:
@@ -51,7 +51,7 @@ def compare(estimates: Sequence[Estimate], routes: Routes, nbytes: float) -> str
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as text, columns below each other, numbers to the right."""
+    """Format rows as text with aligned columns; numbers are aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     right = [all(map(_is_number, column[1:])) for column in zip(*rows, strict=True)]
     lines = []
@@ -62,7 +62,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _is_number(cell: str) -> bool:
-    """A number, perhaps with a unit, or the sign that there is none."""
+    """Whether a cell is a number, perhaps with a unit, or the sign for a missing number."""
     return cell == "-" or (cell[:1].isdigit() and len(cell.split()) <= 2)
 
 
@@ -79,7 +79,7 @@ def _row(estimate: Estimate, size: float, second: tuple[str, float] | None) -> t
 def _second(
     estimates: Sequence[Estimate], chosen: Estimate, size: float
 ) -> tuple[str, float] | None:
-    """The best of the others, and how many times as long it takes."""
+    """The best of the other schedules, and the ratio of its time to the chosen one's."""
     others = [(e.seconds(size), e.schedule.name) for e in estimates if e is not chosen]
     mine = chosen.seconds(size)
     if not others or not mine:
@@ -89,7 +89,7 @@ def _second(
 
 
 def _said(ranges: Sequence[tuple[float, Schedule]]) -> str:
-    """`up to 70 KB: cpu; from there on: ring`."""
+    """Format ranges as `up to 70 KB: cpu; from there on: ring`."""
     names = [schedule.name for _, schedule in ranges]
     if len(names) == 1:
         return f"{names[0]} is the fastest for all of these sizes."

@@ -1,4 +1,4 @@
-"""Growth: how long schedules take on more and more machines, and where one overtakes another."""
+"""Growth: the time of schedules on more and more machines, and where one overtakes another."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from gemel.topology.schedules import (
 from gemel.topology.simulator import simulate
 from gemel.topology.units import show_bytes, show_seconds
 
-#: Of how many machines one is a server, too.
+#: One of this many machines is also a server.
 SERVED = 10
-#: Trees send in so many chunks: the best number is taken.
+#: The numbers of chunks that a tree may use; the best one is taken.
 CHUNKS = (1, 4, 16)
 
 
@@ -115,7 +115,7 @@ def crossings(found: Growth) -> list[Crossing]:
 
 
 def counts_up_to(machines: int, per_rack: int = 40) -> list[int]:
-    """2, 4, 8, ... machines up to a rack, then racks three times as many each time, and all."""
+    """The counts 2, 4, 8, ... up to a rack, then 1, 3, 9, ... racks, and finally `machines`."""
     found = [2**power for power in range(1, 64) if 2**power < min(machines, per_rack)]
     racks = 1
     while racks * per_rack < machines:
@@ -125,9 +125,10 @@ def counts_up_to(machines: int, per_rack: int = 40) -> list[int]:
 
 
 def plot(found: Growth, width: int = 64, height: int = 18) -> str:
-    """Time (upwards) against machines (to the right), both in decades, one letter a schedule.
+    """Plot time (upwards) against machines (to the right), on logarithmic axes, one letter per
+    schedule.
 
-    Where several lie at one place, the letter of the fastest of them is shown.
+    Where several schedules share a place, the letter of the fastest one is shown.
     """
     letters = dict(zip(found.seconds, "abcdefghijkl", strict=False))
     points = [
@@ -170,12 +171,13 @@ def _in_racks(topology: Topology) -> list[Schedule]:
     groups = topology.machines
     if len(groups) < 2 or len(groups[0]) < 2 or len(set(map(len, groups))) > 1:
         return []
-    # No rack's switch and no core is a bottleneck here for pieces, so rings would only be longer.
+    # For pieces, no rack's switch and no core switch is a bottleneck here, so rings would be
+    # slower.
     return [hierarchical(topology, inside="pieces", between="pieces")]
 
 
-#: What is compared; for each topology the variants of a schedule, none where it does not fit.
-#: Machines are numbered rack by rack, so their order is that of a good ring.
+#: The schedules to compare: a function from a topology to variants, an empty list if none fits.
+#: Machines are numbered rack by rack, so their order makes a good ring.
 SCHEDULES: dict[str, Callable[[Topology], list[Schedule]]] = {
     "one device": lambda topology: [one_device(topology)],
     "servers": lambda topology: [servers(topology, topology.gpus[::SERVED])],

@@ -1,9 +1,9 @@
-"""Moving: schedules run along the simulator's clock, one after the other, by whoever waits.
+"""Moving: runs schedules along the simulator's clock, one after the other, on the calling thread.
 
-The simulator says when each step ends; the mover waits until then and brings its bytes to their
-target. So links are shared fairly, as `simulate` does it, what comes late because the machine was
-busy holds up nothing that comes after it, and no thread for each channel is needed (`run` has
-those). A schedule takes as long as was simulated, or as the copies take on this machine.
+The simulator says when each step ends; the mover waits until then and copies its bytes to their
+target. So links are shared fairly, as in `simulate`, and a step that is late because the machine
+was busy does not delay later ones. It also needs no thread per channel, unlike `run`. A schedule
+takes as long as was simulated, or as the copies take on this machine if that is longer.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from gemel.topology.schedule import Schedule
 from gemel.topology.simulator import Simulation, simulate
 
 Array = NDArray[Any]
-#: Simulations that are kept, by schedule and size: those of a network's parameters.
+#: How many simulations, by schedule and size, are kept; they are those of a network's parameters.
 _KEPT = 1024
 
 
 class _Timed(NamedTuple):
-    """Steps in the order in which they end; for each the additions that have to come before."""
+    """The steps in the order in which they end; for each, the additions that have to come
+    before."""
 
     simulation: Simulation
     order: list[int]
@@ -37,19 +38,19 @@ class _Timed(NamedTuple):
 
 
 class Mover:
-    """Runs schedules over one topology, in one thread at a time, and counts what links carry."""
+    """Runs schedules over one topology, one thread at a time, and counts the bytes on each link."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
-        #: Bytes that have been carried, by ends of the link: ``("gpu0", "gpu1")``. With overheads.
+        #: The bytes transferred, with overheads, by the ends of the link: ``("gpu0", "gpu1")``.
         self.carried: dict[tuple[str, str], float] = {}
         self._routes = Routes(topology)
         self._timed: OrderedDict[tuple[str, int], _Timed] = OrderedDict()
 
     def move(self, schedule: Schedule, arrays: Sequence[Array]) -> list[Array]:
-        """The sums, as each rank gets them, when the links have had the time to bring them.
+        """Return the sum for each rank, after the time that the links need.
 
-        They have the bits of `all_reduce`. The arrays given stay as they are.
+        The sums have the same bits as `all_reduce`. The given arrays do not change.
         """
         begin = time.monotonic()
         buffers = filled(schedule, arrays)
@@ -92,7 +93,7 @@ class Mover:
 
 
 class _Late:
-    """Additions that have come before earlier ones to the same pieces, and wait for those."""
+    """Parts that arrived before earlier additions to the same pieces, and wait for those."""
 
     def __init__(self, earlier: list[list[int]]) -> None:
         self._earlier = earlier
@@ -100,7 +101,7 @@ class _Late:
         self._waiting: dict[int, tuple[Array, Array]] = {}
 
     def arrive(self, step: int, place: Array, part: Array) -> None:
-        """A part has come: add it, or keep it until those before it have been added."""
+        """A part has arrived: add it, or keep it until the additions before it are done."""
         if self._may(step):
             self._add(step, place, part)
             while ready := [other for other in self._waiting if self._may(other)]:

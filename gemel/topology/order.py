@@ -1,9 +1,9 @@
-"""In which order a schedule adds up: what decides the bits of sums of floats.
+"""The order in which a schedule adds, which decides the bits of floating-point sums.
 
-Where several parts of a sum meet, whoever runs a schedule may add them in the order of the lowest
-rank in each, its own part among them. Then some schedules add every element as a loop over the
-ranks would, ((0 + 1) + 2) + ..., whatever the pieces are; others begin elsewhere or in the middle.
-`keeps_order` finds out by doing the steps with names of parts instead of numbers.
+Where several parts of a sum meet, a place may add them in the order of the lowest rank in each,
+including its own part. Some schedules then add every element like a loop over the ranks, ((0 + 1) +
+2) + ..., whatever the pieces are; others start elsewhere. `keeps_order` finds out by running the
+steps with descriptions of parts instead of numbers.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from gemel.topology.schedule import Schedule
 class Part(NamedTuple):
     """Part of a sum: `lowest` is the first rank in it.
 
-    `end` is the rank after the last one, if the part is one rank's or the sum from rank 0 on in
-    their order; otherwise -1.
+    `end` is one more than the last rank, if the part is a single rank's or the sum of the ranks
+    from 0 in order; otherwise -1.
     """
 
     lowest: int
@@ -25,7 +25,8 @@ class Part(NamedTuple):
 
 
 class Orders:
-    """What each step of a schedule carries; `in_order` tells whether all sums keep the order."""
+    """The part that each step of a schedule sends; `in_order` says whether all sums keep the
+    order."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._own: dict[tuple[int, int], list[Part]] = {
@@ -33,7 +34,7 @@ class Orders:
             for place in range(schedule.ranks)
             for piece in range(len(schedule.shares))
         }
-        #: For each step the lowest rank in each of its pieces.
+        #: For each step, the lowest rank in each of its pieces.
         self.lowest: list[list[int]] = []
         columns = [column.tolist() for column in schedule.steps]
         for source, target, first, count, add, _ in zip(*columns, strict=True):
@@ -51,7 +52,7 @@ class Orders:
         )
 
     def _at(self, place: int, piece: int) -> Part:
-        """What a place has of a piece, added up."""
+        """A place's part of a piece, after adding what it has received."""
         parts = sorted(self._own.get((place, piece), []))
         total = parts[0] if parts else Part(place, -1)
         for part in parts[1:]:
@@ -62,7 +63,7 @@ class Orders:
 
 
 def keeps_order(schedule: Schedule) -> bool:
-    """Whether every element is added up in the order of the ranks, for any number of elements.
+    """Whether every element is summed in the order of the ranks, for any number of elements.
 
     >>> from gemel import topology
     >>> pcie = topology.named("pcie4")

@@ -1,4 +1,4 @@
-"""The planner: which schedule is the fastest for a tensor, and which tensors go together."""
+"""The planner: which schedule is the fastest for a tensor, and which tensors to send together."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from gemel.topology.schedules import candidates
 from gemel.topology.simulator import check_bytes
 from gemel.topology.units import show_bytes, show_seconds
 
-#: Schedules whose estimates differ by less than this part are as good: the one with the fewest
-#: messages is taken.
+#: If estimates differ by less than this fraction, the schedule with the fewest messages is chosen.
 ALIKE = 0.01
-#: The sizes that have been looked at when buckets are made; in between, straight lines.
+#: The sizes at which costs are computed for buckets; between them they are interpolated linearly.
 _SMALLEST, _LARGEST, _POINTS = 64.0, 2.0**36, 121
 
 
@@ -71,7 +70,7 @@ class Planner:
         return Choice(nbytes, found.schedule, found.seconds(nbytes))
 
     def best(self, nbytes: float) -> Estimate:
-        """The estimate of what `choose` chooses."""
+        """The estimate of the schedule that `choose` returns."""
         costs = [estimate.seconds(nbytes) for estimate in self.estimates]
         limit = min(costs) * (1 + ALIKE)
         near = [e for e, cost in zip(self.estimates, costs, strict=True) if cost <= limit]
@@ -88,7 +87,7 @@ class Planner:
         return found
 
     def _crossing(self, low: float, high: float) -> tuple[float, Schedule]:
-        """Where, between two sizes, the choice for the lower one ends, and what follows."""
+        """Where the choice for the lower size ends between two sizes, and which one follows."""
         old = self.best(low).schedule
         while high > low * 1.01:
             middle = (low * high) ** 0.5
@@ -134,7 +133,7 @@ class Planner:
         return table(rows)
 
     def _cut(self, total: numpy.ndarray, times: list[float], cuts: list[int]) -> list[Bucket]:
-        """The buckets that end where each best one begins."""
+        """The buckets of the best division, found by following `cuts` back from the end."""
         marks = [len(cuts) - 1]
         while marks[-1]:
             marks.append(cuts[marks[-1]])
@@ -148,11 +147,11 @@ class Planner:
         return found
 
     def _seconds(self, nbytes: numpy.ndarray) -> numpy.ndarray:
-        """The least seconds for several sizes, from a curve that is made once."""
+        """The least seconds for several sizes, from a curve that is computed once."""
         if self._curve is None:
             sizes = numpy.concatenate([[0], numpy.geomspace(_SMALLEST, _LARGEST, _POINTS)])
             costs = [min(e.seconds(size) for e in self.estimates) for size in sizes]
-            costs[0] = costs[1]  # an empty tensor among others is sent with them
+            costs[0] = costs[1]  # less than 64 bytes cost as much as 64
             self._curve = sizes, numpy.array(costs)
         found = numpy.interp(nbytes, *self._curve)
         return numpy.where(nbytes > 0, found, 0.0)

@@ -1,9 +1,9 @@
-"""Finding rings: orders of GPUs whose neighbours are joined well.
+"""Finding rings: orders of GPUs in which neighbours have fast links.
 
-Where GPUs are joined directly, rings that share no link are taken one after the other, the widest
-first, until there are no more (Wang et al., Blink: fast and generic collectives for distributed
-ML, MLSys 2020, and NVIDIA's NCCL do the like). Elsewhere there is one ring, which goes from each
-GPU to a nearest one of its machine that is left, and from machine to machine.
+If GPUs are connected directly, rings that share no link are taken one after the other, the widest
+first, until there are no more (as in Wang et al., Blink: fast and generic collectives for
+distributed ML, MLSys 2020, and NVIDIA's NCCL). Otherwise there is one ring, which goes from each
+GPU to the nearest remaining one of its machine, and then to the next machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy
 from gemel.links import Topology
 from gemel.topology.routes import Routes
 
-#: With more GPUs than this no search for rings over direct links is made.
+#: With more GPUs than this, there is no search for rings over direct links.
 _MOST = 16
 
 
@@ -32,7 +32,7 @@ class Ring(NamedTuple):
 
 
 def rings(topology: Topology, names: Sequence[str]) -> list[Ring]:
-    r"""Rings through all the named GPUs that share no direct link; one at least.
+    r"""Rings through all the named GPUs that share no direct link; at least one.
 
     >>> from gemel import topology
     >>> p3 = topology.named("p3")
@@ -58,7 +58,7 @@ def rings(topology: Topology, names: Sequence[str]) -> list[Ring]:
 
 
 def _widest(names: Sequence[str], wires: dict[frozenset[str], float]) -> Ring | None:
-    """The ring over direct links whose narrowest link is the widest; None where there is none."""
+    """The ring over direct links whose narrowest link is the widest; None if there is none."""
     for bandwidth in sorted({width for width in wires.values() if width > 0}, reverse=True):
         near: dict[str, list[str]] = {name: [] for name in names}
         for a in names:
@@ -70,7 +70,7 @@ def _widest(names: Sequence[str], wires: dict[frozenset[str], float]) -> Ring | 
 
 
 def _cycles(way: list[str], near: dict[str, list[str]]) -> Iterator[list[str]]:
-    """All rings that begin with a way."""
+    """All rings that begin with this path."""
     if len(way) == len(near):
         if way[0] in near[way[-1]]:
             yield list(way)
@@ -85,7 +85,7 @@ def _pairs(order: Sequence[str]) -> list[frozenset[str]]:
 
 
 def _nearest(topology: Topology, names: Sequence[str]) -> Ring:
-    """From each GPU to one that is left in its machine, then on to the next machine."""
+    """The ring from each GPU to a remaining one of its machine, then to the next machine."""
     machine = {node.name: node.machine for node in topology.nodes}
     groups: dict[int, list[int]] = {}
     for name in names:
@@ -102,7 +102,8 @@ def _nearest(topology: Topology, names: Sequence[str]) -> Ring:
 
 
 def _chain(routes: Routes, group: Sequence[int]) -> list[int]:
-    """The nodes of a machine, each followed by the one with the fewest links, the widest route."""
+    """The GPUs of a machine, each followed by the one with the fewest links, then the widest
+    route."""
     nodes = numpy.array(group)
     source, target = numpy.repeat(nodes, len(nodes)), numpy.tile(nodes, len(nodes))
     paths = routes.between(source, target)

@@ -1,8 +1,8 @@
 """Routes: the links a message takes from one node to another.
 
-A route has the fewest links; of those the widest, then the first. Switches and hosts pass messages
-on, GPUs do not. Every link counts twice, once for each direction: number 2i leads from its first
-end to the other, 2i + 1 back.
+A route has the fewest links; of those the widest, then the first. Switches and hosts forward
+messages, GPUs do not. Every link is two directed links: number 2i leads from its first end to the
+other, 2i + 1 back.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from gemel.errors import TopologyError
 from gemel.links import Topology
 
 Array = NDArray[Any]
-#: How many sources are looked at together: bounds the memory that needs.
+#: How many sources are searched together, to bound the memory.
 _ROWS = 256
 
 
 class Paths(NamedTuple):
     """The routes of several messages.
 
-    `links` (messages, longest route) has the numbers of directed links; shorter routes are filled
-    up with a number beyond the last link. `latency` and `overhead` are in seconds, `width`, the
+    `links` (messages, longest route) has the numbers of directed links; shorter routes are padded
+    with a number after the last link. `latency` and `overhead` are in seconds; `width` is the
     bandwidth of the narrowest link, in bytes per second.
     """
 
@@ -43,9 +43,10 @@ class Route(NamedTuple):
 
 
 class Routes:
-    """All routes of a topology, found when they are asked for.
+    """All routes of a topology, computed when they are needed.
 
-    `capacity` has the bytes per second of each directed link, and one more, which is endless.
+    `capacity` has the bytes per second of each directed link, and one more entry, which is
+    infinite.
     """
 
     def __init__(self, topology: Topology) -> None:
@@ -63,7 +64,7 @@ class Routes:
         self._rows = numpy.full(len(topology.nodes), -1, "int32")
 
     def between(self, sources: Array, targets: Array) -> Paths:
-        """The routes between nodes, given by number. Raises `TopologyError` where there is none."""
+        """The routes between nodes, given by number. Raises `TopologyError` if there is none."""
         self._find(numpy.unique(sources))
         rows, node, columns = self._rows[sources], targets.copy(), []
         while (moving := node != sources).any():
@@ -93,7 +94,7 @@ class Routes:
         return Route((*names, target), float(paths.latency[0]), float(paths.width[0]))
 
     def _find(self, sources: Array) -> None:
-        """Look for the routes from nodes that have not been asked for."""
+        """Compute the routes from nodes whose routes are not known yet."""
         missing = sources[self._rows[sources] < 0]
         for begin in range(0, len(missing), _ROWS):
             some = missing[begin : begin + _ROWS]
@@ -101,7 +102,8 @@ class Routes:
             self._arrivals = numpy.concatenate([self._arrivals, self._search(some)])
 
     def _search(self, sources: Array) -> Array:
-        """By which link the route from each source arrives at each node; -1: by none."""
+        """The link by which the route from each source arrives at each node; -1 if there is
+        none."""
         rows, count = numpy.arange(len(sources)), len(self.topology.nodes)
         found = numpy.full((len(sources), count), -1, "int32")
         hops, width = found.copy(), numpy.zeros(found.shape)

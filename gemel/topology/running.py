@@ -1,10 +1,10 @@
 """Running a schedule: bytes really move, over links that are paced at a topology's rates.
 
-Every step is done by a thread, which copies its bytes slice by slice. A slice may arrive when all
-links of its route have had the time for it and for what came before; links that several steps use
-are so shared in turn. Times are the clock's. `slowdown` makes links slower and latencies longer
-by a factor, and what was measured shorter by it: a thread wakes up some 0.1 ms late,
-which is more than a fast link's latency.
+A thread runs each step and copies its bytes slice by slice. A slice arrives when all links of its
+route have had the time for it and for the earlier slices, so steps that share a link take turns.
+Times are wall-clock times. `slowdown` makes links slower and latencies longer by a factor, and
+divides the measured time by it: a thread wakes up about 0.1 ms late, which is more than a fast
+link's latency.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from gemel.topology.schedule import Progress, Schedule
 from gemel.topology.simulator import paths_of
 
 Array = NDArray[Any]
-#: A slice should last so many seconds by the clock. A step has at least so many slices, so that
-#: links are shared by turns and not message by message, and at most so many.
+#: A slice should take this many seconds; the least and the most slices of a step. With several
+#: slices, links are shared in turns and not message by message.
 _SLICE_SECONDS, _FEWEST, _MOST = 0.002, 4, 64
 #: The most threads.
 _THREADS = 512
@@ -76,7 +76,7 @@ def run(
 
 
 class _Links:
-    """Directed links, each of which remembers until when it is taken."""
+    """Directed links, each of which remembers until when it is busy."""
 
     def __init__(self, routes: Routes, slowdown: float) -> None:
         self.slowdown = slowdown
@@ -85,7 +85,7 @@ class _Links:
         self._lock = threading.Lock()
 
     def arrival(self, links: Sequence[int], begin: float, nbytes: float) -> float:
-        """When a slice arrives that may begin at a moment."""
+        """When a slice arrives that is sent at `begin`."""
         with self._lock:
             for link in links:
                 self._free[link] = max(self._free[link], begin) + nbytes / self._rates[link]
@@ -93,7 +93,7 @@ class _Links:
 
 
 class _Work:
-    """The steps of one run, done by threads."""
+    """The steps of one run, executed by threads."""
 
     def __init__(
         self, schedule: Schedule, buffers: list[Array], links: _Links, paths: Paths
@@ -110,7 +110,7 @@ class _Work:
         self._failure: BaseException | None = None
 
     def done(self, threads: int, limit: float) -> float:
-        """Do everything; the seconds it took by the clock."""
+        """Run all steps; returns the seconds of wall time."""
         workers = [threading.Thread(target=self._serve, daemon=True) for _ in range(threads)]
         for worker in workers:
             worker.start()
@@ -120,7 +120,7 @@ class _Work:
         try:
             if self._left:
                 self._ended.wait(limit)
-        finally:  # Ctrl-C, too, ends the threads
+        finally:  # this also ends the threads after Ctrl-C
             seconds = time.monotonic() - begin
             late = [step for step, event in enumerate(self._arrived) if not event.is_set()]
             self._stop.set()
@@ -142,7 +142,7 @@ class _Work:
             try:
                 if not self._move(step):
                     return
-            except BaseException as error:  # told to who waits
+            except BaseException as error:  # raised on the thread that waits
                 self._failure = error
                 self._ended.set()
                 return
@@ -157,7 +157,7 @@ class _Work:
                 self._ended.set()
 
     def _move(self, step: int) -> bool:
-        """Bring the bytes of a step to its target; False when everything is to stop."""
+        """Copy the bytes of a step to its target; returns False if the run was stopped."""
         source, target, first, count, add, _ = (column[step] for column in self._columns)
         begin, end = self._bounds[first], self._bounds[first + count]
         if begin == end:
@@ -195,7 +195,7 @@ class _Work:
 
 
 def earlier_additions(schedule: Schedule) -> list[list[int]]:
-    """For each step the additions to its pieces just before it, with no read in between."""
+    """For each step, the additions to its pieces just before it, with no read in between."""
     rows = [column.tolist() for column in schedule.steps]
     latest: dict[tuple[int, int], int] = {}
     found: list[list[int]] = []

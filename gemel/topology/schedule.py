@@ -1,10 +1,10 @@
-"""Schedules: who sends what to whom, as data.
+"""Schedules as data: who sends what to whom.
 
 A schedule divides a tensor into pieces and lists steps: "rank a sends pieces p to rank b, which
-adds them to what it has (or keeps them instead)". The order of the list says what a step waits for,
-as in a program: for the earlier steps that wrote what it reads, that read or wrote what it writes,
-and for the earlier one from a to b over the same channel. Additions to a piece may come in any
-order. So all orders that keep to this give the same result as the list, done from top to bottom.
+adds them to its own (or replaces its own)". As in a program, the order of the list defines what a
+step waits for: the earlier steps that wrote what it reads, those that read or wrote what it writes,
+and the previous step from a to b over the same channel. Additions to a piece may come in any order.
+All orders that respect this give the same result as running the list from top to bottom.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _READ, _ADD, _COPY = range(3)
 
 
 class Steps(NamedTuple):
-    """Steps as columns: `source` sends pieces `first` to `first + count` to `target`.
+    """Steps as columns: `source` sends pieces `first` to `first + count - 1` to `target`.
 
-    `add` says that they are added there, not copied. Steps of one `channel` between the same two
-    places go one after the other.
+    `add` says that the target adds them instead of copying. Steps of one `channel` between the same
+    two places run one after the other.
     """
 
     source: Array
@@ -42,14 +42,14 @@ class Steps(NamedTuple):
 def steps(
     source: Any, target: Any, first: Any, *, count: Any = 1, add: bool, channel: Any = 0
 ) -> Steps:
-    """Columns of steps from arrays that broadcast against each other, in their order."""
+    """Make steps from arrays that broadcast against each other; their order is kept."""
     columns = numpy.broadcast_arrays(source, target, first, count, add, channel)
     kinds = ("int32", "int32", "int32", "int32", "bool", "int32")
     return Steps(*(c.ravel().astype(kind) for c, kind in zip(columns, kinds, strict=True)))
 
 
 def joined(parts: Iterable[Steps]) -> Steps:
-    """Lists of steps, one after the other."""
+    """Concatenate lists of steps."""
     found = list(parts) or [steps([], [], [], add=True)]
     return Steps(*(numpy.concatenate(columns) for columns in zip(*found, strict=True)))
 
@@ -104,7 +104,8 @@ class Schedule:
         return found
 
     def bounds(self, elements: int) -> Array:
-        """Where each piece of a tensor with so many elements begins, and the end of the last."""
+        """Where each piece of a tensor with this many elements begins, and the end of the last
+        one."""
         ends = numpy.rint(numpy.cumsum(self.shares) * elements).astype("int64")
         ends[-1] = elements
         return numpy.concatenate([[0], ends])
@@ -118,10 +119,10 @@ class Schedule:
 
 
 class Progress:
-    """Which steps may go, while others end.
+    """Tracks which steps may start as other steps end.
 
-    The uses of a piece at a place come in phases: reads together, additions together, a copy by
-    itself. A phase opens when the one before has ended.
+    The uses of a piece at a place form phases: consecutive reads are one, consecutive additions are
+    one, and each copy is its own. A phase opens when the previous one has ended.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -131,14 +132,14 @@ class Progress:
         begins = numpy.ones(len(use), "bool")
         begins[1:] = (cell[1:] != cell[:-1]) | (kind[1:] != kind[:-1]) | (kind[1:] == _COPY)
         phase = numpy.cumsum(begins, dtype="int32") - 1
-        # Of each use, in the order of steps, the phase; all reads come before all writes.
+        # For each use, in the order of steps, its phase; all reads come before all writes.
         self._phase = numpy.empty(len(use), "int32")
         self._phase[use] = phase
         self._owner = owner
         self._begin = numpy.append(numpy.flatnonzero(begins), len(use))
         self._left = numpy.diff(self._begin)
         cells = cell[self._begin[:-1]]
-        # Whether the next phase is of the same piece at the same place.
+        # Whether the next phase belongs to the same piece at the same place.
         self._goes_on = numpy.zeros(len(cells), "bool")
         self._goes_on[:-1] = cells[1:] == cells[:-1]
         waits = numpy.zeros(len(cells), "bool")
@@ -149,11 +150,11 @@ class Progress:
         self._marks = numpy.empty(max(size, len(cells)), "int64")
 
     def ready(self) -> Array:
-        """The steps that wait for nothing, at the beginning."""
+        """The steps that wait for nothing at the start."""
         return numpy.flatnonzero(self._blockers == 0)
 
     def finish(self, done: Array) -> Array:
-        """The steps that may go now that these have ended."""
+        """The steps that may start now that these have ended."""
         begin, count = self._offset[done], self._offset[done + 1] - self._offset[done]
         reads = ranges(begin, count)
         phases = self._phase[numpy.concatenate([reads, reads + self._offset[-1]])]
@@ -167,9 +168,10 @@ class Progress:
         return self._once(freed[self._blockers[freed] == 0])
 
     def _uses(self, rows: Steps, pieces: int) -> tuple[Array, Array, Array, Array]:
-        """Every use of a piece at a place, by piece and place, then by step.
+        """All uses of pieces at places, sorted by place and piece, then by step.
 
-        That is its cell (place and piece), its step, its kind and its number in the order of steps.
+        Returns for each use its cell (place and piece), step, kind, and number in the order of
+        steps.
         """
         owner = numpy.repeat(numpy.arange(len(rows.add), dtype="int64"), rows.pieces)
         piece = ranges(rows.first, rows.pieces)
@@ -185,7 +187,7 @@ class Progress:
         return cell, owner, kind, use + (kind != _READ) * self._offset[-1]
 
     def _once(self, values: Array) -> Array:
-        """Each value once, wherever it comes last."""
+        """The values without repetitions; of equal ones the last position is kept."""
         numbers = numpy.arange(len(values))
         self._marks[values] = numbers
         found: Array = values[self._marks[values] == numbers]
@@ -193,7 +195,7 @@ class Progress:
 
 
 def rounds(schedule: Schedule) -> Array:
-    """In which round each step goes, when every step takes one round and nothing is contended."""
+    """The round of each step, if every step takes one round and there is no contention."""
     found = numpy.zeros(len(schedule), "int32")
     progress, number = Progress(schedule), 0
     ready = progress.ready()
@@ -204,7 +206,7 @@ def rounds(schedule: Schedule) -> Array:
 
 
 def ranges(begin: Array, count: Array) -> Array:
-    """The numbers of several ranges, one after the other."""
+    """The numbers of several ranges, concatenated."""
     if len(count) and (count == 1).all():
         return numpy.asarray(begin)
     ends = numpy.cumsum(count)
@@ -213,7 +215,7 @@ def ranges(begin: Array, count: Array) -> Array:
 
 
 def _followers(rows: Steps, places: int) -> Array:
-    """For each step the next between the same places over the same channel, or -1."""
+    """For each step, the next one between the same places over the same channel, or -1."""
     channels = int(rows.channel.max(initial=0)) + 1
     key = (rows.source.astype("int64") * places + rows.target) * channels + rows.channel
     order = numpy.argsort(key, kind="stable")
@@ -224,7 +226,7 @@ def _followers(rows: Steps, places: int) -> Array:
 
 
 def numbered(topology: Topology, places: Sequence[str], order: Sequence[str]) -> list[int]:
-    """The numbers of places in an order. Raises `TopologyError` unless it has each once."""
+    """The numbers of places in an order. Raises `TopologyError` unless it has each exactly once."""
     if sorted(order) != sorted(places):
         raise TopologyError(
             f"an order of {len(order)} GPUs of {topology.name}: it must name all {len(places)} "
@@ -235,7 +237,7 @@ def numbered(topology: Topology, places: Sequence[str], order: Sequence[str]) ->
 
 
 def check_places(schedule: Schedule, given: Sequence[Any]) -> None:
-    """Raises `TopologyError` unless there is an array for each rank, `ShapeError` unless alike."""
+    """Check that there is one array per rank (`TopologyError`), all alike (`ShapeError`)."""
     if len(given) != schedule.ranks:
         raise TopologyError(
             f"schedule {schedule.name}: {len(given)} arrays for {schedule.ranks} ranks"

@@ -1,10 +1,10 @@
 """How long a schedule takes: its steps as flows that share links fairly.
 
-A step that may go takes its route's latency; then its bytes flow, at a rate that the links on its
-way allow. Links that several flows pass are shared max-min fairly (Bertsekas and Gallager, Data
-networks, 1992, section 6.5): no flow can be faster without taking from one that is slower or as
-slow. Rates change when a flow begins or ends; in between everything is a straight line, so
-the times are exact. Both directions of a link are independent. Additions take no time.
+When a step may start, its route's latency passes first; then its bytes flow, at a rate that the
+links of the route allow. Links with several flows are shared max-min fairly (Bertsekas and
+Gallager, Data networks, 1992, section 6.5): no flow can get faster without slowing down one that is
+not faster itself. Rates change only when a flow begins or ends, so the computed times are exact.
+The two directions of a link are independent. Additions take no time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gemel.topology.routes import Paths, Routes
 from gemel.topology.schedule import Progress, Schedule
 
 Array = NDArray[Any]
-#: Moments that differ by less than this part of a flow's time are one.
+#: Times that differ by less than this fraction of a flow's time count as equal.
 _SAME = 1e-9
 
 
@@ -39,7 +39,7 @@ class Simulation(NamedTuple):
 
     @property
     def busiest(self) -> float:
-        """The fraction of the time that the busiest link was full."""
+        """The fraction of the time in which the busiest link was full."""
         if not self.seconds:
             return 0.0
         return float((self.carried / self.capacity).max() / self.seconds)
@@ -70,7 +70,7 @@ def simulate(schedule: Schedule, topology: Topology | Routes, nbytes: float) -> 
 
 
 def check_bytes(nbytes: float) -> None:
-    """Raises `TopologyError` unless it is a number of bytes."""
+    """Raises `TopologyError` unless this is a valid number of bytes."""
     if not 0 <= nbytes < numpy.inf:
         raise TopologyError(f"a tensor of {nbytes} bytes: give a finite number, 0 or more")
 
@@ -82,10 +82,11 @@ def paths_of(schedule: Schedule, routes: Routes) -> Paths:
 
 
 def fair_rates(links: Array, capacity: Array) -> Array:
-    """The max-min fair rates of flows (flows, links of a route) over links of a capacity.
+    """The max-min fair rates of flows (flows, links of a route) over links with these capacities.
 
-    The last link is no link: it fills up short routes. A link whose share is the smallest one
-    for all its flows settles them; that is done for all such links at once, then for the rest.
+    The last link is not real: it pads short routes. If a link's fair share is the smallest on the
+    routes of all its flows, it determines their rates. This is done for all such links at once, and
+    then repeated for the remaining flows.
     """
     rates = numpy.full(len(links), numpy.inf)
     rest, left = numpy.arange(len(links)), capacity.copy()
@@ -111,7 +112,7 @@ def fair_rates(links: Array, capacity: Array) -> Array:
 
 
 class _Run:
-    """The event loop: steps wait, then their latency passes, then their bytes flow."""
+    """The event loop: a step waits, then its latency passes, then its bytes flow."""
 
     def __init__(self, schedule: Schedule, paths: Paths, size: Array, capacity: Array) -> None:
         self._progress = Progress(schedule)
@@ -133,7 +134,7 @@ class _Run:
         return self._finished
 
     def _begin(self, ready: Array) -> None:
-        """Steps that may go: their latency begins. Those without bytes have ended."""
+        """Start the latency of steps that may start. Steps without bytes end at once."""
         while len(empty := ready[self._size[ready] <= 0]):
             self._finished[empty] = self._now
             new = self._progress.finish(empty)
@@ -150,7 +151,8 @@ class _Run:
         heapq.heappush(self._arriving, entry)
 
     def _advance(self) -> Array:
-        """Go on to the next moment when a flow begins or ends; the steps that end then."""
+        """Advance to the next time at which a flow begins or ends; returns the steps that end
+        then."""
         end = numpy.inf
         if len(self._flowing):
             rates = self._rates()

@@ -1,4 +1,4 @@
-"""Bytes and seconds as people write them. A KB is 1,000 bytes, as bandwidths count."""
+"""Bytes and seconds as people write them. A KB is 1,000 bytes, as is usual for bandwidths."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STEPS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3))
 
 
 def read_bytes(text: str) -> float:
-    """`160MB`, `64 kb`, `1e6`. Raises `TopologyError`."""
+    """Parse `160MB`, `64 kb` or `1e6`. Raises `TopologyError`."""
     found = re.fullmatch(r"\s*([\d.]+(?:[eE]\d+)?)\s*([A-Za-z]*)\s*", text)
     try:
         if found and found[2].upper() in _BYTES:
@@ -22,7 +22,7 @@ def read_bytes(text: str) -> float:
 
 
 def show_bytes(count: float) -> str:
-    """`160 MB`."""
+    """Format as `160 MB`."""
     for unit, size in _STEPS:
         if count >= size:
             return f"{_short(count / size)} {unit}"
@@ -30,7 +30,7 @@ def show_bytes(count: float) -> str:
 
 
 def show_seconds(seconds: float) -> str:
-    """`5.21 ms`."""
+    """Format as `5.21 ms`."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= size * 0.9995:
             return f"{_short(seconds / size)} {unit}"
@@ -38,7 +38,7 @@ def show_seconds(seconds: float) -> str:
 
 
 def _short(value: float) -> str:
-    """Three digits that count, without zeros behind."""
+    """Three significant digits, without trailing zeros."""
     if value >= 99.95:
         return f"{value:.0f}"
     text = f"{value:.2f}" if value < 9.995 else f"{value:.1f}"

@@ -1,7 +1,7 @@
-"""A second front end over the same back end: as much of PyTorch as the book's chapter uses.
+"""A second front end for the same back end: the part of PyTorch that the book's chapter uses.
 
-No operation is its own: a `Tensor` holds an array of gemel's and calls its functions. What is
-computed from tensors that require gradients is recorded unless `no_grad` says otherwise.
+It has no operations of its own: a `Tensor` holds a gemel array and calls gemel's functions.
+Operations on tensors that require gradients are recorded, except under `no_grad`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _device = device
 
 
 def tensor(data: Any, device: Any = None, requires_grad: Any = False, **options: Any) -> Tensor:
-    """A tensor with a copy of the data; dtype= as for arrays."""
+    """A tensor with a copy of the data; `dtype=` as for arrays."""
     found = Tensor(np.array(unwrapped(data), device=_device(device), **options))
     return found.requires_grad_() if requires_grad else found
 

@@ -1,4 +1,4 @@
-"""Modules and functions as programs: `script` compiles, `save` and `load` keep them in a file."""
+"""Modules and functions as programs: `script` compiles, `save` and `load` use files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gemel.tracing.compiled import Compiled
 
 
 class Scripted(Module):
-    """A module or a function of tensors whose calls run a compiled program."""
+    """A module or a function of tensors; its calls run a compiled program."""
 
     def __init__(self, obj: Any, parts: dict[str, Any]) -> None:
         vars(self).update(parts)
@@ -36,17 +36,18 @@ class Scripted(Module):
         return found
 
     def save(self, path: Any) -> None:
-        """Write the program, which has been called before, and the parameters into one file."""
+        """Write the program, which must have been called before, and the parameters into one
+        file."""
         gemel.save(self._program, path)
 
 
 def script(obj: Any) -> Any:
-    """A module or a function of tensors, compiled; `if`, `while` and `for` on tensors, too."""
+    """Compile a module or function of tensors, including `if`, `while` and `for` on tensors."""
     return obj if isinstance(obj, Scripted) else Scripted(obj, vars(obj))
 
 
 def load(path: Any) -> Scripted:
-    """What `save` has written, without its Python."""
+    """Load what `save` has written; this needs no Python code of the program."""
     block = gemel.load(path)
     held = {name: Parameter(Tensor(p.data())) for name, p in block.collect_params().items()}
     found = Scripted(block, held)

@@ -22,12 +22,12 @@ class Parameter(Tensor):
         self.requires_grad_()
 
     def value(self) -> Any:
-        """The array; while a module is being traced, what stands for it."""
+        """The array or, while a module is being traced, its symbol."""
         trace = current_trace()
         return self._array if trace is None else trace.state.parameter(self)
 
     def array(self, device: Any = None) -> Any:
-        """What a trace asks its parameters for."""
+        """The array, in the form in which a trace asks its parameters for it."""
         return self._array
 
     def __repr__(self) -> str:
@@ -43,29 +43,29 @@ class Module:
         return {name: value for name, value in vars(self).items() if isinstance(value, kind)}
 
     def children(self) -> Iterator[Module]:
-        """The modules assigned to it."""
+        """The modules assigned to this one."""
         return iter(self._held(Module).values())
 
     def state_dict(self, prefix: str = "") -> dict[str, Any]:
-        """The parameters by their paths, those of all modules inside, too."""
+        """The parameters by their paths, including those of all modules inside."""
         found = {prefix + name: parameter for name, parameter in self._held(Parameter).items()}
         for name, module in self._held(Module).items():
             found |= module.state_dict(f"{prefix}{name}.")
         return found
 
     def parameters(self) -> Iterator[Parameter]:
-        """Its parameters and those of all modules inside, each once."""
+        """The parameters of this module and of all modules inside, each once."""
         return iter({id(held): held for held in self.state_dict().values()}.values())
 
     def train(self, mode: bool = True) -> Module:
-        """Behave as in training, or not."""
+        """Switch to training mode, or with False to prediction mode."""
         self.training = mode
         for module in self.children():
             module.train(mode)
         return self
 
     def eval(self) -> Module:
-        """Behave as in prediction."""
+        """Switch to prediction mode."""
         return self.train(False)
 
     def to(self, place: Any) -> Module:
@@ -76,7 +76,7 @@ class Module:
         return self
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """What `forward` gives, in the module's mode; scripted where a module is being traced."""
+        """Call `forward` in the module's mode; in a trace, its control flow is scripted first."""
         forward: Any = self.forward  # type: ignore[attr-defined]
         with autograd.train_mode() if self.training else autograd.predict_mode():
             return (own_scripted(forward) if current_trace() else forward)(*inputs, **options)
@@ -94,7 +94,7 @@ class Sequential(Module):
         vars(self).update({str(index): layer for index, layer in enumerate(layers)})
 
     def forward(self, x: Any) -> Any:
-        """All of them in order."""
+        """Apply all modules in order."""
         for layer in self.children():
             x = layer(x)
         return x
@@ -110,7 +110,7 @@ class Linear(Module):
         self.bias = Parameter(Tensor(draw(-bound, bound, (out_features,)))) if bias else None
 
     def forward(self, x: Any) -> Any:
-        """The product, and the bias added."""
+        """The product with the weight, plus the bias."""
         if self.bias is None:
             return x @ self.weight.T
         return apply(lambda b, x, w: np.matmul(x, w.T) + b, "Addmm", self.bias, x, self.weight)

@@ -28,7 +28,7 @@ def no_grad() -> Iterator[None]:
 
 
 def device(type: Any = None, index: int = 0) -> Device:
-    """The device "cpu", "cuda" or "cuda:1" means; gemel's are themselves, None is the current."""
+    """The device for "cpu", "cuda" or "cuda:1", or a gemel device; None is the current one."""
     if not isinstance(type, str):
         return as_device(type)
     kind, _, number = type.partition(":")
@@ -36,21 +36,22 @@ def device(type: Any = None, index: int = 0) -> Device:
 
 
 def unwrapped(value: Any) -> Any:
-    """The arrays of tensors in nested lists and tuples."""
+    """Replace tensors by their arrays in nested lists and tuples."""
     if isinstance(value, (list, tuple)):
         return type(value)(map(unwrapped, value))
     return value.value() if isinstance(value, Tensor) else value
 
 
 def wrapped(value: Any, grad_fn: str) -> Any:
-    """Tensors of the arrays in nested lists and tuples, made by `grad_fn`."""
+    """Replace arrays by tensors, with this `grad_fn`, in nested lists and tuples."""
     if isinstance(value, (list, tuple)):
         return type(value)(wrapped(item, grad_fn) for item in value)
     return Tensor(value, grad_fn) if hasattr(value, "dtype") else value
 
 
 def apply(function: Any, name: str, *arguments: Any, among: Any = (), **options: Any) -> Any:
-    """Call a function of gemel on tensors, recorded when they, or those `among`, need gradients."""
+    """Call a gemel function on tensors; it is recorded if they, or those in `among`, need
+    gradients."""
     options = {{"dim": "axis", "keepdim": "keepdims"}.get(k, k): v for k, v in options.items()}
     given, needing = unwrapped(list(arguments)), leaves([*arguments, *among])
     off = getattr(_mode, "off", False)
@@ -60,7 +61,7 @@ def apply(function: Any, name: str, *arguments: Any, among: Any = (), **options:
         return wrapped(function(*given, **options), f"{name}Backward0")
 
 
-#: gemel's functions by PyTorch's names, where both differ, and what it calls their gradients.
+#: gemel's functions by PyTorch's names, where these differ, and PyTorch's names of gradients.
 RENAMED = """mm:matmul t:transpose cat:concatenate div:divide sub:subtract mul:multiply ne:not_equal
 clone:copy view:reshape pow:power unsqueeze:expand_dims neg:negative transpose:swapaxes eq:equal
 permute:transpose lt:less gt:greater le:less_equal ge:greater_equal"""
@@ -69,14 +70,14 @@ LABELS = {"matmul": "Mm", "reshape": "View"}
 
 
 def lifted(name: str) -> Any:
-    """The function of tensors, or dtype, with that name in `np` or `npx`, or `AttributeError`."""
+    """The function of tensors, or dtype, of that name in `np` or `npx`. Raises `AttributeError`."""
     known, label = NAMES.get(name, name), LABELS.get(name, name.title())
     function = None if name.startswith("_") else getattr(np, known, getattr(npx, known, None))
     if function is None:
         raise AttributeError(f"gemel.torch has no {name!r}, only what the book's chapter uses")
     if not callable(function) or isinstance(function, DType):
         return function
-    if known in ("reshape", "transpose"):  # whose sizes may be given one by one
+    if known in ("reshape", "transpose"):  # their sizes may be separate arguments
         function = lambda x, *sizes: getattr(x, known)(*sizes)  # noqa: E731
     call = partial(apply, function, label)
     call.__doc__ = function.__doc__
@@ -84,14 +85,14 @@ def lifted(name: str) -> Any:
 
 
 class Tensor:
-    """An array of gemel's with PyTorch's face. Other methods than these are functions of arrays."""
+    """A gemel array with PyTorch's interface. Other methods than these are functions of arrays."""
 
     def __init__(self, array: Any, grad_fn: str = "") -> None:
         self._array, self._grad_fn = array, grad_fn
-        self._unused: int | None = None  # the version of a gradient nothing was added to yet
+        self._unused: int | None = None  # the version of a gradient to which nothing was added yet
 
     def value(self) -> Any:
-        """The array it holds; in a trace the symbol of it."""
+        """The array; in a trace, its symbol."""
         return self._array
 
     shape = property(lambda self: tuple(self._array.shape))
@@ -105,14 +106,14 @@ class Tensor:
         return partial(lifted(name), self)
 
     def requires_grad_(self) -> Tensor:
-        """Make this a leaf whose gradient `backward` adds to."""
+        """Make this a leaf, to whose gradient `backward` adds."""
         self._array.attach_grad("add")
         self._unused = self._array.grad.version
         return self
 
     @property
     def grad(self) -> Any:
-        """What `backward` has added up, or None before it has."""
+        """The gradient that `backward` has accumulated; None before the first call."""
         found = self._array.grad
         return None if found is None or found.version == self._unused else Tensor(found)
 
@@ -121,11 +122,11 @@ class Tensor:
         self._array.backward(unwrapped(gradient), retain_graph=retain_graph)
 
     def detach(self) -> Tensor:
-        """The same elements, cut off from what they were computed from."""
+        """The same elements, without the history of how they were computed."""
         return Tensor(self.value().detach())
 
     def to(self, place: Any) -> Any:
-        """On another device (a name, or a device) or in another dtype."""
+        """Copy to another device (by name or object), or convert to another dtype."""
         if isinstance(place, DType):
             return apply(lambda x: x.astype(place), "ToCopy", self)
         return apply(lambda x: x.to_device(device(place)), "ToCopy", self)
@@ -138,7 +139,7 @@ class Tensor:
     def __repr__(self) -> str:
         array, kind = self._array, self._array.dtype.name
         grad = f"grad_fn=<{self._grad_fn}>" if self._grad_fn else "requires_grad=True"
-        known = hasattr(array, "version")  # it is no symbol
+        known = hasattr(array, "version")  # a symbol has none
         text = "tensor(" + (fixed_text(array.asnumpy(), "tensor(") if known else repr(array))
         notes = [f"device='cuda:{array.device.device_id}'"] if array.device.linked else []
         notes += [f"dtype=torch.{kind}"] if kind not in ("float32", "int64", "bool") else []

@@ -1,4 +1,4 @@
-"""What MXNet 1 kept under `contrib`: layers and cells of `gluon.nn` and `gluon.rnn` now."""
+"""MXNet 1's `contrib`: its layers and cells are now in `gluon.nn` and `gluon.rnn`."""
 
 from importlib import import_module
 from typing import Any

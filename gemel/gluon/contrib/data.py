@@ -1,4 +1,4 @@
-"""Samplers MXNet 1 kept under `contrib`."""
+"""Samplers that MXNet 1 has under `contrib`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class IntervalSampler(Sampler):
             yield from range(first, self._length, self._interval)
 
     def __len__(self) -> int:
-        """All of them, with `rollover` or without, as in MXNet."""
+        """The number of all indices, with or without `rollover`, as in MXNet."""
         return self._length
 
 

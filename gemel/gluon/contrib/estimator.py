@@ -1,6 +1,6 @@
-"""`Estimator`: a network, its loss and its metrics, trained with handlers for what happens besides.
+"""`Estimator`: trains a network with a loss and metrics, and calls handlers for everything else.
 
-MXNet 1's way; `gluon.fit` is the shorter one, with checkpoints that resume to the same bits.
+This is MXNet 1's interface. `gluon.fit` is shorter, and its checkpoints resume with the same bits.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BatchProcessor:
     """Computes a batch; subclasses may override how."""
 
     def _get_data_and_label(self, batch: Any, ctx: list[Device], batch_axis: int = 0) -> Any:
-        """Each device's part of the inputs, and of the labels."""
+        """Each device's part of the inputs and of the labels."""
         return [split_and_load(part, ctx, batch_axis, even_split=False) for part in batch[:2]]
 
     def evaluate_batch(self, estimator: Estimator, val_batch: Any, batch_axis: int = 0) -> Any:
@@ -194,7 +194,7 @@ class Estimator:
 
 
 class _Handlers:
-    """Handlers in order: those given, and the usual ones of the kinds that are not given."""
+    """Handlers in order: the given ones, and a default one for each missing kind."""
 
     def __init__(self, given: Any, usual: list[Any]) -> None:
         found = listed(given)
@@ -203,7 +203,7 @@ class _Handlers:
         self._found = sorted(found, key=lambda handler: getattr(handler, "priority", 0))
 
     def tell(self, moment: str, estimator: Estimator, **what: Any) -> bool:
-        """Call all that hear of a moment; whether any says that it is over."""
+        """Call all handlers of this event; returns whether any of them wants to stop."""
         methods = [getattr(handler, moment, None) for handler in self._found]
         answers = [method(estimator, **what) for method in methods if method is not None]
         return any(answers)

@@ -1,6 +1,6 @@
-"""What an `Estimator` calls while it trains: any object with some of the six methods will do.
+"""The handlers of an `Estimator`: any object with some of the six methods can be one.
 
-Of several at one moment, those with the smaller `priority` (0 where there is none) come first.
+For one event, handlers with a smaller `priority` (default 0) are called first.
 """
 
 from __future__ import annotations
@@ -24,47 +24,46 @@ class EstimatorError(GemelError, ValueError):
 
 
 class TrainBegin:
-    """Has `train_begin`."""
+    """Has a `train_begin` method."""
 
     def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """Before the first batch."""
+        """Called before the first batch."""
 
 
 class TrainEnd:
-    """Has `train_end`."""
+    """Has a `train_end` method."""
 
     def train_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """After the last batch."""
+        """Called after the last batch."""
 
 
 class EpochBegin:
-    """Has `epoch_begin`."""
+    """Has an `epoch_begin` method."""
 
     def epoch_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """Before an epoch."""
+        """Called before an epoch."""
 
 
 class EpochEnd:
-    """Has `epoch_end`."""
+    """Has an `epoch_end` method."""
 
     def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> bool | None:
-        """After an epoch; True ends the training."""
+        """Called after an epoch; True ends the training."""
 
 
 class BatchBegin:
-    """Has `batch_begin`."""
+    """Has a `batch_begin` method."""
 
     def batch_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """Before a batch, with `batch=`."""
+        """Called before a batch, with `batch=`."""
 
 
 class BatchEnd:
-    """Has `batch_end`."""
+    """Has a `batch_end` method."""
 
     def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> bool | None:
-        """After a batch, with `batch=`, and `pred=`, `label=`, `loss=`, which are lists with an
-        array for each device. True ends the training.
-        """
+        """Called after a batch, with `batch=`, and with `pred=`, `label=` and `loss=`, which are
+        lists with an array for each device. True ends the training."""
 
 
 class StoppingHandler(TrainBegin, BatchEnd, EpochEnd):
@@ -104,12 +103,12 @@ class MetricHandler(EpochBegin, BatchEnd):
         self.priority = priority
 
     def epoch_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """Reset them."""
+        """Reset the metrics."""
         for metric in self.metrics:
             metric.reset()
 
     def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """Update them."""
+        """Update the metrics."""
         for metric in self.metrics:
             if isinstance(metric, Loss):
                 metric.update(0, kwargs["loss"])
@@ -118,24 +117,24 @@ class MetricHandler(EpochBegin, BatchEnd):
 
 
 class _Periodic(TrainBegin, BatchEnd, EpochEnd):
-    """Does something every so many batches, and every so many epochs."""
+    """Does something after a number of batches, and after a number of epochs."""
 
     def __init__(self, epoch_period: int | None, batch_period: int | None) -> None:
         self.epoch_period, self.batch_period = epoch_period, batch_period
         self.current_epoch = self.current_batch = 0
 
     def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """Count anew."""
+        """Reset the counts."""
         self.current_epoch = self.current_batch = 0
 
     def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """Do it, if it is time."""
+        """Act if it is time."""
         if self.batch_period and (self.current_batch + 1) % self.batch_period == 0:
             self._do(estimator)
         self.current_batch += 1
 
     def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """Do it, if it is time."""
+        """Act if it is time."""
         if self.epoch_period and (self.current_epoch + 1) % self.epoch_period == 0:
             self._do(estimator)
         self.current_epoch += 1
@@ -171,7 +170,7 @@ class GradientUpdateHandler(BatchEnd):
         self.priority = priority
 
     def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """One step."""
+        """Do one step."""
         estimator.trainer.step(sum(loss.shape[0] for loss in listed(kwargs["loss"])))
 
 
@@ -198,7 +197,7 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
         return ", ".join(f"{name}: {value:.4f}" for name, value in pairs)
 
     def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """How the training goes."""
+        """Log the start of the training."""
         self.current_epoch = self.batch_index = self.processed_samples = 0
         self._began = dict.fromkeys(self._began, time.perf_counter())
         trainer = estimator.trainer
@@ -213,13 +212,13 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
             estimator.logger.info("Train for %d batches.", estimator.max_batch)
 
     def train_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """How it went."""
+        """Log the duration and the final metrics."""
         said = f"Train finished using total {self._seconds('training'):.0f}s with "
         said += f"{self.current_epoch} epochs. {self._values()}"
         estimator.logger.info(said.rstrip())
 
     def epoch_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """What begins."""
+        """Log the start of an epoch."""
         self._began["epoch"] = self._began["interval"] = time.perf_counter()
         if self.metrics and all("validation" in metric.name for metric in self.metrics):
             estimator.logger.info("Validation Begin")
@@ -229,14 +228,14 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
         estimator.logger.info(said)
 
     def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """What an epoch gave."""
+        """Log the metrics of the epoch."""
         said = f"[Epoch {self.current_epoch}] Finished in {self._seconds('epoch'):.3f}s, "
         estimator.logger.info((said + self._values()).rstrip(", "))
         self.current_epoch += 1
         self.batch_index = 0
 
     def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """What some batches gave."""
+        """Log the metrics if `log_interval` batches have passed."""
         if not isinstance(self.log_interval, int):
             return
         self.processed_samples += len(kwargs["batch"][0])
@@ -250,7 +249,8 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
 
 
 class _Monitor:
-    """The best value of a metric so far. `mode` "auto": more is better for accuracies and F1."""
+    """The best value of a metric so far. In the mode "auto", higher is better for accuracies and
+    F1."""
 
     def __init__(self, name: str, metric: Any, mode: str, least: float = 0.0) -> None:
         if not isinstance(metric, EvalMetric):
@@ -266,7 +266,7 @@ class _Monitor:
         self.best = -self.sign * math.inf
 
     def improved(self) -> bool:
-        """Whether it is better than ever; then it is the best."""
+        """Whether the metric is better than ever before; if so, record it as the best."""
         value = float(self.metric.get()[1])
         better = self.sign * value - self.least > self.sign * self.best
         self.best = value if better else self.best
@@ -310,7 +310,7 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
         return self.stop_training
 
     def train_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """Say why it was stopped."""
+        """Log why the training was stopped."""
         if self.stop_training:
             name = self.monitor.get()[0]
             estimator.logger.info(
@@ -407,7 +407,7 @@ class CheckpointHandler(_Periodic):
             and net._active
             and not Path(f"{path}-symbol.json").exists()
         ):
-            Path(net.export(path)[1]).unlink()  # the parameters follow
+            Path(net.export(path)[1]).unlink()  # the parameters are written next
         net.save_parameters(f"{path}-{name}.params")
         estimator.trainer.save_states(f"{path}-{name}.states")
         if self.verbose:
@@ -415,7 +415,7 @@ class CheckpointHandler(_Periodic):
 
 
 def listed(given: Any) -> list[Any]:
-    """One thing, several or none, as a list."""
+    """One object, several or None, as a list."""
     return [] if given is None else as_list(given)
 
 

@@ -1,4 +1,4 @@
-"""How a batch is made of a list of examples."""
+"""Functions that make a batch from a list of examples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def _like_examples(batchify: Batchify) -> Batchify:
-    """A function of a list of examples, the last argument, whose first array decides the class."""
+    """Decorate a function whose last argument is a list of examples: their class is the
+    result's."""
 
     @wraps(batchify)
     def made(*given: Any) -> Any:
@@ -65,7 +66,7 @@ def default_batchify_fn(examples: list[Any]) -> Any:
 
 
 def _stacked(stack: Callable[[list[Any]], Any], examples: list[Any]) -> Any:
-    """The examples along a new first axis. Raises `ShapeError` where they differ in shape."""
+    """Stack the examples along a new first axis. Raises `ShapeError` if their shapes differ."""
     try:
         return stack(examples)
     except ValueError:
@@ -80,7 +81,8 @@ def _stacked(stack: Callable[[list[Any]], Any], examples: list[Any]) -> Any:
 
 
 def _held_by(examples: list[Any], dtype: Any) -> Any:
-    """What NumPy's `dtype` of a stack is where Python's numbers leave it to the arrays' fractions.
+    """The dtype of a stack of NumPy arrays and Python numbers, where the arrays decide about
+    fractions.
 
     >>> _held_by([numpy.float32(0.5), 1], numpy.dtype("float64"))
     dtype('float32')
@@ -102,7 +104,7 @@ class Stack:
     """Stacks examples of equal shape along a new first axis, like `default_batchify_fn`."""
 
     def __init__(self, use_shared_mem: bool = False) -> None:
-        del use_shared_mem  # workers hand arrays over in shared memory whatever made them
+        del use_shared_mem  # workers always pass arrays in shared memory
 
     def __call__(self, data: list[Any]) -> Any:
         """The batch."""
@@ -131,7 +133,7 @@ class Pad:
 
     @_like_examples
     def __call__(self, data: list[Any]) -> Any:
-        """The batch: (N, largest extents). Raises `ShapeError` for examples of several ranks."""
+        """The batch: (N, largest extents). Raises `ShapeError` if the ranks of examples differ."""
         arrays = [np.array(x) if isinstance(x, (list, tuple)) else _array(x) for x in data]
         ranks = {len(x.shape) for x in arrays}
         if len(ranks) != 1:
@@ -144,7 +146,7 @@ class Pad:
         step = self._round_to
         widest = [-(-max(n) // step) * step for n in zip(*(x.shape for x in arrays), strict=True)]
         shape = (len(arrays), *widest)
-        # What has no elements has no dtype either, unless it is an array.
+        # An empty list has no dtype, but an empty array does.
         pairs = zip(arrays, data, strict=True)
         told = [x for x, given in pairs if x.size or not isinstance(given, (list, tuple))]
         dtype = self._dtype or _with_value(self._val, told or arrays)
@@ -156,7 +158,7 @@ class Pad:
 
 
 def _with_value(value: Any, arrays: list[Any]) -> Any:
-    """A dtype that holds all of the arrays, and a value besides them."""
+    """A dtype that holds all of the arrays and also this value."""
     found = np.result_type(*arrays)
     if found.is_inexact:
         return found
@@ -192,7 +194,7 @@ class Group:
         self._functions = list(fn) if isinstance(fn, (list, tuple)) else [fn, *args]
 
     def __call__(self, data: list[Any]) -> tuple[Any, ...]:
-        """A batch for each part. Raises `ShapeError` when the examples have another number."""
+        """One batch per part. Raises `ShapeError` if examples have another number of parts."""
         if any(len(example) != len(self._functions) for example in data):
             raise ShapeError(
                 f"Group: there are {len(self._functions)} functions, but examples of "

@@ -1,4 +1,4 @@
-"""Who makes batches beside the program: threads here, processes in `workers`."""
+"""Making batches in the background: by threads here, by processes in `workers`."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class WorkerError(GemelError, RuntimeError):
 
 
 class Maker:
-    """Makes batches: a data set, and what makes a batch of a list of its examples."""
+    """Makes batches: a data set, and the function that makes a batch from a list of examples."""
 
     def __init__(self, dataset: Any, batchify: Callable[[list[Any]], Any]) -> None:
         self._dataset = dataset
         self._batchify = batchify
 
     def make(self, numbers: list[Any], at: list[Any] | None = None) -> Any:
-        """The batch of these examples; `at` holds the number of the one in work."""
+        """Make the batch of these examples; `at` receives the number of the example in progress."""
         examples = []
         for number in numbers:
             if at is not None:
@@ -45,27 +45,28 @@ class Maker:
 
 
 class Crew(Protocol):
-    """Whoever makes batches ahead of time."""
+    """The interface of threads or processes that make batches in advance."""
 
     @property
     def is_usable(self) -> bool:
-        """Whether it still works, and for this process."""
+        """Whether it still works, and belongs to this process."""
 
     def submit(self, numbers: list[Any], seed: int, timeout: float | None) -> Any:
-        """Have a batch made; a ticket for it, or None when there is no room for so long."""
+        """Request a batch; returns a ticket for it, or None if there is no room within
+        `timeout`."""
 
     def result(self, ticket: Any, timeout: float | None) -> Any:
-        """The batch, when it is made. Raises what went wrong."""
+        """Wait for the batch and return it. Raises the error if it failed."""
 
     def drop(self, ticket: Any) -> None:
-        """Nobody wants the batch any more."""
+        """Discard a batch that is not needed any more."""
 
     def close(self) -> None:
-        """End."""
+        """Stop the threads or processes."""
 
 
 def start_streams(seed: int) -> None:
-    """Seed every stream that a data set in this process may draw from."""
+    """Seed every random stream that a data set in this process may use."""
     _core.set_random_state(seed, 0)
     random.seed(seed)
     numpy = sys.modules.get("numpy")
@@ -74,9 +75,9 @@ def start_streams(seed: int) -> None:
 
 
 class Threads:
-    """Threads that make batches: for data sets that wait, or that let other threads compute.
+    """Threads that make batches, for data sets that wait or that let other threads compute.
 
-    What a data set draws by gemel's functions follows the seed, whichever thread it is in.
+    Random numbers from gemel's functions depend on the seed, and not on the thread.
     """
 
     def __init__(self, maker: Maker, workers: int) -> None:
@@ -112,13 +113,13 @@ class Threads:
         ticket.cancel()
 
     def close(self) -> None:
-        """Let the threads end after what they are doing."""
+        """Let the threads end after their current batches."""
         self._ended = True
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def late(timeout: float | None) -> WorkerError:
-    """The error for a batch that does not come."""
+    """The error for a batch that takes too long."""
     return WorkerError(
         f"DataLoader: no batch within {timeout} seconds: the data set is slow, or waits for "
         "something; allow more time with timeout="
@@ -126,7 +127,7 @@ def late(timeout: float | None) -> WorkerError:
 
 
 class Ahead:
-    """An epoch whose batches others make, some ahead of time, handed out in order."""
+    """An epoch whose batches others make, some of them in advance; they are returned in order."""
 
     def __init__(
         self,
@@ -143,19 +144,20 @@ class Ahead:
         self._timeout = timeout
         self._release: Callable[[], None] | None = release
         self._base = number_drawn()
-        #: Batches take their seeds from the epoch's and their number.
+        #: The seed of a batch comes from the epoch's seed and the batch's number.
         self._submitted = 0
-        #: Tickets in order; what the sampler raised comes in its place.
+        #: Tickets in order; an error of the sampler takes the place of a ticket.
         self._pending: deque[Any] = deque()
-        #: Numbers for which there was no room.
+        #: A batch's example numbers for which there was no room.
         self._held: list[Any] | None = None
         self._fill(prefetch)
 
     def _fill(self, wanted: int) -> None:
-        """Have batches made until so many are on their way."""
+        """Request batches until this many are in progress."""
         while len(self._pending) < wanted and (numbers := self._numbers()) is not None:
             seed = mixed(self._base, self._submitted)
-            # With nothing on its way there must be room soon; else the next call tries again.
+            # If no batch is in progress, room must be free soon; otherwise the next call tries
+            # again.
             ticket = self._crew.submit(numbers, seed, 0.0 if self._pending else self._timeout)
             if ticket is None:
                 self._held = numbers
@@ -166,7 +168,7 @@ class Ahead:
             self._pending.append(ticket)
 
     def _numbers(self) -> list[Any] | None:
-        """The numbers of the next batch's examples; None after the last."""
+        """The numbers of the next batch's examples; None after the last batch."""
         if self._held is not None:
             numbers, self._held = self._held, None
             return numbers
@@ -194,7 +196,7 @@ class Ahead:
             if not self._crew.is_usable:
                 self.close()
             raise
-        except BaseException:  # a Ctrl-C, anywhere: nobody knows what is on its way
+        except BaseException:  # for example Ctrl-C: the state is unknown
             self._crew.close()
             self.close()
             raise
@@ -209,7 +211,7 @@ class Ahead:
             raise ticket
         try:
             batch = self._crew.result(ticket, self._timeout)
-        except StopIteration as error:  # which would end the loop
+        except StopIteration as error:  # it would end the loop
             raise RuntimeError("DataLoader: the data set raised StopIteration") from error
         except Exception:
             self._crew.drop(ticket)
@@ -220,7 +222,7 @@ class Ahead:
     next = __next__
 
     def close(self) -> None:
-        """Leave the epoch: what is on its way is not wanted."""
+        """Leave the epoch: the batches in progress are not needed."""
         release, self._release = self._release, None
         if release is None:
             return

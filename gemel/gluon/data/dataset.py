@@ -14,7 +14,7 @@ from gemel.gluon.nn.containers import HybridSequential, Sequential
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-#: Gives several examples at once, by an array of their numbers: an array for each of their parts.
+#: Returns several examples at once: from an array of numbers, an array for each part.
 Taker: TypeAlias = "Callable[[np.ndarray], list[Any]]"
 
 
@@ -28,7 +28,8 @@ class Dataset:
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__")
 
     def _taker(self) -> Taker | None:
-        """What gives several examples at once; None where each has to be made by itself."""
+        """A function that returns several examples at once; None if each has to be made
+        separately."""
         return None
 
     def transform(self, fn: Callable[..., Any], lazy: bool = True) -> Dataset:
@@ -159,7 +160,7 @@ class _Transformed(Dataset):
         def taken(numbers: np.ndarray) -> list[Any]:
             parts = take(numbers)
             if len(parts[0].shape) != 4 or not (self._first or len(parts) == 1):
-                # Not images: what is said of one example holds, also when it is refused.
+                # Not images: process single examples, which also gives their error messages.
                 found = default_batchify_fn([self[number] for number in numbers.tolist()])
                 return found if isinstance(found, list) else [found]
             return [function(parts[0]), *parts[1:]]
@@ -168,7 +169,8 @@ class _Transformed(Dataset):
 
 
 def takes_batches(function: Any) -> bool:
-    """Whether it makes of a batch of images what it makes of each: `transforms`, one or several."""
+    """Whether a function, one or several `transforms`, treats a batch of images like single
+    images."""
     if type(function) in (HybridSequential, Sequential):
         return all(takes_batches(child) for child in function)
     return bool(getattr(function, "takes_batches", False))
@@ -194,7 +196,7 @@ class _Chosen(Dataset):
 
 
 def _as_array(source: Any) -> Any:
-    """NumPy's arrays become gemel's once, not for every batch; the dtype stays."""
+    """Convert NumPy arrays to gemel arrays once, not for every batch; the dtype stays."""
     if isinstance(source, np.ndarray) or not hasattr(source, "__array_interface__"):
         return source
     return np.array(source, dtype=source.dtype)

@@ -65,7 +65,7 @@ class DataLoader:
         self._batchify = batchify_fn or default_batchify_fn
         taker = dataset._taker() if isinstance(dataset, Dataset) else None
         self._taker: Taker | None = taker if batchify_fn is None else None
-        #: Without a sampler of the user's, the order is an array and never comes to Python.
+        #: Without a sampler from the user, the order is an array that Python never reads.
         self._shuffle = shuffle
         self._batch_size = batch_size or 0
         self._plain = sampler is None and batch_sampler is None and last_batch != "rollover"
@@ -78,11 +78,11 @@ class DataLoader:
         self._prefetch = max(2 * self._num_workers if prefetch is None else prefetch, 0)
         self._thread_pool = thread_pool
         self._timeout = timeout
-        #: Who makes batches, when nobody uses them; and what ends them with the loader.
+        #: The idle workers, which the next epoch reuses; and the function that ends them.
         self._idle: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy takes batches in the same way, and has workers of its own."""
+        """A copy makes its batches in the same way, and has its own workers."""
         return {**vars(self), "_taker": self._taker is not None, "_idle": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -121,12 +121,12 @@ class DataLoader:
         return self._made()
 
     def _made(self) -> Iterator[Any]:
-        """Batches made here, example by example."""
+        """Batches made in this thread, example by example."""
         for numbers in self._batch_sampler:
             yield self._batchify([self._dataset[number] for number in numbers])
 
     def _taken(self, take: Taker) -> Iterator[Any]:
-        """Batches taken out of arrays."""
+        """Batches taken from arrays."""
         for numbers in self._index_arrays():
             batch = take(numbers)
             batch = like(batch, batch)
@@ -145,8 +145,8 @@ class DataLoader:
             yield order[begin : begin + self._batch_size]
 
     def _made_by_others(self) -> Iterator[Any]:
-        """Batches made by workers. An epoch begun inside another one has workers of its own."""
-        # Most loaders take their batches out of arrays, and need no module of this.
+        """Batches made by workers. An epoch that begins inside another one has its own workers."""
+        # Imported here because most loaders take batches from arrays and do not need this.
         from gemel.gluon.data.crew import Ahead
 
         held, self._idle = self._idle, None
@@ -155,7 +155,7 @@ class DataLoader:
             held = None
         crew, end = held = held or self._crew()
 
-        def release() -> None:  # it keeps the loader, with which the workers would end
+        def release() -> None:  # must not hold the loader: workers end with it
             if self._idle is not None or not crew.is_usable:
                 end()
             else:
@@ -168,7 +168,7 @@ class DataLoader:
             raise
 
     def _crew(self) -> tuple[Any, Callable[[], Any]]:
-        """New workers, and what ends them: with the loader, or with the program."""
+        """New workers, and the function that ends them, together with the loader or the program."""
         from gemel.gluon.data.crew import Maker, Threads
 
         maker = Maker(self._dataset, self._batchify)

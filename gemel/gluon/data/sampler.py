@@ -25,7 +25,7 @@ class Sampler:
 
 
 def is_count(value: Any) -> bool:
-    """Whether it is a whole number from 1 up."""
+    """Whether this is an integer of at least 1."""
     return hasattr(value, "__index__") and value >= 1
 
 
@@ -199,7 +199,8 @@ class WorkerBatchSampler(Sampler):
             yield order[begin + size * rank // workers : begin + size * (rank + 1) // workers]
 
     def _drawn(self, epoch: int) -> list[int]:
-        """The order of an epoch: by random keys, which Python promises to keep between versions."""
+        """The order of an epoch: sorted by random keys, which are the same in all versions of
+        Python."""
         if not self._order["shuffle"]:
             return list(range(self._length))
         keys = Random((self._order["seed"] << 64) + epoch)

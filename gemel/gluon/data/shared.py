@@ -1,7 +1,7 @@
-"""Batches in memory that processes share: arrays as bytes, the rest pickled in front of them.
+"""Batches in memory shared by processes: arrays as bytes, preceded by the rest, pickled.
 
-The memory has no name (`memfd_create`), so whatever happens to the processes, none is left behind;
-nor does a container's bound on /dev/shm matter.
+The memory has no name (`memfd_create`). So it is released whatever happens to the processes, and a
+container's limit on /dev/shm does not apply.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import Any
 from gemel import _core, np
 from gemel.tracing.manners import made_nd
 
-#: Arrays begin at multiples of this: of a cache line.
+#: Arrays begin at multiples of this, the size of a cache line.
 ALIGNMENT = 64
-#: Memory grows in steps of this.
+#: The memory grows in multiples of this.
 STEP = 1 << 16
 
 
 class Slot:
-    """Memory for one task and, after it, its batch; made before the workers are."""
+    """Memory for one task and then for its batch; it is created before the workers."""
 
     def __init__(self) -> None:
         self._file = os.memfd_create("gemel-batch")
         self._memory: mmap.mmap | None = None
 
     def memory(self, size: int) -> mmap.mmap:
-        """At least `size` bytes of it."""
+        """At least `size` bytes of the memory."""
         if self._memory is None or len(self._memory) < size:
             needed = max(-(-size // STEP) * STEP, os.fstat(self._file).st_size)
             os.ftruncate(self._file, needed)
@@ -38,14 +38,14 @@ class Slot:
         return self._memory
 
     def close(self) -> None:
-        """Give the memory back, as far as this process holds it."""
+        """Release the memory held by this process."""
         if self._file >= 0:
             os.close(self._file)
         self._file, self._memory = -1, None
 
 
 class _Packer(pickle.Pickler):
-    """Pickles all but the arrays, for which it writes down what they are and where they lie."""
+    """Pickles everything but arrays, which it replaces by their description and place."""
 
     def __init__(self, file: Any) -> None:
         super().__init__(file, protocol=5)
@@ -68,7 +68,7 @@ class _Packer(pickle.Pickler):
 
 
 class _Unpacker(pickle.Unpickler):
-    """Makes arrays of their own of what a `_Packer` has placed."""
+    """Creates new arrays from the places that a `_Packer` has recorded."""
 
     def __init__(self, file: Any, data: memoryview) -> None:
         super().__init__(file)
@@ -90,7 +90,7 @@ def _aligned(size: int) -> int:
 
 
 def put(slot: Slot, value: Any) -> tuple[int, int]:
-    """Write a value down; gives the bytes of the pickled part, and of all."""
+    """Write a value; returns the number of bytes of the pickled part, and of everything."""
     text = io.BytesIO()
     packer = _Packer(text)
     packer.dump(value)
@@ -110,7 +110,7 @@ def put(slot: Slot, value: Any) -> tuple[int, int]:
 
 
 def get(slot: Slot, head: int, size: int) -> Any:
-    """What `put` has written, as objects that share no memory with the slot."""
+    """Read what `put` has written, as objects that share no memory with the slot."""
     with memoryview(slot.memory(size)) as whole, whole[:head] as text:
         begin = _aligned(head)
         with whole[begin:size] as data:

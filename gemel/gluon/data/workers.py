@@ -1,7 +1,7 @@
 """Processes that make batches, forked from the program (decision 0034).
 
-One socket carries the tasks, from which whoever is idle takes the next, and what became of them.
-Numbers of examples and batches themselves lie in the slots, memory that all share.
+One pair of sockets carries the tasks, which idle workers take, and the results. The numbers of
+examples, and the batches themselves, are in the slots, which are shared memory.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from gemel import _core
 from gemel.gluon.data import shared
 from gemel.gluon.data.crew import Maker, WorkerError, late, start_streams
 
-#: A task: its number, its slot, the seed, and the bytes of the pickled numbers.
+#: A task: its number, its slot, the seed, and the length of the pickled numbers.
 TASK = struct.Struct("<QQQQ")
-#: What became of it: number, slot, whether it worked, the bytes of the pickled part and of all.
+#: A result: number, slot, whether it succeeded, the bytes of the pickled part and of everything.
 RESULT = struct.Struct("<QQQQQ")
-#: Seconds after which a worker looks whether the program is still there, and who waits for workers
-#: whether there was a signal.
+#: Seconds after which a worker checks whether the program still exists, and a program that waits
+#: for workers checks for signals.
 LOOK_AROUND = 1.0
 #: Seconds that workers have to end by themselves, and then after SIGTERM.
 PATIENCE = (0.1, 1.0)
@@ -44,14 +44,14 @@ PATIENCE = (0.1, 1.0)
 def serve(
     maker: Maker, me: int, link: socket.socket, slots: list[shared.Slot], board: Any, program: int
 ) -> None:
-    """Make batches until the program, the process of that number, is gone."""
-    # Ctrl-C goes to all processes of a terminal; the program decides what it means.
+    """Make batches until the program, the process with this number, has ended."""
+    # Ctrl-C is sent to all processes of a terminal; the program decides what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    _core.set_workers(0)  # there are processes enough
-    # What the program was doing when it started the workers is none of theirs.
+    _core.set_workers(0)  # the processes already use the cores
+    # The worker does not continue what the program was recording or profiling.
     _core.set_recording(False)
     if _core.tracing():
         _core.trace_stop()
@@ -78,14 +78,14 @@ def serve(
 
 
 def _watch(program: int) -> None:
-    """End with the program, also in the middle of an example that takes for ever."""
+    """End together with the program, even during an example that never finishes."""
     while os.getppid() == program:
         time.sleep(LOOK_AROUND)
     os._exit(1)
 
 
 def _made(maker: Maker, slot: shared.Slot, numbers: list[Any]) -> tuple[bool, int, int]:
-    """Put a batch, or what went wrong with it, into a slot."""
+    """Write a batch, or the error, to a slot."""
     at: list[Any] = []
     try:
         return (True, *shared.put(slot, maker.make(numbers, at)))
@@ -94,7 +94,7 @@ def _made(maker: Maker, slot: shared.Slot, numbers: list[Any]) -> tuple[bool, in
         kind: Any = type(error)
         try:
             pickle.dumps(kind)
-        except Exception:  # of a class that exists in this process only
+        except Exception:  # its class may exist in this process only
             kind = RuntimeError
         about = (
             f"{type(error).__name__}: {error}",
@@ -119,14 +119,14 @@ def _flush() -> None:
 
 
 class Processes:
-    """Workers; each has a copy of the data set as it was when they were started."""
+    """Worker processes; each has a copy of the data set from the time they were started."""
 
     def __init__(self, maker: Maker, workers: int, slots: int) -> None:
         self._owner = os.getpid()
         self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._link.setblocking(False)
         self._slots = [shared.Slot() for _ in range(slots)]
-        #: Which worker, counted from 1, works in which slot.
+        #: For each slot, the worker that uses it, counted from 1.
         self._board = memoryview(mmap.mmap(-1, slots * 2)).cast("H")
         self._tasks: dict[int, tuple[int, list[Any]]] = {}
         self._results: dict[int, tuple[int, int, int, int]] = {}
@@ -149,14 +149,14 @@ class Processes:
 
     def _start(self, number: int, maker: Maker, theirs: Any) -> None:
         def begin() -> None:
-            self._link.close()  # else the worker would keep its own socket open
+            self._link.close()  # otherwise the worker would keep this socket open
             serve(maker, number, theirs, self._slots, self._board, self._owner)
 
-        # A Ctrl-C before the worker ignores it would end it with a traceback.
+        # Ctrl-C before the worker ignores it would end the worker with a traceback.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             with warnings.catch_warnings():
-                # Python warns of forks beside threads; gemel's are ready (process/forking.py).
+                # Python warns about forks with threads; gemel handles them (process/forking.py).
                 warnings.simplefilter("ignore", DeprecationWarning)
                 context = multiprocessing.get_context("fork")
                 process = context.Process(target=begin, name=f"gemel-data-{number}", daemon=True)
@@ -167,7 +167,7 @@ class Processes:
 
     @property
     def is_usable(self) -> bool:
-        """Whether all workers are there, and are this process's."""
+        """Whether all workers exist and belong to this process."""
         return self._owner == os.getpid() and all(p.is_alive() for p in self._processes)
 
     def submit(self, numbers: list[Any], seed: int, timeout: float | None) -> int | None:
@@ -183,7 +183,7 @@ class Processes:
             try:
                 self._link.send(TASK.pack(number, place, seed, len(text)))
                 break
-            except BlockingIOError:  # very many tasks are waiting already
+            except BlockingIOError:  # too many tasks are waiting
                 if not self._absorb(timeout):
                     return None
             except OSError:
@@ -220,16 +220,16 @@ class Processes:
             self._dropped.add(ticket)
 
     def _absorb(self, timeout: float | None) -> bool:
-        """Take in what workers have sent, waiting for it; False when nothing came in time.
+        """Receive results, waiting for them; returns False if none arrived in time.
 
-        Raises `WorkerError` when a worker has ended.
+        Raises `WorkerError` if a worker has ended.
         """
         while True:
             try:
                 message = self._link.recv(RESULT.size)
             except BlockingIOError:
                 pass
-            except OSError:  # there is nobody left
+            except OSError:  # all workers are gone
                 self._died()
             else:
                 if not message:
@@ -249,10 +249,10 @@ class Processes:
                 self._died()
 
     def _ready(self, timeout: float | None) -> list[tuple[int, int]]:
-        """Which files there is something of, in that time; none otherwise.
+        """The descriptors that become ready within this time; empty if none does.
 
-        It looks around meanwhile: a signal that comes just before a wait does not end it, and
-        Python would hear of a Ctrl-C after it only.
+        It wakes up regularly, because a signal that arrives just before a wait does not end the
+        wait, and Python would handle Ctrl-C only afterwards.
         """
         until = math.inf if timeout is None else time.monotonic() + timeout
         while True:
@@ -262,7 +262,7 @@ class Processes:
                 return ready
 
     def _died(self) -> None:
-        """Raise what there is to say of a worker that has ended; end the others."""
+        """Raise the error for a worker that has ended, and end the others."""
         told = "a worker has ended"
         ended = multiprocessing.connection.wait([p.sentinel for p in self._processes], PATIENCE[1])
         for me, process in enumerate(self._processes):
@@ -285,12 +285,12 @@ class Processes:
         raise WorkerError(f"DataLoader: {told}")
 
     def close(self) -> None:
-        """End the workers, and give the memory back."""
+        """End the workers and release the memory."""
         self._link.close()
         for slot in self._slots:
             slot.close()
         if self._owner != os.getpid():
-            return  # they are another process's
+            return  # they belong to another process
         for wait, end in zip(PATIENCE, ("terminate", "kill"), strict=True):
             until = time.monotonic() + wait
             for process in self._processes:
@@ -303,12 +303,12 @@ class Processes:
 
 
 def _failure(kind: type[BaseException], what: str, where: str, text: str) -> WorkerError:
-    """A `WorkerError` that is also of the kind the data set raised, where that can be."""
+    """A `WorkerError` that, if possible, is also an instance of the data set's exception."""
     told = f"DataLoader: {where}: {what}\nIn the worker:\n\n{text}"
     # A StopIteration would end the loop over the batches.
     if issubclass(kind, Exception) and not issubclass(kind, StopIteration):
         methods = {"__init__": _take_text, "__str__": _give_text}
-        with contextlib.suppress(TypeError):  # of a kind that cannot be joined with others
+        with contextlib.suppress(TypeError):  # it may not allow multiple inheritance
             found: WorkerError = type(kind.__name__, (WorkerError, kind), methods)(told)
             return found
     return WorkerError(told)

@@ -1,6 +1,6 @@
-"""Metrics: what is told of a network while it learns.
+"""Metrics, which are reported while a network learns.
 
-`update` takes a batch and waits for nothing: sums are arrays, which `get` waits for.
+`update` takes a batch without waiting: the sums are arrays, and only `get` waits for them.
 """
 
 from gemel.gluon.metric.base import (

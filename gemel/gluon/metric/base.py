@@ -1,4 +1,4 @@
-"""What all metrics share: a sum and a count, kept as arrays, so that `update` waits for nothing."""
+"""What metrics share: a sum and a count, stored as arrays, so that `update` does not wait."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check_label_shapes(
 
 
 def alias(*names: str) -> Callable[[_Kind], _Kind]:
-    """A decorator: `create` finds the class by these names, besides its own in small letters."""
+    """A decorator that registers more names for `create`, besides the class's own in lower case."""
 
     def add(kind: _Kind) -> _Kind:
         _BY_NAME.update(dict.fromkeys((kind.__name__.lower(), *names), kind))
@@ -47,7 +47,7 @@ def alias(*names: str) -> Callable[[_Kind], _Kind]:
 
 
 def register(klass: _Kind) -> _Kind:
-    """A decorator: `create` finds the class by its name in small letters."""
+    """A decorator that registers a class for `create` under its name in lower case."""
     return alias()(klass)
 
 
@@ -59,9 +59,9 @@ class EvalMetric:
     `sum_metric` and `num_inst` (and their `global_` twins, which `reset_local` leaves alone).
     """
 
-    #: What it is called if it is not said.
+    #: The default name.
     default_name = "metric"
-    # Numbers, or arrays of one.
+    # Numbers, or arrays of one element.
     sum_metric: Any
     num_inst: Any
     global_sum_metric: Any
@@ -103,7 +103,7 @@ class EvalMetric:
         nothing.
         """
         with autograd.pause():
-            # All are measured before the first is added: an error changes nothing.
+            # All are measured before the first is added, so that an error changes nothing.
             found = [self.measure(*pair) for pair in pairs(labels, preds) if pair[1].size]
             for total, count in found:
                 self._add(total, count)
@@ -155,8 +155,8 @@ class EvalMetric:
 
 
 def pairs(labels: Any, preds: Any) -> list[tuple[ndarray, ndarray]]:
-    """Labels and predictions as arrays, each pair on one device."""
-    # A mean loss is an array without axes, which has no number of examples to compare.
+    """Labels and predictions as pairs of arrays, each on one device."""
+    # A mean loss is an array without axes, so it has no number of examples to compare.
     labels, preds = ([x] if _is_number(x) else x for x in (labels, preds))
     labels, preds = check_label_shapes(labels, preds, wrap=True)
     check_label_shapes(labels, preds)
@@ -177,7 +177,7 @@ def _is_number(value: Any) -> bool:
 
 
 def settled(value: Any) -> Any:
-    """A number to be added to others: in double precision, on the first CPU."""
+    """A number for a sum: in double precision, on the first CPU."""
     if isinstance(value, ndarray):
         value = value.detach().as_in_ctx(cpu())
         return value.astype("float64") if value.dtype != "float64" else value
@@ -205,7 +205,7 @@ class CompositeEvalMetric(EvalMetric):
         super().__init__(name, output_names, label_names)
 
     def add(self, metric: Any) -> None:
-        """One metric more."""
+        """Add a metric."""
         self.metrics.append(create(metric))
 
     def get_metric(self, index: int) -> EvalMetric:
@@ -235,15 +235,15 @@ class CompositeEvalMetric(EvalMetric):
             metric.reset_local()
 
     def get(self) -> tuple[Any, Any]:
-        """The names and the values of all."""
+        """The names and the values of all metrics."""
         return _joined([metric.get_name_value() for metric in self.metrics])
 
     def get_global(self) -> tuple[Any, Any]:
-        """The names and the values of all since `reset`."""
+        """The names and the values of all metrics since `reset`."""
         return _joined([metric.get_global_name_value() for metric in self.metrics])
 
     def get_config(self) -> dict[str, Any]:
-        """The settings, those of the metrics within."""
+        """The settings, including those of the inner metrics."""
         return {**super().get_config(), "metrics": [m.get_config() for m in self.metrics]}
 
 
@@ -282,7 +282,7 @@ class CustomMetric(EvalMetric):
         super().update(labels, preds)
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
-        """What the function says."""
+        """The result of the function."""
         found = self._feval(label.asnumpy(), pred.asnumpy())
         return found if isinstance(found, tuple) else (found, 1)
 

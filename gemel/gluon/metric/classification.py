@@ -1,4 +1,4 @@
-"""Metrics of classes."""
+"""Metrics for classes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Accuracy(EvalMetric):
         self.axis = axis
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
-        """How many are right."""
+        """The number of correct predictions."""
         if pred.shape != label.shape:
             pred = pred.argmax(axis=self.axis)
         pred, label = pred.astype("int32").ravel(), label.astype("int32").ravel()
@@ -63,7 +63,7 @@ class TopKAccuracy(EvalMetric):
         self.top_k = top_k
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
-        """How many labels have fewer than `top_k` classes above them."""
+        """The number of labels that have fewer than `top_k` classes above them."""
         if pred.ndim != 2 or pred.shape[0] != label.size:
             raise ShapeError(
                 f"TopKAccuracy: predictions of shape {pred.shape} for labels of shape "
@@ -91,19 +91,19 @@ class BinaryAccuracy(EvalMetric):
         self.threshold = threshold
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
-        """How many are right."""
+        """The number of correct predictions."""
         label, pred = label.ravel(), pred.ravel()
         check_label_shapes(label, pred, shape=True)
         return ((pred > self.threshold) == (label == 1)).sum(), label.size
 
 
 class _Counting(EvalMetric):
-    """Base class: a score of true and false positives and negatives.
+    """Base class of scores computed from true and false positives and negatives.
 
-    With two classes and the `average` "macro" it is the mean of the batches' scores; with "micro"
-    it is that of all counts. With more classes or labels (`class_type` "multiclass" or
-    "multilabel") counts are of each class: "macro" is the mean of the classes' scores, "micro" the
-    score of the sum of their counts, and None gives all scores, as a NumPy array.
+    With two classes, the `average` "macro" is the mean of the batches' scores, and "micro" the
+    score of all counts. With more classes or labels (`class_type` "multiclass" or "multilabel"),
+    there are counts for each class: "macro" is the mean of the classes' scores, "micro" the score
+    of the sum of their counts, and None returns all scores, as a NumPy array.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class _Counting(EvalMetric):
         raise NotImplementedError
 
     def update(self, labels: Any, preds: Any) -> None:
-        """Take in a batch: labels, and scores of two classes or how likely the second is."""
+        """Add a batch: labels, and scores of two classes or the probability of the second."""
         with autograd.pause():
             given = [pair for pair in pairs(labels, preds) if pair[1].size]
             counts: Any = sum(settled(self.counts(label, pred)) for label, pred in given)
@@ -152,7 +152,8 @@ class _Counting(EvalMetric):
         return float(scores.mean()) if self.average == "macro" else scores.asnumpy()
 
     def counts(self, label: ndarray, pred: ndarray) -> Any:
-        """True and false positives, false and true negatives, of each class if there are more."""
+        """True and false positives, false and true negatives; for each class if there are more than
+        two."""
         if self.class_type == "multiclass":
             classes = pred.shape[1]
             label = npx.one_hot(label.ravel(), classes)
@@ -172,7 +173,7 @@ class _Counting(EvalMetric):
 
 
 def _ratio(above: Any, below: Any) -> Any:
-    """above / below, 0 where that has no value."""
+    """above / below, or 0 where this is undefined."""
     return np.where(below > 0, above / np.where(below > 0, below, 1), 0.0)
 
 
@@ -196,7 +197,7 @@ class Fbeta(_Counting):
         super().__init__(name, output_names, label_names, class_type, threshold, average)
 
     def score(self, counts: Any) -> Any:
-        """The score of these counts, 0 without a true positive."""
+        """The score of these counts; 0 without true positives."""
         hit, false, missed, _ = counts
         square = self.beta**2
         return _ratio((1 + square) * hit, (1 + square) * hit + square * missed + false)
@@ -238,7 +239,7 @@ class MCC(_Counting):
         super().__init__(name, output_names, label_names, average=average)
 
     def score(self, counts: Any) -> Any:
-        """The coefficient of these counts; sums of 0 in its denominator count as 1."""
+        """The coefficient of these counts; sums that are 0 in its denominator count as 1."""
         hit, false, missed, rest = counts
         below: Any = 1.0
         for part in (hit + false, hit + missed, rest + false, rest + missed):
@@ -280,14 +281,14 @@ class PCC(EvalMetric):
         return np.matmul(kinds[0].T, kinds[1]) * sound, 1
 
     def _add(self, total: Any, count: Any) -> None:
-        """Add a table, all with room for the same classes."""
+        """Add a table; all are extended to the same classes."""
         known = [self.sum_metric, self.global_sum_metric, total]
         classes = max(size for table in known for size in getattr(table, "shape", (1,)))
         self.sum_metric, self.global_sum_metric, total = (_grown(t, classes) for t in known)
         super()._add(total, count)
 
     def mean(self, total: Any, count: Any) -> float:
-        """The correlation of this table, NaN where all are of one class."""
+        """The correlation of this table; NaN if all examples are of one class."""
         table = total.asnumpy()
         all_of_it, x, y = table.sum(), table.sum(axis=1), table.sum(axis=0)
         below = (x * (all_of_it - x)).sum() * (y * (all_of_it - y)).sum()
@@ -296,7 +297,7 @@ class PCC(EvalMetric):
 
 
 def _grown(table: Any, classes: int) -> Any:
-    """A table of classes with room for more."""
+    """Extend a table to more classes."""
     more = classes - getattr(table, "shape", (classes,))[0]
     return np.pad(table, ((0, more), (0, more))) if more else table
 
@@ -328,7 +329,7 @@ class CrossEntropy(EvalMetric):
         self.from_logits = from_logits
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
-        """The sum over the labels that count. Another label out of range is an `IndexError`."""
+        """The sum over the labels that count. Other labels out of range are an `IndexError`."""
         axis = self.axis % pred.ndim
         rows = (*pred.shape[:axis], *pred.shape[axis + 1 :])
         if label.size * pred.shape[axis] != pred.size:

@@ -1,4 +1,4 @@
-"""Metrics of numbers."""
+"""Metrics for numbers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gemel.np import ndarray
 
 
 class _Difference(EvalMetric):
-    """Base class: the mean, over batches, of how far predictions are from labels."""
+    """Base class: the mean, over batches, of a distance between predictions and labels."""
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
-        """How far this batch's are. (batch,) and (batch, 1) mean the same."""
+        """The distance of this batch. (batch,) and (batch, 1) mean the same."""
         label = label.reshape(-1, 1) if label.ndim == 1 else label
         pred = pred.reshape(-1, 1) if pred.ndim == 1 else pred
         if label.shape[0] != pred.shape[0]:
@@ -25,7 +25,7 @@ class _Difference(EvalMetric):
         return self.distance(label.astype("float64") - pred.astype("float64")), 1
 
     def distance(self, difference: ndarray) -> Any:
-        """How far this batch's are, from the differences."""
+        """Compute the distance of this batch from the differences."""
         raise NotImplementedError
 
 
@@ -127,13 +127,13 @@ class PearsonCorrelation(EvalMetric):
         super().__init__(name, output_names, label_names, average=average)
 
     def reset_local(self) -> None:
-        """Forget everything but the global sum, which "micro" has none of."""
+        """Reset everything except the global sum, which "micro" does not have."""
         super().reset_local()
-        #: Of all elements: how many, their means, their products' sums around those.
+        #: Over all elements: their number, means, and sums of products around the means.
         self._seen: tuple[Any, ...] = (0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
-        """The batch's correlation; for "micro" its size, means and sums around those."""
+        """The batch's correlation; for "micro" its size, means and sums around them."""
         check_label_shapes(label, pred, shape=True)
         x, y = (settled(array.ravel()) for array in (label, pred))
         own = (x.size, x.mean(), y.mean())
@@ -142,7 +142,7 @@ class PearsonCorrelation(EvalMetric):
         return _correlation(*sums) if self.average == "macro" else (*own, *sums), 1
 
     def _add(self, total: Any, count: Any) -> None:
-        """Add a batch; "micro" joins its sums with those before (Chan et al. 1979)."""
+        """Add a batch; "micro" combines its sums with the previous ones (Chan et al. 1979)."""
         if self.average == "micro":
             (seen, mean_x, mean_y, *before), (size, own_x, own_y, *sums) = self._seen, total
             share, dx, dy = size / (seen + size), own_x - mean_x, own_y - mean_y
@@ -170,20 +170,20 @@ class Loss(EvalMetric):
     default_name = "loss"
 
     def update(self, _: Any, preds: Any) -> None:
-        """Take in a batch's losses: an array, or several."""
+        """Add a batch's losses: an array, or several."""
         for _, pred in pairs(preds, preds):
             self._add(pred.astype("float64").sum(), pred.size)
 
 
 @register
 class Torch(Loss):
-    """`Loss` by another name."""
+    """`Loss` under another name."""
 
     default_name = "torch"
 
 
 @register
 class Caffe(Loss):
-    """`Loss` by another name."""
+    """`Loss` under another name."""
 
     default_name = "caffe"

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from gemel.gluon.nn.synchronized import SyncBatchNorm
     from gemel.gluon.symbol_block import SymbolBlock
 
-#: Layers that most programs do not use: their modules are imported when they are asked for.
+#: Layers that most programs do not use; their modules are imported when they are first used.
 LATE = ("convolution", "deformable", "normalization", "pooling", "shuffle", "synchronized")
 
 __all__ = [

@@ -22,7 +22,7 @@ class Activation(HybridBlock):
     def __init__(self, activation: str, **settings: Any) -> None:
         if activation not in ACTIVATIONS:
             raise unknown_name("activation", activation, ACTIVATIONS)
-        object.__setattr__(self, "_act_type", activation)  # of which its name is made
+        object.__setattr__(self, "_act_type", activation)  # the name is made from it
         super().__init__(**settings)
 
     def _alias(self) -> str:

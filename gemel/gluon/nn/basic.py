@@ -1,4 +1,4 @@
-"""The layers most networks have."""
+"""The most common layers."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Dropout(HybridBlock):
 def vector(
     block: HybridBlock, name: str, channels: int, initializer: Any, trained: bool
 ) -> Parameter:
-    """A new parameter of a layer: a number for each channel, a running statistic if not trained."""
+    """A parameter with a number for each channel; if not `trained`, it is a running statistic."""
     return block.params.get(
         name,
         shape=(channels,),
@@ -136,14 +136,14 @@ def vector(
 
 
 def size_along(name: str, x: Tensor, axis: int) -> int:
-    """How long the input is along an axis. Raises `AxisError` if it has no such axis."""
+    """The length of the input along an axis. Raises `AxisError` if it has no such axis."""
     if not -len(x.shape) <= axis < len(x.shape):
         raise AxisError(f"{name}: the input {list(x.shape)} has no axis {axis}")
     return int(x.shape[axis])
 
 
 def elements_along(vector: Parameter, axis: int) -> str:
-    """What a layer takes whose parameter has an element for each position along an axis."""
+    """The input that a layer accepts whose parameter has one element per position along an axis."""
     return f"{vector.shape[0]} elements along axis {axis}" if vector.shape else ""
 
 
@@ -199,7 +199,8 @@ class BatchNorm(HybridBlock):
         return elements_along(self.gamma, self._axis)
 
     def cast(self, dtype: Any) -> None:
-        """Change the dtype; statistics of float16 data stay float32, which has room for them."""
+        """Change the dtype; statistics of float16 data stay float32, because float16 may
+        overflow."""
         super().cast(as_dtype(dtype).compute)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -236,7 +237,7 @@ class Identity(HybridBlock):
 
 
 def _function(given: Any) -> Callable[..., Any]:
-    """A function, or the one in `np` or `npx` of that name."""
+    """The function itself, or the one of that name in `np` or `npx`."""
     if callable(given):
         return given  # type: ignore[no-any-return]
     if not isinstance(given, str):
@@ -258,7 +259,7 @@ class Lambda(Block):
         self._function = _function(function)
 
     def forward(self, *arguments: Any) -> Any:
-        """What the function gives."""
+        """The result of the function."""
         return self._function(*arguments)
 
     def __repr__(self) -> str:
@@ -278,7 +279,7 @@ class HybridLambda(HybridBlock):
         self._takes_operations = code is not None and code.co_varnames[:1] == ("F",)
 
     def hybrid_forward(self, F: Any, *arguments: Any, **parameters: Any) -> Any:  # noqa: N803
-        """What the function gives."""
+        """The result of the function."""
         if self._takes_operations:
             return self._function(F, *arguments)
         return self._function(*arguments)

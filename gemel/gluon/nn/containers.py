@@ -27,7 +27,8 @@ class _Children(Block):
             self.register_child(block)
 
     def __getitem__(self, key: int | slice) -> Any:
-        """The child at that place; for a slice, a container of the same kind over those."""
+        """The child at this position; for a slice, a container of the same kind with those
+        children."""
         children = list(self._children.values())
         if not isinstance(key, slice):
             return children[key]
@@ -42,7 +43,8 @@ class _Children(Block):
         return iter(self._children.values())
 
     def _one_after_the_other(self, x: Tensor, *arguments: Any) -> Tensor:
-        """Each child gets what the one before it gave; several results become several arguments."""
+        """Each child receives the previous child's result; several results become several
+        arguments."""
         for block in self._children.values():
             x = block(x, *arguments)
             arguments = ()
@@ -95,6 +97,6 @@ class HybridConcatenate(_Children, HybridBlock):
         return self._side_by_side(x, self._axis)
 
 
-#: Their names in older editions.
+#: Their older names.
 Concurrent = Concatenate
 HybridConcurrent = HybridConcatenate

@@ -1,4 +1,4 @@
-"""Convolutions over one to three axes of space, and their transposes."""
+"""Convolutions over one to three spatial axes, and their transposes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gemel.gluon.parameter import Parameter
 
 
-#: The axes of space, in error messages.
+#: The spatial axes in error messages.
 SPACE = ("depth", "height", "width")
 
 
@@ -101,7 +101,7 @@ class _Convolution(HybridBlock):
         return f"(batch, {', '.join(axes)})"
 
     def _inputs(self) -> int:
-        """How many channels the input has; -1 while that is not known."""
+        """The number of input channels; -1 while it is not known."""
         shape = self.weight.shape or (-1, -1)
         axis = 0 if self._transposed else -1 if self._last else 1
         return max(shape[axis] * (1 if self._transposed else self._kwargs["num_group"]), -1)
@@ -128,10 +128,10 @@ class _Convolution(HybridBlock):
 
 
 class _Forward(_Convolution):
-    """A convolution as people make it: `channels` filters of `kernel_size`.
+    """The usual convolution: `channels` filters of `kernel_size`.
 
-    `weight` is (channels, in_channels / groups, *kernel_size), `bias` (channels,). `in_channels` 0
-    means that the first input says it.
+    `weight` is (channels, in_channels / groups, *kernel_size), `bias` (channels,). With
+    `in_channels` 0, the first input determines it.
     """
 
     def __init__(

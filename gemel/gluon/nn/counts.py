@@ -1,4 +1,4 @@
-"""What layers are told in numbers of things: units, channels, groups."""
+"""Checks of layer settings that count something: units, channels, groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gemel.errors import ArgumentError
 
 
 def counted(name: str, what: str, value: Any) -> int:
-    """A setting that says how many there are. Raises `ArgumentError` unless there is one at least.
+    """Check a setting that is a count. Raises `ArgumentError` unless it is at least one.
 
     >>> counted("Dense", "units", 8)
     8
@@ -20,7 +20,7 @@ def counted(name: str, what: str, value: Any) -> int:
 
 
 def check_groups(name: str, counts: dict[str, int], groups: int) -> None:
-    """Raises `ArgumentError` unless groups have as many of each as the others."""
+    """Raises `ArgumentError` unless `groups` divides each of the counts."""
     for what, count in counts.items():
         if count % groups:
             raise ArgumentError(f"{name}: {what}={count} is not divisible by groups={groups}")

@@ -1,4 +1,4 @@
-"""Convolutions that read shifted pixels; a convolution of their own says the shifts."""
+"""Convolutions that read shifted pixels; a second convolution computes the shifts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 class DeformableConvolution(HybridBlock):
-    """`channels` filters of `kernel_size` over images (N, in_channels, height, width), each of
-    whose points reads where a second convolution shifts it to.
+    """`channels` filters of `kernel_size` over images (N, in_channels, height, width); each point
+    of the kernel reads at a position that a second convolution shifts.
 
     Parameters: `deformable_conv_weight` (channels, in_channels / groups, *kernel_size) and
-    `deformable_conv_bias` (channels,); `offset_weight` and `offset_bias`, zeros at first, for two
-    numbers for each point and each of `num_deformable_group` groups of channels. `in_channels` 0
-    means that the first input says it. See `npx.deformable_convolution`.
+    `deformable_conv_bias` (channels,); `offset_weight` and `offset_bias`, initially zeros, for two
+    numbers for each point and each of `num_deformable_group` groups of channels. With `in_channels`
+    0, the first input determines it. See `npx.deformable_convolution`.
     """
 
-    #: Numbers for each point of the kernel: a shift down and to the right.
+    #: Numbers for each point of the kernel: the shifts down and to the right.
     _per_point: ClassVar[int] = 2
 
     def __init__(
@@ -92,7 +92,7 @@ class DeformableConvolution(HybridBlock):
         self.deformable_conv_weight.shape, self.offset_weight.shape = shapes
 
     def _told(self, x: Tensor) -> Tensor:
-        """What the second convolution says of each place."""
+        """The result of the second convolution for each position."""
         bias = None if self.offset_bias is None else self.offset_bias.data()
         return npx.convolution(
             x,
@@ -128,9 +128,9 @@ class DeformableConvolution(HybridBlock):
 
 
 class ModulatedDeformableConvolution(DeformableConvolution):
-    """`DeformableConvolution` whose second convolution also says how much each point counts.
+    """`DeformableConvolution` whose second convolution also computes a weight for each point.
 
-    That is a number from 0 to 2, 1 at first. See `npx.modulated_deformable_convolution`.
+    The weight is between 0 and 2, initially 1. See `npx.modulated_deformable_convolution`.
     """
 
     _per_point = 3

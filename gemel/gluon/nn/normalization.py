@@ -1,4 +1,4 @@
-"""Layers that normalise each example by itself."""
+"""Layers that normalise each example separately."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Norm(HybridBlock):
-    """What they share: `gamma` and `beta`, one element for each position along an axis."""
+    """Base class with `gamma` and `beta`, which have one element per position along an axis."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class GroupNorm(_Norm):
         return npx.group_norm(x, gamma, beta, num_groups=self._num_groups, eps=self._epsilon)
 
     def _for_channels(self, vector: Tensor, channels: int) -> Tensor:
-        """An element for each channel; MXNet 1 has, and its files hold, one for each group."""
+        """One element per channel; MXNet 1 and its files have one element per group."""
         groups = self._num_groups
         one_a_group = vector.shape[0] == groups and channels % groups == 0
         return np.repeat(vector, channels // groups) if one_a_group else vector

@@ -1,4 +1,4 @@
-"""Pooling over one to three axes of space."""
+"""Pooling over one to three spatial axes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gemel.ops.layouts import LAYOUTS, is_channels_last
 
 
 class _AnyPooling(HybridBlock):
-    """What pooling layers share: what `npx.pooling` is told."""
+    """Base class of pooling layers, with the arguments of `npx.pooling`."""
 
     _axes: ClassVar[int]
     _kind: ClassVar[str]
@@ -54,7 +54,7 @@ class _AnyPooling(HybridBlock):
 
 
 class _Pooling(_AnyPooling):
-    """What those with windows share."""
+    """Base class of pooling layers with windows."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class _Pooling(_AnyPooling):
         **settings: Any,
     ) -> None:
         name = type(self).__name__
-        if isinstance(layout, bool):  # MXNet's classes differ in the order of these two
+        if isinstance(layout, bool):  # MXNet's classes have these two in different orders
             layout, ceil_mode = ceil_mode or None, layout
         kernel = per_axis(name, "pool_size", pool_size, self._axes, 1)
         how: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Images laid out anew: channels that become space, borders that mirror what is inside."""
+"""Rearranging images: channels become space, and borders mirror the inside."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _PixelShuffle(HybridBlock):
         self._factors = per_axis(type(self).__name__, "factor", factor, self._axes, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Each place becomes as many as there are factors."""
+        """Each position becomes as many positions as the product of the factors."""
         factors, space = self._factors, x.shape[2:]
         count = 1
         for factor in factors:

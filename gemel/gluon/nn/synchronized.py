@@ -1,4 +1,4 @@
-"""Batch normalisation over the parts of a batch that several devices have."""
+"""Batch normalisation of a batch that is split over several devices."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class SyncBatchNorm(BatchNorm):
         axes = tuple(place for place in range(x.ndim) if place != axis)
         lined = tuple(-1 if place == axis else 1 for place in range(x.ndim))
         wide = x.astype("float32") if x.dtype == "float16" else x
-        # Sums of what is left when something near the mean is taken away: nothing cancels.
+        # Subtract a value near the mean before summing, so that no precision is lost.
         shift = self.running_mean.data()
         rest = wide - shift.reshape(lined)
         size = np.ones_like(rest).sum(axis=axes)
@@ -91,12 +91,12 @@ class SyncBatchNorm(BatchNorm):
 
 
 def _mixed(arrays: list[Any], scalars: list[Any]) -> list[Any]:
-    """The running statistics after those of one more batch."""
+    """The running statistics, updated with those of one more batch."""
     (kept,) = scalars
     return [kept * a + (1 - kept) * b for a, b in zip(arrays[:2], arrays[2:], strict=True)]
 
 
-#: Does it in place; statistics of a batch that failed change nothing.
+#: The in-place update; the statistics of a batch that failed change nothing.
 _mix = updates.Update(_mixed, "running statistics")
 
 

@@ -1,11 +1,11 @@
-"""Three ways to split the training of a network over devices: one face, one file each.
+"""Three ways to split the training of a network over devices, with one interface.
 
     split = parallel.Pipeline(net, [gpu(0), gpu(1)], micro_batches=8)
     trainer = gluon.Trainer(split.collect_params(), "adam")
     losses = split.step(trainer, x, y, gluon.loss.SoftmaxCrossEntropyLoss())
 
-`DataParallel` splits the batch, `Pipeline` the list of layers, `TensorParallel` the layers
-themselves. docs/parallel.md says what each costs.
+`DataParallel` splits the batch, `Pipeline` the list of layers, and `TensorParallel` the layers
+themselves. docs/parallel.md describes the costs of each.
 """
 
 from __future__ import annotations

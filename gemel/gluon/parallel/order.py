@@ -1,4 +1,4 @@
-"""In which order the stages of a pipeline do their tasks."""
+"""The orders in which the stages of a pipeline do their tasks."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ if TYPE_CHECKING:
 
 
 class Task(NamedTuple):
-    """The forward or the backward of a micro-batch."""
+    """The forward or backward pass of one micro-batch."""
 
     forward: bool
     number: int
 
 
 def gpipe(stage: int, stages: int, micro_batches: int) -> list[Task]:
-    """All forwards, then all backwards, the last one first."""
+    """All forward passes, then all backward passes in reverse order."""
     numbers = range(micro_batches)
     return [*(Task(True, i) for i in numbers), *(Task(False, i) for i in reversed(numbers))]
 
 
 def one_forward_one_backward(stage: int, stages: int, micro_batches: int) -> list[Task]:
-    """As many forwards as there are stages behind, then one forward and one backward by turns."""
+    """One forward pass per later stage, then one forward and one backward pass in turn."""
     ahead = min(stages - 1 - stage, micro_batches)
     found = [Task(True, i) for i in range(ahead)]
     for number in range(micro_batches - ahead):
@@ -37,7 +37,7 @@ ORDERS: dict[str, Callable[[int, int, int], list[Task]]] = {
 
 
 def kept(order: list[Task]) -> int:
-    """How many micro-batches have had their forward and not yet their backward, at most."""
+    """The maximum number of micro-batches between their forward and their backward pass."""
     now = most = 0
     for task in order:
         now += 1 if task.forward else -1
@@ -46,7 +46,7 @@ def kept(order: list[Task]) -> int:
 
 
 def merged(orders: list[list[Task]]) -> Iterator[tuple[int, Task]]:
-    """The tasks of all stages, each behind those it needs: stages take turns where they can."""
+    """The tasks of all stages, each after those it depends on; stages take turns if possible."""
     done: set[tuple[int, Task]] = set()
     places = [0] * len(orders)
     while any(place < len(order) for place, order in zip(places, orders, strict=True)):
@@ -60,7 +60,7 @@ def merged(orders: list[list[Task]]) -> Iterator[tuple[int, Task]]:
 
 
 def _needed(stage: int, task: Task, stages: int) -> set[tuple[int, Task]]:
-    """What has to come before a task, besides the stage's own tasks."""
+    """The tasks of other stages that a task depends on."""
     other = stage - 1 if task.forward else stage + 1
     return {(other, task)} if 0 <= other < stages else set()
 

@@ -1,8 +1,9 @@
-"""Splitting between the layers: each device has some of them, and the batch passes in parts.
+"""Splitting between the layers: each device has some of the layers, and processes the batch in
+parts.
 
-Activations travel forward and gradients backward as copies of the engine, so that the devices work
-side by side on different parts of the batch, the micro-batches. What a device does, and in which
-order, is decided beforehand; the engine keeps the order, and the program waits for nothing.
+The engine copies activations forward and gradients backward, so that the devices work at the same
+time on different parts of the batch, the micro-batches. The tasks of each device and their order
+are decided beforehand. The engine keeps the order, and the program does not wait.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Stage(NamedTuple):
-    """Layers that follow each other, and the device that has them."""
+    """Consecutive layers, and the device that has them."""
 
     block: Any
     device: Device
@@ -108,7 +109,7 @@ class Pipeline(Split):
     # ---- stages
 
     def _divide(self, ends: list[int]) -> None:
-        """Make the stages between these layers, and bring their parameters there."""
+        """Make stages from these boundaries, and move the parameters to their devices."""
         layers, pairs = list(self.net), list(zip(ends, ends[1:], strict=False))
         if len(pairs) != len(self.devices) or any(begin >= end for begin, end in pairs):
             raise SplitError(
@@ -139,7 +140,7 @@ class Pipeline(Split):
             stage.block.reset_device(stage.device)
 
     def _prepare(self, x: Any) -> None:
-        """Have stages and parameters, as the first batch says."""
+        """Make the stages and parameters, using the first batch if necessary."""
         parameters = [p for _, p in self.net.collect_params().distinct()]
         if self._stages and all(p._arrays for p in parameters):
             return
@@ -189,7 +190,7 @@ class Pipeline(Split):
 
 
 class _Batch:
-    """A batch on its way. What is listed by stage and micro-batch is there until it is used."""
+    """A batch in progress. Entries by stage and micro-batch exist until they are used."""
 
     def __init__(
         self,
@@ -206,9 +207,9 @@ class _Batch:
         self.losses: list[Any] = [None] * len(given)
         self.inputs: dict[tuple[int, int], list[Any]] = {}
         self.outputs: dict[tuple[int, int], list[Any]] = {}
-        #: Elements of what the last two tasks of each stage have written.
+        #: The first elements of the arrays that the last two tasks of each stage wrote.
         self.marks: list[list[list[Any]]] = [[[], []] for _ in stages]
-        #: The micro-batch whose gradients come first: they overwrite, the others add to them.
+        #: The micro-batch whose gradients come first: it overwrites the old ones, the others add.
         self.first = [next(t.number for t in order if not t.forward) for order in orders]
         self.writing = [True] * len(stages)
         self.parameters = [
@@ -217,22 +218,22 @@ class _Batch:
         ]
 
     def issue(self, stage: int, task: Task) -> None:
-        """A task of a stage, behind the stage's task before it."""
+        """Issue a task of a stage, to run after the previous task of the stage."""
         written = self._forward if task.forward else self._backward
         marks = [array.reshape(-1)[:1] for array in written(stage, task.number) if array.size]
         self.marks[stage] = [self.marks[stage][1], marks]
 
     def end(self) -> None:
-        """Gradients are written again by the next backward."""
+        """Let the next backward overwrite the gradients again."""
         for stage in range(len(self.stages)):
             self._request(stage, True)
 
     def _arrived(self, stage: int, array: Any, from_host: bool = False) -> Any:
-        """An array where a stage is, which can be used when the stage's last task has ended.
+        """Copy an array to a stage's device, to be usable when the stage's last task has ended.
 
-        The engine orders what touches the same memory: elements of what the last task has written
-        go behind the array, into its memory. What the host has sets out one task earlier: it would
-        otherwise come all at once.
+        The engine orders operations on the same memory. So elements that the last task wrote are
+        copied to the memory after the array. Arrays from the host also wait for the task before
+        that one before they are copied, because otherwise they would all be copied at once.
         """
         before, last = self.marks[stage]
         held, part = lies_apart(array, self.stages[stage].device, len(before) + len(last))
@@ -281,7 +282,7 @@ class _Batch:
         return written + [p._arrays[0].grad for p in self.parameters[stage][:1]]
 
     def _request(self, stage: int, writes: bool) -> None:
-        """Whether gradients overwrite those before, in backward of what is recorded from here."""
+        """Set whether `backward` overwrites gradients, for the operations recorded from now on."""
         if self.writing[stage] == writes:
             return
         self.writing[stage] = writes

@@ -1,4 +1,4 @@
-"""What the ways to split a network have in common: the face, and the checks."""
+"""The common part of the ways to split a network: the interface, and the checks."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ class Split:
         self._place()
 
     def _place(self) -> None:
-        """Bring the parameters to where they belong."""
+        """Move the parameters to their devices."""
         self.net.reset_device(self.devices)
 
     # ---- training
 
     def __call__(self, x: Any) -> ndarray:
-        """What the network gives for a batch, on one of the devices."""
+        """The network's results for a batch, on one of the devices."""
         raise NotImplementedError
 
     def backward(self, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
@@ -93,7 +93,7 @@ class Split:
 
 
 def loss_of(loss: Callable[..., Any], prediction: Any, label: Any) -> Any:
-    """The loss of each example. Raises `ShapeError` for one number for all of them."""
+    """The loss of each example. Raises `ShapeError` for a single number for the batch."""
     found = loss(prediction, label)
     if tuple(found.shape[:1]) != tuple(label.shape[:1]):
         raise ShapeError(
@@ -106,9 +106,8 @@ def loss_of(loss: Callable[..., Any], prediction: Any, label: Any) -> Any:
 
 @contextmanager
 def together(net: Block) -> Iterator[None]:
-    """A block of code in which all devices come to the meetings of the network's layers, or, after
-    an error, none has to any more.
-    """
+    """A block of code in which all devices take part in the meetings of the network's layers; after
+    an error, none of them has to any more."""
 
     def give_up(block: Block) -> None:
         if block._own.group is not None:
@@ -122,7 +121,7 @@ def together(net: Block) -> Iterator[None]:
 
 
 def _failing(like: Any) -> Any:
-    """An array like another one, which cannot be computed."""
+    """An array with this spec whose computation fails."""
 
     def absent() -> Any:
         raise DeviceError(
@@ -133,12 +132,12 @@ def _failing(like: Any) -> Any:
 
 
 def as_array(value: Any) -> Any:
-    """An array of ours, or what NumPy or a list says as one."""
+    """Convert NumPy arrays and lists to a gemel array."""
     return value if hasattr(value, "as_in_ctx") else np.array(value)
 
 
 def as_batch(name: str, x: Any, y: Any) -> tuple[Any, Any]:
-    """A batch as arrays. Raises `ShapeError` unless there is a label for each of some examples."""
+    """A batch as arrays. Raises `ShapeError` if it is empty or lacks a label for each example."""
     x, y = as_array(x), as_array(y)
     if not x.ndim or not len(x):
         raise ShapeError(f"{name}: {list(x.shape)} is an empty batch")
@@ -151,14 +150,14 @@ def as_batch(name: str, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def joined(parts: Sequence[Any], device: Device) -> Any:
-    """Parts of a batch as one array on a device."""
+    """Concatenate parts of a batch on a device."""
     if len(parts) == 1:
         return parts[0].to_device(device)
     return np.concatenate([part.to_device(device) for part in parts], axis=0)
 
 
 def apart(parts: Sequence[Any], device: Device) -> Any:
-    """The same, not recorded: for results that are only looked at."""
+    """The same without recording, for results that are only looked at."""
     with autograd.pause():
         return joined([part.detach() for part in parts], device)
 

@@ -1,4 +1,4 @@
-"""Where the stages of a pipeline end, and how their arrays lie."""
+"""The boundaries of a pipeline's stages, and the memory layout of their arrays."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 def balanced(sizes: Sequence[int], parts: int) -> list[int]:
-    """Where each of some parts begins, so that the largest is as small as it can be.
+    """Divide a list of sizes into consecutive parts, so that the largest part is as small as
+    possible.
 
-    Each has one of the sizes at least.
+    Returns where the parts begin; each has at least one size.
 
     >>> balanced([4, 1, 1, 1, 1], 2)
     [0, 1]
@@ -29,7 +30,7 @@ def balanced(sizes: Sequence[int], parts: int) -> list[int]:
     sums = [0]
     for size in sizes:
         sums.append(sums[-1] + size)
-    # For each number of sizes, the largest part and where the last one begins.
+    # For each number of sizes, the largest part and where the last part begins.
     best: list[tuple[float, list[int]]] = [(sums[end], [0]) for end in range(count + 1)]
     for part in range(2, parts + 1):
         found: list[tuple[float, list[int]]] = [(float("inf"), [])] * (count + 1)
@@ -43,14 +44,14 @@ def balanced(sizes: Sequence[int], parts: int) -> list[int]:
 
 
 def parameters_of(layer: Any) -> int:
-    """How many numbers the parameters of a layer are."""
+    """The number of elements in the parameters of a layer."""
     return sum(size_of(parameter) for _, parameter in layer.collect_params().distinct())
 
 
 def costs(layers: Sequence[Any], x: Any) -> list[int]:
-    """How many operations on floats each layer does of an array; shapes become known, too.
+    """The number of floating-point operations of each layer for an input; also infers shapes.
 
-    Nothing is computed. Raises `TraceError` where a layer looks at values.
+    Nothing is computed. Raises `TraceError` if a layer reads values.
     """
     found: list[int] = []
     seen: set[int] = set()
@@ -68,13 +69,14 @@ def costs(layers: Sequence[Any], x: Any) -> list[int]:
 
 
 def lies_apart(array: Any, device: Device, room: int) -> tuple[Any, Any]:
-    """Memory on a device for an array like this and `room` more elements; and the array in it."""
+    """Allocate memory on a device for an array like this one and `room` more elements; also returns
+    the part for the array."""
     held = _core.empty((array.size + room,), array.dtype.code, device.code)
     return held, held[: array.size].reshape(array.shape)
 
 
 def unset_like(array: Any) -> Any:
-    """An array like another one, to be written as a whole: memory is taken when that begins."""
+    """An array like another one, for results: its memory is allocated when the operation begins."""
     return _core.empty(array.shape, array.dtype.code, array.device.code)
 
 

@@ -1,9 +1,9 @@
 """Splitting the layers: every device has all examples, and a part of each weight.
 
-The network runs once on each device, over the same batch. A layer cut by columns gives each device
-some of its units; one cut by rows takes those and adds up what the devices find: one all-reduce
-forward and one backward for the two. Shoeybi et al., Megatron-LM: training multi-billion parameter
-language models using model parallelism, 2019.
+The network runs on every device, over the same batch. A layer split by columns computes some units
+on each device. A layer split by rows takes these as inputs and sums the results of the devices.
+Such a pair needs one all-reduce forward and one backward. Shoeybi et al., Megatron-LM: training
+multi-billion parameter language models using model parallelism, 2019.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class CutParameter(Parameter):
 
     @classmethod
     def like(cls, other: Parameter, axis: int) -> CutParameter:
-        """One with the settings of another parameter."""
+        """Create one with the settings of another parameter."""
         return cls(
             axis,
             other.name,
@@ -91,7 +91,7 @@ class CutParameter(Parameter):
         return arrays
 
     def gathered(self) -> ndarray:
-        """All of it, on the first device."""
+        """The whole array, on the first device."""
         first, *others = self.arrays()
         if not others:
             return first
@@ -101,7 +101,7 @@ class CutParameter(Parameter):
             return whole
 
     def set_data(self, data: Any) -> None:
-        """Write all of it: each device gets its part."""
+        """Write the whole array: each device gets its part."""
         if current_trace() is not None or len(self.homes) < 2:
             super().set_data(data)
             return
@@ -114,7 +114,7 @@ class CutParameter(Parameter):
                 array[...] = part
 
     def reset_device(self, device: Any = None, ctx: Any = None) -> None:
-        """Move it to another device, or its parts to several."""
+        """Move the parameter to another device, or its parts to several."""
         devices = places(device, ctx)
         if self._waiting is not None:
             self._waiting = (self._waiting[0], devices)
@@ -230,7 +230,7 @@ class TensorParallel(Split):
         self._place()
 
     def _everywhere(self, run: Callable[[Device], Any]) -> list[Any]:
-        """What each device finds, with the same random numbers."""
+        """Run this on each device, with the same random numbers; returns the results."""
         state = _core.random_state()
         found = []
         for device in self.devices:

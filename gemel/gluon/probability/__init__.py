@@ -1,7 +1,7 @@
 """Distributions: samples, densities, moments, entropies and divergences.
 
-They are written over `np` and `npx`: what is computed with them is recorded, differentiated and
-hybridized as everything else is. The names and parameters are those of MXNet 2.
+They are written in terms of `np` and `npx`, so computations with them are recorded, differentiated
+and hybridized like all others. The names and parameters are those of MXNet 2.
 
 >>> normal = gluon.probability.Normal(loc=np.array([0.0, 1.0]), scale=2.0)
 >>> normal.log_prob(np.array([0.0, 0.0]))

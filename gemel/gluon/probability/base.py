@@ -1,4 +1,4 @@
-"""What distributions have in common, and what their parameters may be."""
+"""The common part of distributions, and the constraints on their parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tensor = Any
 
 
 def named(**values: Any) -> Mapping[str, Any]:
-    """A table by names that nobody changes."""
+    """A read-only table by names."""
     return MappingProxyType(values)
 
 
@@ -35,15 +35,15 @@ class Distribution:
     raises `ValueError`.
     """
 
-    #: Whether samples have gradients for the parameters.
+    #: Whether samples have gradients with respect to the parameters.
     has_grad = False
-    #: Whether `enumerate_support` lists what samples may be.
+    #: Whether `enumerate_support` lists the possible samples.
     has_enumerate_support = False
     #: How many of the last axes of a sample belong to one event.
     event_dim = 0
-    #: What the parameters are, and how many of their last axes belong to one event.
+    #: The parameters, and how many of their last axes belong to one event.
     parameters: Mapping[str, int] = MappingProxyType({})
-    #: What they have to be, by the words of `gemel.ops.distribution.RULES`.
+    #: The constraints on the parameters, by the names in `gemel.ops.distribution.RULES`.
     arg_constraints: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
@@ -79,7 +79,7 @@ class Distribution:
         return _broadcast(shapes)
 
     def _given(self, name: str) -> Any:
-        """A parameter as it was given, None where another was given in its place."""
+        """A parameter as it was given; None if another one was given instead."""
         return getattr(self, name)
 
     def _shape(self, size: Any) -> tuple[Any, ...]:
@@ -89,7 +89,7 @@ class Distribution:
         return (size,) if not hasattr(size, "__len__") else tuple(size)
 
     def _spread(self, value: Any) -> Tensor:
-        """A number for each distribution of the batch."""
+        """Broadcast to a number for each distribution of the batch."""
         return np.broadcast_to(value, self.batch_shape)
 
     def broadcast_to(self, batch_shape: Any) -> Any:
@@ -175,7 +175,7 @@ class Distribution:
 
 
 def _beside_parameters(sample: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A way to sample that draws on the device of the parameters, not on the current one."""
+    """Decorate `sample` to draw on the device of the parameters, instead of the current one."""
 
     @wraps(sample)
     def drawn(self: Distribution, size: Any = None) -> Tensor:
@@ -216,31 +216,31 @@ class OfOdds(Distribution):
 
     @property
     def _log_prob(self) -> Tensor:
-        """The logarithm of the probability of a success."""
+        """The logarithm of the probability of success."""
         if self._prob is not None:
             return np.log(self._prob)
         return -softplus(-1.0 * self._logit)
 
     @property
     def _log_other(self) -> Tensor:
-        """The logarithm of the probability of a failure."""
+        """The logarithm of the probability of failure."""
         if self._prob is not None:
             return np.log1p(-1.0 * self._prob)
         return -softplus(self._logit)
 
 
 def softplus(x: Any) -> Tensor:
-    """log(1 + exp(x)), for large x, too."""
+    """log(1 + exp(x)), without overflow for large x."""
     return np.logaddexp(x, 0.0)
 
 
 def times(count: Any, logarithm: Any) -> Tensor:
-    """count * logarithm; 0 for a count of 0, whatever the logarithm is."""
+    """count * logarithm, but 0 if the count is 0, even for an infinite logarithm."""
     return np.where(count == 0, 0.0, count * np.where(count == 0, 0.0, logarithm))
 
 
 def inside(holds: Any, value: Any) -> Tensor:
-    """A logarithm of a density where it holds, and that of 0 elsewhere."""
+    """The logarithm of the density where `holds`, and -inf elsewhere."""
     return np.where(holds, value, -np.inf)
 
 

@@ -1,4 +1,4 @@
-"""Blocks that draw, and that add to the loss: what variational networks are made of."""
+"""Blocks that draw random numbers and add to the loss: the parts of variational networks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class StochasticBlock(HybridBlock):
         return collecting
 
     def __call__(self, *inputs: Any, **keywords: Any) -> Any:
-        """What forward gives, without the losses."""
+        """The result of `forward` without the losses."""
         if not getattr(type(self).forward, "collects", False):
             raise ArgumentError(
                 f"{type(self).__name__}: decorate forward with @StochasticBlock.collectLoss"
@@ -58,14 +58,14 @@ class StochasticBlock(HybridBlock):
 
 
 class StochasticSequential(StochasticBlock):
-    """Blocks one after another, with the losses of those that have some."""
+    """Blocks run one after another; it also has the losses of its blocks."""
 
     def __init__(self, *blocks: Any, **settings: Any) -> None:
         super().__init__(**settings)
         self.add(*blocks)
 
     def add(self, *blocks: Any) -> None:
-        """Put more blocks at the end."""
+        """Append blocks."""
         for block in blocks:
             self.register_child(block)
 

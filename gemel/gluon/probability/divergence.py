@@ -1,4 +1,4 @@
-"""How much one distribution differs from another: the Kullback-Leibler divergence."""
+"""The difference between two distributions: the Kullback-Leibler divergence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gemel.gluon.probability.positive import Beta, Gamma, Pareto
 from gemel.gluon.probability.vectors import Dirichlet, Independent, MultivariateNormal
 
 Formula = Callable[[Any, Any], Any]
-#: The closed forms by the two kinds of distributions.
+#: The closed forms, by the two classes of distributions.
 FORMULAS: dict[tuple[type, type], Formula] = {}
 
 

@@ -1,4 +1,4 @@
-"""Distributions made of others: by a function of their samples, or smooth in place of discrete."""
+"""Distributions derived from others: functions of samples, and smooth versions of discrete ones."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class AbsTransform(Transformation):
 
 
 class SoftmaxTransform(Transformation):
-    """The softmax of vectors: those that differ by a number become one."""
+    """The softmax of vectors; those that differ by a constant have the same result."""
 
     bijective = False
     event_dim = 1
@@ -174,7 +174,7 @@ class ComposeTransform(Transformation):
 
 
 class TransformedDistribution(Distribution):
-    """What functions make of a distribution's samples: one function, or several in turn.
+    """The distribution of a function of another distribution's samples, or of several in turn.
 
     >>> from gemel.gluon.probability import ExpTransform, Normal, TransformedDistribution
     >>> TransformedDistribution(Normal(0.0, 1.0), ExpTransform()).log_prob(np.array([0.5, 1.0]))
@@ -288,7 +288,7 @@ class RelaxedOneHotCategorical(OfEvents):
 
 
 def _events(x: Any, count: int) -> Tensor:
-    """The sum over the last axes."""
+    """The sum over the last `count` axes."""
     return x.sum(axis=tuple(range(-count, 0))) if count else x
 
 

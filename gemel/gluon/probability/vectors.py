@@ -1,4 +1,4 @@
-"""Distributions of vectors, and several numbers taken as one."""
+"""Distributions of vectors, and several numbers as one event."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class MultivariateNormal(Distribution):
         return np.log(diagonal).sum(axis=-1)
 
     def standard(self, difference: Any) -> Tensor:
-        """The factor's inverse times vectors."""
+        """Multiply vectors by the inverse of the factor."""
         shape = (*difference.shape[:-1], *self.scale_tril.shape[-2:])
         size = self.scale_tril.shape[-1]
         if len(difference.shape) - 1 < len(self.scale_tril.shape) - 2:
@@ -158,7 +158,7 @@ class Independent(Distribution):
         return shape[: len(shape) - self.reinterpreted_batch_ndims]
 
     def summed(self, x: Any) -> Tensor:
-        """The sum over the axes that belong to events now."""
+        """The sum over the axes that are now part of the event."""
         return x.sum(axis=tuple(range(-self.reinterpreted_batch_ndims, 0)))
 
     def log_prob(self, value: Any) -> Tensor:

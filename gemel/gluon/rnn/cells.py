@@ -21,9 +21,8 @@ LAYOUTS = ("NTC", "TNC")
 
 
 def takes_symbols(unroll: Unroll) -> Unroll:
-    """An `unroll` that gives NDArrays for NDArrays, and symbols for inputs that are symbols of
-    MXNet's, whose shapes it needs.
-    """
+    """Decorate `unroll` to return NDArrays for NDArrays, and symbols for MXNet's symbols, whose
+    shapes it needs."""
 
     @wraps(unroll)
     def either(self: Any, length: int, inputs: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -91,7 +90,7 @@ class RecurrentCell(Block):
             history.append(states)
         if valid_length is None:
             return merged(outputs, layout, bool(merge_outputs)), states
-        # Where nothing is valid the states are those before the first step.
+        # If no step is valid, the results are the states before the first step.
         ends = [
             npx.sequence_last(
                 np.stack([np.broadcast_to(first, each[0].shape), *each]), valid_length + 1, True
@@ -104,14 +103,14 @@ class RecurrentCell(Block):
         return (masked if layout == "TNC" else masked.swapaxes(0, 1)), ends
 
     def _begun(self, states: list[Any] | None, x: Tensor) -> list[Any]:
-        """The states given, or zeros for inputs like `x` (batch, ...)."""
+        """The given states, or zeros for inputs like `x` (batch, ...)."""
         if states is not None:
             return states
         settings = {"dtype": x.dtype, "device": getattr(x, "device", None)}
         trace = current_trace()
         if trace is None or trace.notes is None:
             return self.begin_state(x.shape[0], **settings)
-        # For a file, which cannot say how large the batch is: zeros of one example, for each.
+        # For a symbol file, which cannot know the batch size: the zeros follow the input's batch.
         firsts = (slice(None), *[0] * (len(x.shape) - 1))
         rows = np.zeros_like(x[firsts])
         ones = self.begin_state(1, **settings)
@@ -123,7 +122,7 @@ class HybridRecurrentCell(RecurrentCell, HybridBlock):
 
 
 def as_list(length: int, inputs: Any, layout: str) -> list[Any]:
-    """The steps of a sequence, which is an array in `layout` or a list already."""
+    """The steps of a sequence, which is an array in `layout` or already a list."""
     if layout not in LAYOUTS:
         raise unknown_name("layout of unroll", layout, LAYOUTS)
     if isinstance(inputs, (list, tuple)):
@@ -138,7 +137,7 @@ def as_list(length: int, inputs: Any, layout: str) -> list[Any]:
 
 
 def merged(outputs: list[Any], layout: str, merge: bool) -> Any:
-    """The outputs as one array in `layout`, if that is wanted."""
+    """The outputs as one array in `layout` if `merge`, else as they are."""
     return np.stack(outputs, axis=layout.index("T")) if merge else outputs
 
 
@@ -175,27 +174,28 @@ class _GatedCell(HybridRecurrentCell):
 
     @property
     def _width(self) -> int:
-        """How many elements h has."""
+        """The number of elements of h."""
         return self._hidden_size
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
-        """(batch, width) of h, and (batch, hidden_size) of c where there is one."""
+        """The shapes (batch, width) of h, and (batch, hidden_size) of c if there is one."""
         widths = [self._width, self._hidden_size][: self._states]
         return [{"shape": (batch_size, width), "__layout__": "NC"} for width in widths]
 
     def infer_shape(self, x: Tensor, *others: Any) -> None:
-        """The inputs' weight has as many columns as an input has values."""
+        """The input weight has as many columns as an input has values."""
         self.i2h_weight.shape = (self._gates * self._hidden_size, int(x.shape[-1]))
 
     def _added(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-        """What the input and what h give to the gates, which stand side by side."""
+        """The contributions of the input and of h to all gates, which are concatenated."""
         return (
             npx.fully_connected(x, self.i2h_weight.data(), self.i2h_bias.data(), flatten=False),
             npx.fully_connected(h, self.h2h_weight.data(), self.h2h_bias.data(), flatten=False),
         )
 
     def _given(self, states: Any) -> list[Any]:
-        """The states. Raises `ShapeError`: rows of a single array would pass for states."""
+        """Check the states. Raises `ShapeError` for a single array, whose rows could pass for
+        states."""
         if not isinstance(states, (list, tuple)) or len(states) != self._states:
             given = len(states) if isinstance(states, (list, tuple)) else type(states).__name__
             raise ShapeError(

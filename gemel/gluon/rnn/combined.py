@@ -1,4 +1,4 @@
-"""Cells made of other cells: stacks, both directions, and what is done around a cell."""
+"""Cells made of other cells: stacks, bidirectional cells, and modifiers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gemel.ir.current import current_trace
 
 
 class _Stack(_Children, RecurrentCell):
-    """Cells that stand on each other: each gets the output of the one before."""
+    """A stack of cells: each receives the output of the previous one."""
 
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """The last cell's output, and all cells' states."""
@@ -114,20 +114,20 @@ class BidirectionalCell(HybridRecurrentCell):
 
 
 def _whole(length: int, inputs: Any, layout: str) -> Any:
-    """The steps of a sequence, which is a list or an array in `layout`, as such an array."""
+    """A sequence, given as a list or as an array in `layout`, as an array."""
     steps = as_list(length, inputs, layout)
     return merged(steps, layout, True) if isinstance(inputs, (list, tuple)) else inputs
 
 
 def _masked(whole: Any, layout: str, valid_length: Tensor | None) -> Any:
-    """A sequence that is 0 behind the valid length."""
+    """A sequence with zeros after the valid length."""
     if valid_length is None:
         return whole
     return npx.sequence_mask(whole, valid_length, True, axis=layout.index("T"))
 
 
 def _turned(steps: list[Any], valid_length: Tensor | None) -> list[Any]:
-    """The steps from the last to the first, what is behind the valid length left where it is."""
+    """Reverse the valid steps; steps after the valid length keep their places."""
     if valid_length is None:
         return steps[::-1]
     turned = npx.sequence_reverse(np.stack(steps), valid_length, True)
@@ -183,7 +183,7 @@ class ModifierCell(HybridRecurrentCell):
 
     @takes_symbols
     def unroll(self, *arguments: Any, **keywords: Any) -> tuple[Any, list[Any]]:
-        """As `RecurrentCell.unroll`; nothing of a trace is kept behind it."""
+        """Like `RecurrentCell.unroll`, and clears what was kept from a trace."""
         found = super().unroll(*arguments, **keywords)
         if current_trace() is not None:
             self.reset()
@@ -211,7 +211,8 @@ class ResidualCell(ModifierCell):
         merge_outputs: bool | None = None,
         valid_length: Tensor | None = None,
     ) -> tuple[Any, list[Any]]:
-        """What the cell inside, which may be bidirectional, gives for the sequence, and inputs."""
+        """The inputs plus the results of the inner cell, which may be bidirectional, for the
+        sequence."""
         outputs, states = self.base_cell.unroll(
             length, inputs, begin_state, layout, merge_outputs, valid_length
         )
@@ -223,7 +224,7 @@ class ResidualCell(ModifierCell):
 
 
 class _Remembering(ModifierCell):
-    """A modifier that keeps arrays from step to step: its cell is compiled, it is not."""
+    """A modifier that keeps arrays between steps: only its inner cell is compiled."""
 
     def hybridize(self, active: bool = True, **flags: Any) -> None:
         """Compile the cell inside."""
@@ -257,7 +258,7 @@ class ZoneoutCell(_Remembering):
         self._before = None
 
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
-        """What the cell gives, some of it from the step before."""
+        """The inner cell's results, with some values kept from the previous step."""
         output, new = self.base_cell(inputs, states)
         before = np.zeros_like(output) if self._before is None else self._before
         output = _zoned(self._rates[0], output, before)
@@ -327,7 +328,7 @@ class VariationalDropoutCell(_Remembering):
         self._masks = {}
 
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
-        """What the cell gives, all masks applied."""
+        """The inner cell's results with all masks applied."""
         if states:
             states = [self._masked("states", states[0]), *states[1:]]
         output, states = self.base_cell(self._masked("inputs", inputs), states)

@@ -1,4 +1,4 @@
-"""Recurrent cells whose inputs and states are pictures: convolutions in place of products."""
+"""Recurrent cells whose inputs and states are images: convolutions instead of products."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _Convolutional(_GatedCell):
         return "conv_" + super()._alias().partition("d")[2]
 
     def _ordered(self, lead: int, channels: int, space: Any) -> tuple[int, ...]:
-        """A shape with its channels where the layout has them."""
+        """A shape with the channels at the position of the layout."""
         return (lead, *space, channels) if self._last else (lead, channels, *space)
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
@@ -83,7 +83,7 @@ class _Convolutional(_GatedCell):
         return [{"shape": shape, "__layout__": self._layout} for _ in range(self._states)]
 
     def infer_shape(self, x: Tensor, *others: Any) -> None:
-        """Nothing is left to find out: `input_shape` says it all."""
+        """Do nothing: `input_shape` determines all shapes."""
 
     def _added(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
         ours = (self.i2h_weight, self.i2h_bias), (self.h2h_weight, self.h2h_bias)
@@ -103,7 +103,7 @@ class _Convolutional(_GatedCell):
 
 
 def channels_before(shape: tuple[int, ...], last: bool) -> tuple[int, ...]:
-    """The shape of a picture with its channels before its space."""
+    """The shape of an image with the channels before the spatial axes."""
     return (shape[-1], *shape[:-1]) if last else tuple(shape)
 
 

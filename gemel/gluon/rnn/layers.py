@@ -22,14 +22,14 @@ LAYOUTS = ("TNC", "NTC")
 
 
 class _Layer(HybridBlock):
-    """What recurrent layers share.
+    """Base class of recurrent layers.
 
     The parameters of layer n are called ``l{n}_i2h_weight`` (gates * hidden_size, inputs),
     ``l{n}_h2h_weight``, ``l{n}_i2h_bias``, ``l{n}_h2h_bias`` and, with a projection,
-    ``l{n}_h2r_weight``; those of the way back begin with ``r{n}``.
+    ``l{n}_h2r_weight``; those of the backward direction begin with ``r{n}``.
     """
 
-    #: Arrays that go from step to step.
+    #: The number of state arrays, and the mode of `npx.rnn`.
     _states = 1
     _mode = ""
 
@@ -80,15 +80,15 @@ class _Layer(HybridBlock):
 
     @property
     def _width(self) -> int:
-        """How many elements h has."""
+        """The number of elements of h."""
         return self._projection_size or self._hidden_size
 
     def _sides(self) -> list[str]:
-        """What the parameters' names begin with: l0, r0, l1, ..."""
+        """The prefixes of the parameters' names: l0, r0, l1, ..."""
         return [f"{d}{n}" for n in range(self._num_layers) for d in self._directions]
 
     def _shapes(self, inputs: int) -> dict[str, tuple[int, ...]]:
-        """The parameters of one direction of a layer."""
+        """The shapes of the parameters of one direction of a layer."""
         rows = GATES[self._mode] * self._hidden_size
         shapes: dict[str, tuple[int, ...]] = {
             "i2h_weight": (rows, inputs),
@@ -126,7 +126,7 @@ class _Layer(HybridBlock):
         of the parameters unless `settings` say another.
         """
         dtype = next(iter(self._reg_params.values())).dtype
-        if dtype != "float32":  # which `func` makes by itself
+        if dtype != "float32":  # otherwise `func` makes it by default
             settings = {"dtype": dtype, **settings}
         return [func(shape=info["shape"], **settings) for info in self.state_info(batch_size)]
 
@@ -168,7 +168,7 @@ class _Layer(HybridBlock):
         return outputs if states is None else (outputs, ends)
 
     def _row(self) -> list[Any]:
-        """The parameters as `npx.rnn` takes them: all weights, then all biases."""
+        """The parameters in the order of `npx.rnn`: all weights, then all biases."""
         weights = ["i2h_weight", "h2h_weight"] + ["h2r_weight"] * bool(self._projection_size)
         names = [f"{side}_{name}" for side in self._sides() for name in weights]
         names += [f"{side}_{name}_bias" for side in self._sides() for name in ("i2h", "h2h")]

@@ -1,7 +1,8 @@
-"""The store of a worker: values are on parameter servers, pushes and pulls are issued.
+"""The store of a worker: the values are on parameter servers, and pushes and pulls are issued.
 
-A push is an operation that hands the array to the connections' threads as soon as backward has made
-it; a pull is one that ends when the answer has come. Nothing in the engine waits for the network.
+A push is an operation that passes the array to the connections' threads as soon as backward has
+computed it. A pull is an operation that ends when the answer has arrived. No thread of the engine
+waits for the network.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from gemel.kvstore.server.updates import describe, numbers_for
 from gemel.runtime import callback
 from gemel.spec import Spec
 
-#: Times a joining worker tries to find a round that has not ended.
+#: How often a joining worker tries to find a round that has not ended.
 JOINS = 200
-#: Bytes by which the rows of what workers say grow, so that few keys are needed for them.
+#: The lengths of gathered texts are rounded up to this many bytes, so that few keys are needed.
 WIDTH = 1 << 14
-#: What operations that only have to come before others give.
+#: The result of operations that only have to run before others.
 FLAG = Spec((1,), "uint8")
 
 
@@ -64,7 +65,7 @@ class ServerStore(KVStore):
         self.settings = settings or from_environment()
         self._rounds = "async" not in name
         self._keys: dict[Any, Key] = {}
-        #: Held by the thread that makes a key.
+        #: Held by the thread that creates a key.
         self._declaring = threading.Lock()
         self._rule: Any = None
         self._whole = False
@@ -115,7 +116,8 @@ class ServerStore(KVStore):
         return self._known(key).share
 
     def _enter(self) -> tuple[int, int, int]:
-        """Take part: where this rank went on, and the fewest and most pushes it has made."""
+        """Join the job: returns the round at which this rank continues, and its fewest and most
+        pushes."""
         welcomes = [connection.welcome for connection in self._connections]
         if any(welcome.get("gone") for welcome in welcomes):
             joined = self._join(max(int(welcome.get("newest", 0)) for welcome in welcomes))
@@ -137,7 +139,7 @@ class ServerStore(KVStore):
         )
 
     def _ask(self, connection: Connection, message: Message, key: str = "") -> Message:
-        """Send a message and wait for its answer; raises the error in its place."""
+        """Send a message and wait for its answer; raises an error that arrives instead of it."""
         came = threading.Event()
         found: list[Message | BaseException] = []
 
@@ -174,7 +176,8 @@ class ServerStore(KVStore):
         return [bytes(row[:size]).decode() for row, size in zip(rows, sizes, strict=True)]
 
     def _met(self, name: str, array: Any) -> Any:
-        """The sum of what all workers bring to a meeting, of which there may be several."""
+        """The sum of the arrays that all workers bring to a meeting; several meetings may be
+        open."""
         meeting = _Meeting(name)
         with self._declaring:
             key = self._keys.get(meeting)
@@ -222,7 +225,7 @@ class ServerStore(KVStore):
             known.append(bool(found.get("known")))
         key.pushes = min(pushed)
         if self._rounds and not key.barrier and self._last - self._first <= 1:
-            # It died in the middle of a step, which is done again from where the step began.
+            # A worker that died in the middle of a step repeats the step from its beginning.
             key.pushes = min(key.pushes, self._first)
         first = value is None or self.rank == 0
         if first and not all(known):
@@ -271,13 +274,13 @@ class ServerStore(KVStore):
             key.pushes += 1
             numbers = numbers_for(self._rule, one, key.pushes)
             sequence = key.pushes
-            # The push before comes first: its flag is an input.
+            # The previous push must run first, so its flag is an input.
             before = [] if key.flag is None else [key.flag]
             begin = key.turns.next(send)
             key.flag = self._errands.issue(f"push of {key}", begin, [given, *before], FLAG)
 
     def _hand(self, key: Key, array: Any, sequence: int, numbers: Any, priority: int) -> None:
-        """Hand an array to the connections; what goes wrong is the key's error from then on."""
+        """Pass an array to the connections; if that fails, the key keeps the error from then on."""
 
         def answer(found: Message | BaseException) -> None:
             if not isinstance(found, Message):
@@ -305,7 +308,7 @@ class ServerStore(KVStore):
                     found.copyto(target)
 
     def _fetch(self, key: Key, priority: int) -> Any:
-        """Issue asking for a value: the array it will be in. The caller holds the key's order."""
+        """Issue the request for a value; returns its array. The caller holds the key's `order`."""
         sequence = key.pushes
         before = [] if key.flag is None else [key.flag]
 
@@ -420,7 +423,7 @@ class ServerStore(KVStore):
         self._end()
 
     def _leave(self) -> None:
-        """At the exit. An uncaught exception is no end of training: that worker has died."""
+        """At exit. After an uncaught exception the worker does not finish: it counts as dead."""
         self.close(finished=getattr(sys, "last_value", None) is None)
 
     def _end(self) -> None:
@@ -430,7 +433,7 @@ class ServerStore(KVStore):
 
 
 class _Meeting(NamedTuple):
-    """A key by which workers meet: no key of a program is equal to it."""
+    """A key for a meeting of the workers; no key of a program is equal to it."""
 
     name: str
 

@@ -14,12 +14,12 @@ from gemel.kvstore.server.launch import Job, launch
 from gemel.kvstore.server.server import serve
 from gemel.kvstore.server.settings import RULES, Limits, ServerSettings
 
-#: Exit status of a server or a job that could not begin.
+#: Exit status of a server or job that could not start.
 REFUSED = 2
 
 
 def serve_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `serve` takes."""
+    """Add the arguments of `serve`."""
     parser.add_argument("--workers", type=int, required=True, help="number of workers")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     parser.add_argument(
@@ -44,7 +44,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def launch_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `launch` takes for a job with servers."""
+    """Add the arguments of `launch` for a job with servers."""
     parser.add_argument(
         "--servers", type=int, default=0, help="number of parameter servers to start (none)"
     )
@@ -104,7 +104,7 @@ def _rule_arguments(parser: argparse._ActionsContainer) -> None:
 
 
 def run_serve(given: argparse.Namespace) -> int:
-    """Serve until the job ends; the exit status."""
+    """Serve until the job ends; returns the exit status."""
 
     def ready(port: int) -> None:
         print(port if given.announce else f"serving on {given.host}:{port}", flush=True)
@@ -138,7 +138,7 @@ def run_serve(given: argparse.Namespace) -> int:
 
 
 def run_launch(given: argparse.Namespace, program: str, arguments: list[str]) -> int:
-    """Start a job with servers, and watch it; the exit status."""
+    """Start a job with servers and watch it; returns the exit status."""
     try:
         if given.hosts:
             raise WorldError(

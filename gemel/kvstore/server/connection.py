@@ -1,7 +1,8 @@
 """A worker's connection to one server, on a thread of its own.
 
-It connects, shows that it knows the secret, sends what is queued, takes answers, says that it
-lives, and when the connection breaks makes another and sends again what was not answered.
+The thread connects, proves that it knows the secret, sends queued requests, receives the answers,
+and sends heartbeats. When the connection breaks, it opens another one and repeats the requests that
+were not answered.
 """
 
 from __future__ import annotations
@@ -39,21 +40,21 @@ from gemel.kvstore.server.protocol import (
 from gemel.kvstore.server.requests import Answer, Requests, describe
 from gemel.kvstore.server.settings import WorkerSettings
 
-#: Seconds between two tries to connect, at first and at most; in between an eighth of the time that
-#: has been tried, so that a worker is that much later than its server at most.
+#: Shortest and longest pause in seconds between two attempts to connect. Between these limits it is
+#: an eighth of the time spent so far, so a worker loses at most that much after its server is up.
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 0.5
-#: Seconds a try may take. TCP asks again after 1 s, 3 s, 7 s: with a link that is whole again a new
-#: try is quicker than one that is under way.
+#: Seconds an attempt may take. TCP retries after 1 s, 3 s and 7 s, so once a broken link works
+#: again a new attempt is faster than an old one.
 TRY = 0.5
-#: Seconds a server may take to greet: it may be busy.
+#: Seconds a server may take to greet; it may be busy.
 GREETING = 5.0
-#: Refusals after which trying again is of use.
+#: Refusals after which it makes sense to try again.
 _PASSING = (RankTakenError,)
 
 
 class Connection:
-    """Requests to server number `number`. `run` tells this process from others with its rank."""
+    """Requests to server `number`. `run` distinguishes this process from others with its rank."""
 
     def __init__(self, settings: WorkerSettings, number: int, run: str) -> None:
         self.settings = settings
@@ -61,7 +62,7 @@ class Connection:
         self.name = f"server {number} ({self.address[0]}:{self.address[1]})"
         self.welcome: dict[str, Any] = {}
         self.error: KVStoreError | None = None
-        #: For the tags of requests the workers they wait for, as the server said last.
+        #: For the tag of each request, the workers that it waits for, as the server said last.
         self._missing: dict[int, list[int]] = {}
         self._run = run
         self._process = os.getpid()
@@ -75,7 +76,7 @@ class Connection:
         self._thread.start()
 
     def ready(self) -> None:
-        """Wait until it is connected. Raises why it cannot be."""
+        """Wait until it is connected. Raises the reason why it cannot be."""
         self._ready.wait(self.settings.limits.reach + 10)
         if self.error is not None:
             raise self.error
@@ -103,24 +104,24 @@ class Connection:
         self._nudge()
 
     def finish(self, until: float) -> bool:
-        """Wait until everything is answered; whether it was."""
+        """Wait until every request is answered; returns whether that happened in time."""
         return self._requests.wait(until)
 
     def close(self) -> None:
-        """End it; what is not answered fails."""
+        """Close the connection; requests without an answer fail."""
         self._closing.set()
         self._nudge()
         if threading.current_thread() is not self._thread:
             self._thread.join(2)
 
     def _nudge(self) -> None:
-        with contextlib.suppress(OSError):  # it is awake, or has ended
+        with contextlib.suppress(OSError):  # the thread is already awake, or has ended
             self._wake.send(b"x")
 
     # ---- failures
 
     def _fail_expired(self) -> None:
-        """What has no answer though its time is over fails."""
+        """Make the requests fail whose time is over."""
         for request in self._requests.expired():
             missing = self._missing.get(request.message.tag, [])
             request.answer(self._late(request.what, missing))
@@ -143,7 +144,7 @@ class Connection:
         )
 
     def _fail_late(self) -> None:
-        """What was queued while the connection failed fails, too."""
+        """Make the requests fail that were queued while the connection failed."""
         if self.error is not None:
             self._fail(self.error)
 
@@ -170,7 +171,7 @@ class Connection:
         self._fail(self.error)
 
     def _connected(self) -> socket.socket:
-        """A connection on which both sides have shown that they know the secret."""
+        """Open a connection on which both sides have proved that they know the secret."""
         limit = self.settings.limits.reach
         begun = time.monotonic()
         last = "no answer"
@@ -250,7 +251,7 @@ class Connection:
                     if sending and ready.get(channel, 0) & selectors.EVENT_WRITE:
                         sending = _sent(channel, sending)
                         spoke = time.monotonic()
-                        heard = spoke if sending else heard  # it takes what fills its buffers
+                        heard = spoke if sending else heard  # the server is still reading
                 except OSError:
                     return
                 self._fail_expired()
@@ -258,7 +259,7 @@ class Connection:
                     return
 
     def _receive(self, channel: socket.socket, decoder: Decoder) -> None:
-        """Take what is there. Raises `ConnectionError` at its end."""
+        """Receive what has arrived. Raises `ConnectionError` at the end of the connection."""
         for _ in range(16):
             try:
                 count = channel.recv_into(decoder.buffer())
@@ -286,7 +287,7 @@ class Connection:
 
 
 def _received(channel: socket.socket, decoder: Decoder, kind: Kind) -> Message:
-    """The next message, which has to be of that kind."""
+    """The next message, which must be of this kind."""
     while True:
         count = channel.recv_into(decoder.buffer())
         if not count:
@@ -315,7 +316,7 @@ def _emptied(channel: socket.socket) -> None:
 
 
 def _sent(channel: socket.socket, parts: list[memoryview]) -> list[memoryview]:
-    """What is left of the parts after sending as much as goes now."""
+    """Send as much as possible now; returns the rest of the parts."""
     try:
         count = channel.sendmsg(parts)
     except BlockingIOError:

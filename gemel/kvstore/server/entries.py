@@ -1,4 +1,4 @@
-"""What a server keeps for one key: its value, the round before, and the pushes of open rounds."""
+"""A server's data for one key: its value, the previous round's, and the pushes of open rounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Values = numpy.ndarray[Any, Any]
 
-#: Rounds of which pushes are kept before they are open; those of later ones have to wait.
+#: How many rounds ahead of the current one pushes are accepted; later ones have to wait.
 MOST_AHEAD = 64
 
 
@@ -27,9 +27,9 @@ MOST_AHEAD = 64
 class Entry:
     """One piece of a key.
 
-    `version` counts rounds (updates, where there are no rounds). `pending` has the pushes of rounds
-    that are open, by round and rank; `last` how often each rank has pushed; `start` the round after
-    which a rank that joined takes part; `share` how many pushes the last round had.
+    `version` counts rounds (or updates, if there are no rounds). `pending` has the pushes of the
+    open rounds, by round and rank; `last` the number of pushes of each rank; `start` the round
+    after which a rank that joined takes part; `share` the number of pushes in the last round.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Entry:
     pending: dict[int, dict[int, tuple[Values, Numbers]]] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
-        """What workers say of it when they declare it."""
+        """The fields that workers send when they declare this entry."""
         return {
             "name": self.name,
             "piece": self.piece,
@@ -65,7 +65,7 @@ class Entry:
         return f"key {self.name.partition(':')[2]!r}{part} ({self.dtype}{list(self.shape)})"
 
     def agree(self, rank: int, other: Entry) -> None:
-        """Raises `KeyShapeError` where a worker declares it in another way."""
+        """Raises `KeyShapeError` if a worker's declaration differs."""
         if self.describe() == other.describe():
             return
         if (self.shape, self.dtype) == (other.shape, other.dtype):
@@ -76,14 +76,14 @@ class Entry:
         )
 
     def fits(self, rank: int, message: Message) -> None:
-        """Raises `KeyShapeError` for an array of another shape or dtype."""
+        """Raises `KeyShapeError` if the array has another shape or dtype."""
         if (message.shape, message.dtype) != (self.shape, self.dtype):
             raise KeyShapeError(
                 f"kvstore: worker {rank} sent {message.dtype}{list(message.shape)} for {self}"
             )
 
     def follows(self, rank: int, sequence: int) -> bool:
-        """Whether a push is the rank's next one; False for one that has come before."""
+        """Whether a push is the rank's next one; False for one that has been received before."""
         last = self.last.get(rank, 0)
         if sequence <= last:
             return False
@@ -95,26 +95,27 @@ class Entry:
         return True
 
     def is_early(self, sequence: int) -> bool:
-        """Whether a push is of a round so far ahead that it has to wait for others to end."""
+        """Whether a push belongs to a round so far ahead that it has to wait for others to end."""
         return self.rounds and sequence > self.version + MOST_AHEAD
 
     def begin_anew(self, workers: int) -> None:
-        """So many workers go on from the value; nobody has begun the next round."""
+        """Continue from the value with this many workers; the next round has no pushes yet."""
         done = self.version if self.rounds else max(self.last.values(), default=0)
         self.last = dict.fromkeys(range(workers), done)
         self.start, self.pending = {}, {}
 
     def needed(self, number: int, workers: int, gone: set[int]) -> list[int]:
-        """The ranks whose pushes a round waits for."""
+        """The ranks whose pushes this round waits for."""
         return [
             rank for rank in range(workers) if rank not in gone and self.start.get(rank, 0) < number
         ]
 
     def join(self, rank: int, number: int, live: list[int]) -> None:
-        """Let a rank take part after round `number`: at once where this key has no such rounds.
+        """Let a rank take part after round `number`, or at once if this key has no such rounds.
 
-        Those that have them are two behind at most: one as the server they are on may be behind
-        another, and one more which the rank has asked for so that it is not late.
+        A key with rounds is at most two rounds behind `number`: one because its server may be
+        behind another server, and one because the rank asks for a later round in order not to be
+        late.
         """
         if not self.rounds:
             number = max((self.last.get(other, 0) for other in live), default=0)
@@ -124,7 +125,7 @@ class Entry:
 
 
 def declared(number: int, values: Mapping[str, Any]) -> Entry:
-    """The entry a worker declares. Raises `ProtocolError` for fields that cannot be."""
+    """The entry that a worker declares. Raises `ProtocolError` for invalid fields."""
     name, piece, shape = values.get("name"), values.get("piece"), values.get("shape")
     dtype, staleness = values.get("dtype"), values.get("staleness")
     named = isinstance(name, str) and len(name) <= 1024 and _whole(piece, 1 << 16)

@@ -1,7 +1,8 @@
-"""What the engine has the connections do: operations that end when an answer has come.
+"""Engine operations that the connections perform, and that end when an answer has arrived.
 
-The engine lays an operation whose turn has come on a desk (`gemel._core.Desk`); a thread takes it
-from there and hands it to whom it belongs. The operation ends when that says so, on any thread.
+When an operation is ready, the engine puts it on a desk (`gemel._core.Desk`). A thread takes it
+from there and passes it to the function that performs it. The operation ends when that function, on
+any thread, says so.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from gemel import _core
 from gemel.errors import KVStoreError
 from gemel.spec import Spec
 
-#: Seconds between two looks whether there is still something to do.
+#: Seconds between two checks whether there is still work to do.
 PAUSE = 0.5
 
 
 class Errands:
-    """Operations done by functions that are given an errand, and end it now or later."""
+    """Operations whose functions receive an errand, and end it at once or later."""
 
     def __init__(self) -> None:
         self._desk = _core.Desk()
         self._lock = threading.Condition()
-        #: What will do each operation that has been issued and not been begun.
+        #: The function of each operation that has been issued and has not begun.
         self._begun: dict[int, Callable[[Any], None]] = {}
         self._count = 0
         self._process = os.getpid()
@@ -37,9 +38,10 @@ class Errands:
     def issue(
         self, name: str, begin: Callable[[Any], None], inputs: Sequence[Any], result: Spec
     ) -> Any:
-        """Issue an operation over `inputs`, CPU arrays; its result, which `begin` has to fill.
+        """Issue an operation over `inputs`, which are CPU arrays. Returns its result, which `begin`
+        fills.
 
-        `begin` must not wait. Where an input has failed it is given an errand with a `failure`.
+        `begin` must not wait. If an input has failed, the errand it receives has a `failure`.
         """
         if os.getpid() != self._process:
             raise KVStoreError(
@@ -69,12 +71,12 @@ class Errands:
                 self._lock.notify_all()
 
     def finish(self, until: float) -> bool:
-        """Wait until everything issued has begun; whether that came to be."""
+        """Wait until everything issued has begun; returns whether that happened in time."""
         with self._lock:
             return self._lock.wait_for(lambda: not self._begun, until - time.monotonic())
 
     def close(self) -> None:
-        """What has not begun fails."""
+        """Make the operations fail that have not begun."""
         self._closed.set()
         self._desk.close("KVStoreError", "kvstore: the store was closed")
         if threading.current_thread() is not self._thread:
@@ -82,19 +84,21 @@ class Errands:
 
 
 class Turns:
-    """Errands that begin in the order in which they were issued, in whichever they are taken.
+    """Errands that begin in the order in which they were issued, whatever order they are taken in.
 
-    A key's are so: a pull that is handed over after the next pushes asks for a value that is gone.
+    The errands of a key need this: a pull that came after later pushes would ask for a value that
+    the server no longer has.
     """
 
     def __init__(self) -> None:
         self._issued = 0
         self._begun = 0
-        #: What was taken before its turn.
+        #: Errands that were taken before their turn.
         self._early: dict[int, tuple[Callable[[Any], None], Any]] = {}
 
     def next(self, begin: Callable[[Any], None]) -> Callable[[Any], None]:
-        """What begins the errand that is issued now; the caller lets no other thread issue."""
+        """The function that begins the errand to be issued now; the caller prevents concurrent
+        issues."""
         turn = self._issued
         self._issued += 1
 
@@ -112,7 +116,7 @@ class Turns:
 
 
 def end(errand: Any, failure: BaseException | None = None) -> None:
-    """End an errand, or have it fail."""
+    """End an errand, with an error if there is one."""
     if errand.failure is None:
         errand.end(None if failure is None else (type(failure).__name__, str(failure)))
 

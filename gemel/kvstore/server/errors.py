@@ -1,4 +1,4 @@
-"""What a parameter server may say that has gone wrong, by name."""
+"""The errors that a parameter server may answer with, by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gemel.errors import (
     WorldError,
 )
 
-#: The errors a server may answer with, by name; whatever else it says is a `KVStoreError`.
+#: The errors that keep their type; any other error of a server becomes a `KVStoreError`.
 ANSWERED: dict[str, type[KVStoreError]] = {
     kind.__name__: kind
     for kind in (

@@ -1,10 +1,10 @@
 """A server's files: snapshots of its state, and a log of the messages since the last one.
 
-`snapshot.N` is a state; `log.N` has the messages that came after it. Snapshots are written beside
-their place and renamed; both are checked when they are read. What a killed process wrote is there:
-nothing is kept in Python's buffers. A machine that loses power may lose what it had not written
-through, unless `durable`. `lock` is held by the server whose files they are: another one would cut
-off what this one is just writing.
+`snapshot.N` is a state, and `log.N` has the messages that came after it. A snapshot is written to
+another file, which is then renamed. Both kinds of file are checked when they are read. What a
+killed process wrote is kept, because nothing stays in Python's buffers. After a power failure, data
+that the system had not yet written to disk may be missing, unless `durable`. The server holds
+`lock`, because a second server on the same files would cut off what the first one is writing.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ from gemel.kvstore.server.updates import Updates
 if TYPE_CHECKING:
     import numpy
 
-#: Seconds of a server's work that are followed by a snapshot: reading the log does that work again.
-#: A snapshot must not take more than a part of the work: the next is due after so many times that.
+#: After this many seconds of work a snapshot is due, because reading the log repeats that work. To
+#: limit the share of time spent on snapshots, the next one is due only after this many times the
+#: seconds that the last one took.
 REPLAY = 1.0
 SELDOM = 5.0
-#: A record of the log begins with rank and bytes of the message, the CRC-32 of these two, since a
-#: wrong length would look like the log's end, and that of the message.
+#: The head of a log record: rank and length of the message; then two CRC-32s, of the head and of
+#: the message. The head has its own because a wrong length would look like the end of the log.
 HEAD = struct.Struct(">II")
 CHECKS = struct.Struct(">II")
-#: A snapshot: magic, bytes of the description; then that, the arrays, and SHA-256 of it all.
+#: The head of a snapshot: magic and length of the description. Then come that, arrays and SHA-256.
 SNAPSHOT = struct.Struct(">4sQ")
 MAGIC = b"GKS1"
 
 
 class Journal:
-    """The files in `folder`, which is made. Raises `JournalError` where it cannot be.
+    """The files in `folder`, which is created. Raises `JournalError` if it cannot be.
 
-    A snapshot is due after `limit` bytes of log, or messages that took `replay` seconds.
+    A snapshot is due after `limit` bytes of log, or after messages that took `replay` seconds.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Journal:
         self._number = 0
         self._written = 0
         self._log = self._lock = -1
-        #: Whether what was loaded was left by another job.
+        #: Whether the loaded files were left by another job.
         self.is_new_job = False
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -72,10 +73,10 @@ class Journal:
             ) from None
 
     def load(self, workers: int) -> State:
-        """The state the files tell, and the log open for more. Raises `JournalError`.
+        """Read the state from the files, and open the log for more. Raises `JournalError`.
 
-        Another number of `workers` than the files are of, or the next job after one that has ended,
-        goes on from the values and rounds that are there (`State.begin_anew`).
+        If the number of `workers` differs from that of the files, or the job of the files has
+        ended, a new job continues from their values and rounds (`State.begin_anew`).
         """
         try:
             self._take_lock()
@@ -88,7 +89,7 @@ class Journal:
             raise
 
     def _take_lock(self) -> None:
-        """Be the only server of this folder, until `close` or the end of the process."""
+        """Become the only server of this folder, until `close` or the end of the process."""
         self._lock = os.open(self.folder / "lock", os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -101,7 +102,7 @@ class Journal:
             return
 
     def _load(self, workers: int) -> State:
-        """The same. Raises `OSError`, too."""
+        """Load the state; may also raise `OSError`."""
         numbers = self._numbers("snapshot")
         logs = self._numbers("log")
         state = State(workers)
@@ -113,13 +114,13 @@ class Journal:
             self._number = numbers[-1]
             state = read_snapshot(self.folder / f"snapshot.{self._number}")
         else:
-            write_snapshot(self.folder / "snapshot.0", state)  # it says how many workers there are
+            write_snapshot(self.folder / "snapshot.0", state)  # it records the number of workers
         path = self.folder / f"log.{self._number}"
         begun = time.monotonic()
         good = _replay(path, state) if path.exists() else 0
         self._spent = time.monotonic() - begun
         self._log = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-        os.ftruncate(self._log, good)  # a record the process was killed in, which nobody heard of
+        os.ftruncate(self._log, good)  # drop an incomplete last record
         os.lseek(self._log, good, os.SEEK_SET)
         self._written = good
         self.is_new_job = state.workers != workers or not state.live
@@ -129,12 +130,12 @@ class Journal:
         return state
 
     def _numbers(self, name: str) -> list[int]:
-        """The numbers of the snapshots or the logs that are there, the last one last."""
+        """The sorted numbers of the snapshots or logs in the folder."""
         found = (path.suffix[1:] for path in self.folder.glob(f"{name}.*"))
         return sorted(int(number) for number in found if number.isdecimal())
 
     def append(self, rank: int, message: Message, seconds: float = 0.0) -> None:
-        """Write a message down, which took the state so many seconds."""
+        """Append a message, which took the state this many seconds, to the log."""
         header, body = encode(message)
         check = zlib.crc32(body, zlib.crc32(header))
         head = HEAD.pack(rank, len(header) + len(body))
@@ -154,7 +155,7 @@ class Journal:
         return self._written > self.limit or self._spent > self._replay
 
     def snapshot(self, state: State) -> None:
-        """Write the state down, and begin another log."""
+        """Write the state to a new snapshot, and begin another log."""
         number = self._number + 1
         begun = time.monotonic()
         write_snapshot(self.folder / f"snapshot.{number}", state)
@@ -169,7 +170,7 @@ class Journal:
         self._replay = max(self._replay, SELDOM * (time.monotonic() - begun))
 
     def close(self) -> None:
-        """Close the log, and leave the folder to others."""
+        """Close the log and release the folder."""
         for file in (self._log, self._lock):
             if file >= 0:
                 os.close(file)
@@ -177,7 +178,7 @@ class Journal:
 
 
 def _replay(path: Path, state: State) -> int:
-    """Apply the messages of a log; how many bytes of it are whole records."""
+    """Apply the messages of a log; returns how many of its bytes are whole records."""
     good = 0
     decoder = Decoder()
     with path.open("rb") as file:
@@ -203,7 +204,7 @@ def _replay(path: Path, state: State) -> int:
 
 
 def write_snapshot(path: Path, state: State) -> None:
-    """Write a state to a file, whole or not at all."""
+    """Write a state to a file, completely or not at all."""
     arrays: list[Any] = []
     text = json.dumps(_described(state, arrays)).encode()
     temporary = path.with_name(f"new.{path.name}")
@@ -219,7 +220,7 @@ def write_snapshot(path: Path, state: State) -> None:
 
 
 def read_snapshot(path: Path) -> State:
-    """The state in a file. Raises `JournalError` for one that is damaged."""
+    """Read the state from a file. Raises `JournalError` if the file is damaged."""
     data = path.read_bytes()
     body, digest = data[:-32], data[-32:]
     if len(data) < SNAPSHOT.size + 32 or hashlib.sha256(body).digest() != digest:
@@ -238,7 +239,7 @@ def _bytes(array: Any) -> Any:
 
 
 def _described(state: State, arrays: list[Any]) -> dict[str, Any]:
-    """A state as JSON, in which arrays are positions in `arrays`."""
+    """A state as JSON, in which an array is a position in `arrays`."""
 
     def kept(array: Any) -> int | None:
         if array is None:

@@ -1,4 +1,4 @@
-"""What a worker knows of one key: its pieces, how often it has pushed, what went wrong."""
+"""What a worker knows about a key: its pieces, the number of its pushes, and its errors."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 class Key:
     """A key and the connections to the servers that keep its pieces.
 
-    `pushes` counts the pushes issued; `flag` is the array that is there when the last of them has
-    been handed to the connections. `share` is how many workers' pushes the value last pulled has.
-    `error` is why it can no longer be pushed, `missed` why a value could not be had. Who counts a
-    push or a pull and issues it holds `order`, and `turns` begin them in that order.
+    `pushes` counts the issued pushes. `flag` is the array that becomes ready when the last of them
+    has been passed to the connections. `share` is the number of workers' pushes in the value pulled
+    last. `error` is the reason why the key can no longer be pushed, `missed` the reason why a pull
+    failed. A thread that counts and issues a push or a pull holds `order`, and `turns` begins them
+    in order.
     """
 
     name: str
@@ -45,11 +46,11 @@ class Key:
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     order: threading.Lock = field(default_factory=threading.Lock, repr=False)
     turns: Turns = field(default_factory=Turns, repr=False)
-    #: Values that are being waited for.
+    #: The fetches that wait for a value.
     waiting: set[Any] = field(default_factory=set, repr=False)
 
     def fail(self, error: BaseException) -> None:
-        """It can no longer be pushed or pulled; whoever waits for a value hears why."""
+        """Record that the key can no longer be pushed or pulled, and make waiting fetches fail."""
         with self.lock:
             self.error = self.error or error
             waiting, self.waiting = self.waiting, set()
@@ -60,15 +61,16 @@ class Key:
         return f"key {self.name.partition(':')[2]!r}"
 
     def extents(self, piece: Piece) -> tuple[int, ...]:
-        """The shape of a piece: rows of elements, unless it is all."""
+        """The shape of a piece: a row of elements, or the key's own shape if it is the whole
+        key."""
         return self.shape if len(self.pieces) == 1 else (piece.end - piece.begin,)
 
     def number(self, piece: Piece) -> int:
-        """What a piece is called in messages."""
+        """The number of a piece in messages."""
         return key_number(self.name, piece.number)
 
     def describe(self, piece: Piece) -> dict[str, Any]:
-        """What a server has to know of a piece."""
+        """The fields of a piece that a server has to know."""
         return {
             "name": self.name,
             "piece": piece.number,
@@ -82,7 +84,7 @@ class Key:
     def messages(
         self, kind: Kind, array: Values, sequence: int = 0, numbers: Numbers = (0.0, 0.0, 0.0)
     ) -> list[tuple[Piece, Message]]:
-        """An array as a message for each piece. The array must not change any more."""
+        """Split an array into a message for each piece. The array must not change any more."""
         flat = array.reshape(-1)
         return [
             (
@@ -157,7 +159,7 @@ class Fetch:
                 end(self._errand)
 
     def fail(self, failure: BaseException) -> None:
-        """The value cannot be had."""
+        """Fail, because the value is not available."""
         with self._key.lock:
             self._key.waiting.discard(self)
             self._key.missed = failure

@@ -1,7 +1,7 @@
-"""Starting a job: servers and workers as processes, which are watched and started again.
+"""Starting a job: its servers and workers are processes, which are watched and restarted.
 
-`Launcher` knows neither processes nor machines; a `Place` starts what it asks for: `LocalPlace`
-here, `ray.RayPlace` on a Ray cluster.
+`Launcher` knows nothing about processes or machines; a `Place` starts what it asks for:
+`LocalPlace` on this machine, `ray.RayPlace` on a Ray cluster.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gemel.errors import WorkersError
 from gemel.kvstore.server.processes import LocalPlace
 from gemel.kvstore.server.settings import Limits
 
-#: Seconds between two looks at the processes, and for a server to say where it is.
+#: Seconds between two checks of the processes, and for a server to print its port.
 PAUSE = 0.02
 START = 60.0
 
@@ -27,9 +27,9 @@ START = 60.0
 class Job:
     """What to start: `program` with `arguments` as worker 0 to `workers` - 1, and the servers.
 
-    What dies is started again, each up to `restarts` times. `folder` is where the servers' journals
-    are; a temporary folder unless it is given. `spares` processes of this machine that have done
-    their imports wait for something to die.
+    A process that dies is restarted, each up to `restarts` times. `folder` has the servers'
+    journals; by default it is a temporary folder. `spares` processes of this machine, which have
+    done their imports, wait to replace one that dies.
     """
 
     program: str
@@ -71,23 +71,24 @@ class Place(Protocol):
     def start(
         self, slot: str, command: Sequence[str], environment: dict[str, str], printed: bool
     ) -> Process:
-        """Start a command; `slot` is its name, "server 0": another of that name replaces it.
+        """Start a command; `slot` is its name, "server 0", and replaces an older process of that
+        name.
 
-        Where `printed`, what it prints is read by `line`; else it is passed on.
+        If `printed`, its output is read by `line`; otherwise its output goes to the launcher's.
         """
 
     def tend(self) -> None:
-        """Prepare for starting something again; called again and again, it must not wait."""
+        """Prepare for restarts; this is called again and again and must not wait."""
 
     def address(self, slot: str) -> str:
-        """The host others reach it by."""
+        """The host at which others reach the process."""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release everything."""
 
 
 class Slot:
-    """One of the job's processes, and how often it was started again."""
+    """One of the job's processes, and how often it was restarted."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -97,7 +98,7 @@ class Slot:
 
 
 class Launcher:
-    """Starts a job at a place and watches it; `say` is told what happens."""
+    """Starts a job at a place and watches it; `say` is called with each event."""
 
     def __init__(self, job: Job, place: Place, say: Callable[[str], None] = print) -> None:
         self.job = job
@@ -110,7 +111,7 @@ class Launcher:
         self.status = 0
 
     def run(self) -> int:
-        """Run the job to its end; 0 if all its workers ended well."""
+        """Run the job to its end; returns 0 if all workers ended well."""
         try:
             for slot in self.servers:
                 self._serve(slot)
@@ -131,7 +132,7 @@ class Launcher:
             self.place.close()
 
     def _await_servers(self) -> None:
-        """Servers end by themselves when all workers have finished."""
+        """Wait for the servers, which end by themselves when all workers have finished."""
         until = time.monotonic() + (2.0 if self.status == 0 else 0.0)
         while time.monotonic() < until:
             if all(
@@ -141,7 +142,7 @@ class Launcher:
             time.sleep(PAUSE)
 
     def _serve(self, slot: Slot) -> None:
-        """Start a server; again, at the port and with the files it had, without waiting for it."""
+        """Start or restart a server; a restart uses the old port and files, and does not wait."""
         number, job = _number(slot), self.job
         host = self.place.address(slot.name)
         command = ["{python}", "-m", "gemel", "serve", "--workers", str(job.workers)]
@@ -152,7 +153,7 @@ class Launcher:
 
     @staticmethod
     def _port(slot: Slot) -> int:
-        """Where a server that has just been started says it is."""
+        """The port that a server prints when it has just been started."""
         assert slot.process is not None
         said = slot.process.line(START)
         if not said.isdecimal():
@@ -160,7 +161,7 @@ class Launcher:
         return int(said)
 
     def addresses(self, slot: Slot) -> list[tuple[str, int]]:
-        """Where a worker finds the servers."""
+        """The addresses at which a worker finds the servers."""
         hosts = [self.place.address(server.name) for server in self.servers]
         return list(zip(hosts, self._ports, strict=True))
 
@@ -183,7 +184,7 @@ class Launcher:
         return {"GEMEL_SECRET": self.job.secret}
 
     def _look(self) -> None:
-        """Start again what has died, unless there is no server any more for which it could work."""
+        """Restart the processes that died, unless all servers have ended."""
         for slot in [*self.servers, *self.workers]:
             status = None if slot.over or slot.process is None else slot.process.poll()
             if status is None:

@@ -1,4 +1,4 @@
-"""Processes of this machine, and spare ones that have done the slow part of their start already."""
+"""Processes of this machine, and spare ones that have already done the slow part of their start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import IO
 
-#: Seconds without a start until spare processes are made: others are starting, which matters more.
+#: Spares are made after this many seconds without a start, because other starts matter more.
 REST = 1.0
 SPARE = ("-m", "gemel.kvstore.server.spare")
 
@@ -29,7 +29,7 @@ class LocalProcess:
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process number."""
         return self._child.pid
 
     def poll(self) -> int | None:
@@ -54,7 +54,7 @@ class LocalProcess:
 def start_process(
     command: Sequence[str], environment: dict[str, str], printed: bool
 ) -> LocalProcess:
-    """Start a command here; "{python}" in it is this interpreter."""
+    """Start a command on this machine; "{python}" in it stands for this interpreter."""
     child = subprocess.Popen(
         [python(word) for word in command],
         env={**os.environ, **environment},
@@ -73,14 +73,14 @@ _LIBC = ctypes.CDLL(None)
 
 
 def python(word: str) -> str:
-    """A word of a command: "{python}" is the interpreter there."""
+    """A word of a command, in which "{python}" is replaced by the interpreter."""
     return sys.executable if word == "{python}" else word
 
 
 class Spare:
     """A process that has imported everything and waits for a command (`server/spare.py`).
 
-    `inside` is a command it is started by: one that enters a namespace, for example.
+    `inside` is the start of a command that runs it, for example to enter a namespace.
     """
 
     def __init__(self, inside: Sequence[str] = ()) -> None:
@@ -104,13 +104,13 @@ class Spare:
 
     @property
     def alive(self) -> bool:
-        """Whether there is such a process."""
+        """Whether the process is running."""
         return self._child.poll() is None
 
     def become(
         self, command: Sequence[str], environment: dict[str, str], printed: bool
     ) -> LocalProcess:
-        """Have it run a Python command, once. Raises `OSError` where it is gone."""
+        """Make it run a Python command, once. Raises `OSError` if the process is gone."""
         given = json.dumps({"command": list(command), "environment": environment}).encode()
         with self._channel, contextlib.ExitStack() as ends:
             output, numbers = None, []
@@ -131,7 +131,7 @@ class Spare:
 
 
 class LocalPlace:
-    """Processes of this machine; `spares` of them are kept in store for those that die."""
+    """Processes of this machine; `spares` idle ones are kept to replace those that die."""
 
     def __init__(self, spares: int = 0) -> None:
         self._wanted = spares
@@ -141,10 +141,10 @@ class LocalPlace:
     def start(
         self, slot: str, command: Sequence[str], environment: dict[str, str], printed: bool
     ) -> LocalProcess:
-        """Start a process, or have a spare one be it."""
+        """Start a process, using a spare one if possible."""
         self._rest = time.monotonic() + REST
         while self._spares and command[0] == "{python}":
-            # One that is not ready has still begun earlier than a new one.
+            # Even a spare that is not ready yet has started earlier than a new one.
             self._spares.sort(key=lambda spare: not spare.ready)
             spare = self._spares.pop(0)
             with contextlib.suppress(OSError):
@@ -154,7 +154,7 @@ class LocalPlace:
         return start_process(command, environment, printed)
 
     def tend(self) -> None:
-        """Make the spare processes that are missing, one at a time."""
+        """Start missing spare processes, one at a time."""
         waiting = self._spares and not self._spares[-1].ready
         if len(self._spares) < self._wanted and not waiting and time.monotonic() > self._rest:
             self._spares.append(Spare())
@@ -165,7 +165,7 @@ class LocalPlace:
         return len(self._spares) == self._wanted and all(spare.ready for spare in self._spares)
 
     def address(self, slot: str) -> str:
-        """This machine."""
+        """The address of this machine."""
         return "127.0.0.1"
 
     def close(self) -> None:

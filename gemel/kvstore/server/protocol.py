@@ -2,7 +2,7 @@
 
 All numbers are big-endian. A message is a header of 64 bytes, `ndim` extents of 8 bytes each, and
 `length` bytes: the elements of an array in C order (little-endian), or JSON, or nothing. Nothing
-from the network is unpickled or executed, and every length is checked before memory is taken.
+from the network is unpickled or executed, and every length is checked before memory is allocated.
 
     bytes   field      meaning
     0-3     magic      b"GKV1"
@@ -42,11 +42,11 @@ VERSION = 1
 HEADER = struct.Struct(">4sBBBBQQQQddd")
 EXTENT = struct.Struct(">Q")
 MOST_DIMENSIONS = 8
-#: Bytes of an array in one message.
+#: The most bytes of an array in one message.
 MOST_BYTES = 1 << 30
-#: Bytes of text in one message.
+#: The most bytes of text in one message.
 MOST_TEXT = 1 << 20
-#: Bytes of a message from somebody who has not shown that he knows the secret.
+#: The most bytes of a message from a sender that has not yet proved that it knows the secret.
 MOST_UNKNOWN = 1 << 10
 NO_DTYPE = 255
 DTYPES = (
@@ -54,12 +54,12 @@ DTYPES = (
     *("uint8", "uint16", "uint32", "uint64"),
 )
 NONCE_BYTES = 32
-#: An option of sockets that module socket has no name for (linux/tcp.h).
+#: A socket option that the module socket has no name for (linux/tcp.h).
 TCP_RTO_MAX_MS = 44
 
 
 class Kind(IntEnum):
-    """What a message is."""
+    """The kind of a message."""
 
     CHALLENGE = 1
     HELLO = 2
@@ -84,7 +84,7 @@ TEXTS = frozenset(
     (Kind.HELLO, Kind.WELCOME, Kind.DECLARE, Kind.OPTIMIZER, Kind.DONE, Kind.ERROR, Kind.LEFT_OUT)
     + (Kind.CHALLENGE,)
 )
-#: Kinds a stranger may send to a server, and get from one.
+#: Kinds that a stranger may send to a server, and receive from one.
 STRANGERS = frozenset((Kind.CHALLENGE, Kind.HELLO, Kind.WELCOME, Kind.ERROR))
 
 Numbers = tuple[float, float, float]
@@ -92,7 +92,7 @@ Numbers = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Message:
-    """One message; `body` is JSON's bytes or those of an array of `shape` and `dtype`."""
+    """One message; `body` is JSON, or the bytes of an array of `shape` and `dtype`."""
 
     kind: Kind
     tag: int = 0
@@ -106,11 +106,11 @@ class Message:
 
     @property
     def size(self) -> int:
-        """Bytes of the body."""
+        """The number of bytes of the body."""
         return len(self.body)
 
     def array(self) -> numpy.ndarray[Any, Any]:
-        """The array it carries, over its bytes."""
+        """The array it carries; it shares the memory of the body."""
         import numpy
 
         flat = numpy.frombuffer(self.body, numpy.dtype(self.dtype).newbyteorder("<"))
@@ -133,7 +133,7 @@ def text_message(kind: Kind, values: dict[str, Any], **fields: Any) -> Message:
 
 
 def array_message(kind: Kind, array: Any, **fields: Any) -> Message:
-    """A message that carries an array of NumPy's. Raises `ProtocolError` for a dtype none has."""
+    """A message that carries a NumPy array. Raises `ProtocolError` for other dtypes than these."""
     import numpy
 
     if array.dtype.name not in DTYPES:
@@ -144,7 +144,7 @@ def array_message(kind: Kind, array: Any, **fields: Any) -> Message:
 
 
 def encode(message: Message) -> tuple[bytes, Any]:
-    """Header with extents, and body, as they are sent."""
+    """The header with extents, and the body, as they are sent."""
     code = DTYPES.index(message.dtype) if message.dtype else NO_DTYPE
     header = HEADER.pack(
         MAGIC,
@@ -162,7 +162,7 @@ def encode(message: Message) -> tuple[bytes, Any]:
 
 
 def _header(data: bytes, most: int) -> tuple[Message, int]:
-    """A message without extents and body, and how many extents follow."""
+    """Parse a header: returns a message without extents and body, and the number of extents."""
     magic, version, kind, code, ndim, tag, key, sequence, length, *numbers = HEADER.unpack(data)
     if magic != MAGIC or version != VERSION:
         raise ProtocolError(
@@ -196,7 +196,7 @@ def _header(data: bytes, most: int) -> tuple[Message, int]:
 
 
 def _shaped(message: Message, data: bytes) -> Message:
-    """The message with its extents, which say how long its body is."""
+    """The message with its extents, which determine the length of its body."""
     shape = tuple(extent for (extent,) in EXTENT.iter_unpack(data))
     size = {"8": 1, "6": 2, "2": 4, "4": 8}[message.dtype[-1]]
     if prod(shape) * size != message.length:
@@ -208,11 +208,12 @@ def _shaped(message: Message, data: bytes) -> Message:
 
 
 class Decoder:
-    """Makes messages of bytes, in pieces of any size; it takes memory for what has been checked.
+    """Assembles messages from pieces of any size; it allocates memory only for what was checked.
 
-    ``buffer()`` is where the next bytes belong and ``filled(n)`` says that n of them have come,
-    which completes a message or not. `check` is asked about each header before memory is taken for
-    the body. Both raise `ProtocolError`, after which the decoder is of no use.
+    ``buffer()`` is where the next bytes belong. ``filled(n)`` says that n bytes have arrived there,
+    and returns the message that they complete, if any. `check` is called with each header before
+    memory is allocated for the body. Both may raise `ProtocolError`; after that the decoder cannot
+    be used.
     """
 
     def __init__(
@@ -241,7 +242,7 @@ class Decoder:
         return memoryview(self._memory)[self._got :]
 
     def filled(self, count: int) -> Message | None:
-        """Take note of `count` bytes in `buffer()`; the message they complete, or None."""
+        """Record `count` bytes in `buffer()`; returns the message that they complete, or None."""
         self._got += count
         if self._got < len(self._memory):
             return None
@@ -288,7 +289,7 @@ class Decoder:
 
 
 def exactly(channel: socket.socket, count: int) -> bytes:
-    """So many bytes of a connection. Raises `ConnectionError` where it ends before."""
+    """Receive this many bytes. Raises `ConnectionError` if the connection ends before."""
     found = b""
     while len(found) < count:
         part = channel.recv(count - len(found))
@@ -299,10 +300,10 @@ def exactly(channel: socket.socket, count: int) -> bytes:
 
 
 def tune(channel: socket.socket) -> None:
-    """Have a connection send at once, and go on soon when a broken link is whole again.
+    """Make a connection send without delay, and resume soon after a broken link works again.
 
-    Linux sends what was lost again after 0.2 s, 0.4 s, 0.8 s and so on up to 2 minutes; here 1 s
-    is the most, on kernels that can be told (6.15 on).
+    Linux retransmits after 0.2 s, 0.4 s, 0.8 s and so on, up to 2 minutes. Here the longest pause
+    is 1 s, on kernels that have the option (6.15 and later).
     """
     channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if sys.platform == "linux":
@@ -311,13 +312,13 @@ def tune(channel: socket.socket) -> None:
 
 
 def proof(secret: bytes, who: str, challenge: str, greeting: dict[str, Any]) -> str:
-    """What shows that one knows the secret: HMAC-SHA256 (RFC 2104) over challenge and greeting."""
+    """The proof of knowing the secret: HMAC-SHA256 (RFC 2104) over challenge and greeting."""
     text = json.dumps([who, challenge, greeting], sort_keys=True).encode()
     return hmac.new(secret, text, hashlib.sha256).hexdigest()
 
 
 def proves(given: object, wanted: str) -> bool:
-    """Whether a proof is the one wanted, in a time that does not tell how much of it is right."""
+    """Whether a proof is correct, in a time that does not reveal how much of it is right."""
     return isinstance(given, str) and hmac.compare_digest(given.encode(), wanted.encode())
 
 

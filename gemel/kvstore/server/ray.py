@@ -1,8 +1,8 @@
-"""A Ray cluster as a place for servers and workers: Ray places them and says when one is gone.
+"""A Ray cluster as a place for servers and workers: Ray places them and reports when one is gone.
 
-Each process has an actor that starts it and watches it. Ray is imported when it is asked for
-(`pip install gemel[ray]`). A server that is started again has to be on the node it was on, since
-its journal is there; if the node is gone, the job ends.
+Each process has an actor that starts and watches it. Ray is imported when it is needed (`pip
+install gemel[ray]`). A restarted server has to be on its old node, which has its journal; if the
+node is gone, the job ends.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from gemel.errors import WorkersError
 from gemel.kvstore.server.launch import Process
 from gemel.kvstore.server.processes import LocalProcess, start_process
 
-#: The exit status of a process whose actor, or whose node, is gone.
+#: The exit status of a process whose actor or node is gone.
 GONE = -9
-#: Seconds Ray may take to find a place for a process.
+#: How many seconds Ray may take to place a process.
 PLACING = 60.0
 
 
 class RayPlace:
     """The cluster at RAY_ADDRESS, or a new one on this machine with room for `processes`.
 
-    Each process takes one CPU of the cluster's, as Ray counts them. Raises `WorkersError`.
+    Each process takes one CPU of the cluster, as Ray counts them. Raises `WorkersError`.
     """
 
     def __init__(self, processes: int) -> None:
@@ -46,7 +46,7 @@ class RayPlace:
     def start(
         self, slot: str, command: Sequence[str], environment: dict[str, str], printed: bool
     ) -> Process:
-        """Start a process by an actor: a new one, unless that of its name is there."""
+        """Start a process by the actor of this name, or by a new actor if there is none."""
         actor = self._placed(slot)
         path = os.environ.get("PYTHONPATH", "")
         given = {**environment, **({"PYTHONPATH": path} if path else {})}
@@ -57,10 +57,10 @@ class RayPlace:
         return RayProcess(self._ray, actor)
 
     def tend(self) -> None:
-        """Nothing: on a cluster processes are started when they are needed."""
+        """Do nothing: on a cluster processes are started when they are needed."""
 
     def address(self, slot: str) -> str:
-        """The address of the node the process is on, or will be."""
+        """The address of the process's present or future node."""
         self._placed(slot)
         return self._nodes[slot][1]
 
@@ -71,7 +71,7 @@ class RayPlace:
         self._actors.clear()
 
     def _placed(self, slot: str) -> Any:
-        """An actor that lives, where a server's has to be."""
+        """A living actor for this slot, on the old node if it is a server."""
         actor = self._actors.get(slot)
         if actor is not None:
             try:
@@ -97,7 +97,7 @@ class RayPlace:
 
 
 class RayProcess:
-    """A process of an actor."""
+    """A process that an actor started."""
 
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray = ray
@@ -110,7 +110,7 @@ class RayProcess:
             return otherwise
 
     def poll(self) -> int | None:
-        """Its exit status, `GONE` where the actor is gone."""
+        """Its exit status, or `GONE` if the actor is gone."""
         found: int | None = self._asked(self._actor.poll.remote(), GONE)
         return found
 
@@ -125,20 +125,20 @@ class RayProcess:
 
 
 class Watcher:
-    """What an actor does: it starts a process, which ends with it."""
+    """The actor: it starts a process, which ends when the actor ends."""
 
     def __init__(self) -> None:
         self._process: LocalProcess | None = None
 
     def node(self) -> tuple[str, str]:
-        """The number and the address of the node."""
+        """The identifier and the address of the node."""
         import ray
 
         context = ray.get_runtime_context()
         return context.get_node_id(), ray.util.get_node_ip_address()
 
     def start(self, command: list[str], environment: dict[str, str], printed: bool) -> int:
-        """Start a process; its number."""
+        """Start a process; returns its number."""
         self._process = start_process(command, environment, printed)
         return self._process.pid
 

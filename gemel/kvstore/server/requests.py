@@ -1,4 +1,4 @@
-"""What a worker has asked of one server, in the order in which it leaves."""
+"""The requests of a worker to one server, in the order in which they are sent."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 
 from gemel.kvstore.server.protocol import Kind, Message
 
-#: Rounds after which a server keeps the value.
+#: How many of the last rounds' values a server keeps.
 ROUNDS_KEPT = 2
 
-#: Called once with the answer: a message, or the error in its place. On a thread of the connection.
+#: Called once, on a thread of the connection, with the answer: a message, or an error.
 Answer = Callable[[Message | BaseException], None]
 
 
 @dataclass(order=True)
 class Request:
-    """One message, and what to do with its answer."""
+    """One message, and the function that receives its answer."""
 
     order: tuple[int, int]
     message: Message = field(compare=False)
@@ -31,17 +31,17 @@ class Request:
     until: float = field(default=0.0, compare=False)
 
     def begin(self) -> None:
-        """Its time begins: its answer must be there within `limit` seconds."""
+        """Start the clock: the answer must arrive within `limit` seconds."""
         self.until = time.monotonic() + self.limit
 
 
 class Requests:
-    """Requests by priority, those of one key in the order in which they were made.
+    """Requests by priority; those of one key stay in the order in which they were made.
 
-    A request stays until it is answered: after a new connection all of them are sent again, and the
-    server knows by their sequence numbers what it has. It keeps the values after the last two
-    rounds, so a push that would let a third one end waits until older values have come. Safe for
-    several threads.
+    A request stays until it is answered. After a reconnection all of them are sent again, and the
+    server recognises by the sequence numbers which it has received already. The server keeps the
+    values of the last two rounds, so a push that could end a third one waits until the answers with
+    older values have arrived. The methods may be called from several threads.
     """
 
     def __init__(self, room: int) -> None:
@@ -49,9 +49,9 @@ class Requests:
         self._free = threading.Condition()
         self._queue: list[Request] = []
         self._open: dict[int, Request] = {}
-        #: The lowest priority of a key's requests that are still queued, and how many there are.
+        #: For each key, the lowest priority of its queued requests, and their number.
         self._queued: dict[int, tuple[int, int]] = {}
-        #: By key the rounds whose values have been asked for, by tag, and what waits for these.
+        #: For each key, the rounds whose values were requested, by tag; and the requests that wait.
         self._asked: dict[int, dict[int, int]] = {}
         self._held: dict[int, list[Request]] = {}
         self._bytes = 0
@@ -61,7 +61,7 @@ class Requests:
         return len(self._open)
 
     def add(self, message: Message, answer: Answer, what: str, priority: int, limit: float) -> bool:
-        """Queue a request, once there is room for its bytes; False if that took too long."""
+        """Queue a request once there is room for its bytes; returns False if that took too long."""
         until = time.monotonic() + limit
         with self._free:
             while self._bytes and self._bytes + message.size > self._room:
@@ -83,12 +83,12 @@ class Requests:
         return True
 
     def next(self) -> Request | None:
-        """The request to send now."""
+        """The request to send now, or None."""
         with self._free:
             while self._queue:
                 request = heapq.heappop(self._queue)
                 if self._must_wait(request):
-                    request.until = inf  # what it waits for has its own time
+                    request.until = inf  # the request it waits for has its own time limit
                     self._held.setdefault(request.message.key, []).append(request)
                     continue
                 lowest, count = self._queued.pop(request.message.key)
@@ -99,7 +99,8 @@ class Requests:
         return None
 
     def _must_wait(self, request: Request) -> bool:
-        """Whether a request cannot be sent yet: it is such a push, or comes after one."""
+        """Whether a request must wait: it is a push that could end a third round, or comes after
+        one."""
         message = request.message
         if message.tag not in self._open:
             return False
@@ -111,7 +112,7 @@ class Requests:
         return message.kind == Kind.PUSH and asked is not None and min(asked.values()) <= oldest
 
     def again(self) -> None:
-        """Queue all that is not answered: the connection is a new one."""
+        """Queue all unanswered requests again, for a new connection."""
         with self._free:
             for held in self._held.values():
                 for request in held:
@@ -126,7 +127,7 @@ class Requests:
                 self._queued[key] = min(priority, lowest), count + 1
 
     def answered(self, tag: int) -> Request | None:
-        """The request with that number, which is done; None for one that nobody waits for."""
+        """Remove and return the request with this tag; None if there is none."""
         with self._free:
             request = self._open.pop(tag, None)
             if request is not None:
@@ -136,7 +137,7 @@ class Requests:
         return request
 
     def _has_come(self, message: Message) -> None:
-        """An answer is there: what waited for it is queued again."""
+        """An answer has arrived: queue the requests that waited for it."""
         asked = self._asked.get(message.key, {})
         if asked.pop(message.tag, None) is None:
             return
@@ -154,19 +155,19 @@ class Requests:
         return [request for request in late if self.answered(request.message.tag)]
 
     def drain(self) -> list[Request]:
-        """All requests; nobody will answer them."""
+        """Remove and return all requests, because nobody will answer them."""
         with self._free:
             tags = list(self._open)
         return [request for tag in tags if (request := self.answered(tag))]
 
     def wait(self, until: float) -> bool:
-        """Wait until every request has its answer; whether that came to be."""
+        """Wait until every request is answered; returns whether that happened in time."""
         with self._free:
             return self._free.wait_for(lambda: not self._open, until - time.monotonic())
 
 
 def describe(kind: Any, key: str) -> str:
-    """What a request is called in errors: "push of key '3'"."""
+    """The name of a request in errors: "push of key '3'"."""
     verb = kind.name.lower()
     return f"{verb} of key {key.partition(':')[2]!r}" if key else verb
 

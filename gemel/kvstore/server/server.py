@@ -1,4 +1,4 @@
-"""A parameter server: one thread, which reads messages, moves the state and answers."""
+"""A parameter server: one thread, which reads messages, updates the state and answers."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ if TYPE_CHECKING:
 
     from gemel.kvstore.server.settings import ServerSettings
 
-#: Seconds a stranger has to show that he knows the secret, and how many strangers are heard.
+#: Seconds in which a stranger must prove that it knows the secret, and the most strangers at a
+#: time.
 HANDSHAKE = 5.0
 MOST_STRANGERS = 256
-#: Answers to these are given when the state says so; to the others at once.
+#: Messages that change the state and go into the journal.
 _LOGGED = frozenset((Kind.DECLARE, Kind.INIT, Kind.PUSH, Kind.OPTIMIZER, Kind.ACTIVATE, Kind.LEAVE))
 
 
@@ -57,10 +58,11 @@ class Server:
         self._connections: dict[int, Connection] = {}
         self._strangers: set[Connection] = set()
         self._waiting: dict[int, list[tuple[Connection, Message]]] = {}
-        #: Pushes by key whose workers are too far ahead of the others: taken when these have come.
+        #: Pushes, by key, from workers that are too far ahead; they are taken when the others catch
+        #: up.
         self._early: dict[int, list[tuple[Connection, Message]]] = {}
         self._taking = False
-        #: When each rank was last heard of, and which have been heard of at all.
+        #: When each rank was last heard, and which ranks have ever been heard.
         self._heard: dict[int, float] = {}
         self._came: set[int] = set()
         self._lost: set[int] = set()
@@ -68,7 +70,7 @@ class Server:
         self.error: BaseException | None = None
 
     async def run(self, ready: Callable[[int], Any] = lambda port: None) -> None:
-        """Serve; `ready` is told the port. Raises `PortTakenError`, `JournalError`."""
+        """Serve; `ready` is called with the port. Raises `PortTakenError`, `JournalError`."""
         settings = self.settings
         if settings.folder is not None:
             self._journal = Journal(settings.folder, settings.log_bytes, settings.durable)
@@ -84,7 +86,7 @@ class Server:
             raise self.error
 
     async def _serve(self, ready: Callable[[int], Any]) -> None:
-        """Listen until it is stopped. Raises `PortTakenError`."""
+        """Listen until the server is stopped. Raises `PortTakenError`."""
         settings = self.settings
         loop = asyncio.get_running_loop()
         try:
@@ -110,21 +112,21 @@ class Server:
                 connection.close()
 
     def stop(self, error: BaseException | None = None) -> None:
-        """Let `run` end, with an error if there is one."""
+        """Make `run` end, with an error if there is one."""
         self.error = self.error or error
         self._stopped.set()
 
     # ---- who is there
 
     def admit(self, connection: Connection) -> bool:
-        """Whether one more stranger is heard."""
+        """Whether to accept one more stranger."""
         if len(self._strangers) >= MOST_STRANGERS:
             return False
         self._strangers.add(connection)
         return True
 
     def greet(self, connection: Connection, hello: Message) -> None:
-        """A worker says who it is and shows that it knows the secret."""
+        """Check the greeting of a worker: who it is, and whether it knows the secret."""
         greeting = hello.values()
         given = greeting.pop("proof", None)
         wanted = proof(self.settings.secret, "worker", connection.challenge, greeting)
@@ -154,7 +156,7 @@ class Server:
         connection.send(text_message(Kind.WELCOME, welcome))
 
     def _take_place(self, connection: Connection, rank: int, run: str) -> None:
-        """A connection stands for a rank from now on, unless somebody else does."""
+        """Let a connection represent a rank from now on, unless another one does."""
         known = self._connections.get(rank)
         if known is not None and known is not connection:
             silent = time.monotonic() - self._heard.get(rank, 0)
@@ -172,17 +174,17 @@ class Server:
         self.hear(rank)
 
     def hear(self, rank: int) -> None:
-        """Something has come from a worker."""
+        """Record that something has arrived from a worker."""
         self._heard[rank] = time.monotonic()
 
     def leave(self, connection: Connection) -> None:
-        """A connection has ended; the worker may come again."""
+        """A connection has ended; the worker may come back."""
         self._strangers.discard(connection)
         if connection.rank >= 0 and self._connections.get(connection.rank) is connection:
             del self._connections[connection.rank]
 
     async def _watch(self) -> None:
-        """Notice who is silent, by the rule."""
+        """Find silent workers, and treat them according to the rule."""
         limits = self.settings.limits
         pause = min(limits.silent, limits.replace) / 8
         last = time.monotonic()
@@ -191,7 +193,7 @@ class Server:
             await asyncio.sleep(pause)
             now = time.monotonic()
             late = now - last - pause
-            if late > pause:  # this process did not run: what was sent meanwhile is not read yet
+            if late > pause:  # suspended: messages sent meanwhile are unread
                 self._heard = {rank: heard + late for rank, heard in self._heard.items()}
             last = now
             for rank in self.state.live:
@@ -218,7 +220,7 @@ class Server:
     # ---- messages
 
     def change(self, rank: int, message: Message) -> bool:
-        """Let a message move the state, and write it down."""
+        """Apply a message to the state, and write it to the journal."""
         begun = time.monotonic()
         changed = self.state.apply(rank, message)
         if changed and self._journal is not None:
@@ -232,19 +234,19 @@ class Server:
         return changed
 
     def check(self, rank: int, message: Message) -> None:
-        """Refuse arrays that are larger than their key, before memory is taken for them."""
+        """Refuse arrays that are larger than their key, before memory is allocated for them."""
         if message.kind in (Kind.INIT, Kind.PUSH):
             self.state.entry(rank, message.key).fits(rank, message)
         elif message.kind == Kind.VALUE:
             raise ProtocolError("VALUE is not a message to a server")
 
     def take(self, connection: Connection, message: Message) -> None:
-        """A message of a worker that is known."""
+        """Handle a message of a known worker."""
         rank = connection.rank
         if message.kind == Kind.HEARTBEAT:
             connection.send(Message(Kind.HEARTBEAT))
             missing = self._missing(connection)
-            if missing:  # it says so when its time is over
+            if missing:  # the worker includes it in the error if its time runs out
                 connection.send(text_message(Kind.DONE, {"missing": missing}))
             return
         try:
@@ -283,33 +285,33 @@ class Server:
         self._answer_waiting(message.key)
 
     def _answer(self, message: Message) -> None:
-        """Answer those whom a message lets go on."""
+        """Answer the waiting requests that this message makes ready."""
         everywhere = message.kind in (Kind.LEAVE, Kind.ACTIVATE)
         for key in list(self._waiting) if everywhere else [message.key]:
             self._answer_waiting(key)
         self._take_early(list(self._early) if everywhere else [message.key])
 
     def _is_early(self, rank: int, message: Message) -> bool:
-        """Whether a push has to wait: the others are many rounds behind."""
+        """Whether a push has to wait because the others are many rounds behind."""
         if message.kind != Kind.PUSH or rank in self.state.gone:
             return False
         return self.state.entry(rank, message.key).is_early(message.sequence)
 
     def _take_early(self, keys: list[int]) -> None:
-        """Take the pushes of these keys that need wait no longer, in the order they came in."""
-        if self._taking:  # by whoever takes one of them just now
+        """Take the pushes of these keys that need not wait any more, in the order of arrival."""
+        if self._taking:  # an outer call is doing this
             return
         self._taking = True
         try:
             while (found := self._first_early(keys)) is not None:
                 connection, message = found
-                if not connection.closed:  # else it is sent again over another connection
+                if not connection.closed:  # else the worker sends it again later
                     self.take(connection, message)
         finally:
             self._taking = False
 
     def _first_early(self, keys: list[int]) -> tuple[Connection, Message] | None:
-        """The next of these pushes that need wait no longer."""
+        """Remove and return the next of these pushes that need not wait any more."""
         for key in keys:
             for number, (connection, message) in enumerate(self._early.get(key, [])):
                 if connection.closed or not self._is_early(connection.rank, message):
@@ -338,7 +340,7 @@ class Server:
             self._waiting[key] = still
 
     def _missing(self, connection: Connection) -> dict[str, list[int]]:
-        """For each message of a worker that is not answered yet, whom it waits for."""
+        """For each unanswered message of a worker, the ranks that it waits for."""
         held = (
             pair for each in (self._waiting, self._early) for row in each.values() for pair in row
         )
@@ -350,7 +352,7 @@ class Server:
         return {tag: ranks for tag, ranks in found.items() if ranks}
 
     def _refuse_lost(self, message: Message) -> None:
-        """Raises `WorkerLostError` where the worker that is waited for will not come."""
+        """Raises `WorkerLostError` if the worker that is waited for will not come."""
         missing = self.state.missing(message.key, message.sequence)
         lost = [rank for rank in missing if rank in self._lost or rank in self.state.gone]
         if lost:
@@ -362,7 +364,7 @@ class Server:
             )
 
     def _end(self) -> None:
-        """Nobody is left, and somebody has finished: the job is done."""
+        """End the job if no worker is left and at least one has finished."""
         if not self.state.live and self.state.finished:
             asyncio.get_running_loop().call_later(0.2, self._end_now)
 
@@ -385,7 +387,7 @@ class Connection(asyncio.BufferedProtocol):
         self._timer: Any = None
 
     def connection_made(self, transport: Any) -> None:
-        """Challenge whoever it is."""
+        """Send a challenge to the new connection."""
         self._transport = transport
         tune(transport.get_extra_info("socket"))
         if not self._server.admit(self):
@@ -395,7 +397,7 @@ class Connection(asyncio.BufferedProtocol):
         self.send(text_message(Kind.CHALLENGE, {"challenge": self.challenge}))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has ended."""
+        """The connection has ended."""
         self.closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -406,7 +408,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._decoder.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Some bytes have come."""
+        """Some bytes have arrived."""
         if self.closed:
             return
         if self.rank >= 0:
@@ -441,7 +443,7 @@ class Connection(asyncio.BufferedProtocol):
         self.send(text_message(Kind.ERROR, values, tag=tag))
 
     def send(self, message: Message) -> None:
-        """Send a message, whenever the other end takes it."""
+        """Send a message when the other end can receive it."""
         if self.closed:
             return
         header, body = encode(message)
@@ -450,7 +452,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(body)
 
     def close(self) -> None:
-        """End it, after what has been sent."""
+        """Close the connection after everything has been sent."""
         self.closed = True
         self._server.leave(self)
         if self._transport is not None:

@@ -1,4 +1,4 @@
-"""What workers and servers of a job have to know, from arguments or the environment."""
+"""What the workers and servers of a job have to know, from arguments or the environment."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path
 from gemel import config
 from gemel.errors import WorldError, unknown_name
 
-#: What happens when a worker has been silent for too long.
+#: What to do when a worker has been silent for too long.
 RULES = ("replace", "leave_out")
-#: Fewer bytes are no secret.
+#: The least bytes of a secret.
 SHORTEST_SECRET = 8
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long things may take, in seconds, and how many bytes a worker may have on the way.
+    """Time limits in seconds, and how many bytes of requests a worker may have in flight.
 
-    `silent`: without a word, until a worker or a link counts as dead. `replace`: from then until a
-    worker must be replaced; they also have that long to come at the start. `reach`: until a server
-    that cannot be reached counts as lost. `wait`: until a worker must have its answer, which should
-    be more than the first three.
+    `silent`: how long a worker or a link may send nothing before it counts as dead. `replace`: how
+    long after that a worker may take to be replaced, or to join at the start. `reach`: how long a
+    server may be unreachable before it counts as lost. `wait`: how long a worker waits for an
+    answer; this should be more than the other three.
     """
 
     silent: float = 10.0
@@ -40,11 +40,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """How one server serves: where, for how many workers, by which rule.
+    """How one server serves: where, for how many workers, and by which rule.
 
-    `rule` is ``"replace"`` (the others wait until a worker that died is replaced) or
-    ``"leave_out"`` (its rounds end with the rest). `folder` is where the journal is; without one a
-    server that dies has forgotten everything. `log_bytes` of journal are followed by a snapshot.
+    `rule` is ``"replace"`` (the other workers wait until one that died is replaced) or
+    ``"leave_out"`` (rounds end without it). `folder` is the place of the journal; without one, a
+    server that dies loses everything. A snapshot follows after `log_bytes` of journal.
     """
 
     workers: int
@@ -75,9 +75,9 @@ class ServerSettings:
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """Where a worker's servers are, and which of how many workers it is.
+    """Where a worker's servers are, and its rank among how many workers.
 
-    An array of more than `piece` elements is cut into pieces for several servers.
+    An array of more than `piece` elements is split into pieces for several servers.
     """
 
     servers: tuple[tuple[str, int], ...]
@@ -101,11 +101,11 @@ class WorkerSettings:
 
 
 def from_environment() -> WorkerSettings:
-    """A worker's settings, as `python -m gemel launch` leaves them in the environment.
+    """A worker's settings, as `python -m gemel launch` sets them in the environment.
 
     GEMEL_SERVERS=host:port,host:port  GEMEL_RANK=0  GEMEL_NUM_WORKERS=3  GEMEL_SECRET=...
 
-    `gemel.config` lists the others. Raises `WorldError` for what is missing.
+    `gemel.config` lists the others. Raises `WorldError` if one is missing.
     """
     needed = (config.SERVERS, config.RANK, config.NUM_WORKERS, config.SECRET)
     for variable in needed:
@@ -131,7 +131,7 @@ def from_environment() -> WorkerSettings:
 
 
 def address(text: str) -> tuple[str, int]:
-    """Host and port of "host:port". Raises `WorldError`."""
+    """The host and port of "host:port". Raises `WorldError`."""
     host, _, port = text.strip().rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise WorldError(f"kvstore: {text!r} is not an address of a server, such as 10.0.0.7:9700")

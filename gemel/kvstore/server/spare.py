@@ -1,8 +1,8 @@
 """A process that has imported what servers and workers need, and waits to be told which it is.
 
-`python -m gemel.kvstore.server.spare 5` says on socket 5 that it is ready and reads from there what
-it is to run. That spares a restart the start of Python and the imports, which are most of what it
-takes.
+`python -m gemel.kvstore.server.spare 5` says on socket 5 that it is ready, and reads from it the
+command to run. This saves a restart the start of Python and the imports, which take most of its
+time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from gemel.kvstore.server.protocol import exactly
 
-#: What servers and workers import by themselves, sooner or later.
+#: Modules that servers and workers would import sooner or later.
 NEEDED = (
     *("asyncio", "numpy", "gemel.gluon", "gemel.kvstore.server.client"),
     *("gemel.kvstore.server.commands", "gemel.kvstore.server.server"),
@@ -27,17 +27,17 @@ NEEDED = (
 
 
 def prepare() -> None:
-    """Do what every server and every worker does before its first step."""
+    """Do what every server and worker does before its first step."""
     for name in NEEDED:
         import_module(name)
     from gemel import np
 
-    # Imports what compiles, and has LLVM set up for this machine.
+    # This imports the code generator and sets up LLVM for this machine.
     (np.ones((2,)) * 2 + 1).wait_to_read()
 
 
 def receive(channel: socket.socket) -> dict[str, Any] | None:
-    """The command; None where whoever would have sent it is gone. Takes over its output."""
+    """Receive the command, with its output channel; None if the sender is gone."""
     try:
         size, numbers, *_ = socket.recv_fds(channel, 4, 1)
     except OSError:
@@ -62,7 +62,7 @@ def become(command: list[str]) -> None:
         return
     script = os.path.abspath(command[0])
     sys.argv = command
-    sys.path[0] = os.path.dirname(script)  # Python put the folder it was started in there
+    sys.path[0] = os.path.dirname(script)  # was the folder Python was started in
     main = ModuleType("__main__")
     main.__file__ = script
     sys.modules["__main__"] = main
@@ -74,7 +74,7 @@ def become(command: list[str]) -> None:
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as given:
         prepare()
-        with contextlib.suppress(OSError):  # whoever could not wait has told it already
+        with contextlib.suppress(OSError):  # a command was sent early, and the socket closed
             given.send(b"r")
         order = receive(given)
     if order is not None:

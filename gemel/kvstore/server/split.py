@@ -1,4 +1,4 @@
-"""Which server keeps what: a rule every worker computes alike, so nobody has to be asked."""
+"""Which server keeps what: every worker computes the same rule, so nobody has to be asked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Piece:
-    """Elements `begin` to `end` of a key's array, row by row, kept by one server."""
+    """Elements `begin` to `end - 1` of a key's flattened array, kept by one server."""
 
     number: int
     server: int
@@ -19,12 +19,12 @@ class Piece:
 
 
 def key_name(key: Any) -> str:
-    """A key as text: 3 and "3" are different keys."""
+    """The key as text: 3 and "3" are different keys."""
     return f"{type(key).__name__}:{key}"
 
 
 def key_number(name: str, piece: int) -> int:
-    """The number a piece of a key has in messages: eight bytes of BLAKE2 (RFC 7693)."""
+    """The number of a key's piece in messages: eight bytes of BLAKE2 (RFC 7693)."""
     digest = hashlib.blake2b(f"{name}/{piece}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big")
 
@@ -32,9 +32,10 @@ def key_number(name: str, piece: int) -> int:
 def pieces_of(name: str, size: int, servers: int, most: int) -> list[Piece]:
     """The pieces of an array of `size` elements.
 
-    It is cut into as few pieces of about `most` elements as will do, but no more than there are
-    servers, all within one element of each other. The first belongs to the server its name's CRC-32
-    says, the others to those that follow: large arrays are spread evenly, small ones by chance.
+    The number of pieces is the smallest that keeps them near `most` elements, but at most the
+    number of servers; their sizes differ by at most one element. The CRC-32 of the name selects the
+    server of the first piece, and the others follow in order. So large arrays are spread evenly,
+    small ones randomly.
 
     >>> [piece.end - piece.begin for piece in pieces_of("int:0", 10, servers=3, most=4)]
     [3, 3, 4]

@@ -1,7 +1,7 @@
-"""What a parameter server knows, as a machine that only messages move.
+"""The state of a parameter server, as a machine that only messages change.
 
-The same messages in the same order give the same bits, so that a server that is started again and
-reads its journal is where it was. Nothing here knows of sockets, files or clocks.
+The same messages in the same order give the same bits, so a restarted server that reads its journal
+has the old state again. This module knows nothing about sockets, files or clocks.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     Values = numpy.ndarray[Any, Any]
 
-#: Keys of one server.
+#: The most keys of one server.
 MOST_KEYS = 1 << 20
 
 
 class State:
-    """Values by key, the rounds that are open, and who takes part: `workers` ranks at the start."""
+    """Values by key, the open rounds, and the participants: at the start, `workers` ranks."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -43,10 +43,10 @@ class State:
         return [rank for rank in range(self.workers) if rank not in self.gone]
 
     def begin_anew(self, workers: int) -> None:
-        """Let another job go on from the values, of so many workers.
+        """Let another job, with this many workers, continue from the values.
 
-        All its ranks have done the rounds that have ended; pushes of a round that has not are
-        dropped, as the new workers do it again.
+        All its ranks count as having done the rounds that have ended. Pushes of a round that has
+        not ended are dropped, because the new workers repeat it.
         """
         self.workers = workers
         self.gone, self.finished = set(), set()
@@ -54,9 +54,9 @@ class State:
             entry.begin_anew(workers)
 
     def apply(self, rank: int, message: Message) -> bool:
-        """Do what a message asks for; whether that changed anything.
+        """Apply a message; returns whether it changed anything.
 
-        Raises a `KVStoreError`, changing nothing, for a message that is refused.
+        If the message is refused, raises a `KVStoreError` and changes nothing.
         """
         handle = _HANDLERS.get(message.kind)
         if handle is None:
@@ -146,9 +146,9 @@ class State:
     def _activate(self, rank: int, message: Message) -> bool:
         """Let a rank take part after a round.
 
-        It may do so already: it was never silent for too long here, or asks again for a later round
-        since another server had ended the one it asked for first. What is open until then does not
-        wait for it any more.
+        The rank may take part already, because it was not silent for long enough to be left out
+        here, or because it asks again for a later round after another server had ended the one it
+        asked for first. Earlier rounds do not wait for it any more.
         """
         if self.newest() > message.sequence:
             return False
@@ -200,11 +200,11 @@ class State:
     # ---- answers
 
     def answer(self, rank: int, message: Message) -> Message | None:
-        """The value a worker asks for; None while it has to wait.
+        """The value that a worker asks for; None while the worker has to wait.
 
-        Where there are rounds that is the value after the round the worker pushed last, `sequence`,
-        also when the next one has ended. Where there are none, the value of this moment, once no
-        worker is more than `staleness` pushes behind.
+        With rounds, this is the value after the round that the worker pushed last, `sequence`, even
+        if the next round has ended. Without rounds it is the present value, once no worker is more
+        than `staleness` pushes behind.
         """
         self._takes_part(rank)
         entry = self.entry(rank, message.key)
@@ -229,7 +229,7 @@ class State:
         return array_message(Kind.VALUE, value, numbers=numbers, **fields)
 
     def missing(self, number: int, sequence: int) -> list[int]:
-        """The ranks a worker waits for that asks for round `sequence` of a key."""
+        """The ranks that a worker waits for when it asks for round `sequence` of a key."""
         entry = self.entries.get(number)
         if entry is None:
             return []
@@ -243,9 +243,9 @@ class State:
         return [rank for rank in needed if rank not in came]
 
     def pushed(self, rank: int) -> tuple[int, int] | None:
-        """The fewest and the most pushes a rank has made of any key that has rounds.
+        """The fewest and the most pushes of a rank, among the keys that have rounds.
 
-        After the first step keys that nobody has ever pushed, such as those of running statistics,
+        After the first step, keys that nobody has ever pushed, such as those of running statistics,
         do not count.
         """
         entries = [e for e in self.entries.values() if e.rounds and not e.barrier]
@@ -255,13 +255,13 @@ class State:
         return (min(counts), max(counts)) if counts else None
 
     def newest(self) -> int:
-        """The round the furthest key has ended."""
+        """The last round that the furthest key has ended."""
         versions = [e.version for e in self.entries.values() if e.rounds and not e.barrier]
         return max(versions, default=0)
 
 
 def _sum(arrays: list[Values]) -> Values:
-    """The sum in the order of the ranks; float16 adds up in float32."""
+    """The sum in the order of ranks; float16 is summed in float32."""
     first = arrays[0]
     if first.dtype.name == "float16":
         return _sum([array.astype("float32") for array in arrays])

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from gemel.kvstore.server.protocol import Numbers
 
-#: Those a server cannot have: they draw random numbers, which a restarted server could not repeat.
+#: Optimizers that servers refuse: they draw random numbers, which a restart could not repeat.
 RANDOM = ("sgld",)
-#: Settings that come with every push, or that only a worker needs.
+#: Settings that are sent with every push, or that only a worker needs.
 _ELSEWHERE = {
     *("lr", "wd", "rescale_grad", "num_update", "lr_scheduler", "idx2name"),
     *("param_dict", "lr_mult", "wd_mult"),
@@ -25,7 +25,7 @@ _ELSEWHERE = {
 
 
 def describe(rule: Any) -> dict[str, Any]:
-    """An optimizer as its name and settings. Raises `WorldError` for one no server can have."""
+    """The name and settings of an optimizer. Raises `WorldError` if servers cannot have it."""
     name = type(rule).__name__.lower()
     if optimizer._BY_NAME.get(name) is not type(rule) or not type(rule).__module__.startswith(
         "gemel."
@@ -56,7 +56,8 @@ def describe(rule: Any) -> dict[str, Any]:
 
 
 def build(description: Mapping[str, Any]) -> Any:
-    """The optimizer described; raises `ProtocolError` for anything but known names and numbers."""
+    """Build the described optimizer; raises `ProtocolError` for unknown names or invalid
+    numbers."""
     name, settings = description.get("name"), description.get("settings")
     if not isinstance(name, str) or not isinstance(settings, dict) or len(settings) > 64:
         raise ProtocolError("OPTIMIZER: the message must have a name and settings")
@@ -74,7 +75,7 @@ def build(description: Mapping[str, Any]) -> Any:
 
 
 def numbers_for(rule: Any, key: Any, count: int) -> Numbers:
-    """Learning rate, scale of the gradient and weight decay of a key's update number `count`."""
+    """Learning rate, gradient scale and weight decay for a key's update number `count`."""
     if rule is None:
         return 0.0, 1.0, 0.0
     rule.num_update = max(rule.num_update, rule.begin_num_update + count)
@@ -102,7 +103,7 @@ class Updates:
         return found
 
     def states(self) -> tuple[dict[int, int], dict[int, list[Any]]]:
-        """How often each key was updated, and the arrays of its state."""
+        """The number of updates of each key, and the arrays of its state."""
         arrays = {
             key: [array.asnumpy() for array in found]
             for key, found in self._updater.arrays().items()
@@ -110,7 +111,7 @@ class Updates:
         return dict(self._rule._all_index_update_counts[0]), arrays
 
     def restore(self, counts: dict[int, int], arrays: dict[int, list[Any]]) -> None:
-        """Take what `states` gave."""
+        """Restore the result of `states`."""
         self._updater.restore(
             {
                 key: [np.array(array, dtype=array.dtype.name) for array in found]

@@ -1,1 +1,1 @@
-"""Files of ONNX as networks."""
+"""Reading ONNX files as networks."""

@@ -1,4 +1,4 @@
-"""Operators on each element."""
+"""Operators on single elements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gemel.onnx.types import dtype_of
 
 # --- those that are gemel's -------------------------------------------------------------------
 
-#: Operators of one array, by the functions they are.
+#: Operators of one array, with the equal functions of gemel.
 SAME = {
     "Abs": np.absolute,
     "Acos": np.arccos,
@@ -46,7 +46,7 @@ SAME = {
     "Tan": np.tan,
     "Tanh": np.tanh,
 }
-#: Operators of two.
+#: The same for operators of two arrays.
 SAME_OF_TWO = {
     "Add": np.add,
     "And": np.logical_and,
@@ -75,7 +75,7 @@ for _name, _function in SAME_OF_TWO.items():
 
 @imports("Identity", "Dropout", known=(1, 2))
 def _(node: Any, x: Any, ratio: Any = None, training: Any = None) -> Any:
-    """Files are for inference; the mask of a dropout is true."""
+    """Return the input: files are for inference, and the mask of the dropout is all true."""
     if node.number(training, default=False):
         raise node.refuse("it drops elements: the file is of a network in training")
     return (x, np.ones_like(x, dtype="bool")) if node.has(1) else x

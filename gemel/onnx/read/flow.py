@@ -1,4 +1,4 @@
-"""Operators with graphs inside: what is chosen, and what is repeated."""
+"""Operators with inner graphs: conditions and loops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gemel.onnx.read.table import imports_inside
 
 
 def _truth(x: Any) -> bool:
-    """A condition; one that is computed is waited for, and a trace cannot."""
+    """The value of a condition. Waits for a computed one, which is an error in a trace."""
     return bool(x.item()) if isinstance(x, Known) else bool(x)
 
 
@@ -22,7 +22,7 @@ def _(node: Any, run: Any, condition: Any) -> Any:
 
 @imports_inside("Loop")
 def _(node: Any, run: Any, most: Any, condition: Any, *states: Any) -> Any:
-    """Written out, one round after another: its number of rounds has to be known."""
+    """Unroll the loop; the number of its rounds must be known."""
     graph, count = node.get("body"), None if most is None else int(node.number(most))
     names = [each.name for each in graph.inputs]
     goes_on = True if condition is None else _truth(condition)

@@ -1,7 +1,7 @@
-"""The arithmetic of shapes: operators on known numbers, extents of a trace among them.
+"""The arithmetic of shapes: operators on known numbers, which include extents of a trace.
 
-What exporters write as nodes (Shape, Gather, Unsqueeze, Concat, Reshape) is computed here once,
-while the program is traced, and is no array.
+Exporters write such arithmetic as nodes (Shape, Gather, Unsqueeze, Concat, Reshape). It is computed
+here once, while the program is traced, and needs no arrays.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gemel.spec import product
 
 
 def _quotient(a: Any, b: Any) -> Any:
-    """Towards zero, as ONNX divides whole numbers."""
+    """Divide rounding towards zero, as ONNX does for integers."""
     if isinstance(a, Dim) or isinstance(b, Dim) or (a >= 0 and b > 0):
         return a // b
     return int(a / b) if b else 0
@@ -52,7 +52,8 @@ for _name, _function in TESTS.items():
 
 
 def _whole(function: Callable[..., Any], *inputs: Known) -> Known | None:
-    """Of whole numbers only: those with a fraction are rounded as their dtype is, by arrays."""
+    """Compute integers only; results with a fraction have to be rounded as in arrays of their
+    dtype."""
     if any(x.dtype.kind not in "iu" for x in inputs) or len(inputs) > 2:
         return None
     return each(function, *inputs)

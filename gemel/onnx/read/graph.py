@@ -1,4 +1,4 @@
-"""ONNX's graphs as gemel runs them: nodes with plain attributes, each after what it reads."""
+"""ONNX graphs in the form that gemel runs: nodes with plain attributes, in topological order."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gemel.onnx.read.known import Known
 from gemel.onnx.read.rules import INSIDE, OPERATORS
 from gemel.onnx.types import dtype_of, onnx
 
-#: The versions of ONNX's operators that are read, from this one on.
+#: The oldest version of ONNX's operators that is read.
 OLDEST = 7
-#: How deep graphs inside of nodes go in files.
+#: The deepest nesting of graphs that is accepted.
 DEEPEST = 16
 #: The domain of ONNX's own operators, in both spellings.
 OWN = ("", "ai.onnx")
 
 
 class Node:
-    """One node: what it is, its inputs and outputs by name, its attributes."""
+    """One node: its operator, its inputs and outputs by name, and its attributes."""
 
     def __init__(self, made: Any, opset: int, whose: str, attributes: dict[str, Any]) -> None:
         self.kind: str = made.op_type
@@ -29,21 +29,22 @@ class Node:
         self.inputs: list[str] = list(made.input)
         self.outputs: list[str] = list(made.output)
         self.attributes = attributes
-        #: How messages call it.
+        #: Its name in messages.
         self.where = whose
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An attribute."""
+        """The value of an attribute."""
         return self.attributes.get(name, default)
 
     def has(self, place: int) -> bool:
-        """Whether an output is asked for."""
+        """Whether the node has this output."""
         return place < len(self.outputs) and self.outputs[place] != ""
 
     def numbers(self, x: Any, name: str = "") -> list[Any] | None:
-        """The elements of an input that has to be known, flat, or else of an attribute.
+        """The elements, flat, of an input that must be known, or of an attribute if the input is
+        None.
 
-        Those of an array that is computed are waited for; a trace cannot. Raises `TraceError`.
+        Waits for the elements of a computed array; in a trace, these raise `TraceError`.
         """
         if x is None:
             found = self.attributes.get(name)
@@ -55,13 +56,14 @@ class Node:
         return x if isinstance(x, Known) else Known.of(x.asnumpy(), x.dtype)
 
     def number(self, x: Any, name: str = "", default: Any = None) -> Any:
-        """The one element of an input that has to be known, or else an attribute."""
+        """The single element of an input that must be known, or an attribute if the input is
+        None."""
         if x is None:
             return self.attributes.get(name, default)
         return self.known(x).item()
 
     def refuse(self, what: str) -> ShapeError:
-        """The error for something of an operator that gemel does not do."""
+        """The error for a variant of an operator that gemel does not support."""
         return ShapeError(what)
 
 
@@ -74,12 +76,12 @@ class Graph:
         self.inputs = [each for each in made.input if each.name not in self.constants]
         self.outputs = [each.name for each in made.output]
         self.nodes = [reader.node(each, depth) for each in made.node]
-        #: After which node nothing reads a tensor any more.
+        #: For each tensor, the last node that reads it.
         self.last = {name: place for place, node in enumerate(self.nodes) for name in reads(node)}
 
 
 def reads(node: Node) -> Iterator[str]:
-    """The tensors a node reads, those of its inner graphs, too."""
+    """The tensors that a node reads, including those read by its inner graphs."""
     yield from filter(None, node.inputs)
     for value in node.attributes.values():
         if isinstance(value, Graph):
@@ -89,7 +91,7 @@ def reads(node: Node) -> Iterator[str]:
 
 
 class Reader:
-    """Checks one model, and takes it apart. `source` is what messages call it."""
+    """Checks and parses one model. `source` is its name in messages."""
 
     def __init__(self, model: Any, source: str) -> None:
         self.source = source
@@ -105,7 +107,7 @@ class Reader:
         self.check_order(self.model.graph, set(), "")
 
     def fail(self, problem: str) -> SymbolFileError:
-        """The error for a file."""
+        """The error for an invalid file."""
         return SymbolFileError(f"ONNX file {self.source}: {problem}")
 
     def graph(self) -> Graph:
@@ -113,14 +115,14 @@ class Reader:
         return Graph(self.model.graph, self)
 
     def written_out(self, model: Any) -> Any:
-        """The model without functions: its own, and those ONNX defines by its other operators."""
+        """Replace calls of functions by their nodes: the model's functions, and ONNX's own."""
         inliner, inference = onnx("inliner"), onnx("shape_inference")
         try:
             if model.functions:
                 model = inliner.inline_local_functions(model)
             unknown = [node for node in _every_node(model.graph) if not _is_known(node)]
             if unknown and all(_is_function(node, self.opset) for node in unknown):
-                model = inference.infer_shapes(model)  # what they are may depend on shapes
+                model = inference.infer_shapes(model)  # the nodes may depend on shapes
                 known = [("", kind) for kind in (*OPERATORS, *INSIDE)]
                 model = inliner.inline_selected_functions(model, known, True, True)
         except (RuntimeError, ValueError, inference.InferenceError) as error:
@@ -128,7 +130,7 @@ class Reader:
         return model
 
     def check_operators(self) -> None:
-        """Raises `UnknownOperatorsError`, which lists all operators that are not there."""
+        """Raises `UnknownOperatorsError`, which lists all operators that gemel does not have."""
         unknown: Counter[str] = Counter()
         whose: dict[str, str] = {}
         for node in _every_node(self.model.graph):
@@ -145,8 +147,8 @@ class Reader:
         )
 
     def check_order(self, graph: Any, outer: set[str], where: str) -> None:
-        """Raises `SymbolFileError` where a node reads what nothing before it gives, as in a cycle,
-        and where a name is given twice."""
+        """Raises `SymbolFileError` if a node reads a tensor that no earlier node writes, as in a
+        cycle, or if a name is used twice."""
         there = {*outer, *(x.name for x in graph.input), *(x.name for x in graph.initializer)}
         made = {name for node in graph.node for name in node.output}
         for place, node in enumerate(graph.node):
@@ -169,7 +171,7 @@ class Reader:
     # ---- parts
 
     def node(self, made: Any, depth: int) -> Node:
-        """A node with plain attributes."""
+        """Convert a node; its attributes become plain values."""
         whose = f"node {made.name or ', '.join(made.output)!r} ({made.op_type})"
         attributes = {each.name: self._attribute(each, whose, depth) for each in made.attribute}
         return Node(made, self.opset, whose, attributes)
@@ -203,7 +205,7 @@ class Reader:
         return Known.of(array.astype(dtype.dtype), dtype)
 
     def dtype(self, code: int, whose: str) -> DType:
-        """A dtype of the file."""
+        """The dtype for a code in the file."""
         try:
             return dtype_of(code, whose)
         except DTypeError as error:
@@ -221,11 +223,11 @@ def _is_known(node: Any) -> bool:
 
 
 def _is_function(node: Any, opset: int) -> bool:
-    """Whether ONNX says of an operator which others it consists of."""
+    """Whether ONNX defines an operator by other operators."""
     defs = onnx("defs")
     try:
         schema = defs.get_schema(node.op_type, opset, "")
-    except (defs.SchemaError, TypeError):  # there is none; the name may be no text
+    except (defs.SchemaError, TypeError):  # there is no schema, or the name is not a string
         return False
     defined = schema.has_function or schema.has_context_dependent_function
     return bool(defined) and node.domain in OWN

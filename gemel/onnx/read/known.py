@@ -1,4 +1,5 @@
-"""Arrays whose elements are known while a program is traced: constants, shapes, what follows."""
+"""Arrays whose elements are known while a program is traced: constants, shapes and their
+results."""
 
 from __future__ import annotations
 
@@ -12,12 +13,13 @@ from gemel.ir.current import current_trace
 from gemel.ir.op import numpy
 from gemel.runtime.prepare import as_entry
 
-#: Larger ones are computed as arrays.
+#: Arrays with more elements are computed as arrays.
 MOST = 1024
 
 
 class Known:
-    """Elements in a flat list, free extents among them, with a shape and a dtype; or NumPy's."""
+    """Elements as a flat list, perhaps with free extents, with shape and dtype; or a NumPy
+    array."""
 
     def __init__(self, values: Any, shape: Sequence[int], dtype: Any) -> None:
         self.values = values
@@ -27,19 +29,19 @@ class Known:
 
     @classmethod
     def of(cls, array: Any, dtype: Any = None) -> Known:
-        """NumPy's array as known elements; `dtype` where NumPy lacks the one it has."""
+        """A NumPy array as known elements; `dtype` is the true one if NumPy does not have it."""
         found = cls(None, array.shape, dtype or array.dtype)
         found._array = array
         return found
 
     @property
     def size(self) -> int:
-        """How many elements."""
+        """The number of elements."""
         return int(numpy().prod(self.shape, dtype="int64"))
 
     @property
     def ndim(self) -> int:
-        """How many axes."""
+        """The number of axes."""
         return len(self.shape)
 
     def list(self) -> list[Any]:
@@ -49,7 +51,7 @@ class Known:
         return list(self.values)
 
     def item(self) -> Any:
-        """The one element."""
+        """The single element."""
         (found,) = self.list()
         return found
 
@@ -59,14 +61,14 @@ class Known:
         return self.values is None or not any(isinstance(n, Dim) for n in self.values)
 
     def numpy(self) -> Any:
-        """The elements as NumPy's array; free extents are held to what they are now."""
+        """The elements as a NumPy array; free extents are fixed to their present values."""
         if self._array is None:
             plain = [int(n) if isinstance(n, Dim) else n for n in self.values]
             self._array = numpy().array(plain, dtype=self.dtype.dtype).reshape(self.shape)
         return self._array
 
     def array(self) -> Any:
-        """The elements as an array of gemel's; in a trace as a constant of the program."""
+        """The elements as a gemel array; in a trace, as a constant of the program."""
         if self.is_fixed:
             found = np.array(self.numpy(), dtype=self.dtype)
             return found if current_trace() is None else as_entry(found)
@@ -74,7 +76,7 @@ class Known:
         return np.reshape(np.concatenate(parts), self.shape)
 
     def moved(self, rule: Callable[[Any], Any], dtype: Any = None) -> Known:
-        """Its elements where `rule` puts their positions."""
+        """The elements after `rule` has been applied to an array of their positions."""
         places = rule(numpy().arange(self.size).reshape(self.shape))
         own = self.list()
         values = [own[place] for place in places.ravel().tolist()]
@@ -85,7 +87,7 @@ class Known:
 
 
 def each(rule: Callable[..., Any], *inputs: Known, dtype: Any = None) -> Known | None:
-    """A function of one element of each, which broadcast; None for too many of them."""
+    """Apply a function to broadcast elements; returns None if there are too many."""
     np_ = numpy()
     shape = np_.broadcast_shapes(*(x.shape for x in inputs))
     if np_.prod(shape, dtype="int64") > MOST:
@@ -100,7 +102,7 @@ def each(rule: Callable[..., Any], *inputs: Known, dtype: Any = None) -> Known |
 
 
 def shape_of(node: Any, x: Any) -> Known:
-    """The operator Shape: the extents of an array or of known numbers, or some of them."""
+    """The operator Shape: all or some extents of an array or of known numbers."""
     extents = list(x.shape)[node.get("start", 0) : node.get("end")]
     return Known(extents, (len(extents),), "int64")
 

@@ -1,4 +1,4 @@
-"""Operators with parameters of their own: normalization, attention's parts."""
+"""Operators with parameters: normalization, and parts of attention."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gemel.spec import product
 
 
 def _lined(x: Any, channels: Any, axis: int = 1) -> Any:
-    """A number for each channel, along an axis of x."""
+    """Reshape one number per channel so that it broadcasts along an axis of x."""
     return np.reshape(channels, tuple(-1 if i == axis else 1 for i in range(x.ndim)))
 
 
@@ -64,7 +64,7 @@ def _(node: Any, x: Any, scale: Any, bias: Any) -> Any:
     centred = rows - rows.mean(axis=2, keepdims=True)
     spread = np.square(centred).mean(axis=2, keepdims=True)
     found = np.reshape(centred / np.sqrt(spread + epsilon), x.shape)
-    if node.opset < 21:  # a number for each group
+    if node.opset < 21:  # one number per group
         scale, bias = np.repeat(scale, each), np.repeat(bias, each)
     return found * _lined(x, scale) + _lined(x, bias)
 

@@ -105,7 +105,7 @@ def _(
 
 
 def _within(part: slice, extent: Any) -> slice:
-    """A slice whose ends mean as ONNX has them: a last one far off is the end."""
+    """Convert a slice from ONNX's form, where an end far beyond the axis means its end."""
     start, stop = part.start, part.stop
     far = 2**31 - 1
     if type(stop) is int and abs(stop) >= far:
@@ -142,7 +142,7 @@ def _(node: Any, x: Any, pads: Any = None, value: Any = None, axes: Any = None) 
 
 
 def _cropped(x: Any, sides: list[Any]) -> tuple[Any, list[Any]]:
-    """What negative widths leave, and the others."""
+    """Crop x by the negative widths; returns it with the other widths."""
     if not any(type(n) is int and n < 0 for side in sides for n in side):
         return x, sides
     key = tuple(

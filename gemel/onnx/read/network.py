@@ -46,7 +46,7 @@ def read(source: str) -> Any:
 
 
 def _refusals() -> tuple[type[Exception], ...]:
-    """What protobuf raises for bytes that are no message."""
+    """The exceptions that protobuf raises for bytes that are not a message."""
     found = import_module("google.protobuf.message").DecodeError, FileNotFoundError
     return found
 
@@ -96,7 +96,7 @@ class Network(HybridBlock):
         return found[0] if len(found) == 1 else found
 
     def _checked(self, name: str, kind: Any, x: Any) -> Any:
-        """An argument, in the dtype and of the axes the file says."""
+        """An argument, converted to the file's dtype; its number of axes is checked."""
         dtype, shape = kind
         if shape is not None and len(shape) != len(x.shape):
             raise ShapeError(
@@ -110,7 +110,7 @@ class Network(HybridBlock):
 
 
 def _kind(made: Any, reader: Reader) -> Any:
-    """The dtype and the shape of an input, None for free extents."""
+    """The dtype and the shape of an input, with None for free extents."""
     if not made.type.HasField("tensor_type"):
         raise reader.fail(f"input {made.name!r} is no tensor")
     kind = made.type.tensor_type
@@ -123,7 +123,7 @@ def _kind(made: Any, reader: Reader) -> Any:
 
 
 def _uses(graph: Graph) -> dict[str, set[bool]]:
-    """Of each tensor that is read as an array: whether it may be trained there, and there."""
+    """For each tensor that is read as an array, whether its uses allow training."""
     found: dict[str, set[bool]] = {}
     for node in _every(graph):
         operator = OPERATORS.get(node.kind)
@@ -135,7 +135,7 @@ def _uses(graph: Graph) -> dict[str, set[bool]]:
 
 
 def _every(graph: Graph) -> list[Node]:
-    """The nodes of a graph, and of graphs inside of them."""
+    """The nodes of a graph, including those of its inner graphs."""
     found = list(graph.nodes)
     for node in graph.nodes:
         for value in node.attributes.values():

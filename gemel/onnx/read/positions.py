@@ -10,7 +10,7 @@ from gemel.spec import product
 
 
 def _counted(places: Any, extent: Any) -> Any:
-    """Positions, negative ones from the end, as int64."""
+    """Positions as int64; negative ones count from the end."""
     places = places.astype("int64")
     return np.where(places < 0, places + extent, places)
 
@@ -28,7 +28,7 @@ def _(node: Any, x: Any, indices: Any) -> Any:
 
 
 def _lined(count: Any, axis: int, ndim: int) -> Any:
-    """0, 1, ... along one of so many axes."""
+    """0, 1, ... along one axis of an array with `ndim` axes."""
     shape = [1] * ndim
     shape[axis] = count
     return np.reshape(np.arange(count, dtype="int64"), tuple(shape))
@@ -43,7 +43,7 @@ def _(node: Any, x: Any, indices: Any) -> Any:
     return npx.gather_nd(x, np.stack(places))
 
 
-#: How what is written meets what is there; all but these are written one after another.
+#: How written values combine with existing ones; those in COMBINED are written one at a time.
 REDUCTIONS = {"none": npx.index_update, "add": npx.index_add}
 COMBINED = {"mul": "multiply", "max": "maximum", "min": "minimum"}
 
@@ -67,7 +67,7 @@ def _(node: Any, x: Any, indices: Any, updates: Any) -> Any:
 
 
 def _written(node: Any, x: Any, places: Any, values: Any) -> Any:
-    """x with values at places (axes, n)."""
+    """x with values written at positions (axes, n)."""
     how = node.get("reduction", "none")
     if how in REDUCTIONS:
         return REDUCTIONS[how](x, places, values)
@@ -113,7 +113,7 @@ def _(node: Any, x: Any) -> Any:
 
 @imports("GridSample")
 def _(node: Any, x: Any, grid: Any) -> Any:
-    """Bilinear or nearest samples of images at places from -1 to 1 (Jaderberg et al., 2015)."""
+    """Bilinear or nearest samples of images at positions from -1 to 1 (Jaderberg et al., 2015)."""
     mode, around = node.get("mode", "linear"), node.get("padding_mode", "zeros")
     if x.ndim != 4 or mode not in ("linear", "bilinear", "nearest") or around == "reflection":
         raise node.refuse(f"mode {mode!r} with padding_mode {around!r} over {x.ndim - 2} axes")
@@ -138,7 +138,7 @@ def _(node: Any, x: Any, grid: Any) -> Any:
 
 
 def _sampled(x: Any, down: Any, across: Any) -> Any:
-    """The elements of images (N, C, H, W) at places (N, h, w), and 0 outside."""
+    """The elements of images (N, C, H, W) at positions (N, h, w); 0 outside."""
     n, c, height, width = x.shape
     inside = (down >= 0) & (down < height) & (across >= 0) & (across < width)
     rows = np.clip(down, 0, height - 1).astype("int64")

@@ -1,4 +1,4 @@
-"""Operators on numbers kept as small integers."""
+"""Operators on quantized numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from gemel.onnx.types import dtype_of
 
 
 def _lined(node: Any, x: Any, each: Any) -> Any:
-    """A number for each lane of an axis, or one."""
+    """Reshape one number per element of an axis so that it broadcasts; a single one stays as it
+    is."""
     if each is None or each.ndim != 1 or x.ndim < 2 and each.shape[0] == 1:
         return each
     axis = node.get("axis", 1) % x.ndim
@@ -49,7 +50,7 @@ def _check_blocks(node: Any) -> None:
 
 
 def _kept(x: Any, dtype: Any) -> Any:
-    """Whole numbers within what a dtype holds."""
+    """Clip integers to the range of a dtype."""
     limits = np.iinfo(dtype)
     return np.clip(x, int(limits.min), int(limits.max)).astype(dtype)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from gemel import np, npx
 from gemel.onnx.read.table import imports
 
-#: Activations by name: of x, alpha and beta.
+#: Activations by name: functions of x, alpha and beta.
 ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "affine": lambda x, a=1.0, b=0.0: a * x + b,
     "elu": lambda x, a=1.0, b=0.0: npx.leaky_relu(x, act_type="elu", slope=a),
@@ -24,7 +24,7 @@ ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "thresholdedrelu": lambda x, a=1.0, b=0.0: np.where(x > a, x, 0),
 }
 USUAL = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}
-#: gemel's order of the gates: the places they have in ONNX's.
+#: gemel's order of the gates, as positions in ONNX's order.
 ORDER = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
 
 
@@ -99,7 +99,7 @@ def _direction(
 def _by_layer(
     node: Any, x: Any, w: Weights, lengths: Any, states: list[Any], size: int, relu: bool
 ) -> list[Any]:
-    """By `npx.rnn`."""
+    """Compute with `npx.rnn`."""
     mode = {"LSTM": "lstm", "GRU": "gru", "RNN": "rnn_relu" if relu else "rnn_tanh"}[node.kind]
     order = ORDER[node.kind]
     rows = len(order) * size
@@ -128,7 +128,7 @@ def _ordered(weight: Any, order: tuple[int, ...], size: int) -> Any:
 
 
 def _functions(node: Any, names: list[str], place: int) -> list[Callable[[Any], Any]]:
-    """The activations of a direction."""
+    """The activation functions of a direction."""
     names = names or [name.lower() for name in USUAL[node.kind]]
     alphas, betas = node.get("activation_alpha") or [], node.get("activation_beta") or []
     found: list[Callable[[Any], Any]] = []
@@ -147,7 +147,7 @@ def _functions(node: Any, names: list[str], place: int) -> list[Callable[[Any], 
 def _by_steps(
     node: Any, x: Any, w: Weights, lengths: Any, states: list[Any], functions: list[Any]
 ) -> list[Any]:
-    """By a loop over time, for what `npx.rnn` does not do."""
+    """Compute with a loop over time, for variants that `npx.rnn` does not have."""
     rows = w.input.shape[0]
     limit = node.get("clip")
     into, again = (None, None) if w.bias is None else (w.bias[:rows], w.bias[rows:])

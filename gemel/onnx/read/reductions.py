@@ -1,4 +1,4 @@
-"""Operators along axes: sums, extremes, softmax; products of matrices."""
+"""Operators along axes: sums, extremes, softmax; matrix products."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gemel.spec import product
 
 
 def _axes(node: Any, x: Any, axes: Any) -> tuple[int, ...] | None:
-    """The axes of a reduction; None for none at all."""
+    """The axes of a reduction; None for no axes at all."""
     found = node.numbers(axes, "axes")
     if not found:
         return None if node.get("noop_with_empty_axes", 0) else tuple(range(x.ndim))
@@ -29,7 +29,7 @@ def _reduces(name: str, rule: Any) -> None:
     imports(name, known=(1,))(reduced)
 
 
-#: What reductions over no axes are, where that is not the array itself.
+#: The result of a reduction over no axes, where it is not the array itself.
 ELEMENTWISE = {
     "ReduceL1": np.absolute,
     "ReduceL2": np.absolute,
@@ -55,7 +55,7 @@ def _is_empty(x: Any, axes: tuple[int, ...]) -> bool:
 
 
 def _extreme(function: Any, x: Any, axes: tuple[int, ...], keep: bool) -> Any:
-    """The largest or smallest; of nothing the one at the other end of the dtype."""
+    """The maximum or minimum; without elements, the lowest or highest value of the dtype."""
     if not _is_empty(x, axes):
         return function(x, axis=axes, keepdims=keep)
     least = function is np.max

@@ -1,4 +1,4 @@
-"""Resize and Upsample: images in another size, one axis after the other."""
+"""Resize and Upsample: images are resized one axis after the other."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from gemel import np
 from gemel.ir.op import numpy
 from gemel.onnx.read.table import imports
 
-#: Where the centre of an element is in the image resized: (place, scale, size before, after), where
-#: the size after is not rounded.
+#: The position of an element's centre in the input image: f(position, scale, input size, output
+#: size), with the output size not rounded.
 PLACES = {
     "half_pixel": lambda at, scale, n, m: (at + 0.5) / scale - 0.5,
     "half_pixel_symmetric": lambda at, scale, n, m: (
@@ -35,7 +35,7 @@ def _(node: Any, x: Any, scales: Any = None) -> Any:
 
 @imports("Resize", known=(1, 2, 3))
 def _(node: Any, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
-    if node.opset < 11:  # the scales come second
+    if node.opset < 11:  # the scales are the second input
         return _resized(node, x, node.numbers(roi), None, "asymmetric", "floor")
     where = node.get("coordinate_transformation_mode", "half_pixel")
     factors = None if scales is None or not scales.size else node.numbers(scales)
@@ -49,7 +49,8 @@ def _(node: Any, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None)
 
 
 def _kept(node: Any, x: Any, sizes: Any) -> list[float]:
-    """One factor for all axes: the smallest that fills them, or the largest that fits."""
+    """A common factor for all axes: the smallest that covers the sizes, or the largest that
+    fits."""
     axes = node.get("axes") or range(x.ndim)
     ratios = [m / int(x.shape[axis]) for axis, m in zip(axes, sizes, strict=True)]
     larger = node.get("keep_aspect_ratio_policy") == "not_smaller"
@@ -82,7 +83,7 @@ def _resized(node: Any, x: Any, scales: Any, sizes: Any, where: str, rounding: s
     return x
 
 
-#: Ways to take the nearest element that repeat each as often as a whole scale says.
+#: Modes in which the nearest element for an integer scale repeats each element that often.
 REPEATED = {
     ("asymmetric", "floor"),
     ("half_pixel", "round_prefer_floor"),
@@ -91,7 +92,7 @@ REPEATED = {
 
 
 def _sampled(node: Any, x: Any, axis: int, at: Any, mode: str, rounding: str) -> Any:
-    """The elements along an axis at places between them."""
+    """Interpolate the elements along an axis at fractional positions."""
     last = int(x.shape[axis]) - 1
     if mode == "nearest":
         places = numpy().clip(ROUNDINGS[rounding](at), 0, last).astype("int64")

@@ -1,4 +1,4 @@
-"""The table with all rules in it."""
+"""The table, complete with all rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs run on arrays, or on the symbols of a trace."""
+"""Running graphs on arrays, or on the symbols of a trace."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gemel.onnx.read.known import MOST, Known
 from gemel.onnx.read.rules import FOLDS, INSIDE, OPERATORS
 from gemel.spec import product
 
-#: What rules raise for attributes and inputs that do not belong together.
+#: The exceptions that rules raise if attributes and inputs do not fit together.
 MISFITS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def run(graph: Graph, values: dict[str, Any]) -> list[Any]:
-    """What the outputs are, for what is given by name: arrays, symbols, or `Known` numbers.
+    """Compute the outputs from values by name: arrays, symbols, or `Known` numbers.
 
     An error names the node.
     """
@@ -27,7 +27,7 @@ def run(graph: Graph, values: dict[str, Any]) -> list[Any]:
             found = _applied(node, values)
         for name, value in zip(node.outputs, found, strict=False):
             values[name] = value
-        for name in node.inputs:  # as soon as nothing reads it any more
+        for name in node.inputs:  # free it as soon as nothing reads it any more
             if graph.last.get(name) == place and name not in kept:
                 values.pop(name, None)
     return [values[name] for name in graph.outputs]
@@ -48,7 +48,7 @@ def _applied(node: Node, values: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def apply(node: Node, inputs: list[Any]) -> Any:
-    """One node of the table: of known numbers known numbers, else arrays."""
+    """Run one node of the table: known numbers give known numbers if possible, else arrays."""
     fold = FOLDS.get(node.kind)
     arrays = any(x is not None and not isinstance(x, Known) for x in inputs)
     count = 0 if arrays else sum(product(x.shape) for x in inputs if x is not None)
@@ -64,14 +64,14 @@ def apply(node: Node, inputs: list[Any]) -> Any:
 
 
 def lifted(x: Any, as_number: bool = False) -> Any:
-    """Known numbers as an array; with `as_number`, one without axes as a Python number."""
+    """Known numbers as an array; with `as_number`, one without axes becomes a Python number."""
     if not isinstance(x, Known):
         return x
     return x.item() if as_number and not x.shape else x.array()
 
 
 def _inside(node: Node, inputs: list[Any], values: dict[str, Any]) -> Any:
-    """A node with graphs inside, which read the tensors outside, too."""
+    """Run a node with inner graphs, which can read the outer tensors too."""
     return INSIDE[node.kind](node, lambda graph, given: run(graph, {**values, **given}), *inputs)
 
 

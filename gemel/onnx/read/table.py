@@ -1,9 +1,9 @@
-"""The table of what ONNX's operators are in gemel: one function for each.
+"""The table of ONNX's operators: one function for each, in terms of gemel.
 
-A rule takes the node, for its attributes, and the inputs: arrays, or the symbols of a trace, None
-where one is left out. It returns the result, or a tuple of results, by functions of `np` and
-`npx`. Inputs that a rule needs as numbers are `known`: positions, shapes and limits. They come as
-`Known`, or with `node.numbers(x)` as a list::
+A rule takes the node, which has the attributes, and the inputs: arrays, or the symbols of a trace,
+or None for a missing input. It returns the result, or a tuple of results, computed with functions
+of `np` and `npx`. Inputs that a rule needs as numbers, such as positions, shapes and limits, are
+declared `known`. They are passed as `Known`, or can be read as a list with `node.numbers(x)`::
 
     @imports("Transpose")
     def _(node, x):
@@ -13,9 +13,8 @@ where one is left out. It returns the result, or a tuple of results, by function
     def _(node, x, shape):
         return np.broadcast_to(x, tuple(node.numbers(shape)))
 
-`folds` are rules for nodes all of whose inputs are known: the arithmetic of shapes, which exporters
-write as nodes. They give a `Known` or None, if there is too much of it.
-"""
+`folds` declares rules for nodes whose inputs are all known: the arithmetic of shapes, which
+exporters write as nodes. They return a `Known`, or None if it would be too large."""
 
 from __future__ import annotations
 
@@ -26,8 +25,8 @@ Rule = Callable[..., Any]
 
 
 class Operator(NamedTuple):
-    """A rule, and of its inputs: which are known numbers, which no gradient changes, and whether
-    those without axes may stay Python's numbers."""
+    """A rule, and for its inputs: which are known numbers, which get no gradient, and whether those
+    without axes may stay Python numbers."""
 
     rule: Rule
     known: tuple[int, ...] = ()
@@ -35,14 +34,14 @@ class Operator(NamedTuple):
     scalars: bool = False
 
 
-#: The rules of operators, of operators on known numbers, and of those with graphs inside.
+#: The rules of operators, of operators on known numbers, and of those with inner graphs.
 OPERATORS: dict[str, Operator] = {}
 FOLDS: dict[str, Rule] = {}
 INSIDE: dict[str, Rule] = {}
 
 
 def imports(*names: str, **settings: Any) -> Callable[[Rule], Rule]:
-    """Declare what operators are: rule(node, *inputs). For the settings see `Operator`."""
+    """Declare the rule of operators: rule(node, *inputs). For the settings see `Operator`."""
 
     def declare(rule: Rule) -> Rule:
         OPERATORS.update(dict.fromkeys(names, Operator(rule, **settings)))
@@ -52,8 +51,8 @@ def imports(*names: str, **settings: Any) -> Callable[[Rule], Rule]:
 
 
 def imports_inside(name: str) -> Callable[[Rule], Rule]:
-    """Declare what an operator with graphs inside is: rule(node, run, *inputs), where
-    run(graph, values by name) gives the outputs of a graph."""
+    """Declare the rule of an operator with inner graphs: rule(node, run, *inputs), where run(graph,
+    values by name) returns the outputs of a graph."""
 
     def declare(rule: Rule) -> Rule:
         INSIDE[name] = rule
@@ -63,7 +62,7 @@ def imports_inside(name: str) -> Callable[[Rule], Rule]:
 
 
 def folds(*names: str) -> Callable[[Rule], Rule]:
-    """Declare what operators are of known inputs: rule(node, *inputs) -> Known."""
+    """Declare the rule of operators on known inputs: rule(node, *inputs) -> Known."""
 
     def declare(rule: Rule) -> Rule:
         FOLDS.update(dict.fromkeys(names, rule))

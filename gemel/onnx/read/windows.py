@@ -11,7 +11,7 @@ from gemel.onnx.read.table import imports
 
 
 class Window(NamedTuple):
-    """Sizes along each axis of space."""
+    """The parameters of a window along each spatial axis."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
@@ -41,7 +41,7 @@ def _window(node: Any, x: Any, kernel: Any) -> Window:
 
 
 def _alike(extent: Any, kernel: int, stride: int, dilate: int, upper: bool) -> tuple[int, int]:
-    """Padding for as many places as the extent over the stride, rounded up."""
+    """The padding for which the output size is the extent divided by the stride, rounded up."""
     reach = (kernel - 1) * dilate + 1
     if stride == 1:
         total = reach - 1
@@ -53,7 +53,7 @@ def _alike(extent: Any, kernel: int, stride: int, dilate: int, upper: bool) -> t
 
 
 def _around(x: Any, window: Window, value: float = 0) -> Any:
-    """An image between its padding."""
+    """An image with its padding added."""
     sides = [(0, 0), (0, 0), *zip(window.before, window.after, strict=True)]
     return np.pad(x, sides, constant_values=value)
 
@@ -109,7 +109,7 @@ def _(node: Any, x: Any, weight: Any, bias: Any = None) -> Any:
 
 
 def _cut(full: Any, before: Any, after: Any, more: Any, bias: Any) -> Any:
-    """The result less its padding; where that is less than `more`, nothing but the bias."""
+    """Crop the padding from the result; where `more` exceeds it, extend the result by the bias."""
     longer = [max(m - b, 0) for m, b in zip(more, after, strict=True)]
     if any(longer):
         full = np.pad(full, [(0, 0), (0, 0), *((0, n) for n in longer)])
@@ -141,7 +141,7 @@ def _(node: Any, x: Any) -> Any:
 
 
 def _lowest(dtype: Any) -> Any:
-    """What is less than every element."""
+    """A value not above any element of this dtype."""
     return float("-inf") if dtype.is_floating else int(np.iinfo(dtype).min)
 
 
@@ -169,13 +169,13 @@ def _pooled(node: Any, x: Any) -> Window:
 
 
 def _is_plain(window: Window) -> bool:
-    """Whether `npx.pooling` has such windows: without gaps, with less padding than elements."""
+    """Whether `npx.pooling` supports such windows: not dilated, with less padding than elements."""
     small = all(p < k for p, k in zip(window.before, window.kernel, strict=True))
     return window.before == window.after and small and all(step == 1 for step in window.dilate)
 
 
 def _pool(node: Any, x: Any, window: Window, kind: str, pad: Any = (), padded: bool = True) -> Any:
-    """`npx.pooling`."""
+    """Call `npx.pooling`."""
     return npx.pooling(
         x,
         kernel=window.kernel,
@@ -188,9 +188,9 @@ def _pool(node: Any, x: Any, window: Window, kind: str, pad: Any = (), padded: b
 
 
 def _whole(node: Any, x: Any, window: Window, kind: str, shape: Any) -> Any:
-    """The largest element or the sum of each window of an image that has its padding already.
+    """The largest element or the sum of each window of an image that is padded already.
 
-    None begins behind the image, whose shape is given, and the padding before it.
+    `shape` is that of the image without padding. No window begins after the end of the image.
     """
     ceil = node.get("ceil_mode", 0)
     counts = []
@@ -208,7 +208,7 @@ def _whole(node: Any, x: Any, window: Window, kind: str, shape: Any) -> Any:
 
 
 def _apart(x: Any, window: Window, kind: str, counts: list[Any]) -> Any:
-    """The same of windows with gaps: a number for each place in the window, combined."""
+    """The same for dilated windows: one slice of x for each place in the window, combined."""
     spans = zip(x.shape[2:], counts, window.kernel, window.stride, window.dilate, strict=True)
     sides = [(0, maximum((m - 1) * s + (k - 1) * d + 1 - n, 0)) for n, m, k, s, d in spans]
     end = _lowest(x.dtype) if kind == "max" else 0

@@ -1,1 +1,1 @@
-"""Programs written as ONNX."""
+"""Writing programs as ONNX."""

@@ -1,6 +1,5 @@
-"""Operations on each element that ONNX calls or counts otherwise. Their inputs have the dtype they
-are computed in; so has what a rule gives, but for comparisons.
-"""
+"""Elementwise operations that have another name or another meaning in ONNX. Their inputs have the
+dtype they are computed in, and so have the results of the rules, except for comparisons."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from gemel.extent import Dim
 from gemel.onnx.write.graph import Graph
 from gemel.onnx.write.table import Call, Written, exports
 
-#: Arithmetic of bools: ONNX has none.
+#: Arithmetic on bools as logic, because ONNX has none.
 OF_BOOLS = {"add": "Or", "maximum": "Or", "multiply": "And", "minimum": "And"}
 ARITHMETIC = {"add": "Add", "maximum": "Max", "multiply": "Mul", "minimum": "Min"}
 
@@ -118,7 +117,7 @@ def _(graph: Graph, call: Call, a: str, b: str) -> Written:
 
 
 def _remainder(graph: Graph, dtype: DType, a: str, b: str) -> str:
-    """With the sign of b. ONNX's has that for integers only."""
+    """The remainder with the sign of b, which ONNX's Mod has only for integers."""
     if not dtype.is_floating:
         return graph.node("Mod", a, b)
     rest = graph.node("Mod", a, b, fmod=1)
@@ -196,7 +195,7 @@ def _(graph: Graph, call: Call, x: str) -> Written:
 
 
 def _is_negative(graph: Graph, dtype: DType, x: str) -> str:
-    """Whether x has a sign, -0.0, too: by the sign of 1 / x where x is 0."""
+    """Whether x has a negative sign, including -0.0: where x is 0, the sign of 1 / x decides."""
     zero = graph.constant(0, dtype)
     below = graph.node("Less", x, zero)
     if not dtype.is_floating:
@@ -214,7 +213,7 @@ def _(graph: Graph, call: Call, a: str, b: str) -> Written:
 
 @exports("hypot")
 def _(graph: Graph, call: Call, a: str, b: str) -> Written:
-    """By the ratio of the smaller to the larger, which does not overflow."""
+    """Use the ratio of the smaller to the larger, which does not overflow."""
     dtype = call.result.dtype
     one, wide, high = graph.constant(1, dtype), graph.node("Abs", a), graph.node("Abs", b)
     least, most = graph.node("Min", wide, high), graph.node("Max", wide, high)
@@ -227,13 +226,13 @@ def _(graph: Graph, call: Call, a: str, b: str) -> Written:
 
 @exports("arctan2")
 def _(graph: Graph, call: Call, y: str, x: str) -> Written:
-    """arctan of the smaller by the larger size, moved to its quarter."""
+    """The arctan of the smaller divided by the larger magnitude, moved to its quadrant."""
     dtype = call.result.dtype
     zero, half, whole = (graph.constant(n, dtype) for n in (0, math.pi / 2, math.pi))
     high, wide = graph.node("Abs", y), graph.node("Abs", x)
     steep = graph.node("Greater", high, wide)
     least, most = graph.node("Min", high, wide), graph.node("Max", high, wide)
-    alike = graph.node("Equal", least, most)  # also 0 by 0, and infinity by infinity
+    alike = graph.node("Equal", least, most)  # also 0 and 0, infinity and infinity
     some = graph.node("Greater", most, zero)
     ratio = graph.node("Div", least, graph.node("Where", some, most, graph.constant(1, dtype)))
     one = graph.node("Where", some, graph.constant(1, dtype), zero)

@@ -1,4 +1,4 @@
-"""An ONNX graph that is being written: nodes, constants, and sizes computed from inputs."""
+"""The ONNX graph being written: nodes, constants, and sizes computed from the inputs."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from gemel.ir.op import numpy
 from gemel.onnx.types import code_of, onnx, twin
 from gemel.symbol.node import unused_name
 
-#: The lowest position of ONNX's slices: behind the first element, going backwards.
+#: The end of ONNX's backward slices that include the first element.
 BEFORE_ALL = -(2**63) + 1
-#: What sums are made of, by gemel's operators; `//` and `%` are in `_of_atom`.
+#: Operators of extents by gemel's names; `//` and `%` are handled in `_of_atom`.
 EXTREMES = {"minimum": "Min", "maximum": "Max"}
 
 
 class Graph:
     """The nodes and constants of a graph, by the names of tensors.
 
-    `sources` says of each free extent which input it is an axis of.
+    `sources` has the input and axis from which each free extent is taken.
     """
 
     def __init__(self, opset: int, sources: dict[str, tuple[str, int]]) -> None:
         self.opset = opset
         self.nodes: list[Any] = []
-        #: The values of constants by name: arrays of the package onnx's dtypes.
+        #: The constants by name: arrays of the package onnx's dtypes.
         self.constants: dict[str, Any] = {}
         self._sources = sources
         self._used: set[str] = set()
         self._known: dict[Any, str] = {}
-        #: What the nodes written now are called after.
+        #: A prefix for the names of nodes written now.
         self.hint = ""
 
     def named(self, hint: str) -> str:
-        """A name no tensor has yet."""
+        """A name that no tensor has yet."""
         found = unused_name(hint, self._used.__contains__)
         self._used.add(found)
         return found
 
     def rename(self, old: str, new: str) -> str:
-        """Give a tensor that a node computes another name, if that is free; gives the name."""
+        """Rename a tensor that a node computes, to `new` if that is free; returns the name."""
         new = self.named(new)
         for node in self.nodes:
             for names in (node.input, node.output):
@@ -54,11 +54,12 @@ class Graph:
     # ---- nodes
 
     def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """A node with one result, whose name it gives. Attributes that are None are left out."""
+        """Add a node with one result; returns the result's name. Attributes that are None are
+        omitted."""
         return self.several(kind, 1, *inputs, **attributes)[0]
 
     def several(self, kind: str, count: int, *inputs: str, **attributes: Any) -> tuple[str, ...]:
-        """A node with several results."""
+        """Add a node with several results."""
         name = self.named(self.hint or kind.lower())
         results = (name,) if count == 1 else tuple(self.named(f"{name}_{i}") for i in range(count))
         given = {key: value for key, value in attributes.items() if value is not None}
@@ -69,7 +70,7 @@ class Graph:
         return results
 
     def cast(self, x: str, source: DType, target: Any) -> str:
-        """A tensor of one dtype in another one."""
+        """Convert a tensor to another dtype."""
         target = DType(target)
         return x if source is target else self.node("Cast", x, to=code_of(target))
 
@@ -92,7 +93,7 @@ class Graph:
     # ---- sizes
 
     def sizes(self, shape: Iterable[int]) -> str:
-        """A shape, or other whole numbers, as a tensor: a constant, or computed from the inputs."""
+        """A shape, or other integers, as a tensor: a constant, or computed from the inputs."""
         parts: list[str] = []
         known: list[int] = []
         for extent in shape:
@@ -108,7 +109,7 @@ class Graph:
         return parts[0] if len(parts) == 1 else self.node("Concat", *parts, axis=0)
 
     def size(self, extent: int) -> str:
-        """One whole number as a tensor without axes."""
+        """An integer as a tensor without axes."""
         if not isinstance(extent, Dim):
             return self.constant(extent)
         return self.node("Squeeze", self.sizes((extent,)), self.constant([0]))
@@ -150,16 +151,16 @@ class Graph:
         if atom.operator == "%":
             return self.node("Mod", left, right)
         least = least_of(atom.left)
-        if least is None or least < 0:  # ONNX divides towards zero
+        if least is None or least < 0:  # ONNX rounds towards zero
             left = self.node("Sub", left, self.node("Mod", left, right))
         return self.node("Div", left, right)
 
     # ---- shapes
 
     def reshape(self, x: str, source: Sequence[int], target: Sequence[int]) -> str:
-        """A tensor of one shape in another one, said as far as possible without computing sizes.
+        """Reshape a tensor, if possible without computing sizes.
 
-        In ONNX 0 stands for the extent that x has there, and -1 for what is left.
+        In ONNX, 0 stands for the extent of x on the same axis, and -1 for the remaining extent.
         """
         whole = all(not isinstance(n, Dim) and n > 0 for n in target)
         shape: list[int] = []
@@ -172,12 +173,12 @@ class Graph:
         elif free:
             return self.node("Reshape", x, self.sizes(target))
         empty = not whole and any(type(n) is int and n == 0 for n in target)
-        if empty:  # a 0 is to be 0
+        if empty:  # here 0 means an empty axis
             return self.node("Reshape", x, self.sizes(target), allowzero=1)
         return self.node("Reshape", x, self.constant(shape))
 
     def expand(self, x: str, source: Sequence[int], target: Sequence[int]) -> str:
-        """A tensor broadcast to a shape."""
+        """Broadcast a tensor to a shape."""
         lead = len(target) - len(source)
         wanted = [
             1 if axis >= lead and same_for_all(n, source[axis - lead]) else n
@@ -188,7 +189,7 @@ class Graph:
         return self.node("Expand", x, self.sizes(wanted))
 
     def padded(self, x: str, before: Sequence[int], after: Sequence[int], value: str) -> str:
-        """A tensor with elements of one value before and behind it along each axis."""
+        """Pad a tensor before and after each axis with one value."""
         if all(type(n) is int and n == 0 for n in (*before, *after)):
             return x
         return self.node("Pad", x, self.sizes((*before, *after)), value)

@@ -1,4 +1,4 @@
-"""What layers are made of: windows, normalization, products with weights, recurrent networks."""
+"""Layers: windows, normalization, products with weights, recurrent networks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def _(graph: Graph, call: Call, data: Any, weight: Any, dtype: Any, **_: Any) ->
 
 @exports_call("attention")
 def _(graph: Graph, call: Call, **_: Any) -> Written:
-    """By its parts, which are the same for all sizes, though which it takes depends on them."""
+    """Write the parts: they are the same for all sizes, although the choice of parts depends on
+    them."""
     return None
 
 
@@ -106,8 +107,8 @@ def _(
     averages, ceil = kind in ("avg", "sum"), convention == "full"
     longer = ceil and kind in ("sum", "lp")
     if longer or (averages and ceil and padded):
-        # By zeros of its own: so that the last window is whole, or since only padding that is
-        # there counts, not what a last window would see behind it.
+        # Pad with explicit zeros, either to make the last window complete, or because only real
+        # padding may count, and not what the last window would cover after it.
         after = [a + s - 1 for a, s in zip(pad, stride, strict=True)] if longer else pad
         x = graph.padded(x, (0, 0, *pad), (0, 0, *after), graph.constant(0, dtype))
         pad, padded = (0,) * len(pad), False
@@ -129,7 +130,7 @@ def _(
 
 
 def _places(graph: Graph, x: str, counts: Any) -> str:
-    """The first windows along each axis of space: without those that begin behind the image."""
+    """Keep the first windows along each spatial axis, and drop those that begin after the image."""
     axes = graph.constant(list(range(2, 2 + len(counts))))
     return graph.node("Slice", x, graph.constant([0] * len(counts)), graph.sizes(counts), axes)
 
@@ -186,7 +187,7 @@ def _(graph: Graph, call: Call, x: str, *, axis: int) -> Written:
 
 # --- recurrent networks -----------------------------------------------------------------------
 
-#: ONNX's operator for each mode, and in which order it has the gates: the places they have here.
+#: For each mode, ONNX's operator, and its order of the gates as positions in gemel's order.
 RECURRENT: dict[str, tuple[str, tuple[int, ...]]] = {
     "lstm": ("LSTM", (0, 3, 1, 2)),
     "gru": ("GRU", (1, 0, 2)),
@@ -221,7 +222,7 @@ def _(
 
 
 class _Layer:
-    """One layer of a recurrent network, in both directions if there are two."""
+    """One layer of a recurrent network, in one or two directions."""
 
     def __init__(self, graph: Graph, how: Any, lengths: str) -> None:
         self.graph, self.how, self.lengths = graph, how, lengths
@@ -246,14 +247,14 @@ class _Layer:
             activations=activations if self.kind == "RNN" else None,
             linear_before_reset=1 if self.kind == "GRU" else None,
         )
-        # (time, directions, batch, size) as (time, batch, directions * size)
+        # from (time, directions, batch, size) to (time, batch, directions * size)
         if how.directions == 1:
             return graph.node("Squeeze", found[0], graph.constant([1])), *found[1:]
         turned = graph.node("Transpose", found[0], perm=[0, 2, 1, 3])
         return graph.node("Reshape", turned, graph.constant([0, 0, -1])), *found[1:]
 
     def _ordered(self, weight: str) -> str:
-        """A weight whose gates stand in ONNX's order."""
+        """A weight with its gates in ONNX's order."""
         if len(self.order) == 1:
             return weight
         size = self.how.size
@@ -261,7 +262,7 @@ class _Layer:
         return self.graph.node("Gather", weight, self.graph.constant(rows), axis=0)
 
     def _side_by_side(self, parts: list[str]) -> str:
-        """The arrays of each direction along a new first axis."""
+        """Stack the arrays of the directions along a new first axis."""
         graph = self.graph
         lined = [graph.node("Unsqueeze", each, graph.constant([0])) for each in parts]
         return lined[0] if len(lined) == 1 else graph.node("Concat", *lined, axis=0)

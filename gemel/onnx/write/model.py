@@ -1,4 +1,4 @@
-"""Files of ONNX, written."""
+"""Writing ONNX files."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from gemel.spec import Spec
 from gemel.tracing.compiled import Compiled
 from gemel.tracing.programs import Arguments
 
-#: The oldest set of operators the rules are for, and the one that is written unless asked.
+#: The oldest operator set that the rules support, and the one written by default.
 OLDEST = OPSET = 18
-#: A file of protobuf holds less; larger weights are written beside it.
+#: The most bytes of a protobuf file; larger weights are written to a second file.
 MOST_BYTES = 2**31 - 2**20
 
 
@@ -61,7 +61,7 @@ def _check_opset(opset: int) -> None:
 
 
 def _called(net: Any) -> tuple[Any, Arguments, Sequence[str]]:
-    """The function a network or a compiled function is, what it was last called on, and the names
+    """The function of a network or compiled function, the arguments of its last call, and the names
     of its inputs. Raises `ExportError`."""
     if isinstance(net, HybridBlock):
         compiled, last = net._own.compiled, net._own.last
@@ -85,7 +85,7 @@ def _called(net: Any) -> tuple[Any, Arguments, Sequence[str]]:
 
 
 def _held(given: Arguments, dynamic: bool | Sequence[Any]) -> set[str]:
-    """The extents that are to be numbers. Raises `ShapeError` for shapes that do not fit."""
+    """The extents to be fixed. Raises `ShapeError` for shapes that do not fit."""
     arrays = given.arrays
     if dynamic is True:
         return set()
@@ -101,7 +101,7 @@ def _held(given: Arguments, dynamic: bool | Sequence[Any]) -> set[str]:
 
 
 def numbered(shapes: Sequence[Any]) -> set[str]:
-    """The names of the extents in the shapes of the inputs that are numbers: free ones are None."""
+    """The names of the extents that are integers in the shapes of the inputs; None is free."""
     return {
         f"n{place}_{axis}"
         for place, shape in enumerate(shapes)
@@ -114,7 +114,8 @@ def numbered(shapes: Sequence[Any]) -> set[str]:
 
 
 def model(found: Program, name: str, opset: int) -> Any:
-    """A traced program as a model of the package onnx, checked. Raises `ExportError`."""
+    """Convert a traced program to a model of the package onnx, and check it. Raises
+    `ExportError`."""
     if found.updates:
         raise ExportError(
             f"onnx.export: forward overwrites {found.updates[0][0].name}, and a file of ONNX keeps "
@@ -153,7 +154,7 @@ def model(found: Program, name: str, opset: int) -> Any:
 
 
 def _outputs(writer: Writer, results: list[str]) -> list[str]:
-    """Names of their own for the results: output, or output0, output1, ..."""
+    """Give the results names of their own: output, or output0, output1, ..."""
     graph, found = writer.graph, []
     computed = {name for node in graph.nodes for name in node.output}
     renamed: dict[str, str] = {}
@@ -162,13 +163,13 @@ def _outputs(writer: Writer, results: list[str]) -> list[str]:
         if name in computed and name not in renamed:
             renamed[name] = graph.rename(name, label)
             found.append(renamed[name])
-        else:  # an input, a constant, or a result that is there already
+        else:  # an input, a constant, or a repeated result
             found.append(graph.node("Identity", renamed.get(name, name)))
     return found
 
 
 def _shape(found: Program, spec: Spec) -> list[Any]:
-    """A shape with the names of free extents; None where one is computed."""
+    """A shape with the names of free extents; None for computed ones."""
     return [_dim(found, n) if isinstance(n, Dim) else n for n in spec.shape]
 
 
@@ -181,8 +182,8 @@ def _dim(found: Program, extent: Dim) -> str | None:
 
 
 def checked(made: Any) -> Any:
-    """A model that the package onnx has checked, with the shapes it infers. `ExportError`."""
-    if made.ByteSize() > MOST_BYTES:  # only files are checked then
+    """Check a model with the package onnx, and infer its shapes. Raises `ExportError`."""
+    if made.ByteSize() > MOST_BYTES:  # such models are checked as files
         return made
     checker, inference = onnx("checker"), onnx("shape_inference")
     try:
@@ -194,7 +195,7 @@ def checked(made: Any) -> Any:
 
 
 def write(made: Any, path: Any) -> str:
-    """Write a model into a file, its weights beside it where they are too large for one."""
+    """Write a model to a file; weights that are too large for it go to a second file."""
     place: str = os.fspath(path)
     folder = os.path.dirname(place)
     if folder:

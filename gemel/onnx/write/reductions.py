@@ -1,4 +1,4 @@
-"""Sums, means, extremes along axes; products of matrices."""
+"""Sums, means and extremes along axes; matrix products."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _(graph: Graph, call: Call, x: str, *, axis: Any, keepdims: bool) -> Written
 
 
 def _counted(graph: Graph, call: Call, x: str, axis: Any, keepdims: bool, every: bool) -> str:
-    """Whether any, or every, element is true: of none, none is false."""
+    """Whether any element is true or, with `every`, none is false; found by counting."""
     x = graph.node("Not", x) if every else x
     number = graph.cast(x, bool_, "int64")
     total = _reduced(graph, call, number, axis, keepdims, "ReduceSum")

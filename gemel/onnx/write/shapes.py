@@ -64,7 +64,7 @@ def _(graph: Graph, call: Call, x: str, *, k: int) -> Written:
 def _(graph: Graph, call: Call, x: str, *, key: Any) -> Written:
     shape = call.inputs[0].shape
     items = [item for item in key if item[0] != "new"]
-    for axis in range(len(items) - 1, -1, -1):  # from the last on: those before stay where they are
+    for axis in range(len(items) - 1, -1, -1):  # so that earlier axes keep their numbers
         if items[axis][0] == "int":
             x = graph.node("Gather", x, graph.size(items[axis][1]), axis=axis)
     left = [(n, item[1:]) for n, item in zip(shape, items, strict=True) if item[0] == "slice"]
@@ -76,17 +76,18 @@ def _(graph: Graph, call: Call, x: str, *, key: Any) -> Written:
 
 
 def _is_whole(extent: int, part: tuple[int, int, int]) -> bool:
-    """Whether a slice is all of an axis."""
+    """Whether a slice covers the whole axis."""
     start, length, step = part
     return type(start) is int and start == 0 and step == 1 and same_for_all(length, extent)
 
 
 def _sliced(graph: Graph, x: str, parts: dict[int, tuple[int, int, int]]) -> str:
-    """The parts (start, length, step) of some axes."""
+    """Slice some axes by (start, length, step)."""
     if not parts:
         return x
     back = [axis for axis, (_, _, step) in parts.items() if step < 0]
-    # A negative end would count from the other side: what goes backwards is taken forwards first.
+    # A negative end would count from the other side, so backward slices are cut forward, then
+    # turned.
     spans = [
         (start, start + length * step, step)
         if step > 0
@@ -153,7 +154,7 @@ def _(
 
 
 def _positions(graph: Graph, indices: str, dtype: DType) -> str:
-    """Positions in a dtype ONNX takes."""
+    """Convert positions to a dtype that ONNX accepts."""
     return indices if dtype.name in ("int32", "int64") else graph.cast(indices, dtype, "int64")
 
 

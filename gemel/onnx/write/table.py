@@ -1,15 +1,15 @@
-"""The table of what gemel's operations are in ONNX: one function for each that needs one.
+"""The table of gemel's operations in ONNX: one function for each that needs one.
 
-A rule takes the graph that is written, the call, the names of the tensors it is given, and its
-parameters, and returns the name of the result, or a tuple of names. It writes nodes by
-`graph.node`. None says that the call is to be written by its parts::
+A rule takes the graph being written, the call, the names of the input tensors, and the parameters.
+It writes nodes with `graph.node`, and returns the name of the result, or a tuple of names. None
+means that the call is to be written by its parts::
 
     @exports("transpose")
     def _(graph, call, x, *, axes):
         return graph.node("Transpose", x, perm=axes)
 
-An elementwise operation that declares its name in ONNX (``onnx="Tanh"``) and means the same there
-has no rule: its inputs are cast to the dtype it is computed in, and its result to its own.
+An elementwise operation that declares its name in ONNX (``onnx="Tanh"``) and has the same meaning
+there needs no rule: its inputs are cast to the dtype it is computed in, and its result to its own.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from gemel.spec import Spec
 Written = str | tuple[str, ...] | None
 Rule = Callable[..., Written]
 
-#: The rules of operations, and of calls of functions of `npx` that consist of several.
+#: The rules of operations, and of calls of `npx` functions that consist of several operations.
 OPERATIONS: dict[str, Rule] = {}
 CALLS: dict[str, Rule] = {}
 
 
 class Call(NamedTuple):
-    """What is written: an operation, the specs of what it is given and of what it gives."""
+    """What is written: an operation, and the specs of its inputs and outputs."""
 
     name: str
     inputs: tuple[Spec, ...]
     results: tuple[Spec, ...]
-    #: The values of inputs that are Python's numbers.
+    #: The values of inputs that are Python numbers.
     numbers: tuple[Any, ...] = ()
 
     @property

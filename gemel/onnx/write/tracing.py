@@ -1,4 +1,4 @@
-"""A network or a function run on symbols, for a file whose sizes nobody checks again."""
+"""Traces a network or function for a file, which cannot store conditions on sizes."""
 
 from __future__ import annotations
 
@@ -20,32 +20,33 @@ from gemel.symbol.own import named_extents
 from gemel.symbol.traced import Traced
 from gemel.tracing.programs import Arguments
 
-#: What asks whether sizes fit; whoever runs a file finds out again, of positions, too.
+#: Code that checks whether sizes fit; the program that runs the file makes these checks again.
 CHECKS = (*ANEW, keys._axis_item.__code__)
 
 
 class CallNotes(Notes):
-    """Notes on calls that ONNX has an operator for, and on what is asked of free extents."""
+    """Notes on calls that ONNX has an operator for, and on conditions on free extents."""
 
     def __init__(self, trace: Noting, own: bool) -> None:
         rules = {name: partial(_noted, name) for name in CALLS if name != "rnn"}
         super().__init__(trace, own, rules)
-        #: What operations asked: that sizes fit. Whoever runs the file finds that out again.
+        #: Checks of operations that sizes fit; the program that runs the file makes them again.
         self.fits: list[Guard] = []
 
     def argument(self, name: str, value: float) -> Any:
-        """A number the function is called with: a constant."""
+        """An argument that is a number becomes a constant."""
         return value
 
     def asks_anew(self, guard: Guard) -> bool:
-        """Whether a guard is a question of operations, or of a call that is written as it is."""
+        """Whether a guard comes from a check in an operation, or from a call that is written
+        whole."""
         if in_operation(CHECKS):
             self.fits.append(guard)
             return True
         return self._open is not None
 
     def whole(self, name: str) -> Any:
-        """Recurrent layers are kept: ONNX has operators for them, of any length of time."""
+        """Keep recurrent layers whole: ONNX has operators for them, for any length."""
         return self._recurrent if name == "rnn" and self._open is None else None
 
     def _recurrent(
@@ -78,8 +79,9 @@ def _noted(name: str, **given: Any) -> Written | None:
 class Program(Traced):
     """A function traced for ONNX.
 
-    `equal` says which free extents are others by what was asked of them, `held` which have to be
-    numbers. `asked` is what else the program is for, for people: no file can say that.
+    `equal` maps free extents to others that the function's conditions make equal; `held` are those
+    that have to be fixed. `asked` describes, as text, the other conditions, which no file can
+    store.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class Program(Traced):
                 self.asked.append(named_extents(repr(guard), self.inputs))
 
     def _equates(self, guard: Guard) -> bool:
-        """Take over what a guard says, if it is that an extent is another, or a number."""
+        """Record what a guard says, if it makes an extent equal to another one or to a number."""
         name, other = guard.equates()
         if name and name_of(other):
             one, two = sorted((self.first(name), self.first(name_of(other))))
@@ -115,14 +117,14 @@ class Program(Traced):
         return bool(name)
 
     def first(self, name: str) -> str:
-        """The extent that stands for all that are equal to this one."""
+        """The extent that represents all those equal to this one."""
         while name in self.equal:
             name = self.equal[name]
         return name
 
 
 def _left_of(guard: Guard) -> set[str]:
-    """The extents an equality is about: not those that are a factor of both sides."""
+    """The extents in an equality, without common factors of both sides."""
     left, right = guard.forms()
     products = [product for product, _ in added(left, right, -1)]
     common = set(products[0]).intersection(*products[1:]) if products else set()
@@ -136,9 +138,10 @@ def program(
     names: Sequence[str] = (),
     held: set[str] | None = None,
 ) -> Program:
-    """A function as a program whose sizes are free, as far as a file can leave them free.
+    """Trace a function as a program whose sizes are free, as far as a file can leave them free.
 
-    An extent of 1 cannot be free: one example is traced as two, if the function does the same.
+    An extent of 1 cannot be free. So a batch of one example is traced as two, if the function does
+    the same for both.
     """
     held = held or set()
     firsts = {f"n{position}_0" for position in range(len(arguments.arrays))}
@@ -157,7 +160,7 @@ def program(
 
 
 def _holds_for_one(found: Program, names: set[str]) -> bool:
-    """Whether what the function asked has the same answers where these extents are 1."""
+    """Whether the function's conditions have the same answers if these extents are 1."""
     sizes = {name: 1 if name in names else seen(n) for name, n in found.trace.extents.dims.items()}
     return all(guard.holds(sizes) for guard in found.guards)
 
@@ -165,7 +168,7 @@ def _holds_for_one(found: Program, names: set[str]) -> bool:
 def _held(
     function: Callable[..., Any], arguments: Arguments, names: Sequence[str], held: set[str]
 ) -> Program:
-    """The program with those extents held that have to be."""
+    """Trace again until all extents that have to be fixed are fixed."""
     while True:
         found = Program(function, arguments, names, held)
         if found.held <= held:
@@ -174,7 +177,7 @@ def _held(
 
 
 def entries_of(value: Any) -> list[Entry]:
-    """The entries among arguments, which may lie in lists."""
+    """The entries among arguments, which may be nested in lists."""
     if isinstance(value, Entry):
         return [value]
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Traced programs as ONNX graphs: every entry by a rule, by its declared name, or by its parts."""
+"""Traced programs as ONNX graphs: each entry by a rule, its declared ONNX name, or its parts."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from gemel.spec import Spec
 from gemel.symbol.noting import Note
 from gemel.symbol.parts import by_parts
 
-#: The operators among those of elementwise operations that give bools.
+#: Operators of elementwise operations that return bools.
 TESTS = {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "IsInf", "IsNaN"}
 
 
 class Writer:
-    """Writes the results of a program, and what they need, into a graph."""
+    """Writes the results of a program, and what they need, to a graph."""
 
     def __init__(self, program: Program, opset: int) -> None:
         self.program = program
@@ -34,7 +34,7 @@ class Writer:
         self.graph = Graph(opset, sources)
         for name in program.inputs:
             self.graph.named(name)
-        #: The names of the tensors that entries are.
+        #: The names of the tensors for entries.
         self.names: dict[Entry, str] = dict(names)
         self._parts: dict[Node, tuple[Entry, ...]] = {}
         parameters = program.trace.state.parameters.values()
@@ -45,7 +45,7 @@ class Writer:
             self._together.setdefault(id(note.written.settings), []).append((entry, index))
 
     def written(self, outputs: Iterable[Entry]) -> list[str]:
-        """The names of the tensors that hold these entries."""
+        """Write these entries; returns the names of their tensors."""
         outputs = tuple(outputs)
         stack = list(reversed(outputs))
         while stack:
@@ -60,7 +60,7 @@ class Writer:
         return [self.names[entry] for entry in outputs]
 
     def _needs(self, entry: Entry) -> Sequence[Entry]:
-        """What has to be written before an entry."""
+        """The entries that have to be written before this one."""
         if entry in self.names:
             return ()
         if entry.node in self._parts:
@@ -71,7 +71,8 @@ class Writer:
         return [e for e in entry.node.inputs if not e.node.is_number]
 
     def _write(self, entry: Entry) -> bool:
-        """Write one entry, whose inputs are written; False if its parts have to come first."""
+        """Write an entry whose inputs are written; returns False if its parts have to be written
+        first."""
         node = entry.node
         if node in self._parts:
             for mine, other in zip(node.entries, self._parts[node], strict=False):
@@ -95,7 +96,7 @@ class Writer:
     # ---- operations
 
     def _ruled(self, node: Node) -> Any:
-        """The results of an operation by its rule; None where there is none."""
+        """The results of an operation by its rule; None if there is none."""
         assert node.op is not None
         rule = OPERATIONS.get(node.op.name)
         if rule is None:
@@ -106,7 +107,8 @@ class Writer:
         return rule(self.graph, call, *names, **node.params)
 
     def _elementwise(self, node: Node) -> Any:
-        """The same of an elementwise operation, whose inputs are cast to what it is computed in."""
+        """The same for elementwise operations; their inputs are cast to the dtype of the
+        computation."""
         op: Any = node.op
         specs = tuple(entry.spec for entry in node.inputs)
         dtypes, results = op.types(specs, node.params)
@@ -128,7 +130,7 @@ class Writer:
         return self._cast(found, bool_ if kind in TESTS else computed, results[0])
 
     def _by_parts(self, node: Node) -> tuple[Entry, ...]:
-        """The entries a node consists of. Raises `ExportError`."""
+        """The entries that a node consists of. Raises `ExportError`."""
         assert node.op is not None
         if node.op.random:
             raise ExportError(
@@ -149,7 +151,8 @@ class Writer:
     # ---- calls
 
     def _call(self, note: Note) -> bool:
-        """Write a noted call by its rule; False if that says to write what it called."""
+        """Write a noted call by its rule; returns False if its inner calls are to be written
+        instead."""
         written = note.written
         self.graph.hint = note.name
         together = self._together[id(written.settings)]
@@ -168,7 +171,7 @@ class Writer:
         return True
 
     def _named(self, value: Any) -> Any:
-        """Arguments with tensors in place of entries."""
+        """The arguments with tensors in place of entries."""
         if isinstance(value, Entry):
             return Tensor(self._input(value, value.dtype), value.spec)
         if isinstance(value, dict):
@@ -182,7 +185,7 @@ class Writer:
     # ---- inputs
 
     def _input(self, entry: Entry, dtype: DType) -> str:
-        """The name of an input in a dtype."""
+        """The name of an input in this dtype."""
         if entry.node.is_number:
             return self.graph.constant(entry.node.value, dtype)
         return self._cast(self.names[entry], entry.dtype, dtype)
@@ -194,7 +197,7 @@ class Writer:
         return found
 
     def _variable(self, entry: Entry) -> str:
-        """A parameter, an array that is closed over, or a number."""
+        """The tensor for a parameter, a captured array or a number."""
         node, parameter = entry.node, self._parameters.get(entry)
         if node.is_number:
             return self.graph.constant(node.value, entry.dtype)
@@ -210,21 +213,21 @@ class Writer:
 
 
 class Tensor(str):
-    """The name of a tensor that is an argument of a call, with its spec."""
+    """The name of a tensor that is an argument of a call, together with its spec."""
 
     __slots__ = ("spec",)
 
     spec: Spec
 
     def __new__(cls, name: str, spec: Spec) -> Tensor:
-        """A name that knows what it stands for."""
+        """Create the name, with its spec."""
         self = super().__new__(cls, name)
         self.spec = spec
         return self
 
 
 def computed_in(kind: str, dtype: DType, opset: int) -> DType | None:
-    """The dtype an operator computes elements of this one in, where it does not take them."""
+    """The dtype in which an operator computes for this dtype, a wider one if it lacks this one."""
     schema = onnx("defs").get_schema(kind, opset)
     constraint = schema.inputs[0].type_str
     allowed = {
@@ -244,7 +247,7 @@ def computed_in(kind: str, dtype: DType, opset: int) -> DType | None:
 
 
 def tensor_type(dtype: DType) -> str:
-    """What schemas call tensors of a dtype."""
+    """The name of a dtype's tensors in schemas."""
     name = onnx().TensorProto.DataType.Name(code_of(dtype)).lower()
     return f"tensor({name})"
 

@@ -14,7 +14,7 @@ from gemel.topology.schedules.ring import ring
 from gemel.topology.schedules.servers import servers
 from gemel.topology.schedules.tree import tree
 
-#: In how many chunks a tree may send: few for small tensors, many for large ones.
+#: The numbers of chunks a tree may use: few for small tensors, many for large ones.
 CHUNKS = (1, 4, 16, 64)
 
 

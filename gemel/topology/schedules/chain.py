@@ -1,7 +1,7 @@
 """Chain: sums go along the ranks from the first to the last, and come back the same way.
 
-Each rank adds what it has to what it gets, so that every element is added up in the order of the
-ranks. Chunks follow each other: while the last ones go up, the first ones come down.
+Each rank adds its own part to what it receives, so every element is summed in the order of the
+ranks. Chunks are pipelined: while the last ones go up, the first ones already come back.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from gemel.topology.schedule import Schedule, joined, steps
 
 
 def chain(topology: Topology, chunks: int = 8) -> Schedule:
-    """The sum of GPUs 0 to i is made at GPU i; the last one's goes back to all.
+    """GPU i computes the sum of GPUs 0 to i; the sum of the last GPU is sent back to all.
 
-    Links in the middle carry the tensor once each way: as many bytes as around a ring. It takes
-    2 (n - 1) messages before the first chunk is back.
+    Links in the middle carry the tensor once each way, as many bytes as in a ring. The first chunk
+    is back after 2 (n - 1) messages.
     """
     places = topology.gpus
     up = numpy.arange(len(places) - 1)

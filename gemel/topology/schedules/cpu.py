@@ -1,4 +1,4 @@
-"""Gather at the CPU: a host adds up what all GPUs have, and sends it back."""
+"""Gather at the CPU: a host sums the tensors of all GPUs and sends the result back."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from gemel.topology.schedules.exchange import exchange
 
 
 def cpu(topology: Topology, host: str | None = None) -> Schedule:
-    """Everything meets at `host`, the first one unless it is named.
+    """All tensors are summed at `host`, by default the first one.
 
-    Its link carries n tensors each way: none is there already. Raises `TopologyError` where there
-    is no host, `UnknownNameError`.
+    Its link carries n tensors each way, because the host has none of its own. Raises
+    `TopologyError` if there is no host, and `UnknownNameError`.
     """
     if host is None and not topology.hosts:
         raise TopologyError(f"cpu: the topology {topology.name} has no host")

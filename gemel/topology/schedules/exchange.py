@@ -1,8 +1,8 @@
-"""Exchange: pieces meet at their holders, each at one place, and return from there.
+"""Exchange: each piece is summed at its holder, and sent back from there.
 
-With one holder this is a parameter server; with several the keys are split between servers
-(Li et al., Scaling distributed machine learning with the parameter server, OSDI 2014); with all
-ranks as holders it is a reduce-scatter and an all-gather, each in one round of direct messages.
+With one holder this is a parameter server. With several, the keys are split between servers (Li et
+al., Scaling distributed machine learning with the parameter server, OSDI 2014). With all ranks as
+holders it is a reduce-scatter and an all-gather, each in one round of direct messages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gemel.topology.schedule import Schedule, Steps, joined, steps
 
 
 def exchange(name: str, topology: Topology, holders: Sequence[str], drawing: str) -> Schedule:
-    """All GPUs send each holder its piece, get the sum back from there.
+    """All GPUs send each holder its piece, and receive the sum from it.
 
     Raises `UnknownNameError`, and `TopologyError` for a holder that is a switch or named twice.
     """
@@ -40,7 +40,7 @@ def exchange(name: str, topology: Topology, holders: Sequence[str], drawing: str
 def gathered(
     members: Sequence[int], holders: Sequence[int], first: int = 0, count: int = 1
 ) -> Steps:
-    """Every member sends the holders what they hold: holder i the `count` pieces i."""
+    """Every member sends each holder its pieces: holder i the `count` pieces i."""
     source, target, piece = _pairs(members, holders, first, count)
     return steps(source, target, piece, count=count, add=True)
 

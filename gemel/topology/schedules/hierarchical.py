@@ -1,10 +1,10 @@
-"""Hierarchical: inside each machine first, then between machines, then inside again.
+"""Hierarchical: first inside each machine, then between machines, then inside again.
 
-Inside, GPUs end with one shard of the machine's sum each; each shard is added up between the
-machines by the GPUs that have it; then the shards are shared inside. The narrow links between
-machines carry a tensor once, not once for each GPU. Thakur, Rabenseifner and Gropp, Optimization
-of collective communication operations in MPICH, IJHPCA 19(1), 2005, section 5, and Cho et al.,
-BlueConnect, MLSys 2019, cut an all-reduce like that.
+Inside, each GPU ends with one shard of the machine's sum. Each shard is summed between the machines
+by the GPUs that have it. Then the shards are shared inside. The slow links between machines carry a
+tensor once, not once for each GPU. Thakur, Rabenseifner and Gropp, Optimization of collective
+communication operations in MPICH, IJHPCA 19(1), 2005, section 5, and Cho et al., BlueConnect, MLSys
+2019, divide an all-reduce like this.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gemel.topology.schedule import Schedule, Steps, joined
 from gemel.topology.schedules.exchange import gathered, returned
 from gemel.topology.schedules.ring import all_gather, reduce_scatter, ring_shares
 
-#: How pieces go, inside and between: around a ring, or directly to who holds them.
+#: How pieces are sent, inside and between machines: around a ring, or directly to their holders.
 WAYS = ("ring", "pieces")
 
 
@@ -60,7 +60,7 @@ def hierarchical(topology: Topology, inside: str = "ring", between: str = "piece
 def _inside(
     order: list[int], first: int, count: int, channel: int, way: str
 ) -> tuple[Steps, Steps]:
-    """The steps before and after the machines meet: station i has shard i + 1 in between."""
+    """The steps before and after the exchange between machines, when station i has shard i + 1."""
     if way == "ring":
         parts = reduce_scatter, all_gather
         return parts[0](order, first, count, channel), parts[1](order, first, count, channel)
@@ -69,7 +69,7 @@ def _inside(
 
 
 def _between(holders: list[int], first: int, channel: int, way: str) -> Steps:
-    """The holders of a shard add it up, in as many pieces as there are holders."""
+    """The holders of a shard sum it, in as many pieces as there are holders."""
     if way == "ring":
         ways = reduce_scatter(holders, first, 1, channel), all_gather(holders, first, 1, channel)
         return joined(ways)

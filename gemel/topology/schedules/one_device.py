@@ -1,4 +1,4 @@
-"""Gather at one device: a GPU adds up what all have, and sends it back."""
+"""Gather at one device: a GPU sums the tensors of all GPUs and sends the result back."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from gemel.topology.schedules.exchange import exchange
 
 
 def one_device(topology: Topology, device: str | None = None) -> Schedule:
-    """Everything meets at `device`, the first GPU unless it is named.
+    """All tensors are summed at `device`, by default the first GPU.
 
-    Its link carries (n - 1) tensors each way. Raises `UnknownNameError`.
+    Its link carries n - 1 tensors each way. Raises `UnknownNameError`.
     """
     place = topology.gpus[0] if device is None else device
     return exchange("one device", topology, [place], f"all GPUs -> {place} -> all GPUs")

@@ -1,4 +1,4 @@
-"""Parallel pieces: every GPU adds up one piece of the tensor, all at the same time."""
+"""Parallel pieces: every GPU sums one piece of the tensor, all at the same time."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from gemel.topology.schedules.exchange import exchange
 
 
 def pieces(topology: Topology) -> Schedule:
-    """A piece meets at each of the n GPUs: every link carries (n - 1)/n tensors each way, twice.
+    """Each of the n GPUs sums one piece: every link carries (n - 1)/n tensors each way, twice.
 
-    Two rounds, but n (n - 1) messages in each.
+    There are two rounds, but n (n - 1) messages in each.
     """
     ranks = topology.gpus
     drawing = f"piece i of {len(ranks)}: all GPUs -> GPU i -> all GPUs"

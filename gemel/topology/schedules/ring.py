@@ -1,8 +1,8 @@
-"""Rings: everybody sends to the next, and each piece goes around twice.
+"""Rings: each GPU sends to the next, and each piece goes around twice.
 
-First a piece is added to at each station (reduce-scatter), then the sums go around (all-gather).
-Every link carries 2 (n - 1)/n tensors, which is the least there can be: Patarasu and Yuan,
-Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC 69(2), 2009.
+First each station adds to a piece (reduce-scatter), then the sums go around (all-gather). Every
+link carries 2 (n - 1)/n tensors, which is the minimum: Patarasu and Yuan, Bandwidth optimal
+all-reduce algorithms for clusters of workstations, JPDC 69(2), 2009.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ from gemel.topology.schedule import Schedule, Steps, joined, numbered, steps
 def ring(
     topology: Topology, both_ways: bool = False, along: Sequence[Ring] | None = None
 ) -> Schedule:
-    """Rings through all GPUs at the same time, each with a part of the tensor by its speed.
+    """Rings through all GPUs at the same time; the share of each is proportional to its bandwidth.
 
-    They are those of `rings` unless they are given.
-
-    Links are used one way only, as the usual arithmetic has it; `both_ways` runs every ring
-    backwards, too, with half of its part.
+    By default they are those of `rings`. Links are used in one direction only, as is usual;
+    `both_ways` also runs every ring backwards, with half of its share.
     """
     found = rings(topology, topology.gpus) if along is None else along
     ways = [(one, one.order) for one in found]
@@ -43,20 +41,21 @@ def ring(
 
 
 def ring_shares(found: Sequence[Ring], pieces: int) -> numpy.ndarray:
-    """Equal pieces for each ring, which together are its part by its speed."""
+    """The shares of the pieces: equal inside each ring, whose total is proportional to its
+    bandwidth."""
     speeds = numpy.array([one.bandwidth for one in found])
     parts = speeds / speeds.sum() if speeds.sum() else numpy.full(len(speeds), 1 / len(speeds))
     return numpy.repeat(parts / pieces, pieces)
 
 
 def reduce_scatter(order: Sequence[int], first: int, count: int = 1, channel: int = 0) -> Steps:
-    """Station i ends with the sum of the `count` pieces i + 1, of as many as there are stations."""
+    """Station i ends with the sum of the `count` pieces i + 1, modulo the number of stations."""
     turn, station = _grid(len(order))
     return _sent(order, station, station - turn, first, count, channel, add=True)
 
 
 def all_gather(order: Sequence[int], first: int, count: int = 1, channel: int = 0) -> Steps:
-    """Station i has pieces i + 1; all end with all pieces."""
+    """Station i starts with pieces i + 1; all end with all pieces."""
     turn, station = _grid(len(order))
     return _sent(order, station, station + 1 - turn, first, count, channel, add=False)
 

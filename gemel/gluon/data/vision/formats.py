@@ -1,4 +1,4 @@
-"""Files of pictures: idx, and CIFAR's binary form. Errors name the file and the place."""
+"""Formats of image files: idx, and CIFAR's binary form. Errors name the file and the position."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gemel.errors import DataFileError
 from gemel.ir.op import numpy
 
 PIECE = 1 << 20
-#: One picture: 3 channels of 32 x 32.
+#: The bytes of one image: 3 channels of 32 x 32.
 PIXELS = 3 * 32 * 32
 
 
 def contents(path: Path) -> bytes:
-    """What is in a file, unpacked if its name ends with ``.gz``."""
+    """The contents of a file, unpacked if its name ends with ``.gz``."""
     raw = path.read_bytes()
     if path.suffix != ".gz":
         return raw
@@ -35,7 +35,7 @@ def contents(path: Path) -> bytes:
 
 
 def read_idx(path: Path, axes: int) -> Any:
-    """The NumPy array of bytes in an idx file with so many axes (LeCun et al., MNIST)."""
+    """A NumPy array of bytes from an idx file with this many axes (LeCun et al., MNIST)."""
     data = contents(path)
     expected = 0x0800 | axes
     head = 4 + 4 * axes
@@ -57,7 +57,7 @@ def read_idx(path: Path, axes: int) -> Any:
 
 
 def read_pictures(images: Path, labels: Path) -> tuple[Any, Any]:
-    """Images (N, H, W, 1) as uint8, and labels (N,) as int32, of two idx files."""
+    """Images (N, H, W, 1) as uint8, and labels (N,) as int32, from two idx files."""
     pictures, numbers = read_idx(images, 3), read_idx(labels, 1)
     if len(pictures) != len(numbers):
         raise DataFileError(
@@ -69,8 +69,7 @@ def read_pictures(images: Path, labels: Path) -> tuple[Any, Any]:
 def read_cifar(path: Path, labels: tuple[int, ...], which: int) -> tuple[Any, Any]:
     """Images (N, 32, 32, 3) as uint8, and labels (N,) as int32.
 
-    `labels` are how many values each byte of labels in front of a picture has, `which` is the one
-    that is wanted.
+    `labels` has the number of classes of each label byte before an image; `which` selects the byte.
     """
     data = contents(path)
     size = len(labels) + PIXELS

@@ -1,8 +1,8 @@
-"""Transforms of pictures, (H, W, C) or a batch (N, H, W, C) of them.
+"""Transforms of images (H, W, C) or of batches (N, H, W, C).
 
-Those that compute are hybrid blocks: `hybridize()` makes one program of a sequence of them. Of a
-batch each picture gets what it would get alone, with random numbers of its own; so a `DataLoader`
-over arrays runs them on whole batches. What comes after a picture (a label) passes through.
+Those that compute are hybrid blocks: `hybridize()` makes one program of a sequence of them. Each
+image in a batch is treated as if it were alone, with its own random numbers, so a `DataLoader` over
+arrays runs transforms on whole batches. Further arguments (a label) are passed through.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gemel.ops.images import GREY
 from gemel.ops.random import has_own_stream
 from gemel.spec import plain
 
-#: Whether all transforms of a sequence make of a batch what they make of each picture.
+#: Whether all transforms of a sequence treat a batch like single images.
 ALL_TAKE_BATCHES = property(lambda self: all(takes_batches(child) for child in self))
 
 
@@ -39,13 +39,14 @@ class Compose(Sequential):
 
 
 class _PassesOn(HybridBlock):
-    """A block whose `forward` gets the picture; what comes after it passes by, whatever it is."""
+    """A block whose `forward` receives the image; further arguments are passed through
+    unchanged."""
 
     def __call__(self, x: Tensor, *others: Any) -> Any:
-        """The transformed picture; and what came after it.
+        """Return the transformed image and the further arguments.
 
-        In a thread with a stream of its own no program is used: it would go on drawing from the
-        stream it was traced with.
+        A thread with its own random stream does not use a program, because the program would keep
+        drawing from the stream it was traced with.
         """
         found = self.forward(x) if has_own_stream() else super().__call__(x)
         return (found, *others) if others else found
@@ -62,7 +63,7 @@ class HybridCompose(_PassesOn, HybridSequential):
 
 
 class Transform(_PassesOn):
-    """A transform of pictures, which makes of a batch what it makes of each."""
+    """A transform of images, which treats a batch like single images."""
 
     takes_batches = True
 
@@ -149,7 +150,7 @@ class RandomRotation(Transform):
 
 
 def _pair(size: Any) -> tuple[int, int]:
-    """A size (width, height), given as such or as one number."""
+    """A size (width, height), given as a pair or as one number."""
     size = plain(size)
     return (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
 
@@ -318,7 +319,7 @@ class RandomLighting(Transform):
 
 
 def _chosen(x: Tensor, p: float, changed: Tensor) -> Tensor:
-    """Pictures changed with probability p, each by itself."""
+    """Apply the change to each image separately with probability p."""
     return np.where(np.random.uniform(size=(*x.shape[:-3], 1, 1, 1)) < p, changed, x)
 
 
@@ -349,7 +350,7 @@ class RandomApply(Sequential):
         self._p = p
 
     def forward(self, x: Tensor, *others: Tensor) -> Any:
-        """The transformed picture, or the picture; and what came after it."""
+        """The image, transformed or not, and the further arguments."""
         if drawn() < self._p:
             return super().forward(x, *others)
         return (x, *others) if others else x
@@ -365,7 +366,7 @@ class HybridRandomApply(Transform):
 
     @property
     def takes_batches(self) -> bool:  # type: ignore[override]
-        """Whether all of them make of a batch what they make of each picture."""
+        """Whether all of them treat a batch like single images."""
         return takes_batches(self.transforms)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""Networks for images, by name: their structure and names of parameters are those of MXNet's zoo.
+"""Well-known networks for images; their structure and parameter names are those of MXNet's zoo.
 
-Each function makes a network with fresh parameters; ``pretrained=True`` reads MXNet's file from
+Each function creates a network with new parameters; ``pretrained=True`` reads MXNet's file from
 `root` (``~/.mxnet/models``). Other keywords go to the network's class: ``classes=10``.
 """
 
@@ -36,12 +36,12 @@ from gemel.gluon.model_zoo.vision.resnet import (
 )
 from gemel.gluon.model_zoo.vision.store import DEFAULT_ROOT, load_pretrained
 
-#: What makes each network, by its name.
+#: The function that makes each network, by name.
 NETWORKS: dict[str, Callable[..., Network]] = {}
 
 
 def get_model(name: str, **settings: Any) -> Network:
-    """The network of that name, such as ``"resnet18_v1"``; its function says the keywords.
+    """The network of that name, such as ``"resnet18_v1"``; for keywords see its function.
 
     Raises `UnknownNameError`, which suggests the nearest name.
     """
@@ -65,7 +65,7 @@ def _network(name: str, make: Callable[..., Network], *how: Any) -> Callable[...
             load_pretrained(network, name, root, device if device is not None else ctx)
         return network
 
-    # As MXNet has it: mobilenetv2_1.0 is made by mobilenet_v2_1_0.
+    # MXNet's names differ: mobilenetv2_1.0 is made by mobilenet_v2_1_0.
     build.__name__ = re.sub("(?<=[a-z])v(?=[0-9])", "_v", name).replace(".", "_")
     build.__qualname__ = build.__name__
     build.__doc__ = (

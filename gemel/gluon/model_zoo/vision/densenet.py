@@ -7,8 +7,8 @@ from typing import Any
 from gemel.gluon import nn
 from gemel.gluon.model_zoo.vision.parts import Network, beside, conv, relu, sequence
 
-#: By the number of layers: features of the first convolution, features each layer adds, and how
-#: many layers the blocks have.
+#: By the number of layers: the features of the first convolution, the features that each layer
+#: adds, and the numbers of layers in the blocks.
 DENSENETS = {
     121: (64, 32, [6, 12, 24, 16]),
     161: (96, 48, [6, 12, 36, 24]),

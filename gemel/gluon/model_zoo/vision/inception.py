@@ -8,7 +8,7 @@ from gemel.gluon import nn
 from gemel.gluon.model_zoo.vision.parts import Network, beside, conv, relu, sequence
 
 # A tuple is a convolution: channels, kernel, stride, padding. A list is a branch, whose first
-# element may be a pooling layer; "split" comes before branches side by side.
+# element may be a pooling layer; "split" is followed by parallel branches.
 Branches = list[Any]
 WIDE, TALL = ((1, 7), 1, (0, 3)), ((7, 1), 1, (3, 0))
 
@@ -44,7 +44,7 @@ _E: Branches = [
     [[(448, 1), (384, 3, 1, 1)], _BOTH],
     ["avg", (192, 1)],
 ]
-#: The modules, by the beginning of their layers' names.
+#: The modules, by the prefix of their layers' names.
 MODULES: dict[str, Branches] = {
     "A1_": _a(32), "A2_": _a(64), "A3_": _a(64), "B_": _B, "C1_": _c(128), "C2_": _c(160),
     "C3_": _c(160), "C4_": _c(192), "D_": _D, "E1_": _E, "E2_": _E,

@@ -1,4 +1,4 @@
-"""MobileNets: convolutions of each channel by itself, and 1 x 1 ones between the channels."""
+"""MobileNets: depthwise convolutions, and 1 x 1 convolutions between the channels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gemel.gluon.model_zoo.vision.parts import Network, conv, relu, sequence
 
 
 def _normed(act: Any, *how: Any, **settings: Any) -> list[nn.HybridBlock]:
-    """A convolution, its normalisation, and an activation if there is one."""
+    """A convolution with its normalisation, and an activation if one is given."""
     return [conv(*how, **settings), nn.BatchNorm(), *([act()] if act is not None else [])]
 
 
@@ -57,7 +57,7 @@ class MobileNet(Network):
 
 # --- the second -------------------------------------------------------------------------------
 
-#: Expansion, channels, how often, stride of the first.
+#: Expansion, channels, repetitions, stride of the first.
 BOTTLENECKS = [
     (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2),
     (6, 320, 1, 1),
@@ -65,7 +65,7 @@ BOTTLENECKS = [
 
 
 class LinearBottleneck(nn.HybridBlock):
-    """`t` times the channels inside; added to its input where that has the same shape."""
+    """A block with `t` times the channels inside; adds its input if that has the same shape."""
 
     def __init__(
         self, in_channels: int, channels: int, t: int, stride: int, **settings: Any
@@ -117,7 +117,7 @@ class MobileNetV2(Network):
 
 # --- the third --------------------------------------------------------------------------------
 
-# Kernel, channels inside, channels, whether channels are weighted, activation, stride.
+# Kernel, inner channels, channels, whether it has squeeze-and-excite, activation, stride.
 LARGE = [
     (3, 16, 16, False, "relu", 1), (3, 64, 24, False, "relu", 2), (3, 72, 24, False, "relu", 1),
     (5, 72, 40, True, "relu", 2), (5, 120, 40, True, "relu", 1), (5, 120, 40, True, "relu", 1),
@@ -151,7 +151,7 @@ ACTIVATIONS: dict[str, Any] = {"relu": relu, "swish": HardSwish}
 
 
 class SqueezeExcite(nn.HybridBlock):
-    """Each channel times a weight that all channels' averages say.
+    """Multiplies each channel by a weight computed from the averages of all channels.
 
     Hu et al., Squeeze-and-excitation networks, CVPR 2018.
     """

@@ -1,4 +1,4 @@
-"""What the networks have in common: features and output, and the layers they are tables of."""
+"""Common parts of the networks: features and output, and short names for layers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Network(nn.HybridBlock):
 
 
 def sequence(*layers: Any, prefix: str = "") -> nn.HybridSequential:
-    """The layers one after the other, those in lists, too; their names go on counting outside."""
+    """The layers in sequence, including those in lists; their names count on from outside."""
     made = nn.HybridSequential(prefix=prefix)
     for layer in layers:
         made.add(*(layer if isinstance(layer, list) else [layer]))
@@ -31,12 +31,12 @@ def sequence(*layers: Any, prefix: str = "") -> nn.HybridSequential:
 
 
 def beside(*layers: Any, prefix: str = "") -> nn.HybridConcatenate:
-    """The layers side by side, their channels joined."""
+    """The layers in parallel; their channels are concatenated."""
     return nn.HybridConcatenate(*layers, axis=1, prefix=prefix)
 
 
 def conv(channels: int, kernel: Any, stride: int = 1, pad: Any = 0, **settings: Any) -> nn.Conv2D:
-    """A convolution without bias, as those are that a normalisation follows."""
+    """A convolution without bias, as is usual before a normalisation."""
     return nn.Conv2D(channels, kernel, stride, pad, use_bias=False, **settings)
 
 

@@ -33,7 +33,7 @@ class AlexNet(Network):
             self.output = nn.Dense(classes)
 
 
-#: How many convolutions each block of a VGG network has, by the number of its layers.
+#: The number of convolutions in each block of a VGG network, by the number of its layers.
 VGG_LAYERS = {
     11: [1, 1, 2, 2, 2],
     13: [2, 2, 2, 2, 2],
@@ -78,7 +78,7 @@ class VGG(Network):
 
 
 #: The layers between a SqueezeNet's first convolution and its output: "pool", or a fire module's
-#: channels: squeezed, and expanded by each of two paths.
+#: channels, squeezed and expanded by each of two paths.
 FIRES: dict[str, list[Any]] = {
     "1.0": [
         "pool", (16, 64), (16, 64), (32, 128), "pool", (32, 128), (48, 192), (48, 192), (64, 256),

@@ -1,4 +1,4 @@
-"""Residual networks, in both editions: what a block adds to its input is what it learns."""
+"""Residual networks of both versions: a block learns what to add to its input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from gemel.gluon.model_zoo.vision.parts import Network, conv, relu, sequence
 
 
 class _Residual(nn.HybridBlock):
-    """A block whose input is added to its result, turned into its shape where it has another."""
+    """A block that adds its input to its result; a convolution adapts the input if shapes
+    differ."""
 
     def __init__(
         self,
@@ -164,7 +165,7 @@ class ResNetV1(Network):
 
 
 class ResNetV2(ResNetV1):
-    """The same of blocks that normalise first; the image itself and the last stage are, too."""
+    """`ResNetV1` with blocks that normalise first; the image and the last result are, too."""
 
     def _before(self) -> list[nn.HybridBlock]:
         return [nn.BatchNorm(scale=False, center=False)]
@@ -186,7 +187,7 @@ def _stage(
     return made
 
 
-#: By the number of layers: which kind of block, how many in each stage, the channels.
+#: By the number of layers: the kind of block, the blocks in each stage, and the channels.
 RESNETS: dict[int, tuple[int, list[int], list[int]]] = {
     18: (0, [2, 2, 2, 2], [64, 64, 128, 256, 512]),
     34: (0, [3, 4, 6, 3], [64, 64, 128, 256, 512]),
@@ -201,7 +202,7 @@ EDITIONS: dict[int, Any] = {
 
 
 def resnet(version: int, layers: int, **settings: Any) -> Network:
-    """The residual network of that edition and number of layers."""
+    """The residual network of that version and number of layers."""
     network, blocks = EDITIONS[version]
     kind, counts, channels = RESNETS[layers]
     made: Network = network(blocks[kind], counts, channels, **settings)

@@ -1,4 +1,4 @@
-"""Where the files of trained parameters are."""
+"""Files of pretrained parameters."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ DIGESTS = {
 
 
 class PretrainedFileError(GemelError, FileNotFoundError):
-    """The file of a network's trained parameters is not there."""
+    """The file of a network's trained parameters does not exist."""
 
 
 def load_pretrained(network: Block, name: str, root: Any, device: Any) -> None:
     """Read the trained parameters of the network called `name` from its file in `root`.
 
-    That is MXNet's file (``resnet18_v1-a0666292.params``), whose digest is checked, or one without
-    a digest in its name. Raises `PretrainedFileError` if neither is there.
+    This is MXNet's file (``resnet18_v1-a0666292.params``), whose digest is checked, or a file
+    without a digest in its name. Raises `PretrainedFileError` if neither exists.
     """
     digest = DIGESTS.get(name)
     folder = os.path.expanduser(os.fspath(root))
