@@ -165,6 +165,7 @@ core: .venv/.dev ## compile the C++ core into gemel/ for a quick edit-and-run lo
 	$(BIN)/cmake -S . -B build/core -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$(CXX)" \
 	  -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(BIN)/ninja" \
 	  -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DSKBUILD_PROJECT_NAME=gemel \
+	  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON \
 	  -Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)" >build/core.log
 	$(BIN)/cmake --build build/core
 	cp build/core/_core*.so gemel/

@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "check.h"
 #include "engine/engine.h"
 #include "memory/memory.h"
 
@@ -23,14 +24,6 @@ using gemel::Failure;
 using gemel::FailurePointer;
 using gemel::Storage;
 using Storages = std::vector<Storage*>;
-
-int failures = 0;
-
-void check(bool right, const char* what) {
-  if (right) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  ++failures;
-}
 
 class Function : public gemel::Operation {
  public:

@@ -1,21 +1,13 @@
-// What the tests without Python share: how they report a broken promise, and how they issue.
+// How tests without Python issue operations.
 
 #pragma once
 
-#include <cstdio>
 #include <memory>
 #include <utility>
 
+#include "check.h"
 #include "engine/engine.h"
 #include "program/launch.h"
-
-inline int failures = 0;
-
-inline void check(bool right, const char* what) {
-  if (right) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  ++failures;
-}
 
 class PlainFront final : public gemel::Front {
  public:

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "check.h"
 #include "memory/machine.h"
 
 namespace {
@@ -27,21 +28,8 @@ namespace {
 namespace memory = gemel::memory;
 namespace machine = gemel::machine;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // a tenth of the work; resident memory means nothing
-#else
-constexpr bool kSanitized = false;
-#endif
 constexpr size_t kSmallBytes = 32 * 1024;
 constexpr size_t kReserveBytes = 20'000'000;
-
-int failures = 0;
-
-void check(bool right, const char* what) {
-  if (right) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  ++failures;
-}
 
 uint64_t resident_bytes() {
   uint64_t pages = 0;
@@ -99,7 +87,7 @@ void blocks_belong_to_one_owner() {
   std::atomic<bool> sound = true;
   const auto work = [&sound](unsigned seed) {
     std::mt19937 random(seed);
-    for (int step = 0; step < (kSanitized ? 30'000 : 200'000); ++step) {
+    for (int step = 0; step < (kSanitized ? 10'000 : 200'000); ++step) {
       Slot& slot = slots[random() % slots.size()];
       if (slot.busy.test_and_set(std::memory_order_acquire)) continue;
       const size_t most = step % 50 == 0 ? 4'000'000 : 3 * kSmallBytes;
@@ -135,7 +123,7 @@ void small_memory_comes_back() {
   std::shuffle(alive.begin(), alive.end(), random);
   alive.clear();
   check(memory::footprint() < held + kReserveBytes, "empty slabs leave");
-  if (!kSanitized) {
+  if (!kSanitized) {  // whose own memory is resident, too
     check(resident_bytes() < resident + kReserveBytes, "and are not resident any more");
   }
   memory::trim();

@@ -18,15 +18,9 @@
 #include <string>
 #include <vector>
 
+#include "check.h"
+
 namespace {
-
-int failures = 0;
-
-void check(bool right, const std::string& what) {
-  if (right) return;
-  std::fprintf(stderr, "wrong: %s\n", what.c_str());
-  ++failures;
-}
 
 using Relocate = void (*)(uint32_t, unsigned char*, size_t, uint64_t, uint64_t);
 
@@ -115,7 +109,8 @@ int main(int count, char** arguments) {
     const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
     const std::string error = load(bytes);
     const bool foreign = std::strstr(arguments[index], "foreign") != nullptr;
-    check(foreign == !error.empty(), std::string(arguments[index]) + ": " + error);
+    const std::string told = std::string(arguments[index]) + ": " + error;
+    check(foreign == !error.empty(), told.c_str());
     if (foreign) std::printf("%s: %s\n", arguments[index], error.c_str());
     torture(bytes);
   }
