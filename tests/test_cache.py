@@ -17,7 +17,7 @@ from programs import finish, run, start
 import gemel
 from gemel.codegen import schedules
 from gemel.runtime import cache
-from gemel.runtime.files import _sources, fingerprint, load, sealed, store
+from gemel.runtime.files import FOLDERS, _sources, evict, fingerprint, load, sealed, store
 
 PACKAGE = Path(gemel.__file__).parent
 
@@ -302,24 +302,30 @@ def test_no_compiler_is_needed(tmp_path: Path) -> None:
 
 
 def test_the_cache_is_bounded(tmp_path: Path) -> None:
-    from gemel.runtime.files import evict
-
     for number in range(6):
-        path = tmp_path / f"{number}0" / "x.kernel"
-        path.parent.mkdir()
+        path = tmp_path / f"{number}.kernel"
         path.write_bytes(bytes(8192))
         read = 9 if number == 1 else number
         os.utime(path, ns=(read * 10**9, number * 10**9))
-    chosen = os.environ.get("GEMEL_CACHE")
-    os.environ["GEMEL_CACHE"] = str(tmp_path)
-    try:
-        evict(20_000)
-    finally:
-        del os.environ["GEMEL_CACHE"]
-        if chosen is not None:
-            os.environ["GEMEL_CACHE"] = chosen
-    left = [path.parent.name for path in kernels(tmp_path)]
-    assert left == ["10", "50"], "what was used last stays"
+    evict(str(tmp_path), 20_000)
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["1.kernel", "5.kernel"], "what was used last stays"
+    evict(str(tmp_path / "gone"), 0)
+
+
+def test_storing_keeps_the_cache_below_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each folder has its share of the bytes."""
+    monkeypatch.setenv("GEMEL_CACHE", str(tmp_path))
+    monkeypatch.setenv("GEMEL_CACHE_BYTES", str(FOLDERS * 20_000))
+    for number in range(16, 64):
+        store(f"ab{number:02x}" + "0" * 60, "kernel", bytes(8000))
+    assert len(kernels(tmp_path)) == 48
+    newest = "ab0f" + "0" * 60  # one name in 16 looks at what its folder holds
+    store(newest, "kernel", bytes(8000))
+    assert sum(path.stat().st_size for path in kernels(tmp_path)) <= 20_000
+    assert load(newest, "kernel", bytes) == bytes(8000)
 
 
 def test_files_left_by_a_killed_process_do_no_harm(

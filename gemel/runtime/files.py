@@ -165,6 +165,8 @@ def _warn(message: str) -> None:
 
 #: The least space that a file takes on disk.
 LEAST = 4096
+#: How many folders the files are spread over: by the first two hexadecimal digits of their names.
+FOLDERS = 256
 
 
 def store(name: str, kind: str, content: bytes) -> None:
@@ -186,8 +188,8 @@ def store(name: str, kind: str, content: bytes) -> None:
     finally:
         if not kept:
             _remove(temporary)
-    if name.startswith("00"):  # for one file in 256, whichever process writes it
-        evict(CACHE_BYTES.read())
+    if name[2] == "0":  # for one file in 16, whichever process writes it
+        evict(os.path.dirname(path), CACHE_BYTES.read() // FOLDERS)
 
 
 def _remove(path: str) -> bool:
@@ -199,25 +201,36 @@ def _remove(path: str) -> bool:
     return True
 
 
-def evict(limit: int) -> None:
-    """Remove the least recently used files until the folder takes at most `limit` bytes."""
+def evict(place: str, limit: int) -> None:
+    """Remove the least recently used files of one folder until they take at most `limit` bytes.
+
+    Names are hashes, so all folders hold about as much. To look at one of them takes milliseconds;
+    to look at all files of a full cache would take seconds.
+    """
     files = []
-    for root, _, names in os.walk(folder()):
-        for name in names:
-            path = os.path.join(root, name)
-            try:
-                status = os.stat(path)
-            except OSError:
-                continue
-            # The time of the last access is updated once a day, or never: see mount(8).
-            used = max(status.st_atime_ns, status.st_mtime_ns)
-            files.append((used, max(status.st_size, LEAST), path))
+    for entry in _entries(place):
+        try:
+            status = entry.stat()
+        except OSError:
+            continue
+        # The time of the last access is updated once a day, or never: see mount(8).
+        used = max(status.st_atime_ns, status.st_mtime_ns)
+        files.append((used, max(status.st_size, LEAST), entry.path))
     total = sum(size for _, size, _ in files)
     for _, size, path in sorted(files):
         if total <= limit:
             return
         if _remove(path):
             total -= size
+
+
+def _entries(place: str) -> list[os.DirEntry[str]]:
+    """The files of a folder; none if another process has removed it."""
+    try:
+        with os.scandir(place) as entries:
+            return list(entries)
+    except OSError:
+        return []
 
 
 __all__ = ["digest", "evict", "fingerprint", "folder", "load", "name_of", "store"]
