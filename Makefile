@@ -8,6 +8,8 @@ CXX := c++
 endif
 # How long each sanitizer run of the engine lasts.
 SECONDS ?= 60
+# Which part of long tables of cases `make test` runs, such as 2/3; all without it.
+CASES ?=
 # How often `make edges` repeats its forks and exits.
 TIMES ?= 200
 # What `make benchmark` runs, and how: make benchmark WHAT=issue OPTIONS=--quick
@@ -24,7 +26,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Everything the wheel is made of: when one of these changes, it is built and installed again.
 SOURCES := $(sort $(shell find gemel src -type f \( -name '*.py' -o -name '*.pyi' -o -name '*.h' \
-  -o -name '*.cc' -o -name py.typed \) 2>/dev/null)) CMakeLists.txt pyproject.toml
+  -o -name '*.cc' -o -name py.typed -o -name CMakeLists.txt \) 2>/dev/null)) CMakeLists.txt pyproject.toml
 CXX_FILES := $(shell find src tests/cpp tests/c benchmarks -name '*.h' -o -name '*.cc' -o -name '*.c' 2>/dev/null)
 PYTHON_DIRECTORIES := $(wildcard gemel tests benchmarks examples tools)
 WHEEL = $(wildcard build/wheel/gemel-*.whl)
@@ -92,8 +94,8 @@ trainings: .venv/.installed .venv/.test ## train on digits and text, for minutes
 	  echo; echo "== examples/$$name.py"; $(BIN)/python examples/$$name.py $(OPTIONS) || failed=1; \
 	done; exit $${failed:-0}
 
-test: .venv/.installed .venv/.test ## run the tests against the installed package
-	$(BIN)/pytest $(TESTS)
+test: .venv/.installed .venv/.test ## run the tests against the installed package (CASES=2/3: a third of each long table)
+	$(BIN)/pytest $(if $(CASES),--cases $(CASES)) $(TESTS)
 
 distributed: .venv/.installed .venv/.test .venv/.mpi ## install mpi4py and Open MPI, and run the tests of workers over MPI
 	$(BIN)/pytest -m distributed

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy
 import pytest
+from drawing import drawn, part_of
 from programs import SANITIZER
 
 from gemel import np
@@ -69,7 +70,29 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take `--cases`; see `drawing`."""
+    text = "run only this part of the cases of long tables: 2/3 for the second third"
+    parser.addoption("--cases", type=part_of, default=part_of("1/1"), metavar="PART", help=text)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say how a short run is repeated."""
+    part = config.getoption("cases")
+    return "" if part.count == 1 else f"cases: {part.number}/{part.count} of long tables"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what a short run leaves out and what a core built with sanitizers cannot run."""
+    runs = drawn([item.nodeid for item in items], config.getoption("cases"))
+    left_out = [item for item, kept in zip(items, runs, strict=True) if not kept]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item, kept in zip(items, runs, strict=True) if kept]
+    skip_unsanitized(items)
+
+
+def skip_unsanitized(items: list[pytest.Item]) -> None:
     """Skip tests marked `unsanitized(reason)` on a core built with sanitizers; `by` names one."""
     for item in items:
         mark = item.get_closest_marker("unsanitized")
