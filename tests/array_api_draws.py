@@ -1,6 +1,7 @@
-"""What the tests of the Array API standard draw, and how they compare with NumPy.
+"""Hypothesis strategies for the Array API standard, and the comparison with NumPy's results.
 
-`GEMEL_EXAMPLES` is how many examples each property is tried on; without it a few, always the same.
+`GEMEL_EXAMPLES` sets how many examples each property is tried on. Without it a few are tried, and
+they are the same in every run.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Array = Any
 
 
 def examples(count: int) -> settings:
-    """So many examples of a property in the suite, or as many as the environment says."""
+    """Settings for `count` examples, or for as many as `GEMEL_EXAMPLES` says."""
     return settings(
         max_examples=EXAMPLES or count,
         derandomize=not EXAMPLES,
@@ -58,7 +59,7 @@ def examples(count: int) -> settings:
 
 
 def elements(dtype: str, finite: bool = False, small: bool = False) -> Any:
-    """Numbers of a dtype: infinities, NaN, both zeros and limits among them, or `small` ones."""
+    """Numbers of a dtype, with infinities, NaN, both zeros and its limits; or `small` numbers."""
     kind = numpy.dtype(dtype).kind
     if kind == "b":
         return st.booleans()
@@ -83,19 +84,19 @@ NOT_FINITE = [float("inf"), -float("inf"), float("nan")]
 
 
 def arrays(dtype: Any, shape: Any = SHAPES, **options: Any) -> Any:
-    """Arrays of a dtype (or of any in a list of names)."""
+    """Arrays of a dtype (or of any dtype in a list of names)."""
     if isinstance(dtype, list):
         return st.sampled_from(dtype).flatmap(lambda name: arrays(name, shape, **options))
     return drawn.arrays(dtype, shape, elements=elements(dtype, **options))
 
 
 def promotable(names: list[str]) -> list[tuple[str, str]]:
-    """Pairs of dtypes the standard says the promotion of."""
+    """The pairs of dtypes for which the standard defines a promotion."""
     return [(a, b) for a in names for b in names if promotes(a, b)]
 
 
 def promotes(a: str, b: str) -> bool:
-    """Whether the standard says what becomes of two dtypes."""
+    """Whether the standard defines the promotion of two dtypes."""
     kinds = {numpy.dtype(name).kind for name in (a, b)}
     if kinds <= set("fc") or len(kinds) == 1:
         return True
@@ -112,7 +113,7 @@ def pairs(draw: Any, names: list[str], **options: Any) -> tuple[Array, Array]:
 
 
 def numbers(dtype: str) -> Any:
-    """Python numbers that may stand beside an array of a dtype."""
+    """Python numbers that may be combined with an array of a dtype."""
     kind = numpy.dtype(dtype).kind
     if kind == "b":
         return st.booleans()
@@ -126,7 +127,7 @@ def numbers(dtype: str) -> Any:
 
 @st.composite
 def axes(draw: Any, ndim: int) -> Any:
-    """None, an axis, or a tuple of axes, some negative."""
+    """None, an axis, or a tuple of axes; some are negative."""
     if ndim == 0 or not draw(st.integers(0, 3)):
         return None
     one = st.integers(-ndim, ndim - 1)
@@ -139,13 +140,13 @@ def axes(draw: Any, ndim: int) -> Any:
 
 
 def gemels(value: Any) -> Any:
-    """NumPy's arrays as gemel's, also in lists and tuples."""
+    """NumPy arrays converted to gemel arrays, also in lists and tuples."""
     if isinstance(value, numpy.ndarray):
         return np.asarray(value)
     return type(value)(map(gemels, value)) if type(value) in (list, tuple) else value
 
 
-#: How far results may be from NumPy's, by the bytes of a part.
+#: Relative tolerance against NumPy, by the number of bytes of a real (or imaginary) part.
 TOLERANCES = {4: 2e-5, 8: 1e-12}
 
 
@@ -156,10 +157,10 @@ def check(
     tolerance: float | None = None,
     slack: float | None = None,
 ) -> None:
-    """The same dtype, shape and elements, zeros with the same sign.
+    """Check for the same dtype, shape and elements; zeros must have the same sign.
 
-    Floating ones may be a `tolerance` of themselves away, or `slack`, where signs of zero say
-    nothing.
+    Floating-point elements may differ by a relative `tolerance`. With an absolute `slack` the signs
+    of zeros are not compared.
     """
     expected = numpy.asarray(expected)
     assert isinstance(found, np.ndarray), about
@@ -172,7 +173,7 @@ def check(
 
 
 def equal(a: Array, b: Array, tolerance: float | None, slack: float | None) -> bool:
-    """Whether all elements are equal, floating ones nearly."""
+    """Whether all elements are equal; floating-point ones within the tolerance."""
     if b.dtype.kind != "f":
         return bool(numpy.array_equal(a, b))
     limit = TOLERANCES[b.dtype.itemsize] if tolerance is None else tolerance
@@ -193,7 +194,7 @@ def same(
     slack: float | None = None,
     **keywords: Any,
 ) -> None:
-    """A function of `np` (or "linalg.det") gives what NumPy's of that name gives."""
+    """Check that a function of `np` (such as "linalg.det") gives the same as NumPy's function."""
     ours, theirs = attribute(np, function), attribute(numpy, function)
     with numpy.errstate(all="ignore"):
         expected = theirs(*given, **keywords)
@@ -208,12 +209,12 @@ def same(
 
 
 def gemels_of(keywords: dict[str, Any]) -> dict[str, Any]:
-    """Keywords with gemel's arrays for NumPy's."""
+    """Keywords with NumPy arrays converted to gemel arrays."""
     return {name: gemels(value) for name, value in keywords.items()}
 
 
 def attribute(module: Any, path: str) -> Callable[..., Any]:
-    """What stands at a path of names."""
+    """The attribute at a dotted path."""
     for name in path.split("."):
         module = getattr(module, name)
     found: Callable[..., Any] = module

@@ -179,7 +179,7 @@ dtypes(self, *, device=None, kind=None)
 
 
 def signatures(listed: str) -> dict[str, Signature]:
-    """The signatures of a list, by name."""
+    """The signatures in a list, by name."""
     scope: dict[str, object] = {}
     for line in listed.strip().splitlines():
         exec(f"def {line}: ...", scope)

@@ -1,4 +1,4 @@
-"""What every test has in common."""
+"""Fixtures and hooks for all tests."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gemel.npx.engine import NUMPYS
 
 @pytest.fixture(scope="session", autouse=True)
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Run outside the source tree: processes that tests start find the installed package.
+    """Run outside the source tree, so that processes started by tests find the installed package.
 
-    In the tree itself `import gemel` would find the sources, which lack the compiled core.
+    Inside the tree `import gemel` would find the sources, which lack the compiled core.
     """
     before = os.getcwd()
     path = os.environ.get("PYTHONPATH")
@@ -34,9 +34,9 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def interruptible() -> Iterator[None]:
-    """Ctrl-C works here and in every program the tests start.
+    """Make Ctrl-C work here and in every program that the tests start.
 
-    Shells start what runs in their background with SIGINT ignored, and programs inherit that.
+    A shell starts background jobs with SIGINT ignored, and child processes inherit that.
     """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.SIG_IGN:
@@ -47,43 +47,43 @@ def interruptible() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def seeded() -> None:
-    """Every test draws the same numbers, whatever ran before it."""
+    """Seed all generators, so that a test's numbers do not depend on the tests before it."""
     random.seed(0), numpy.random.seed(0), np.random.seed(0)
 
 
 @pytest.fixture(autouse=True)
 def in_the_same_mode() -> Iterator[None]:
-    """Whoever calls `npx.reset_np` leaves the next test's arrays alone."""
+    """Restore the mode after a test, so that `npx.reset_np` does not affect the next test."""
     before = dict(NUMPYS)
     yield
     NUMPYS.update(before)
 
 
 def pytest_collection() -> None:
-    """Collect no garbage while tests are collected: a third of that time would be spent on it."""
+    """Disable garbage collection while tests are collected; it would take a third of that time."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Tens of thousands of tests stay until the end; no collection has to look at them again."""
+    """Freeze the tens of thousands of collected tests, so that no collection scans them again."""
     gc.freeze()
     gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take `--cases`; see `drawing`."""
+    """Add the option `--cases`; see `drawing`."""
     text = "run only this part of the cases of long tables: 2/3 for the second third"
     parser.addoption("--cases", type=part_of, default=part_of("1/1"), metavar="PART", help=text)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say how a short run is repeated."""
+    """Show which part of the cases runs, so that a short run can be repeated."""
     part = config.getoption("cases")
     return "" if part.count == 1 else f"cases: {part.number}/{part.count} of long tables"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what a short run leaves out and what a core built with sanitizers cannot run."""
+    """Deselect the cases a short run leaves out, and skip those a sanitized core cannot run."""
     runs = drawn([item.nodeid for item in items], config.getoption("cases"))
     left_out = [item for item, kept in zip(items, runs, strict=True) if not kept]
     if left_out:
@@ -93,7 +93,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def skip_unsanitized(items: list[pytest.Item]) -> None:
-    """Skip tests marked `unsanitized(reason)` on a core built with sanitizers; `by` names one."""
+    """Skip tests marked `unsanitized(reason)` on a sanitized core; `by` names one sanitizer."""
     for item in items:
         mark = item.get_closest_marker("unsanitized")
         if SANITIZER and mark is not None and mark.kwargs.get("by", SANITIZER) == SANITIZER:

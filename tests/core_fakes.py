@@ -1,4 +1,4 @@
-"""What the tests of the core share: a class of arrays, fake operations, small plans."""
+"""Shared by the tests of the core: an array class, fake operations and small plans."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CODES = {
 
 
 class CoreArray(_core.Array):
-    """An array whose Python side only tells that it was asked."""
+    """An array whose Python methods only report that they were called."""
 
     __slots__ = ()
 
@@ -47,7 +47,7 @@ class CoreArray(_core.Array):
 
 
 class Fake(_core.OpBase):
-    """An elementwise operation over the kernels of these tests; counts what it is asked for."""
+    """An elementwise operation that uses the kernels of these tests and counts the requests."""
 
     copy: Any
     elementwise: bool
@@ -58,7 +58,7 @@ class Fake(_core.OpBase):
         self.nanoseconds = microseconds
         self.misses: list[Any] = []
         self.recorded: list[Any] = []
-        #: What it says of how calls like a recorded one are put on the tape.
+        #: What `_record` returns: how calls like the recorded one are put on the tape.
         self.known: Any = None
 
     def _kernel(
@@ -74,7 +74,7 @@ class Fake(_core.OpBase):
         return _core.Elementwise(_core.load_object(code), (result,), self.nanoseconds)
 
     def _prepare(self, inputs: Any, parameters: Any) -> Any:
-        return None  # neither a plan nor a step of Python's: it is left to _call
+        return None  # neither a plan nor a Python step: the call goes to _call
 
     def _call(self, inputs: Any, keywords: Any) -> Any:
         return "call", inputs, keywords
@@ -99,7 +99,7 @@ def check(found: Any, expected: Any) -> None:
 
 
 def installed() -> Iterator[dict[str, Fake]]:
-    """The core with this module's class and operations; what was there comes back afterwards."""
+    """The core with this module's class and operations; restores the previous ones afterwards."""
     _core.clear_tables()
     previous_class = _core.set_array_class(CoreArray)
     fakes = {name: Fake(name, kernel) for name, kernel in OPERATORS.items()}
@@ -117,7 +117,7 @@ def vector(name: str, *operands: int, out: int = FLOAT32) -> Any:
 
 
 def step(kernel: Any, buffers: Any, integers: Any, extent: int, chunk: int, **options: Any) -> Any:
-    """A step whose kernel is the loaded one; `plan` gives it a number."""
+    """A step that holds a loaded kernel; `plan` replaces the kernel by its number."""
     return Step(kernel, buffers, integers, extent, chunk, **options)
 
 
@@ -127,7 +127,7 @@ def loop_step(kernel: Any, buffers: Any, size: int, **options: Any) -> Any:
 
 
 def plan(name: str, inputs: Any, outputs: Any, items: Any, **lists: Any) -> Any:
-    """A plan by hand. `microseconds` is the cost of its first step, `lists` those of the image."""
+    """A hand-made plan. `microseconds` is its first step's cost; `lists` are set on the image."""
     return image(name, inputs, outputs, items, **lists).plan()
 
 

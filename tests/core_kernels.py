@@ -1,6 +1,6 @@
-"""Small kernels for the tests of the core, so that these need none of gemel's code generator.
+"""Small kernels for the tests of the core, which then do not need gemel's code generator.
 
-Values are computed in double precision, which is exact for what the tests do with them.
+They compute in double precision, which is exact for the values in these tests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from llvmlite import binding, ir
 INTEGER = ir.IntType(64)
 BYTE_POINTER = ir.IntType(8).as_pointer()
 DOUBLE = ir.DoubleType()
-#: Memory type by dtype code (float16 is not needed here).
+#: Memory type by dtype code (no test needs float16).
 TYPES: dict[int, Any] = {
     0: ir.IntType(8),
     1: ir.IntType(8),
@@ -38,7 +38,7 @@ EXPRESSIONS: dict[str, Expression] = {
 
 
 def compile_module(module: ir.Module) -> bytes:
-    """The module as an ELF object."""
+    """The module compiled to an ELF object."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     target = binding.Target.from_default_triple()
@@ -50,7 +50,7 @@ def compile_module(module: ir.Module) -> bytes:
 
 
 def begin_kernel() -> tuple[ir.Module, ir.Function, ir.IRBuilder]:
-    """An empty function `kernel` of the common signature."""
+    """An empty function `kernel` with the signature that all kernels have."""
     module = ir.Module("test")
     pointers = BYTE_POINTER.as_pointer()
     signature = ir.FunctionType(ir.IntType(32), [pointers, INTEGER.as_pointer(), INTEGER, INTEGER])
@@ -59,7 +59,7 @@ def begin_kernel() -> tuple[ir.Module, ir.Function, ir.IRBuilder]:
 
 
 class Loops:
-    """Nested counting loops; `position` holds the indices inside them."""
+    """Nested counting loops; `position` holds the current indices."""
 
     def __init__(self, builder: ir.IRBuilder) -> None:
         self.builder = builder
@@ -90,7 +90,7 @@ class Loops:
 
 
 def integer_at(builder: ir.IRBuilder, function: ir.Function, position: int) -> Any:
-    """Run-time integer number `position`."""
+    """The run-time integer number `position`."""
     return builder.load(builder.gep(function.args[1], [INTEGER(position)]))
 
 
@@ -117,7 +117,7 @@ def from_double(builder: ir.IRBuilder, value: Any, code: int) -> Any:
 
 
 def offset(builder: ir.IRBuilder, function: ir.Function, loops: Loops, operand: int) -> Any:
-    """Elements from an operand's start to the loop position."""
+    """The offset, in elements, from an operand's start to the loop position."""
     rank = len(loops.position)
     total = INTEGER(0)
     for axis, index in enumerate(loops.position):
@@ -128,7 +128,7 @@ def offset(builder: ir.IRBuilder, function: ir.Function, loops: Loops, operand: 
 
 @cache
 def elementwise(name: str, rank: int, operands: tuple[int, ...], out: int) -> bytes:
-    """A loop kernel; an operand is a dtype code, or -1 bool, -2 int, -3 float scalar."""
+    """A loop kernel. An operand is a dtype code, or a scalar: -1 bool, -2 int, -3 float."""
     module, function, builder = begin_kernel()
     arrays = [code for code in operands if code >= 0]
     loops = Loops(builder)
@@ -157,7 +157,7 @@ def elementwise(name: str, rank: int, operands: tuple[int, ...], out: int) -> by
 
 @cache
 def refuses_negative() -> bytes:
-    """Copies float32 operand 0 to 1 and returns 1 when it met a negative element."""
+    """Copies float32 operand 0 to operand 1; returns 1 if it met a negative element."""
     module, function, builder = begin_kernel()
     status = builder.alloca(ir.IntType(32))
     builder.store(ir.IntType(32)(0), status)
@@ -175,7 +175,7 @@ def refuses_negative() -> bytes:
 
 @cache
 def tile_starts() -> bytes:
-    """Writes where its range began into every int64 element of it."""
+    """Writes the start of its range into every int64 element of the range."""
     module, function, builder = begin_kernel()
     loops = Loops(builder)
     loops.enter(function.args[2], function.args[3])
@@ -199,7 +199,7 @@ def store_integers(count: int) -> bytes:
 
 @cache
 def slow_copy(repeats: int) -> bytes:
-    """Copies float64 operand 0 to 1 again and again: work whose end can be waited for."""
+    """Copies float64 operand 0 to operand 1 `repeats` times: work that takes a while and ends."""
     module, function, builder = begin_kernel()
     loops = Loops(builder)
     loops.enter(INTEGER(0), INTEGER(repeats))
@@ -217,7 +217,7 @@ def slow_copy(repeats: int) -> bytes:
 
 @cache
 def calls_unknown() -> bytes:
-    """An object that needs a function the loader does not offer."""
+    """An object that calls a function the loader does not provide."""
     module, _, builder = begin_kernel()
     unknown = ir.Function(module, ir.FunctionType(ir.IntType(32), []), "not_in_the_table")
     builder.ret(builder.call(unknown, []))

@@ -1,7 +1,8 @@
-"""What the workers of tests/test_elastic.py run: elastic_programs.py FOLDER SETTINGS.
+"""The program that the workers of tests/test_elastic.py run: elastic_programs.py FOLDER SETTINGS.
 
-A training by `gluon.fit` over batches that all workers share, with a checkpoint: it may begin, be
-ended in the middle of an epoch, and go on with another number of workers, from several files.
+It trains with `gluon.fit` on batches that all workers share, and writes a checkpoint. A run may
+start from nothing, stop in the middle of an epoch, or resume with another number of workers from
+several files.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from gemel.errors import GemelError
 from gemel.gluon import nn
 from gemel.gluon.fitting import Run
 
-#: Examples, of which every batch of all workers together has so many, and epochs.
+#: The number of examples, the size of a batch over all workers together, and the epochs.
 EXAMPLES, BATCH, EPOCHS = 100, 22, 3
 PER_EPOCH = EXAMPLES // BATCH
 
 
 class Enough(Exception):
-    """The program ends here, as by a power cut."""
+    """Ends the program here, like a power cut."""
 
 
 class Once(gluon.Checkpoint):
-    """Writes after so many batches, and ends the training after others."""
+    """Writes a checkpoint after `saved` steps, and ends the training after `steps`."""
 
     def __init__(self, path: Any, settings: dict[str, Any]) -> None:
         super().__init__(path)
@@ -52,7 +53,7 @@ class Once(gluon.Checkpoint):
 
 
 def trained(store: Any, path: Path, settings: dict[str, Any]) -> tuple[Any, list[Any]]:
-    """A run and the parameters in its end."""
+    """A run and its final parameters."""
     rank, size = (store.rank, store.num_workers) if store is not None else (0, 1)
     np.random.seed(11 + rank)
     draw = numpy.random.default_rng(5)

@@ -1,4 +1,4 @@
-"""Work that goes on until a test says so: no test need be quicker than it."""
+"""Work that lasts until a test ends it, so that no test has to be faster than the work."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gemel import npx
 
 @contextmanager
 def reader(x: Any) -> Iterator[None]:
-    """A block beside which somebody reads x until the block ends. Nothing in it may wait for that.
+    """Read x on another thread until the block ends. Nothing in the block may wait for that read.
 
-    What the block writes to x comes after the reader, and so does what is computed from it then.
+    A write to x in the block is queued behind the read, and so is everything computed from it.
     """
     begun, over = threading.Event(), threading.Event()
     in_time: list[bool] = []
@@ -25,7 +25,7 @@ def reader(x: Any) -> Iterator[None]:
         in_time.append(over.wait(60))
         return v.ravel()[:1]
 
-    # In a thread of its own: a call may run what it issues.
+    # On its own thread, since a call may run the operation it issues.
     thread = threading.Thread(
         target=lambda: results.append(npx.callback(read, x, outputs=((1,), x.dtype)))
     )

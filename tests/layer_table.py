@@ -1,4 +1,4 @@
-"""Layers and small networks, each with the shapes of its inputs."""
+"""A table of layers and small networks with the shapes of their inputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gemel.gluon import nn, rnn
 
 
 class LayerCase(NamedTuple):
-    """How a network is made, and what it is called on."""
+    """How to make a network, and the shapes of the inputs it is called with."""
 
     name: str
     make: Callable[[], Any]
@@ -21,7 +21,7 @@ class LayerCase(NamedTuple):
         return self.name
 
     def inputs(self, batch: int) -> list[Any]:
-        """Inputs of so many examples."""
+        """Inputs with `batch` examples."""
         axis = 1 if self.name in ("RNN", "LSTM", "loops", "order") else 0
         shapes = ((*s[:axis], batch, *s[axis + 1 :]) for s in self.shapes)
         if self.dtype != "float32":
@@ -30,7 +30,7 @@ class LayerCase(NamedTuple):
 
 
 def stacked(*layers: Any) -> Any:
-    """The layers one after another."""
+    """The layers in sequence."""
     net = nn.HybridSequential()
     net.add(*layers)
     return net
@@ -56,7 +56,7 @@ class Several(nn.HybridBlock):
 
 
 class Shared(nn.HybridBlock):
-    """One weight in two layers."""
+    """Two layers that share one weight."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Shared(nn.HybridBlock):
 
 
 class Constants(nn.HybridBlock):
-    """A parameter that is not trained."""
+    """A constant parameter, which is not trained."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class OldStyle(nn.HybridBlock):
 
 
 class Operations(nn.HybridBlock):
-    """Operations of np and npx, as users write them."""
+    """Operations of np and npx, written as users write them."""
 
     def forward(self, x: Any) -> Any:
         a = np.exp(x) * 2 - 1 / (np.abs(x) + 3)
@@ -113,7 +113,7 @@ class Operations(nn.HybridBlock):
 
 
 class Loops(nn.HybridBlock):
-    """Each kind of loop, around layers; states and data that are not read, values from outside."""
+    """Each kind of loop around layers, with unused states and data, and values from outside."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ class Loops(nn.HybridBlock):
 
 
 class Vision(nn.HybridBlock):
-    """Boxes, regions and images of other sizes."""
+    """Boxes, regions and resized images."""
 
     def forward(self, x: Any) -> Any:
         regions = np.array([[0, 0, 0, 4, 4], [0, 1, 2, 7, 6]], dtype="float32")
@@ -165,7 +165,7 @@ class Vision(nn.HybridBlock):
 
 
 class Order(nn.HybridBlock):
-    """Places, orders, parts and statistics."""
+    """Positions, sorting, splitting and statistics."""
 
     def forward(self, x: Any, y: Any) -> Any:
         lengths = np.clip(y[0, :, 0] * 0 + 2, 1, 3)

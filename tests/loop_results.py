@@ -1,4 +1,4 @@
-"""What tests of loops compare: one number of all that a loop gives, and its gradients."""
+"""What tests of loops compare: one number computed from all results, and its gradients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gemel import autograd, np
 
 
 def gathered(found: Any) -> Any:
-    """One number from all outputs (None: there are none) and states, each weighted differently."""
+    """One number from all outputs (None: there are none) and states, each with its own weight."""
     outputs, states = found
     total: Any = 0.0
     for weight, x in enumerate([*states, *(outputs or [])], start=1):
@@ -18,7 +18,7 @@ def gathered(found: Any) -> Any:
 
 
 def trained(function: Any, values: list[Any]) -> list[Any]:
-    """The result and the gradients of all inputs."""
+    """The result and the gradients with respect to all inputs."""
     arrays = [np.array(x, dtype="float64") for x in values]
     for x in arrays:
         x.attach_grad()

@@ -1,4 +1,4 @@
-"""Networks for tests of mixed precision, and what their products are computed in."""
+"""Networks for tests of mixed precision, and the dtypes that their products are computed in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gemel.gluon import nn
 
 
 def products(graph: Any) -> set[tuple[str, str]]:
-    """The dtypes of the two factors of every product in a graph, and in its loops."""
+    """The dtypes of the two factors of every product in a graph and in its inner graphs."""
     found = set()
     for node in graph.walk():
         if node.op is not None and node.op.contracts:
@@ -46,6 +46,6 @@ def drawn(shape: tuple[int, ...], seed: int = 1) -> Any:
 
 
 def apart(found: Any, wanted: Any) -> float:
-    """How far apart two arrays are, beside the size of the second."""
+    """The distance between two arrays, relative to the norm of the second."""
     a, b = found.asnumpy(), wanted.asnumpy()
     return float(numpy.linalg.norm(a - b) / numpy.linalg.norm(b))

@@ -1,6 +1,6 @@
-"""What the workers of tests/test_kvstore_mpi.py run: mpi_programs.py NAME FOLDER SETTINGS.
+"""The program that the workers of tests/test_kvstore_mpi.py run: NAME FOLDER SETTINGS.
 
-Each worker writes what it has found to a file of the folder, named by its rank.
+Each worker writes its results to a file in the folder, named by its rank.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from gemel.kvstore.leaving import Leaving
 from gemel.kvstore.ways import Table
 from gemel.kvstore.world import World
 
-#: Digits in a batch, steps.
+#: The number of digits in a batch, and the number of steps.
 BATCH, STEPS = 64, 20
 
 
 def trained(store: Any, devices: list[Any], data: Path, settings: dict[str, Any]) -> list[Any]:
-    """The parameters after some steps over batches that all workers and devices share."""
+    """The parameters after some steps on batches that all workers and devices share."""
     rank, size = (store.rank, store.num_workers) if isinstance(store, kvstore.KVStore) else (0, 1)
     digits = numpy.load(data)
     images, labels = digits["images"], digits["labels"]
-    np.random.seed(settings.get("seed", 7) + rank)  # only the first worker's values count
+    np.random.seed(settings.get("seed", 7) + rank)  # only the first worker's initial values count
     net = nn.HybridSequential()
     net.add(nn.Dense(48, activation="relu"), nn.Dense(24, activation="tanh"), nn.Dense(10))
     if not settings.get("deferred", True):
@@ -109,7 +109,7 @@ def values(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
     store.init("empty", empty)
     store.pushpull("empty", empty)
     found["empty"] = list(empty.shape)
-    # In opposite orders, with views and without waiting.
+    # Pushed in opposite orders, as views, and without waiting in between.
     keys = [f"k{number}" for number in range(5)]
     store.init(keys, [np.zeros((2,)) for _ in keys])
     square = np.arange(20).reshape(2, 10) + 0.0
@@ -127,7 +127,7 @@ def values(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
     store.pushpull("uvw", np.full((2,), 1.0), out=results[0])
     found["updater"] = results[0].tolist()
     store.barrier()
-    # Another store has its own keys.
+    # Another store has keys of its own.
     other = kvstore.create("dist_device_sync")
     other.init("a", np.full((3,), rank + 2.0))
     other.pull("a", out)
@@ -136,7 +136,7 @@ def values(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
 
 
 def order(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
-    """Sums of floats have the bits of additions in the order of ranks, at every size."""
+    """Sums of floats equal additions in the order of ranks, bit for bit, at every size."""
     found = {}
     for count in (1, 1000, 100_003, 1_500_001):
         rows = [
@@ -154,7 +154,7 @@ def order(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
 
 
 def ways(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
-    """By every way there is: which bits sums have, alone and with others, and what is said."""
+    """For every schedule: the bits of sums, alone and with others, and what `explain` says."""
     rank, size = store.rank, store.num_workers
     known, found = store._world.ways.known, {"said": store.explain()}
     counts = (70_001, 3, 0, 513)
@@ -171,7 +171,7 @@ def ways(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
                 key = f"{name} {times} {number}"
                 store.init(key, np.zeros((count,)))
                 store.pushpull(key, np.array(rows[rank][number]), out=outs[number])
-                if times:  # one after the other; together before
+                if times:  # the second time one after another; the first time together
                     outs[number].wait_to_read()
             digests.append(digest([out.asnumpy() for out in outs]))
         exact, near = True, True
@@ -200,7 +200,7 @@ def ways(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
 
 
 def lossy(row: Any, kind: str) -> Any:
-    """What arrives of a row."""
+    """The values that arrive after a row was compressed."""
     if kind == "2bit":
         return 0.5 * ((row >= 0.5).astype("float32") - (row <= -0.5).astype("float32"))
     if kind == "fp16":
@@ -210,7 +210,7 @@ def lossy(row: Any, kind: str) -> Any:
 
 
 def compressed(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
-    """Sums, and what each worker keeps, are those of a reference in NumPy."""
+    """Sums, and the error each worker keeps, equal those of a reference in NumPy."""
     rank, size, kind = store.rank, store.num_workers, settings["kind"]
     store.set_gradient_compression({"type": kind, "threshold": 0.5})
     store.init("w", np.zeros((7, 3)))
@@ -233,15 +233,15 @@ def compressed(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
 
 # ---- blocks of rows
 
-#: What would have been measured of wires on which these gradients take long.
+#: Made-up measurements of a slow network, on which these gradients take long.
 SLOW = {"gather": [(64.0, 1e-3), (4096.0, 1e-1)]}
 SLOW_LINES = {"lines": SLOW["gather"]}
 
 
 def in_blocks(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
-    """For gradients as wholes and in blocks: what the parameters are, how many sums that took.
+    """The parameters, and the number of sums, for gradients sent whole and in blocks.
 
-    Blocks that are agreed on, and such that leave by themselves.
+    The blocks are agreed on first (`SLOW`), or leave without agreement (`SLOW_LINES`).
     """
     found = []
     for measured in ({}, SLOW, SLOW_LINES):
@@ -253,7 +253,7 @@ def in_blocks(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
 
 
 def _few_steps(store: Any, settings: dict[str, Any]) -> list[Any]:
-    """The parameters after some steps of layers with an odd number of rows, and with one."""
+    """The parameters after some steps; some layers have an odd number of rows, one has one row."""
     rank, how = store.rank, settings["how"]
     places = [cpu(number) for number in range(2 if how == "devices" else 1)]
     np.random.seed(3)
@@ -296,9 +296,9 @@ def _few_steps(store: Any, settings: dict[str, Any]) -> list[Any]:
 
 
 def torn(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
-    """Worker 1 dies when the first block is added up, or has left, and others are to come."""
+    """Worker 1 dies once the first block is summed, or has left, while others are to come."""
     mpi.world().ways.table = Table(SLOW if settings["agreed"] else SLOW_LINES)
-    agreement.BUCKET_BYTES = 1  # each block goes for itself
+    agreement.BUCKET_BYTES = 1  # each block travels alone
     whole = World._do
 
     def once(world: World, places: Any, way: str) -> None:
@@ -319,7 +319,7 @@ def torn(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
         Leaving.issue = only  # type: ignore[method-assign, assignment]
     try:
         _few_steps(kvstore.create("dist_sync"), {"how": "plain"})
-        npx.waitall()  # weights stay as they were, and do not tell
+        npx.waitall()  # a weight whose sum failed keeps its value, so only this wait raises
     except GemelError as error:
         return {"error": type(error).__name__, "text": str(error)}
     return "done"
@@ -329,7 +329,7 @@ def torn(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
 
 
 def wrong(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
-    """Steps, in the midst of which worker 1 does something else."""
+    """Steps during which worker 1 does something wrong."""
     rank, how = store.rank, settings["how"]
     store.init(["a", "b"], [np.zeros((3,)), np.zeros((100_000,))])
     small, large = np.zeros((3,)), np.zeros((100_000,))
@@ -357,7 +357,7 @@ def _raise(store: Any) -> None:
 
 
 def _fork(store: Any) -> None:
-    """The child is no worker, and its end is nobody's business."""
+    """The child is not a worker, and its end affects nobody."""
     child = os.fork()
     if child == 0:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MAGIC = bytes.fromhex("0a23d7ce")
-#: With the magic number at multiples of 4, beside them, at the ends, twice in a row.
+#: With the magic number at and beside multiples of 4, at either end, and twice in a row.
 RECORDS = (
     b"",
     b"a",

@@ -1,6 +1,7 @@
-"""What property tests draw: arrays, keys and calls that NumPy and gemel are both given.
+"""What property tests draw: arrays, keys and calls that both NumPy and gemel are given.
 
-`GEMEL_EXAMPLES` is how many examples each property is tried on; without it a few, always the same.
+`GEMEL_EXAMPLES` sets how many examples each property is tried on. Without it a few are tried, and
+they are the same in every run.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from gemel.dtype import DTYPES
 from gemel.errors import GemelError
 
 EXAMPLES = int(os.environ.get("GEMEL_EXAMPLES", "0"))
-#: The dtypes NumPy has, too.
+#: The dtypes that NumPy has too.
 NAMES = [dtype.name for dtype in DTYPES if dtype.twin is dtype and dtype.kind in "buif"]
 INTEGERS = [name for name in NAMES if "int" in name]
-#: What a call refuses deliberately, besides gemel's own errors.
+#: The errors, besides gemel's own, that a call may raise deliberately.
 REFUSED = (IndexError, TypeError, ValueError, OverflowError, ZeroDivisionError, MemoryError)
 
 Array = Any
 
 
 def examples(count: int) -> settings:
-    """So many examples of a property in the suite, or as many as the environment says."""
+    """Settings for `count` examples, or for as many as `GEMEL_EXAMPLES` says."""
     return settings(
         max_examples=EXAMPLES or count,
         derandomize=not EXAMPLES,
@@ -55,7 +56,7 @@ class Refused:
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """What a call gives, with its elements waited for; or that it was refused."""
+    """The result of a call, with its elements waited for, or `Refused`."""
     try:
         with warnings.catch_warnings(), numpy.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -66,9 +67,9 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 
 def deliberate(error: BaseException) -> bool:
-    """Whether somebody raised it on purpose: not Python, over what gemel's own lines did.
+    """Whether an error was raised on purpose, and not by Python because of a bug in gemel's lines.
 
-    What is raised in a library, or in the core, ends in another place than in gemel's files.
+    An error raised in a library or in the core has its last frame outside gemel's files.
     """
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if f"{os.sep}gemel{os.sep}" in frame.filename]
@@ -77,7 +78,7 @@ def deliberate(error: BaseException) -> bool:
     return "raise " in (ours[-1].line or "") or _ours(str(error))
 
 
-#: How Python's own words begin, for what was given something it did not expect.
+#: How Python's own messages begin when an operation gets something unexpected.
 INSIDES = (
     "unsupported operand", "bad operand", "argument of type", "list index", "tuple index",
     "index() ", "not all arguments", "cannot unpack", "can't multiply", "can only concatenate",
@@ -87,28 +88,28 @@ INSIDES = (
 
 
 def _ours(message: str) -> bool:
-    """Whether a message is not one of Python's own about operands and lengths."""
+    """Whether a message is ours: not one of Python's own about operands and lengths."""
     return not any(words in message for words in INSIDES) and "' object is not" not in message
 
 
 def on_numpy(found: Any) -> Any:
-    """Arrays as NumPy's, also in tuples; everything else as it is."""
+    """Arrays converted to NumPy's, also in tuples and lists; everything else unchanged."""
     if isinstance(found, (tuple, list)):
         return [on_numpy(each) for each in found]
     return found.asnumpy() if isinstance(found, np.ndarray) else found
 
 
 def on_gemel(value: Any) -> Any:
-    """NumPy's arrays as gemel's, also in tuples; everything else as it is."""
+    """NumPy arrays converted to gemel's, also in tuples; everything else unchanged."""
     if isinstance(value, tuple):
         return tuple(on_gemel(each) for each in value)
     return np.array(value, dtype=value.dtype) if isinstance(value, numpy.ndarray) else value
 
 
 def agree(found: Any, expected: Any, about: Any = "", tolerance: float = 0.0) -> None:
-    """Both refused, or both the same elements of the same shape.
+    """Check that both were refused, or that both have the same shape and elements.
 
-    Positions out of range that lead to no element are an error of NumPy's only.
+    Only NumPy refuses positions out of range when no element is selected.
     """
     beyond = isinstance(expected, Refused) and "out of bounds" in repr(expected)
     if beyond and isinstance(found, numpy.ndarray) and not found.size:
@@ -132,7 +133,7 @@ def agree(found: Any, expected: Any, about: Any = "", tolerance: float = 0.0) ->
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """The function hybridized."""
+    """The compiled function."""
     return gemel.compile(function)
 
 
@@ -143,19 +144,19 @@ SHAPES = st.lists(EXTENTS, max_size=4).map(tuple)
 
 
 def numbered(shape: tuple[int, ...], dtype: str, start: int = 0) -> Array:
-    """An array whose elements tell where they stand, as far as the dtype can say it."""
+    """An array whose elements are their positions, as far as the dtype can hold them."""
     size = int(numpy.prod(shape))
     found = numpy.arange(start, start + size)
     return (found % 3 == 0 if dtype == "bool" else found % 100).astype(dtype).reshape(shape)
 
 
-#: Floats where functions have corners.
+#: Floats at which functions have special cases.
 ODD = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, -7.25, 100.0, numpy.nan, numpy.inf, -numpy.inf]
 
 
 @st.composite
 def elements(draw: Any, shape: tuple[int, ...], dtype: str) -> Array:
-    """An array of small numbers and of those where things go wrong."""
+    """An array of small numbers and of special ones."""
     chosen: list[Any] = [0, 1, 2, 3, 5, 7, 100]
     kind = numpy.dtype(dtype).kind
     if kind == "f":
@@ -170,7 +171,7 @@ def elements(draw: Any, shape: tuple[int, ...], dtype: str) -> Array:
 
 @st.composite
 def views(draw: Any, base: Array) -> list[Any]:
-    """A few steps to a view of an array: keys, or "T"."""
+    """A few steps that lead to a view of an array: keys, or "T"."""
     steps: list[Any] = []
     for _ in range(draw(st.integers(0, 2))):
         step = draw(st.one_of(st.just("T"), basic_keys(base.shape)))
@@ -184,7 +185,7 @@ def views(draw: Any, base: Array) -> list[Any]:
 
 
 def view(array: Any, steps: list[Any]) -> Any:
-    """What the steps select."""
+    """The view that the steps select."""
     for step in steps:
         array = array.T if isinstance(step, str) else array[step]
     return array
@@ -194,14 +195,14 @@ def view(array: Any, steps: list[Any]) -> Any:
 
 
 def positions(extent: int) -> Any:
-    """A position in an axis; now and then one just outside."""
+    """A position in an axis; occasionally one just outside."""
     inside = st.integers(-extent, extent - 1) if extent else st.integers(-1, 0)
     outside = st.sampled_from([-extent - 1, extent])
     return st.integers(0, 19).flatmap(lambda dice: outside if not dice else inside)
 
 
 def slices(extent: int) -> Any:
-    """Any slice, its bounds up to two outside of the axis."""
+    """Any slice, with bounds up to two positions outside the axis."""
     bound = st.one_of(st.none(), st.integers(-extent - 2, extent + 2))
     step = st.sampled_from([None, None, 1, 2, 3, -1, -2, -3])
     return st.builds(slice, bound, bound, step)
@@ -237,7 +238,7 @@ def arrays_of_positions(draw: Any, extent: int, shape: tuple[int, ...]) -> Any:
 
 @st.composite
 def masks(draw: Any, shape: tuple[int, ...]) -> Any:
-    """A mask of a shape, as an array or a list; now and then of a wrong one."""
+    """A mask of a shape, as an array or a list; occasionally of a wrong shape."""
     if shape and not draw(st.integers(0, 19)):
         shape = (shape[0] + 1, *shape[1:])
     size = int(numpy.prod(shape))
@@ -248,7 +249,7 @@ def masks(draw: Any, shape: tuple[int, ...]) -> Any:
 
 @st.composite
 def keys(draw: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """Any key: what basic ones have, NumPy's integers, arrays, lists, masks of any dimensions."""
+    """Any key: basic items, NumPy integers, arrays, lists, and masks of any rank."""
     together = tuple(draw(st.lists(st.sampled_from([1, 2, 2, 3, 0]), max_size=2)))
     key: list[Any] = []
     axis = 0
@@ -283,12 +284,12 @@ def keys(draw: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def is_given(item: Any) -> bool:
-    """Whether an item of a key is an array, which a compiled function may take."""
+    """Whether an item of a key is an array, which can be an argument of a compiled function."""
     return isinstance(item, numpy.ndarray)
 
 
 def promoted_as_ours(*operands: Any) -> bool:
-    """Whether NumPy's dtype for these is ours: integers give way to any floating dtype."""
+    """Whether NumPy's result dtype is ours: with us, integers give way to any floating dtype."""
     dtypes = [operand.dtype for operand in operands if hasattr(operand, "dtype")]
     numbers = [operand for operand in operands if not hasattr(operand, "dtype")]
     kinds = {dtype.kind for dtype in dtypes}

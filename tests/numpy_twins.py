@@ -11,7 +11,7 @@ import pytest
 import gemel
 from gemel import autograd, np
 
-#: Called with a namespace and arrays of it.
+#: Called with a namespace and arrays of that namespace.
 Program = Callable[..., Any]
 Cases = dict[str, tuple[Program, tuple[Any, ...]]]
 
@@ -31,7 +31,7 @@ def same(found: Any, wanted: Any, exact: bool = True) -> None:
 
 
 def alike(program: Program, arrays: Sequence[Any], exact: bool = True) -> None:
-    """Imperatively, compiled, and by NumPy: the same."""
+    """Check that the program gives NumPy's results imperatively and compiled."""
     wanted = program(numpy, *arrays)
     same(program(np, *map(np.array, arrays)), wanted, exact)
 
@@ -43,7 +43,7 @@ def alike(program: Program, arrays: Sequence[Any], exact: bool = True) -> None:
 
 
 def direction_like(generator: Any, array: Any) -> Any:
-    """Random numbers in an array's shape; complex for a complex one."""
+    """Random numbers in an array's shape; complex if the array is complex."""
     found = generator.standard_normal(numpy.shape(array))
     if numpy.iscomplexobj(array):
         return found + 1j * generator.standard_normal(numpy.shape(array))
@@ -51,9 +51,9 @@ def direction_like(generator: Any, array: Any) -> Any:
 
 
 def check_gradients(program: Program, arrays: Sequence[Any]) -> None:
-    """Along a random direction, against central differences of NumPy's own function.
+    """Compare slopes along random directions with central differences of NumPy's function.
 
-    Of complex numbers the gradient is dL/dRe + i dL/dIm.
+    For complex numbers the gradient is dL/dRe + i dL/dIm.
     """
     generator = numpy.random.default_rng(3)
     heads = [direction_like(generator, y).conj() for y in listed(program(numpy, *arrays))]

@@ -23,7 +23,7 @@ def drawn(*shape: int, dtype: str = "float32", low: float = -2.0, high: float = 
 
 
 def leaves(value: Any, name: str = "result") -> list[tuple[str, Any]]:
-    """The arrays in a result, with the names they have in it."""
+    """The arrays in a result, with their paths as names."""
     if isinstance(value, (list, tuple)):
         value = dict(enumerate(value))
     if not isinstance(value, dict):
@@ -45,7 +45,7 @@ def stacked(*layers: Any) -> Any:
 
 
 class Encoder(nn.HybridBlock):
-    """A layer of a transformer's encoder, of any number of texts and words."""
+    """An encoder layer of a transformer, for any number of texts and words."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ def recurrent() -> Any:
     return stacked(nn.Embedding(20, 6), rnn.LSTM(5, 2, layout="NTC"), nn.Dense(4, flatten=False))
 
 
-#: How a network is made, for which shape it is exported, on which it is run, and its free axes.
+#: How to make a network, the shape it is exported with, the one it is run with, its free axes.
 NETWORKS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], tuple[Any, ...], str]] = {
     "lenet": (lenet, (1, 1, 28, 28), (3, 1, 28, 28), "0"),
     "encoder": (Encoder, (2, 5), (3, 9), "0 1"),
@@ -119,7 +119,7 @@ NETWORKS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], tuple[Any, ...], s
 
 
 def given(name: str) -> tuple[Any, Any]:
-    """Inputs for a network, and others of another shape."""
+    """Inputs for a network in the two shapes: for the export and for the run."""
     _, *shapes, _ = NETWORKS[name]
     words = name in ("encoder", "lstm")
     one, two = (np.array(DRAWN.integers(0, 20, s)) if words else drawn(*s) for s in shapes)

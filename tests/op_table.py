@@ -1,8 +1,8 @@
-"""One table of calls for every operation: what the operation tests are derived from.
+"""One table with calls of every operation, from which the operation tests are derived.
 
 A `Case` is one call: the operation, a draw for each input, and its parameters. `ELSEWHERE` lists
-the operations without a case, with the reason. Accepted dtypes are not listed: an operation that
-refuses a dtype says so in `infer`.
+the operations without a case, with the reason. Accepted dtypes are not listed, because an operation
+refuses the others in its `infer`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ load()
 Array = numpy.ndarray[Any, Any]
 
 OPS: dict[str, Op] = {name: op for name, op in REGISTRY.items() if isinstance(op, Op)}
-#: The dtypes NumPy has, too.
+#: The dtypes that NumPy has too.
 NAMES = tuple(dtype.name for dtype in DTYPES if dtype.twin is dtype)
 FLOATING = ("float16", "float32", "float64")
 
-#: Operations whose kernels approximate a function; all other elementwise ones are exact.
+#: Operations whose kernels approximate a function; all other elementwise operations are exact.
 FUNCTIONS = frozenset((
     "power", "exp", "expm1", "log", "log1p", "tanh", "sin", "cos", "sigmoid", "gelu", "erf",
     "softplus", "normal", "log_gamma",
@@ -50,11 +50,11 @@ TOLERANCE = {
 
 
 class Draw(NamedTuple):
-    """How an input is made: its shape, the values it may take, and a dtype if it has only one.
+    """How to make an input: its shape, the values it may take, and a dtype if only one is allowed.
 
     `kind` is "any", "positive", "nonzero", "unit" (from -1 to 1), "above one", "smooth" (away from
     kinks, no ties), "mask", "index" (from -limit to limit - 1), "place" (0 to limit - 1),
-    "definite" (symmetric matrices one can invert), "sorted" (each row), or "number" (Python's).
+    "definite" (invertible symmetric matrices), "sorted" (each row), or "number" (a Python number).
     """
 
     shape: tuple[int, ...]
@@ -65,7 +65,7 @@ class Draw(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One call of an operation; `smooth` draws replace the draws where gradients are checked."""
+    """One call of an operation. `smooth` draws are used instead where gradients are checked."""
 
     name: str
     draws: tuple[Draw, ...]
@@ -83,11 +83,11 @@ class Case(NamedTuple):
 
 
 def draw(how: Draw, dtype: str, seed: int = 0) -> Any:
-    """A NumPy array (or Python number) as the draw says; the same for the same seed."""
+    """The NumPy array (or Python number) that a draw describes; the same for the same seed."""
     if how.kind == "number":
         return how.number
     name = how.dtype or dtype
-    # Not hash(): strings hash differently in every process.
+    # Not hash(): its value for a string differs from process to process.
     text = f"{how}{seed}".encode()
     generator = numpy.random.default_rng(zlib.crc32(text))
     if how.kind == "definite":
@@ -138,7 +138,7 @@ def _numbers(generator: Any, how: Draw, seed: int) -> Array:
     if how.kind == "nonzero":
         found = found + numpy.copysign(0.25, found)
     if how.kind == "smooth":
-        # Distinct values, none near a whole or half number; other ones for another seed.
+        # Distinct values, none near a whole or half number; another seed gives other values.
         size = int(numpy.prod(how.shape))
         grid = (generator.permutation(size) + 0.5) * (5.0 / max(size, 1)) - 2.5 + 0.013 * seed
         near = numpy.abs(grid * 2 - numpy.rint(grid * 2)) < 0.1
@@ -147,25 +147,25 @@ def _numbers(generator: Any, how: Draw, seed: int) -> Array:
 
 
 def inputs_of(case: Case, dtype: str, seed: int = 0, smooth: bool = False) -> list[Any]:
-    """The inputs of a case, drawn."""
+    """The drawn inputs of a case."""
     draws = case.smooth or case.draws if smooth else case.draws
     return [draw(how, dtype, seed + position) for position, how in enumerate(draws)]
 
 
 def on_gemel(values: Any) -> list[Any]:
-    """NumPy arrays as gemel's; Python numbers stay."""
+    """NumPy arrays converted to gemel's; Python numbers unchanged."""
     plain = (bool, int, float, complex)
     return [v if isinstance(v, plain) else np.array(v, dtype=v.dtype.name) for v in values]
 
 
 def results(found: Any) -> list[Array]:
-    """What a call gave, as a list of NumPy arrays."""
+    """The results of a call as a list of NumPy arrays."""
     several = found if isinstance(found, (tuple, list)) else (found,)
     return [value.asnumpy() for value in several]
 
 
 def accepts(case: Case, inputs: list[Any]) -> bool:
-    """Whether the operation takes inputs of these dtypes."""
+    """Whether the operation accepts inputs of these dtypes."""
     if case.op.dynamic:
         return True
     try:
@@ -176,7 +176,7 @@ def accepts(case: Case, inputs: list[Any]) -> bool:
 
 
 def expected_of(case: Case, inputs: list[Any], stream: tuple[int, int] = (0, 0)) -> list[Array]:
-    """The results by the reference, in the dtypes `infer` declares."""
+    """The results of the reference, in the dtypes that `infer` declares."""
     op, parameters = case.op, case.op.complete(case.parameters)
     with numpy.errstate(all="ignore"):
         if op.random:
@@ -187,7 +187,7 @@ def expected_of(case: Case, inputs: list[Any], stream: tuple[int, int] = (0, 0))
             arrays = [*map(numpy.asarray, inputs)]
             found = list(reference(op, *arrays, **parameters))
             if isinstance(op, Reduction) and all(x.dtype == "float32" for x in arrays):
-                # NumPy adds up single columns one after the other, which errs more than blocks do.
+                # NumPy adds a single column up sequentially, which is less accurate than in blocks.
                 wide = reference(op, *(x.astype("float64") for x in arrays), **parameters)
                 found = [w.astype(f.dtype) for w, f in zip(wide, found, strict=True)]
     return [numpy.asarray(value) for value in found]
@@ -202,7 +202,7 @@ def _random_reference(op: Op, inputs: list[Any], parameters: Any, stream: Any) -
 
 
 def close(found: Array, expected: Array, name: str, scale: float = 1.0) -> None:
-    """The same shape and dtype; values equal, or near where the operation approximates."""
+    """Check for the same shape and dtype; values equal, or near if the operation approximates."""
     assert found.shape == expected.shape, (found.shape, expected.shape)
     assert found.dtype == expected.dtype, (found.dtype, expected.dtype)
     exact = isinstance(OPS[name], Elementwise) and name not in FUNCTIONS
@@ -226,7 +226,7 @@ def close(found: Array, expected: Array, name: str, scale: float = 1.0) -> None:
 
 
 def check(case: Case, inputs: list[Any], arrays: list[Any] | None = None) -> None:
-    """One call against the reference: shape, dtype and values, and what `infer` says."""
+    """Check one call against the reference: shapes, dtypes and values, and the specs of `infer`."""
     op = case.op
     if arrays is None:
         arrays = on_gemel(inputs)
@@ -356,7 +356,7 @@ def _other_elementwise() -> list[Case]:
     ]  # fmt: skip
 
 
-#: Reductions written over others.
+#: Reductions that are composed of others.
 COMPOSED = (
     "nansum", "nanprod", "nanmean", "nanmax", "nanmin", "nanvar", "count_nonzero", "ptp",
     "logsumexp",
@@ -643,7 +643,7 @@ CASES: tuple[Case, ...] = (
     *_norms(),
 )
 
-#: Operations without a case here, and why.
+#: Operations without a case here, and the reasons.
 ELSEWHERE = {
     "fused": "made by the fusing pass from others, which are all here (test_three_ways)",
     "loop": "what it does is a program (test_loops)",
@@ -670,7 +670,7 @@ ELSEWHERE = {
 
 
 def first_cases() -> list[Case]:
-    """One case per operation."""
+    """The first case of each operation."""
     found: dict[str, Case] = {}
     for case in CASES:
         found.setdefault(case.name, case)
@@ -678,5 +678,5 @@ def first_cases() -> list[Case]:
 
 
 def seeded(number: int) -> None:
-    """Start the random stream again."""
+    """Restart the random stream."""
     gemel.np.random.seed(number)

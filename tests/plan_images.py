@@ -1,4 +1,4 @@
-"""Reading plan images and binding them to sizes, as docs/internals/plan-image.md says."""
+"""Reads plan images and binds them to sizes, as docs/internals/plan-image.md describes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ RELATIONS: tuple[Callable[[int, int], bool], ...] = (int.__eq__, int.__lt__, int
 
 
 class Bound(NamedTuple):
-    """An image with numbers for its slots."""
+    """An image whose slots are replaced by numbers."""
 
     inputs: list[Input]
     outputs: list[Output]
@@ -68,7 +68,7 @@ def closed_over(program: Any) -> list[tuple[Any, Any]]:
 
 
 def cost(item: Item) -> int:
-    """Nanoseconds an item takes; of a choice, the longer side."""
+    """Nanoseconds an item takes; for a branch, those of the slower side."""
     if isinstance(item, Step):
         return item.cost
     if isinstance(item, Branching):
@@ -79,7 +79,7 @@ def cost(item: Item) -> int:
 
 
 class Read:
-    """An image that has been read; sizes are numbers of slots."""
+    """An image that has been read; its sizes are slot numbers."""
 
     def __init__(self, image: bytes) -> None:
         count = struct.unpack_from("<4q", image)[2]
@@ -164,7 +164,7 @@ class Read:
     # --- binding ----------------------------------------------------------------------------
 
     def values(self, arrays: Sequence[tuple[Any, Any]]) -> list[int] | None:
-        """The slots' values for arrays of these (shape, strides), or None where they do not fit."""
+        """The slots' values for arrays of these (shape, strides), or None if they do not fit."""
         free: dict[int, int] = {}
         first, after = len(self.constants), len(self.constants) + self.free
         for given, (shape, strides) in zip(self.inputs, arrays, strict=True):
@@ -190,7 +190,7 @@ class Read:
         return values
 
     def bind(self, arrays: Sequence[tuple[Any, Any]]) -> Bound | None:
-        """The plan for arrays of these (shape, strides), or None where they do not fit."""
+        """The plan for arrays of these (shape, strides), or None if they do not fit."""
         values = self.values(arrays)
         if values is None:
             return None
@@ -207,7 +207,7 @@ class Read:
 
 
 def bound_layout(layout: Any, values: Sequence[int]) -> Any:
-    """An input or output with numbers."""
+    """An input or output with numbers for slots."""
     shape = tuple(values[slot] for slot in layout.shape)
     if layout.strides is None:
         return layout._replace(shape=shape)
@@ -216,7 +216,7 @@ def bound_layout(layout: Any, values: Sequence[int]) -> Any:
 
 
 def bound_item(item: Item, values: Sequence[int]) -> Item:
-    """An item with numbers; a message has the integers it names."""
+    """An item with numbers for slots; the integers that a message names are filled in."""
 
     def address(given: Any) -> tuple[int, int, int]:
         return given[0], given[1], values[given[2]]
@@ -254,7 +254,7 @@ def bound_item(item: Item, values: Sequence[int]) -> Item:
 
 
 def placed(temporaries: Sequence[Temporary]) -> tuple[list[int], int]:
-    """Offsets of the temporaries, and the workspace they need."""
+    """The offsets of the temporaries, and the size of the workspace they need."""
 
     def end(index: int) -> int:
         return -(-(offsets[index] + temporaries[index].size) // 64) * 64

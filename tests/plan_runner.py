@@ -1,4 +1,4 @@
-"""Plans run kernel by kernel in Python, whatever computes a kernel: NumPy, or another machine."""
+"""Runs plans kernel by kernel in Python; NumPy or another machine computes each kernel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Array = Any
 
 
 class Memory:
-    """Room for arrays, in a file that other processes can map as well."""
+    """Memory for arrays, in a file that other processes can map too."""
 
     def __init__(self, path: Path, size: int = 1 << 26) -> None:
         path.write_bytes(b"")
@@ -40,7 +40,7 @@ class Memory:
         self.start = self.bytes.ctypes.data
 
     def take(self, count: int) -> Array:
-        """So many new bytes, each 0xa5."""
+        """`count` new bytes, each 0xa5."""
         found = self.bytes[self.used : self.used + count]
         assert found.size == count
         self.used += -(-count // 64) * 64 + 64
@@ -48,15 +48,15 @@ class Memory:
         return found
 
     def copy(self, content: Array) -> Array:
-        """Bytes, here."""
+        """A copy of these bytes in this memory."""
         found = self.take(content.size)
         found[:] = content
         return found
 
 
 class Tools(NamedTuple):
-    """How kernels are made for a processor and run: a C compiler, what plays the processor, its
-    name, and what prints a kernel, as an object or as C."""
+    """How to make and run kernels for a processor: a C compiler, an emulator, the processor's name,
+    and a function that prints a kernel as an object file or as C."""
 
     compiler: str
     player: str
@@ -65,17 +65,17 @@ class Tools(NamedTuple):
 
     @property
     def missing(self) -> list[str]:
-        """Those that are not installed."""
+        """The tools that are not installed."""
         tools = [self.compiler, *self.player.split()[:1]]
         return [tool for tool in tools if shutil.which(tool) is None]
 
 
-#: Sums and products stay two steps, as in the kernels.
+#: A product and a sum are rounded separately, as in the kernels.
 OPTIONS = ("-O1", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared")
 
 
 class Elsewhere:
-    """Kernels run by a process that has mapped the memory, perhaps on a machine that is played."""
+    """Kernels run by a process that has mapped the memory, perhaps on an emulated machine."""
 
     def __init__(self, folder: Path, memory: Memory, tools: Tools) -> None:
         self.folder, self.memory, self.tools = folder, memory, tools
@@ -87,7 +87,7 @@ class Elsewhere:
         self.known: dict[str, bytes] = {}
 
     def kernel(self, program: Any) -> Kernel:
-        """The code of a program, as a kernel of that process."""
+        """A program as a kernel that the process runs."""
         path = self.known.get(program.text)
         if path is None:
             code = self.tools.printer(program, self.target)
@@ -120,7 +120,7 @@ class Elsewhere:
 
 
 class InNode:
-    """Kernels as WebAssembly, run by Node; the memory travels there and back."""
+    """Kernels as WebAssembly, run by Node. Each call sends the memory there and back."""
 
     def __init__(self, memory: Memory) -> None:
         self.memory, self.target = memory, generic("wasm32")
@@ -130,7 +130,7 @@ class InNode:
         self.known: dict[str, int] = {}
 
     def kernel(self, program: Any) -> Kernel:
-        """A program as a kernel of that process."""
+        """A program as a kernel that the process runs."""
         code = b"" if program.text in self.known else native_code(program, self.target)
         number = self.known.setdefault(program.text, len(self.known))
 
@@ -164,7 +164,7 @@ class InNode:
 
 
 class Run:
-    """One call of a compiled function, its plan done kernel by kernel."""
+    """One call of a compiled function; its plan is run kernel by kernel."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class Run:
                 self._launch(item)
 
     def _rounds(self, loop: Repeat) -> None:
-        assert loop.condition is None, "only loops of a known length are done here"
+        assert loop.condition is None, "only loops of a known length can be run here"
         for number in range(seen(loop.length)):
             for window in loop.windows:
                 if window.start is not None:
@@ -226,7 +226,7 @@ class Run:
             self._items(loop.items)
 
     def _behind(self, window: Window, number: int) -> int:
-        """Where a window is that shows what the round before this one has left."""
+        """The address of a window that shows what the previous round wrote."""
         if number == 0:
             assert window.start is not None
             return self.windows[window.start]
@@ -234,7 +234,7 @@ class Run:
         return self._start(window.of) + away
 
     def _start(self, buffer: Any) -> int:
-        """The address of a buffer, or of what a window shows in this round."""
+        """The address of a buffer, or of a window's contents in this round."""
         if isinstance(buffer, Window):
             return self.windows[buffer]
         return int(self.blocks[buffer.space, buffer.index].ctypes.data)

@@ -1,4 +1,4 @@
-"""Matrix products for tests: a sum of products, what follows it, and the steps that compute it."""
+"""Matrix products for tests: a sum of products, its epilogue, and the steps that compute it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gemel.dtype import DType
 
 
 class Described(NamedTuple):
-    """What follows a sum: its operands, scalars and code, where instruction 0 is the sum.
+    """The epilogue of a product: operands, scalars and code; instruction 0 stands for the sum.
 
-    `lasts` are the axes along which the strides of a and b are 1, `kept` what they are kept as.
+    `lasts` are the axes along which a and b have stride 1; `kept` the dtypes they are stored in.
     """
 
     dtype: DType
@@ -30,7 +30,7 @@ class Described(NamedTuple):
 
 
 def code_of(product: Described) -> tuple[Instruction, ...]:
-    """All of the instructions."""
+    """All instructions: loads, products, the sum and the epilogue."""
     dtype, factors = product.dtype, []
     found: list[Instruction] = []
     for number, kept in enumerate(product.kept or (dtype, dtype)):
@@ -58,10 +58,10 @@ def in_loops(
     batch: tuple[int, int] = (1, 1),
     several: Several | None = None,
 ) -> tuple[Program, list[int]]:
-    """A product in loops, and its run-time integers.
+    """A product written as loops, and its run-time integers.
 
-    `a` and `b` are (stride of the axis that is not last, stride of the outer batch axis, of the
-    inner one); `operands` have row stride, column stride, outer and inner.
+    `a` and `b` are (stride of the axis whose stride is not 1, outer batch stride, inner one). Each
+    of `operands` has a row stride, a column stride, and an outer and an inner batch stride.
     """
     m, n, k = sizes
     n_axes = several.n if several else [(n, b[0] if product.lasts[1] == "k" else 1)]
@@ -108,6 +108,6 @@ def steps(
     often: bool = False,
     several: Several | None = None,
 ) -> list[StepPlan]:
-    """The steps of a product as `in_loops`."""
+    """The steps that compute a product; the arguments are those of `in_loops`."""
     program, integers = in_loops(product, (m, n, k), a, b, operands, batch, several)
     return contract.steps(program, integers, product.lasts, target, often, several)

@@ -1,4 +1,4 @@
-"""Running small programs in processes of their own."""
+"""Runs small programs in processes of their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-#: What every program begins with.
+#: The beginning of every program.
 HEAD = """
 import json
 import sys
@@ -28,13 +28,13 @@ def tell(**what):
 
 #: The sanitizer the core was built with (tools/sanitize.py); empty otherwise.
 SANITIZER = os.environ.get("SANITIZER", "")
-#: How often the slow tests repeat what the others do a few times: `make edges TIMES=1000`.
+#: How often the slow tests repeat what other tests do a few times: `make edges TIMES=1000`.
 TIMES = int(os.environ.get("TIMES", "200"))
-#: How many times as long as usual things may take: the sanitizers slow everything down.
+#: The factor by which time limits are extended: the sanitizers slow everything down.
 PATIENCE = {"": 1, "address": 3, "thread": 5}[SANITIZER]
-#: An operation that no machine comes to the end of, and that takes no memory.
+#: An operation that never ends on any machine, and that takes no memory.
 ENDLESS = "np.broadcast_to(np.ones((1, 1)), (1 << 22, 1 << 22)).sum()"
-#: A thread is in the middle of an import that a first compilation or `asnumpy` asks for.
+#: A program with a thread in the middle of an import that a compilation or `asnumpy` needs.
 IMPORTING = """
 import atexit, os, signal, sys, threading, time
 
@@ -59,7 +59,7 @@ assert entered.wait(60)
 
 
 def surroundings(environment: dict[str, str | None]) -> dict[str, str]:
-    """This process's variables with changes; those set to None are taken out."""
+    """This process's environment with changes; variables set to None are removed."""
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     for name, value in environment.items():
         variables.pop(name, None)
@@ -69,7 +69,7 @@ def surroundings(environment: dict[str, str | None]) -> dict[str, str]:
 
 
 def start(program: str, **environment: str | None) -> subprocess.Popen[str]:
-    """Start a program; variables set to None are taken out of its environment."""
+    """Start a program; variables set to None are removed from its environment."""
     return subprocess.Popen(
         [sys.executable, "-c", HEAD + textwrap.dedent(program)],
         env=surroundings(environment),
@@ -80,7 +80,7 @@ def start(program: str, **environment: str | None) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str], seconds: float = 600) -> dict[str, Any]:
-    """What the program told, and as "stderr" what it wrote there."""
+    """What a finished program reported with `tell`, and its error output under "stderr"."""
     try:
         out, errors = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -91,7 +91,7 @@ def finish(process: subprocess.Popen[str], seconds: float = 600) -> dict[str, An
 
 
 def told(output: str) -> dict[str, Any]:
-    """What a program told, from what it printed."""
+    """What a program reported with `tell`, from its output."""
     found: dict[str, Any] = {}
     for line in output.splitlines():
         if line.startswith("{"):
@@ -100,31 +100,32 @@ def told(output: str) -> dict[str, Any]:
 
 
 def run(program: str, **environment: str | None) -> dict[str, Any]:
-    """Run a program to its end and give what it told."""
+    """Run a program to its end and return what it reported with `tell`."""
     return finish(start(program, **environment))
 
 
 class Ended(NamedTuple):
     """How a program ended."""
 
-    #: The exit status; minus the number of the signal it died of; None: it was still running.
+    #: The exit status; minus the signal's number if one ended it; None if it was still running.
     code: int | None
     text: str
-    #: Seconds from the last output to the end.
+    #: Seconds from the last output to the end of the program.
     after: float
 
     @property
     def told(self) -> dict[str, Any]:
-        """What the program told."""
+        """What the program reported with `tell`."""
         return told(self.text)
 
 
 def end(
     program: str, seconds: float = 120, interrupt: bool = False, **environment: str | None
 ) -> Ended:
-    """How a program ends that may hang or die: it is stopped after `seconds`, with its children.
+    """Run a program that may hang or die, and say how it ended.
 
-    `interrupt`: SIGINT is sent as soon as it tells something.
+    After `seconds` the program and its children are killed. With `interrupt`, SIGINT is sent as
+    soon as it has printed something.
     """
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -156,7 +157,7 @@ def end(
 
 
 class Shell:
-    """What `notebook.install` needs of IPython's shell. Cell 7 is in /tmp/cell.py."""
+    """The part of IPython's shell that `notebook.install` needs. Cell 7 is in /tmp/cell.py."""
 
     def __init__(self) -> None:
         self.events = self.compile = self
@@ -180,7 +181,7 @@ class Shell:
 
 @contextlib.contextmanager
 def busy(count: int) -> Iterator[None]:
-    """A block beside which so many processes compute."""
+    """Keep `count` processes computing while the block runs."""
     processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield

@@ -1,4 +1,4 @@
-"""Random programs over every kind of operation the graph compiler treats differently."""
+"""Random programs with every kind of operation that the graph compiler treats in its own way."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gemel.ir.graph import Entry, Graph, placeholder
 from gemel.ir.trace import Trace
 from gemel.spec import Spec
 
-#: Larger values are cut off by tanh, so that chains of products stay finite.
+#: An entry with more elements is cut and passed through tanh, so that values stay finite.
 LARGEST = 400
 
 
 class Writer:
-    """Writes one random program: entries so far, and the inputs they were made of."""
+    """Writes one random program: the entries so far, and the inputs they depend on."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -36,14 +36,14 @@ class Writer:
         return entry
 
     def pick(self, low: int = 0) -> Entry:
-        """A value of at least so many dimensions, recent ones more often."""
+        """An entry of at least `low` dimensions; recent ones are more likely."""
         fit = [v for v in self.values if v.ndim >= low]
         if not fit:
             return self.input(tuple(self.random.choice((2, 3, 4)) for _ in range(low)))
         return self.random.choice(fit[-4:] if self.random.random() < 0.7 else fit)
 
     def partner(self, x: Entry) -> Any:
-        """Something that broadcasts with x."""
+        """An entry that broadcasts with x."""
         shape = tuple(n if self.random.random() < 0.7 else 1 for n in x.shape)
         fit = [v for v in self.values if v.shape in (x.shape, shape, x.shape[1:])]
         if fit and self.random.random() < 0.8:

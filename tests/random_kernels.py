@@ -1,7 +1,7 @@
-"""Random loop programs and products, and ways to run them: for tests of what prints kernels.
+"""Random loop programs and products, and ways to run them: for tests of the code generators.
 
-Everything drawn here has one right answer, to the bit: floating sums are of small whole numbers,
-products of -1, 0 and 1, maxima never of zeros of two signs; what becomes an integer fits.
+Everything drawn here has one right answer, to the bit. Sums are of small whole numbers, products
+of -1, 0 and 1; no maximum compares zeros of different signs; casts to integers never overflow.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ from gemel.runtime.backend import native_code
 
 binding = pytest.importorskip("llvmlite.binding")
 
-#: The targets this machine runs, the best one first.
+#: The targets that this machine can run, the best one first.
 RUNNABLE = [n for n in TARGETS if _NEEDED.get(n, set()) <= _flags()] or ["generic"]
 if MACHINE not in ("x86_64", "AMD64"):
     RUNNABLE = ["generic"]
-#: Everything a kernel computes with or keeps.
+#: Every dtype that a kernel computes in or stores.
 KINDS = [dtype for dtype in DTYPES if dtype.kind != "c"]
 
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 64, 65, 100, 131)
 MOST = 3000
 SEEDS = st.integers(0, (1 << 32) - 1)
-#: Called as a kernel is: addresses, integers, and the range of the first loop.
+#: Called like a kernel: addresses, integers, and the range of the first loop.
 Kernel = Callable[[Sequence[int], Sequence[int], int, int], int]
 
 
 class Call(NamedTuple):
-    """A kernel and what it is given: of which buffer from which byte on, and how it is cut."""
+    """A kernel, (buffer, first byte) of each operand, integers, and cuts of the first loop."""
 
     program: Program
     places: list[tuple[int, int]]
@@ -72,7 +72,7 @@ class Call(NamedTuple):
 
 
 class Case(NamedTuple):
-    """Kernels called in turn on some buffers, and the dtypes of these; None: scratch."""
+    """Kernels called in turn on some buffers, and the dtypes of the buffers; None marks scratch."""
 
     calls: list[Call]
     buffers: list[Any]
@@ -85,7 +85,7 @@ class Case(NamedTuple):
 def outcome(
     case: Case, kernel_of: Callable[[Any], Kernel], copy: Callable[[Any], Any] = numpy.copy
 ) -> tuple[int, list[Any]]:
-    """The status and all bytes after the kernels have done their work, range by range."""
+    """The status and all bytes after the kernels have run, range by range."""
     buffers = [copy(buffer) for buffer in case.buffers]
     status = 0
     for program, places, integers, cuts in case.calls:
@@ -97,12 +97,12 @@ def outcome(
 
 
 def meant(program: Program) -> Kernel:
-    """A kernel by its meaning."""
+    """A kernel run by the interpreter."""
     return partial(meaning.run, program)
 
 
 def compiled(target: str, program: Program) -> Kernel:
-    """The machine code for a target of this machine."""
+    """A kernel compiled for a target that this machine can run."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     machine = binding.Target.from_default_triple().create_target_machine()
@@ -114,7 +114,7 @@ def compiled(target: str, program: Program) -> Kernel:
 
 
 def callable_at(address: int, owner: Any) -> Kernel:
-    """The machine code at an address as a kernel; `owner` keeps it there."""
+    """The machine code at an address as a kernel; `owner` keeps the code alive."""
     word, whole = ctypes.c_void_p, ctypes.c_int64
     function = ctypes.CFUNCTYPE(ctypes.c_int32, word, word, whole, whole)(address)
 
@@ -127,12 +127,12 @@ def callable_at(address: int, owner: Any) -> Kernel:
 
 
 def kept(dtype: Any) -> Any:
-    """What NumPy has the elements of a dtype in."""
+    """The NumPy dtype that holds elements of a dtype."""
     return numpy.dtype("uint16" if dtype is bfloat16 else dtype.name)
 
 
 def filled(dtype: Any, size: int, source: numpy.random.Generator) -> Any:
-    """Elements of all sorts."""
+    """Ordinary, large and special elements."""
     if dtype.kind == "b":
         return source.integers(0, 2, size).astype(bool)
     if dtype.kind != "f":
@@ -154,7 +154,7 @@ def filled(dtype: Any, size: int, source: numpy.random.Generator) -> Any:
 
 
 def same_bytes(case: Case, got: list[Any], wanted: list[Any]) -> None:
-    """The same bits, but for which NaN a NaN is; scratch, which comes last, is nobody's."""
+    """Check for the same bits; any NaN equals any other. Scratch (dtype None) is not compared."""
     for a, b, dtype in zip(got, wanted, case.kinds, strict=False):
         if dtype is not None and not numpy.array_equal(a, b):
             a, b = (x.view(f"uint{8 * dtype.itemsize}") for x in (a, b))
@@ -195,7 +195,7 @@ def _table(kind: str) -> str:
 
 
 class Expressions:
-    """Random instructions over the values there are; `varying` are those that vary inside."""
+    """Random instructions on the values so far; `varying` holds those that vary in inner loops."""
 
     def __init__(
         self, draw: random.Random, recorder: Recorder, functions: Sequence[str] = ()
@@ -204,7 +204,7 @@ class Expressions:
         self.recorder = recorder
         self.xp = Lane(recorder)
         self.functions = functions
-        #: Few dtypes each, so that values of one dtype meet.
+        #: Few dtypes each, so that values of the same dtype often meet.
         self.kinds = draw.sample(KINDS, 3)
         self.computed = list(dict.fromkeys((bool_, *(dtype.compute for dtype in self.kinds))))
         self.known: list[Any] = []
@@ -221,7 +221,7 @@ class Expressions:
         return value
 
     def cast(self, value: Any, dtype: Any) -> Any:
-        """The value in another dtype, in which it fits."""
+        """The value in another dtype; a float that is too large for an integer becomes 0."""
         if value.dtype.kind != "f" or dtype.kind in "fb":
             made = value.cast(dtype)
         else:
@@ -230,7 +230,7 @@ class Expressions:
         return self.add(made, value)
 
     def any_of(self, dtype: Any, but: Any = None) -> Any:
-        """A value of a dtype: another one there is, one made of one, or a constant."""
+        """A value of a dtype: an existing one, one cast from another, or a constant."""
         there = [v for v in self.known if v.dtype is dtype and v is not but]
         how = self.draw.randint(0, 3)
         if there and how:
@@ -245,18 +245,18 @@ class Expressions:
         return self.cast(found, dtype)
 
     def result(self, dtype: Any) -> Any:
-        """A value that nothing has used yet, if there is one; perhaps in another dtype."""
+        """A value that nothing has used yet, if there is one, perhaps cast to another dtype."""
         unused = [v for v in self.known if v.position not in self.used] or self.known[-3:]
         value = self.pick(unused)
         self.used.add(value.position)
         return value if self.draw.random() < 0.5 else self.cast(value, dtype)
 
     def step(self) -> None:
-        """One more value, of those which nothing has used if there are any."""
+        """Append one more instruction, preferably on values that nothing has used yet."""
         unused = [v for v in self.known if v.position not in self.used]
         a = self.pick(unused if unused and self.draw.random() < 0.7 else self.known)
         self.used.add(a.position)
-        if a.dtype.compute is not a.dtype and self.draw.random() < 0.7:  # only kept
+        if a.dtype.compute is not a.dtype and self.draw.random() < 0.7:  # a storage dtype
             a = self.cast(a, self.pick(self.computed))
         how = self.draw.randint(0, 9)
         kind = _table(a.dtype.kind)
@@ -288,7 +288,7 @@ class Expressions:
             self.add(append(self.pick(BINARY[kind]), a.dtype, (a, b)), a, b)
 
     def calm(self, value: Any, kind: str) -> Any:
-        """A value whose reduction does not depend on the order."""
+        """The value changed so that its reduction does not depend on the order."""
         if value.dtype.kind != "f":
             return value
         if kind in ("sum", "prod"):
@@ -311,7 +311,7 @@ class Expressions:
 
 
 class _Memory:
-    """The buffers of a case, each large enough for what a kernel touches, and then some."""
+    """The buffers of a case, each a little larger than what a kernel touches."""
 
     def __init__(self, seed: int) -> None:
         self.source = numpy.random.default_rng(seed)
@@ -324,7 +324,7 @@ class _Memory:
         return sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends)
 
     def room(self, dtype: Any, low: int, high: int) -> int:
-        """A new buffer with elements `low` to `high` about its start."""
+        """A new buffer with elements `low` to `high` relative to its start."""
         size = high - low + 1 + 8
         self.buffers.append(filled(dtype, size, self.source).view("uint8"))
         self.kinds.append(dtype)
@@ -333,7 +333,7 @@ class _Memory:
 
 
 def bits_of(draw: random.Random, scalars: Sequence[Any]) -> list[int]:
-    """Values for scalars, as kernels take them."""
+    """Values for scalars, in the bits that kernels take them in."""
     return [
         int(numpy.float64(draw.choice((0.5, -3.0, 1e10))).view("int64"))
         if dtype is float64
@@ -343,7 +343,7 @@ def bits_of(draw: random.Random, scalars: Sequence[Any]) -> list[int]:
 
 
 def dense(extents: Sequence[int], order: Sequence[int], last: int = 1) -> list[int]:
-    """Strides without overlap, the last of `order` innermost."""
+    """Strides without overlap; the last axis of `order` is innermost."""
     strides, step = [0] * len(extents), last
     for d in reversed(order):
         strides[d] = step
@@ -352,8 +352,8 @@ def dense(extents: Sequence[int], order: Sequence[int], last: int = 1) -> list[i
 
 
 def programs(functions: Sequence[str] = (), rows: bool = False) -> st.SearchStrategy[Case]:
-    """Loop programs, what they are given, and how their first loop is cut; `rows`: of one loop
-    inside, along which the vector runs."""
+    """Loop programs with their arguments and cuts. With `rows` there is one inner loop, and the
+    vector runs along it."""
     return SEEDS.map(lambda seed: _Drawing(random.Random(seed), functions, rows).case())
 
 
@@ -446,7 +446,7 @@ class _Drawing:
         self.strides.append(list(strides))
 
     def _gather(self) -> None:
-        """An element of a table, at a place computed from a value."""
+        """Load an element of a table, at an index computed from a value."""
         draw, make = self.draw, self.make
         dtype, size, step = make.pick(make.kinds), draw.randint(1, 9), make.pick((1, 3, -2))
         index = make.cast(make.pick(make.known), int64)
@@ -485,7 +485,7 @@ class _Drawing:
             self._store(value, Operand(value.dtype, OUTPUT, kind, varies), strides)
 
     def _in_turns(self, count: int) -> None:
-        """Outputs that take turns in memory."""
+        """Outputs whose elements are interleaved in memory."""
         make, dtype = self.make, self.make.pick(self.make.kinds)
         varies = self.inner > 0
         order = [*(d for d in range(self.rank) if d != self.vector), self.vector]
@@ -519,7 +519,7 @@ class _Drawing:
 
 
 class Product:
-    """A random matrix product: what follows the sum, its sizes, strides and buffers."""
+    """A random matrix product: its epilogue, sizes, strides and buffers."""
 
     def __init__(self, seed: int, functions: Sequence[str] = ()) -> None:
         self.draw = draw = random.Random(seed)
@@ -533,7 +533,7 @@ class Product:
         self.operands: list[Operand] = []
         self.strides: list[list[int]] = []
         self.several = self._several() if draw.random() < 0.4 else None
-        #: What the operands are kept as.
+        #: The dtypes the operands are stored in.
         few = (float16, bfloat16, float32) if self.dtype is float32 else (float64,)
         self.kept = draw.choice(few), draw.choice(few)
         m, n, k = self.sizes
@@ -543,7 +543,7 @@ class Product:
         self.described = described._replace(kept=self.kept)
 
     def _several(self) -> Several:
-        """Axes of k and of the columns of b."""
+        """Choose several axes for k and for the columns of b."""
         axes = [self._axes(), self._axes()]
         self.sizes = (self.sizes[0], *(math.prod(n for n, _ in each) for each in reversed(axes)))
         self.axes = axes
@@ -561,7 +561,7 @@ class Product:
         return axes[draw.randint(0, 2) :]
 
     def _windows(self) -> tuple[int, int, int]:
-        """As `_matrix`, of what lies along several axes."""
+        """Like `_matrix`, for a factor that runs along several axes."""
         assert self.several
         axes = (*self.several.k, *self.several.n)
         outer, inner = (self.draw.choice((0, 50)) if n > 1 else 0 for n in self.batch)
@@ -571,7 +571,7 @@ class Product:
         return 0, outer, inner
 
     def _fill(self, number: int, size: int, dtype: DType) -> None:
-        """Small whole numbers: every sum of their products is exact."""
+        """Fill a buffer with small whole numbers, so that every sum of their products is exact."""
         whole = self.memory.source.integers(-4, 5, size).astype("float32")
         if dtype is bfloat16:
             whole = (whole.view("uint32") >> 16).astype("uint16")
@@ -580,7 +580,7 @@ class Product:
     def _matrix(
         self, which: int, rows: int, columns: int, along_columns: bool
     ) -> tuple[int, int, int]:
-        """The stride of the axis that is not the last one, and those of the batch."""
+        """A buffer's strides: of the axis whose stride is not 1, and of the two batch axes."""
         last, other = (columns, rows) if along_columns else (rows, columns)
         stride = last + self.draw.choice((0, 0, 3))
         inner = self.draw.choice((0, stride * other)) if self.batch[1] > 1 else 0
@@ -638,13 +638,13 @@ class Product:
         )
 
     def plain(self) -> Case:
-        """As one kernel in loops, which says what a product is."""
+        """The product as one kernel of loops, which defines the right result."""
         program, integers = self._in_loops(self.several)
         call = Call(program, self.memory.starts, integers + self.bits, [0, self.batch[0]])
         return Case([call], self.memory.buffers, self.memory.kinds)
 
     def planned(self, target: Target, often: bool = False) -> Case:
-        """As the kernels that compute it on a target."""
+        """The product as the kernels that compute it on a target."""
         lanes = target.width // self.dtype.itemsize
         several = self._seen_by(lanes) if self.several else None
         planned = steps(*self._in_loops(several), self.lasts, target, often, several)
@@ -652,7 +652,7 @@ class Product:
         program, _ = self._in_loops(several)
         having = (i for i, operand in enumerate(program.operands) if operand.role != INDEX)
         known = dict(zip(having, memory.starts, strict=True))
-        # Every byte 0xff is NaN: scratch that is read before it is written shows.
+        # 0xff in every byte is NaN, so a read of scratch before it is written shows.
         rooms = [numpy.full(size, 255, "uint8") for size in (planned[0].scratch if planned else ())]
         first = len(memory.buffers)
         known.update({SCRATCH - i: (first + i, 0) for i in range(len(rooms))})
@@ -665,8 +665,8 @@ class Product:
         return Case(calls, [*memory.buffers, *rooms], [*memory.kinds, *[None] * len(rooms)])
 
     def in_part(self, target: Target) -> Case:
-        """As `planned`, but the product's tiles are as small as can be, of which only some are
-        done: one after the other along the rows, or down the columns."""
+        """Like `planned`, but with the smallest possible tiles, only some of which are computed, in
+        order along the rows or down the columns."""
         case = self.planned(target)
         if not case.calls or case.calls[-1].program.way.kind != "gemm":
             return case
@@ -685,5 +685,5 @@ class Product:
 
 
 def products(functions: Sequence[str] = ()) -> st.SearchStrategy[Product]:
-    """Matrix products with something elementwise behind them."""
+    """Matrix products with an elementwise epilogue."""
     return SEEDS.map(lambda seed: Product(seed, functions))

@@ -1,4 +1,4 @@
-"""Parameter servers and workers in threads of this process, and links that can be cut."""
+"""Runs parameter servers and workers in threads of this process, with links that can be cut."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUICK = Limits(silent=0.6, replace=1.5, wait=8.0, reach=4.0)
 
 
 class ServerThread:
-    """A server that can be stopped at once, as if killed, and started again at its port."""
+    """A server that can be stopped at once, as if killed, and restarted at the same port."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
@@ -70,7 +70,7 @@ class ServerThread:
 
 
 class Job:
-    """Servers in threads and the stores of workers, which may be in threads, too."""
+    """Servers in threads, and the stores of workers, which may be in threads too."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Job:
         return store
 
     def each(self, work: Callable[[int], Any], seconds: float = 30) -> list[Any]:
-        """What `work(rank)` gives, in a thread for each rank; raises what one of them raised."""
+        """The results of `work(rank)`, one thread for each rank; raises the lowest rank's error."""
         found: dict[int, Any] = {}
         errors: dict[int, BaseException] = {}
 
@@ -135,7 +135,7 @@ class Job:
 
     def close(self) -> None:
         with contextlib.suppress(GemelError):
-            npx.waitall()  # nothing is left behind that nobody has seen
+            npx.waitall()  # raises pending failures now, so that no later test sees them
         for store in self.stores:
             store.close(finished=False)
         for server in self.servers:
@@ -152,10 +152,10 @@ def job(workers: int, **settings: Any) -> Iterator[Job]:
 
 
 class Link:
-    """A port through which a server is reached, until it is cut: then nothing passes, either way.
+    """A port that leads to a server until it is cut; then no data pass in either direction.
 
-    Connections stay open while it is cut, as they do when a cable is pulled, and new ones are
-    accepted but lead nowhere.
+    While it is cut, connections stay open, as they do when a cable is unplugged. New connections
+    are accepted, but lead nowhere.
     """
 
     def __init__(self, address: tuple[str, int]) -> None:
@@ -214,5 +214,5 @@ class Link:
 
 
 def quiet() -> bool:
-    """Whether the machine has so little to do that the time a process takes to start means much."""
+    """Whether the machine is idle enough for the start time of a process to mean something."""
     return os.getloadavg()[0] <= 3 * (os.cpu_count() or 1)

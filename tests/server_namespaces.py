@@ -1,7 +1,7 @@
-"""A job whose workers and servers each have a network namespace, behind links of 1 Gb/s.
+"""Runs a job whose workers and servers each have a network namespace, behind links of 1 Gb/s.
 
-To be run by `unshare --map-root-user --net --mount`, with a folder, a fault and a rule. Prints what
-the workers wrote down, as JSON.
+Run it with `unshare --map-root-user --net --mount`; the arguments are a folder, a fault and a rule.
+It prints the workers' logs as JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gemel.kvstore.server.processes import Spare, start_process
 from gemel.kvstore.server.settings import Limits
 
 RATE = ("rate", "1gbit", "burst", "128k", "latency", "50ms")
-#: Enough of them for the others to be at work when somebody comes back.
+#: Enough steps that the others are still training when a restarted process returns.
 STEPS = "120"
 PROGRAM = str(Path(__file__).with_name("server_worker.py"))
 
@@ -32,7 +32,7 @@ def tell(*command: str) -> None:
 
 
 def build(names: Sequence[str]) -> None:
-    """A namespace for each name, all of them behind one switch."""
+    """A namespace for each name, all connected to one switch."""
     tell("mount", "-t", "tmpfs", "tmpfs", "/run")
     tell("ip", "link", "set", "lo", "up")
     tell("ip", "link", "add", "switch", "type", "bridge")
@@ -63,7 +63,7 @@ def build(names: Sequence[str]) -> None:
 
 
 class Namespaces:
-    """A place: each process has its namespace, as it would a machine, with a spare process."""
+    """A place where each process has a namespace, like a machine of its own, and a spare."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = list(names)
@@ -103,9 +103,10 @@ class Namespaces:
 
 
 class Watched(Launcher):
-    """A launcher that mends the link of what it starts again: it is another machine.
+    """A launcher that repairs the link of a slot before it starts a process there again.
 
-    With the rule "leave_out" that takes longer than a worker may be silent: it shall be left out.
+    The new process stands for one on another machine. With the rule "leave_out" the restart takes
+    longer than a worker may be silent, so that the worker is left out.
     """
 
     def _work(self, slot: Any) -> None:
@@ -121,7 +122,7 @@ def main(folder: Path, fault: str, rule: str) -> None:
     logs = folder / "logs"
     logs.mkdir()
     mode = "adam" if rule == "replace" else "sums"
-    # On a machine with much else to do a process may not run for a second.
+    # On a loaded machine a process may not run for a second.
     limits = Limits(silent=2.0, replace=16.0, wait=24.0, reach=3.0)
     job = Job(
         PROGRAM, (str(logs), STEPS, "0.03", mode), servers=2, workers=3, rule=rule, limits=limits,
@@ -133,7 +134,7 @@ def main(folder: Path, fault: str, rule: str) -> None:
         os.kill(slot.process.pid, signal.SIGKILL)
 
     def harm() -> None:
-        # Until the job has come so far that whatever would be slow at its start is over.
+        # Wait until the job is past everything that is slow at its start.
         while not place.ready or sum(p.read_text().count("step") for p in logs.iterdir()) < 15:
             time.sleep(0.02)
         if fault == "worker":

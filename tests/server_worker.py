@@ -1,8 +1,8 @@
-"""A worker of a job with parameter servers that writes down every step.
+"""A worker of a job with parameter servers. It logs every step.
 
-Its arguments are a folder, the number of steps, seconds to pause in each, and a mode. In the mode
-"sums" each worker pushes 2 ** rank, so that a sum tells who is in it. In the mode "adam" gradients
-depend on the parameters, so that these depend on everything that ever was.
+Its arguments are a folder, the number of steps, the seconds to pause in each, and a mode. In the
+mode "sums" each worker pushes 2 ** rank, so that a sum shows which workers are in it. In the mode
+"adam" the gradients depend on the parameters, so that the parameters depend on all earlier steps.
 """
 
 import json

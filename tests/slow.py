@@ -1,4 +1,4 @@
-"""A call against a slow NumPy function: values, and gradients by its differences."""
+"""Checks a call against a slow NumPy function: values, and gradients by finite differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = numpy.ndarray[Any, Any]
 
 
 def drawn(*shape: int, seed: int = 0) -> Array:
-    """Distinct numbers, so that no two are the largest of a window."""
+    """Distinct numbers, so that no window has two equal maxima."""
     size = int(numpy.prod(shape))
     order = numpy.random.default_rng(size + seed).permutation(size)
     return ((order + 0.5) * (4.0 / size) - 2.0).reshape(shape)
@@ -23,7 +23,7 @@ def drawn(*shape: int, seed: int = 0) -> Array:
 def check(
     call: Callable[..., Any], slow: Callable[..., Any], inputs: list[Array], dtype: str = "float64"
 ) -> None:
-    """Values, and gradients by central differences: imperative and compiled, three times each."""
+    """Check values, and gradients by central differences, imperatively and compiled."""
     expected = slow(*inputs)
     near = {"float32": 3e-5, "float64": 1e-11}[dtype]
     head = numpy.random.default_rng(5).standard_normal(expected.shape)
@@ -48,7 +48,7 @@ def check(
 def differences(
     slow: Callable[..., Array], inputs: list[Array], head: Array, position: int, gradient: Array
 ) -> tuple[float, float]:
-    """The slope along a random direction, and what the gradient says of it."""
+    """The slope along a random direction: by differences, and according to the gradient."""
     direction = numpy.random.default_rng(position).standard_normal(inputs[position].shape)
     sides = []
     for sign in (1, -1):

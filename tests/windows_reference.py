@@ -1,4 +1,4 @@
-"""Convolution, its transpose and pooling as loops over positions, in NumPy: slow and obvious."""
+"""Convolution, its transpose and pooling in NumPy, as plain loops over positions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = numpy.ndarray[Any, Any]
 def convolution(
     x: Array, weight: Array, bias: Any, stride: Any, dilate: Any, pad: Any, groups: int
 ) -> Array:
-    """Each result is the sum of products of a kernel and what lies under it."""
+    """Each result is the sum of products of a kernel and the elements under it."""
     axes, kernel = x.ndim - 2, weight.shape[2:]
     x = numpy.pad(x, [(0, 0), (0, 0), *((p, p) for p in pad)])
     counts = [
@@ -34,7 +34,7 @@ def convolution(
 def deconvolution(
     x: Array, weight: Array, bias: Any, stride: Any, dilate: Any, pad: Any, adj: Any, groups: int
 ) -> Array:
-    """Each element adds a kernel to what lies under it."""
+    """Each element adds a scaled kernel to the results under it."""
     axes, kernel = x.ndim - 2, weight.shape[2:]
     whole = [
         (x.shape[2 + a] - 1) * stride[a] + dilate[a] * (kernel[a] - 1) + 1 + adj[a]
@@ -56,7 +56,7 @@ def deconvolution(
 def pooling(
     x: Array, kernel: Any, stride: Any, pad: Any, kind: str, full: bool, padded: bool, p: int = 2
 ) -> Array:
-    """Each result is made of what of its window lies in the image; averages may count padding."""
+    """Each result depends on its window's part inside the image; averages may count padding."""
     axes = x.ndim - 2
     counts = []
     for a in range(axes):
