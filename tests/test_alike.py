@@ -1,4 +1,4 @@
-"""Steps that are alike are written once, and no differently; parts are computed where they lie."""
+"""Equal steps are written once, which changes no plan; parts are computed where they belong."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_plans_are_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_loops_that_are_alike_and_some_that_are_not() -> None:
-    """Rounds of one graph on other arrays, and of one that differs in a number."""
+    """Loops over one graph on different arrays, and over a graph that differs in one number."""
 
     def rounds(x: Any, factor: float) -> Any:
         found, _ = npx.foreach(lambda row, s: (row * factor + s[0], [s[0] + row]), x, [x[0] * 0])
@@ -115,7 +115,7 @@ def test_composites_of_one_entry_twice_and_of_numbers() -> None:
 
 
 def test_composites_that_are_alike_keep_their_places() -> None:
-    """A copied body reads its own inputs, and says as much of where it comes from."""
+    """A copied body reads its own inputs, and its nodes keep their origins."""
     inputs = [placeholder(Spec((2, 3, 5, 5), "float32")) for _ in range(3)]
     weight = placeholder(Spec((4, 3, 3, 3), "float32"))
     with Trace():
@@ -143,12 +143,12 @@ def test_planes_are_computed_where_they_lie() -> None:
     lowering = Lowering(optimize(Graph((x, y), (together,))), backend_of(current_device()))
     lowering.run()
     kinds = [item.program.text for item in lowering.emission.items]
-    assert not any(" = store.float32(%0, 1)" in kind for kind in kinds)  # none only moves
+    assert not any(" = store.float32(%0, 1)" in kind for kind in kinds)  # none just copies
 
 
 @pytest.mark.parametrize("rows", [2, 6])
 def test_parts_that_lie_over_others_are_written_later(rows: int) -> None:
-    """They are made of the same values as what lies below them; one kernel would mix them up."""
+    """They depend on the values of the parts they overwrite; one kernel would mix them up."""
 
     def function(x: Any) -> Any:
         y = x * 2.0
@@ -162,7 +162,7 @@ def test_parts_that_lie_over_others_are_written_later(rows: int) -> None:
 
 @pytest.mark.parametrize("dtypes", [("float32",) * 2, ("float32", "float64"), ("int32", "float32")])
 def test_planes_of_all_sorts(dtypes: tuple[str, str]) -> None:
-    """Parts that are inputs, views, results, there twice, broadcast, of another dtype."""
+    """Parts that are inputs, views, results, repeated, broadcast, or of another dtype."""
 
     @gemel.compile
     def whole(x: Any, y: Any) -> Any:
@@ -178,7 +178,7 @@ def test_planes_of_all_sorts(dtypes: tuple[str, str]) -> None:
 
 
 def test_results_of_several_kernels_are_kept() -> None:
-    """The planes of weights, and all that is made of them; no kernel does it again."""
+    """The planes of weights and everything computed from them are kept; no kernel repeats it."""
     net = nn.Conv2D(64, 3, padding=1, in_channels=64)
     net.initialize()
     net.hybridize()

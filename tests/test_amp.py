@@ -1,4 +1,4 @@
-"""Mixed precision: what is rounded, where it is in force, and that training comes to the same."""
+"""Mixed precision: what is rounded, where it applies, and that training gives the same results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def residual() -> Any:
 
 
 class Encoder(gluon.HybridBlock):
-    """A layer of a transformer."""
+    """An encoder layer of a transformer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def test_networks_are_as_near_as_the_dtype_allows(name: str, dtype: str) -> None
         assert products(net._own.compiled.graph(x)) == {(dtype, dtype)}
     assert found.dtype == "float32"
     assert 0 < apart(found, wanted) < (0.03 if dtype == "bfloat16" else 0.004)
-    assert net(x).tolist() == wanted.tolist(), "outside it is what it was"
+    assert net(x).tolist() == wanted.tolist(), "outside the scope nothing is rounded"
 
 
 @pytest.mark.parametrize("name", ["perceptron", "lstm", "encoder"])
@@ -84,14 +84,14 @@ def test_gradients_are_float32_and_near(name: str) -> None:
 
     wanted, found = gradients("float32"), gradients("bfloat16")
     assert {str(gradient.dtype) for gradient in found.values()} == {"float32"}
-    # That of keys' biases is 0.
+    # The gradient of the keys' biases is 0.
     large = [key for key, gradient in wanted.items() if float(abs(gradient).max()) > 1e-3]
     errors = [apart(found[key], wanted[key]) for key in large]
     assert 0 < max(errors) < 0.1
 
 
 def test_a_product_is_rounded_once() -> None:
-    """Sums of rounded factors with their bias, in float32: that is all there is to it."""
+    """The result is a float32 sum of rounded factors plus the bias; nothing else is rounded."""
     net, x = begun(lambda: nn.Dense(8, in_units=64)), drawn((4, 64))
     net.bias.set_data(drawn((8,), 3))
     with amp.autocast():
@@ -134,7 +134,7 @@ WRITTEN_IN_PRODUCTS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("name", WRITTEN_IN_PRODUCTS)
 def test_operations_only_composed_of_products_stay_float32(name: str) -> None:
-    """Colours, places, means and statistics."""
+    """Colours, positions, means and statistics use products internally, but stay float32."""
     function, shape = WRITTEN_IN_PRODUCTS[name]
     compiled, x = gemel.compile(lambda x: function(x)), drawn(shape)
     wanted = compiled(x).tolist()
@@ -144,7 +144,7 @@ def test_operations_only_composed_of_products_stay_float32(name: str) -> None:
 
 
 def test_a_value_rounded_for_a_product_is_kept_once() -> None:
-    """A sum that a layer reads, and a shortcut: both read it rounded."""
+    """A layer and a shortcut read the same sum, and both read it rounded."""
     net = begun(lambda: nn.Dense(6, in_units=6, flatten=False))
 
     def block(x: Any) -> Any:
@@ -162,7 +162,7 @@ def test_a_value_rounded_for_a_product_is_kept_once() -> None:
 
 
 def test_softmax_is_not_rounded_for_others() -> None:
-    """What is float32 on purpose is rounded for the product that reads it, and for nobody else."""
+    """A value that is float32 on purpose is rounded only for the product that reads it."""
 
     def weighed(x: Any, values: Any) -> Any:
         weights = npx.softmax(x)
@@ -171,7 +171,7 @@ def test_softmax_is_not_rounded_for_others() -> None:
     compiled, x, values = gemel.compile(weighed), drawn((3, 4)), drawn((4, 2))
     with amp.autocast():
         found = compiled(x, values)[1]
-    # The loops differ, so a last digit may; one of bfloat16 is 4e-3.
+    # The loops differ, so the last digit may too; rounding to bfloat16 would change 4e-3.
     numpy.testing.assert_allclose(found.asnumpy(), compiled(x, values)[1].asnumpy(), rtol=1e-6)
 
 
@@ -203,7 +203,7 @@ def test_branches_and_loops_are_mixed_inside() -> None:
 
 
 def test_loops_that_run_as_often_as_values_say() -> None:
-    """NumPy does them, which has no bfloat16."""
+    """NumPy runs these loops, and it has no bfloat16."""
     a, weight = drawn((2, 4)), drawn((4, 4))
     weight.attach_grad()
 
@@ -258,7 +258,7 @@ def test_other_dtypes_stay() -> None:
 
 
 def test_weights_of_loops_are_rounded_before_them() -> None:
-    """So a round saves none of them, and gradients are products over all rounds."""
+    """So no round saves a rounded weight, and the gradients are products over all rounds."""
     net, x = begun(lambda: gluon.rnn.LSTM(8)), drawn((9, 2, 8))
     with amp.autocast():
         with autograd.record():
@@ -285,7 +285,7 @@ def test_a_scope_is_one_threads() -> None:
     wanted, others = net(x).tolist(), []
     with amp.autocast():
         mixed = net(x).tolist()
-        for _ in range(3):  # the quick way of a call, too
+        for _ in range(3):  # the fast path of a call too
             thread = threading.Thread(target=lambda: others.append(net(x).tolist()))
             thread.start()
             thread.join()
@@ -334,7 +334,7 @@ def test_a_decorated_function() -> None:
 
 
 def test_a_scope_that_two_threads_are_in() -> None:
-    """What is in force in one thread's trace is not for the other to say."""
+    """A scope entered in one thread does not change the trace of another thread."""
     left_out, a, found = amp.autocast("float32"), drawn((4, 4)), []
     inside, entered = threading.Event(), threading.Event()
 
@@ -498,7 +498,7 @@ def test_a_compiled_step_does_what_three_calls_do() -> None:
 
 
 def test_a_compiled_step_keeps_statistics() -> None:
-    """What layers write is computed with the rest, and once."""
+    """The statistics that layers write are computed once, with the rest of the program."""
 
     def normalized() -> Any:
         net = nn.HybridSequential()

@@ -1,4 +1,4 @@
-"""Networks that are converted to mixed precision: parts that are not, hooks, copies and files."""
+"""Networks converted to mixed precision: excluded parts, hooks, copies and files."""
 
 from __future__ import annotations
 

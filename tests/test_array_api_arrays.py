@@ -36,7 +36,7 @@ def test_broadcasting(data: Any) -> None:
 
 
 def joined(data: Any, count: int, free: int | None) -> tuple[list[Any], Any]:
-    """Arrays of promotable dtypes whose shapes are the same but along one axis."""
+    """Arrays of promotable dtypes, with shapes that are equal except along one axis."""
     shape = data.draw(SHAPES if free is None else LINED)
     axis = data.draw(st.integers(-len(shape), len(shape) - 1)) if free is not None else None
     pair = data.draw(st.sampled_from(promotable(KINDS["all"])))
@@ -257,7 +257,7 @@ def test_sorting(x: Any, descending: bool, stable: bool, data: Any) -> None:
         order = numpy.flip(x.shape[axis] - 1 - back, axis)
     expected = numpy.take_along_axis(x, order, axis)
     own = np.asarray(x)
-    # Zeros of both signs are equal, and a sort that is not stable may exchange them.
+    # Zeros of both signs compare equal, so an unstable sort may exchange them.
     found = np.sort(own, axis=axis, descending=descending, stable=stable) + np.asarray(
         0, dtype=own.dtype
     )
@@ -326,7 +326,7 @@ def test_means_and_variances(x: Any, keep: bool, data: Any) -> None:
     check(found + 0.0, numpy.asarray(numpy.mean(x, axis=axis, keepdims=keep) + 0), x, 1e-3)
     keywords = {"axis": axis, "keepdims": keep}
     keywords["correction"] = data.draw(st.sampled_from([0.0, 0, 1, 0.5, 5]))
-    x = numpy.asarray(numpy.round(x))  # no rounding that a division by nothing shows
+    x = numpy.asarray(numpy.round(x))  # whole numbers: a division by zero would show any rounding
     for name in ("var", "std"):
         with numpy.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")

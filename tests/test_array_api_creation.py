@@ -1,4 +1,4 @@
-"""The standard's functions that create arrays, convert them and say what dtypes are."""
+"""The standard's functions that create and convert arrays, and those that describe dtypes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DTYPES = [*KINDS["all"], None]
 
 
 def as_default(x: Any) -> Any:
-    """NumPy's float64 from Python numbers, in the default dtype."""
+    """What NumPy makes of Python numbers (float64, complex128), in gemel's default dtype."""
     kinds = {"f": "real floating", "c": "complex floating"}
     return x.astype(DEFAULTS[kinds[x.dtype.kind]].name) if x.dtype.kind in kinds else x
 
@@ -221,7 +221,7 @@ def test_astype(data: Any) -> None:
     assert np.astype(own, own.dtype, device=own.device, copy=False) is own
 
 
-#: Complex numbers are converted to complex ones only.
+#: Casts that the standard allows: complex numbers only become complex numbers.
 CASTS = [
     (a, b)
     for a in KINDS["all"]

@@ -1,7 +1,7 @@
-"""Functions of the Array API standard on drawn dtypes, shapes and arguments, beside NumPy's.
+"""Functions of the Array API standard on drawn dtypes, shapes and arguments, against NumPy's.
 
-One line of the table for each function: what it is called on. NumPy 2 is a namespace of the
-standard itself.
+The table has one line for each function, which draws its arguments. NumPy 2 is itself a namespace
+of the standard.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Call = tuple[list[Any], dict[str, Any]]
 
 
 class Draw:
-    """What arguments are drawn by."""
+    """Draws arguments."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -59,7 +59,7 @@ class Draw:
         return tuple(self.of(n, n, 1) for n in shape[self.random.randint(0, len(shape)) :])
 
     def square(self, dtypes: tuple[str, ...] = INEXACT) -> Any:
-        """Matrices with an inverse."""
+        """Invertible matrices."""
         size = self.random.randint(0, 3)
         x = self.array((*self.of((), (2,), (0,), (2, 1)), size, size), dtypes)
         return x + numpy.eye(size, dtype=x.dtype) * 9
@@ -286,7 +286,7 @@ def ours(value: Any) -> Any:
 
 
 def outcome(function: Any, positional: list[Any], keywords: dict[str, Any]) -> Any:
-    """What a call gives as a list of NumPy's arrays; None where it is an error."""
+    """The results of a call as a list of NumPy arrays; None if it raises an error."""
     try:
         with numpy.errstate(all="ignore"):
             found = function(*positional, **keywords)

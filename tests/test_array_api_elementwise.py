@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gemel import np
 
-#: Which dtypes a function takes.
+#: The dtypes that each function takes.
 UNARY = {
     "abs": "numeric",
     "acos": "any floating",
@@ -103,7 +103,7 @@ OPERATORS = {
 BITS = ("bool", "integer", "integer or bool")
 #: Of numbers far from zero these are as exact as the machine's pi.
 TURNING = ("sin", "cos", "tan")
-#: What the rounding of intermediate results leaves.
+#: Wider tolerances, for the rounding of intermediate results.
 LOOSE = {"pow": 1e-4, "expm1": 1e-4}
 
 
@@ -116,7 +116,7 @@ def test_of_one_array(name: str, data: Any) -> None:
 
 
 def comparable(name: str, *operands: Any) -> bool:
-    """What NumPy gives as the standard says it; the rest is in the tables below."""
+    """Whether NumPy follows the standard here; the tables below test the other cases."""
     if name == "pow":  # integers to negative powers have no rule; NumPy's ** 0.5 is sqrt
         negative = integral(operands[1]) and numpy.any(numpy.asarray(operands[1]) < 0)
         return not negative and not (type(operands[1]) is float and operands[1] == 0.5)
@@ -241,7 +241,7 @@ def test_clip(data: Any) -> None:
 
 # --- special cases --------------------------------------------------------------------------
 
-#: What the standard's tables of special cases tell apart.
+#: Values that the standard's tables of special cases distinguish.
 SPECIAL = [0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 8.0, 1e30, float("inf")]
 SPECIAL = [*SPECIAL, *(-x for x in SPECIAL), float("nan")]
 

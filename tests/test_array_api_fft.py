@@ -1,4 +1,4 @@
-"""The standard's Fourier transforms, against NumPy's."""
+"""The standard's Fourier transforms, compared with NumPy's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as drawn
 from gemel import np
 
 SHAPES = drawn.array_shapes(min_dims=1, max_dims=3, max_side=4)
-#: What each of them takes.
+#: The dtypes that each transform takes.
 ALONG = {
     "fft": "any floating",
     "ifft": "any floating",

@@ -1,5 +1,5 @@
-"""The standard's functions of linear algebra: names, shapes and dtypes of results, and what they
-must give back."""
+"""The standard's linear algebra: names, shapes and dtypes of results, and the identities that
+must hold for them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NEAR = {"float32": 2e-3, "float64": 1e-9, "complex64": 2e-3, "complex128": 1e-9}
 
 
 def close(found: Any, expected: Any, dtype: str, about: Any = "") -> None:
-    """Of that dtype, and the elements nearly those expected."""
+    """Check the dtype, and that the elements are near the expected ones."""
     assert found.dtype == dtype, about
     near = NEAR[dtype]
     numpy.testing.assert_allclose(
@@ -38,13 +38,13 @@ def matrices(draw: Any, rows: int, columns: int, names: list[str] = FLOATING) ->
 
 @st.composite
 def invertible(draw: Any, names: list[str] = FLOATING) -> Any:
-    """A batch of square matrices whose diagonals are larger than the rest."""
+    """A batch of square matrices with dominant diagonals."""
     x = draw(matrices(n := draw(EXTENTS), n, names))
     return x + numpy.asarray(60 * numpy.eye(n), x.dtype)
 
 
 def symmetric(x: Any, upper: bool) -> Any:
-    """The matrix one triangle of x says."""
+    """The symmetric or Hermitian matrix that one triangle of x describes."""
     half = numpy.triu(x, 1) if upper else numpy.tril(x, -1)
     both = half + numpy.conj(numpy.swapaxes(half, -1, -2))
     return both + numpy.eye(x.shape[-1], dtype=x.dtype) * numpy.real(x)
@@ -210,7 +210,7 @@ def test_pseudo_inverse_and_rank(x: Any) -> None:
     own = np.asarray(x)
     found = linalg.matrix_rank(own)
     assert (found.dtype, found.shape) == (np.int64, x.shape[:-2])
-    if x.size:  # NumPy 2.2 knows no rank of nothing
+    if x.size:  # NumPy 2.2 cannot compute the rank of an empty matrix
         same("linalg.matrix_rank", x, rtol=0.5)
     else:
         assert not found.asnumpy().any()

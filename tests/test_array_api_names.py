@@ -17,7 +17,7 @@ NAMED = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def check_takes(ours: Signature, standard: Signature) -> None:
-    """Every call the standard allows is one of ours, with the same defaults."""
+    """Check that our function accepts every call the standard allows, with the same defaults."""
     own = list(ours.parameters.values())
     for place, wanted in enumerate(standard.parameters.values()):
         if wanted.kind in POSITIONAL:
@@ -36,7 +36,7 @@ def check_takes(ours: Signature, standard: Signature) -> None:
     for found in own[len(standard.parameters) :]:
         variable = found.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
         in_standard = found.name in standard.parameters
-        assert variable or in_standard or found.default is not Parameter.empty, f"{found} is asked"
+        assert variable or in_standard or found.default is not Parameter.empty, f"{found} required"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_method(name: str, form: Signature) -> None:
     method = getattr(np.ndarray, name)
     try:
         ours = signature(method)
-    except ValueError:  # a slot of the core's, which takes what Python gives it
+    except ValueError:  # a slot of the core has no signature; it takes what Python gives it
         return
     check_takes(ours, form)
 

@@ -1,4 +1,4 @@
-"""The standard's array object: its attributes, conversions, numbers beside it, keys."""
+"""The standard's array object: attributes, conversions, operations with numbers, and keys."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_a_mean_in_whole_numbers_is_cut_off() -> None:
 
 @st.composite
 def keys(draw: Any, shape: tuple[int, ...]) -> Any:
-    """What the standard allows: integers, slices, None, one Ellipsis."""
+    """Keys that the standard allows: integers, slices, None, one Ellipsis."""
     items = [
         draw(st.one_of(st.integers(-n, n - 1), plain_slices(n)) if n else plain_slices(n))
         for n in shape
@@ -186,7 +186,7 @@ def keys(draw: Any, shape: tuple[int, ...]) -> Any:
 
 
 def plain_slices(extent: int) -> Any:
-    """Slices whose bounds lie in the axis, forwards and backwards."""
+    """Slices with bounds inside the axis, forwards and backwards."""
     inside = st.integers(0, extent)
     step = st.sampled_from([1, 2, 3, None])
     forwards = st.builds(lambda a, b, s: slice(min(a, b), max(a, b), s), inside, inside, step)

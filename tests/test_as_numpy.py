@@ -1,4 +1,4 @@
-"""What is NumPy's to the letter: views by dtype, powers of integers, weights, arguments' names."""
+"""Where gemel follows NumPy exactly: views by dtype, integer powers, weights, argument names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ METHODS = (
 )  # fmt: skip
 
 Call = Callable[[Any, Callable[[Any], Any]], Any]
-#: Calls that mean the same in both namespaces: n is one of them, a(x) an array of it.
+#: Calls with the same meaning in both namespaces: n is the namespace, a(x) an array of it.
 CALLS: dict[str, Call] = {
     "view of the same size": lambda n, a: a(GRID).view("int32"),
     "view of a smaller dtype": lambda n, a: a(GRID).view(n.uint8),
@@ -120,7 +120,7 @@ def test_as_numpy_at_once_and_in_a_program(name: str) -> None:
         return given[-1]
 
     expected, results = numpy.asarray(call(numpy, numpy.asarray)), [call(np, noted)]
-    if given and not name.startswith("trim_zeros"):  # which waits
+    if given and not name.startswith("trim_zeros"):  # trim_zeros waits for values
 
         def program(*inputs: Any) -> Any:
             rest = iter(inputs)
@@ -277,14 +277,14 @@ def test_bad_weights() -> None:
 
 # --- names ----------------------------------------------------------------------------------
 
-#: NumPy's names of arguments that gemel's functions do not take.
+#: NumPy's argument names that gemel's functions do not take.
 NOT_TAKEN = {
     *("like", "signature", "kwargs", "args", "axes", "subok", "ndmax"),
-    "einsum_call",  # for einsum itself
+    "einsum_call",  # internal to NumPy's einsum
     *("encoding", "fix_imports", "max_header_size", "mmap_mode", "allow_pickle"),  # files
     *("a_min", "a_max"),  # by keyword only
 }
-#: Whose arguments have other names: by place only in the standard, or NumPy's own in ``*args``.
+#: Functions with other argument names: positional-only in the standard, or in NumPy's ``*args``.
 OTHERS = ("arange", "einsum", "genfromtxt", "loadtxt", "savetxt", "array2string")
 
 
@@ -346,7 +346,7 @@ def test_names_shared_with_numpy() -> None:
 
 # --- out of npx -----------------------------------------------------------------------------
 
-#: Functions of npx that are written over operations, with `out`: (function, shapes of results).
+#: Functions of npx composed of operations, called with `out`: (function, shapes of results).
 FILLED: tuple[tuple[Callable[..., Any], tuple[tuple[int, ...], ...]], ...] = (
     (lambda x, **out: npx.softmax(x, **out), ((4, 6),)),
     (lambda x, **out: npx.activation(x, "tanh", **out), ((4, 6),)),

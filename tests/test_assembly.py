@@ -1,4 +1,4 @@
-"""LLVM's assembly as text, llvmlite's library, and kernels compiled side by side."""
+"""LLVM's assembly as text, llvmlite's library, and kernels compiled in parallel."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_memory_is_read_each_time() -> None:
 
 
 def test_room_is_made_where_the_function_begins() -> None:
-    """Also where it is asked for in a loop, and between lines that take turns."""
+    """Stack slots are allocated in the entry block, also from a loop or in interleaved parts."""
     module, builder = begun()
     inside, after = builder.append_basic_block(), builder.append_basic_block()
     builder.branch(inside)
@@ -141,7 +141,7 @@ def test_whole_numbers_that_change_nothing() -> None:
     assert builder.mul(BEGIN, i64(1)) is BEGIN and builder.sub(BEGIN, i64(0)) is BEGIN
     assert builder.sub(i64(0), BEGIN) is not BEGIN and builder.mul(i64(0), BEGIN).text == "0"
     zero, x = Constant(F32, 0.0), Value(F32, "%x")
-    assert builder.fadd(x, zero) is not x  # of -0.0 that is 0.0
+    assert builder.fadd(x, zero) is not x  # -0.0 + 0.0 is 0.0
 
 
 def test_types_must_be_one() -> None:
@@ -168,7 +168,7 @@ def kernel() -> str:
 
 @pytest.fixture
 def unknown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A version of llvmlite whose functions nobody knows."""
+    """A version of llvmlite whose library is not known."""
     monkeypatch.setattr(libllvm, "KNOWN", ("0.0.",))
     monkeypatch.setattr(libllvm, "_loaded", [])
     yield
@@ -183,7 +183,7 @@ def test_another_llvmlite_gives_the_same_object(request: pytest.FixtureRequest) 
     ):
         assert libllvm.library() is None
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # it is said once
+        warnings.simplefilter("error")  # the warning is given only once
         assert libllvm.library() is None
     assert [llvm.emit_object(kernel(), target) for target in (host(), PORTABLE)] == objects
     with pytest.raises(CompileError, match="expected instruction opcode"):
@@ -195,7 +195,7 @@ R = TypeVar("R")
 
 
 def on_threads(work: Callable[[T], R], tasks: Iterable[T], threads: int) -> list[R]:
-    """What helpers make of tasks."""
+    """The results of the tasks, computed on threads."""
     with Helpers(work, threads) as helpers:
         for task in tasks:
             helpers.give(task)

@@ -1,4 +1,4 @@
-"""Attention in rounds, against NumPy in float64: values, gradients, their gradients, and sizes."""
+"""Attention in blocks, against NumPy in float64: values, first and second gradients, sizes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Array = numpy.ndarray[Any, Any]
 
 
 def seen(scores: Array, mask: Any, causal: bool) -> Array:
-    """Which scores count."""
+    """Which scores count: those that neither the mask nor `causal` hides."""
     found = numpy.broadcast_to(True if mask is None else mask, scores.shape)
     return found & numpy.tri(*scores.shape[-2:], dtype=bool) if causal else found
 
 
 def slowly(q: Array, k: Array, v: Array, mask: Any = None, causal: bool = False) -> Array:
-    """softmax(q @ k.T) @ v, a row without anything to see being 0."""
+    """softmax(q @ k.T) @ v; a row that sees nothing gives 0."""
     scores = q @ k.swapaxes(-1, -2)
     counts = seen(scores, mask, causal)
     top = numpy.where(counts, scores, -1e9).max(-1, keepdims=True)
@@ -43,7 +43,7 @@ def of(lead: Any, n: int, m: int, d: int = 3, v: int = 2, keys: Any = None) -> l
 
 
 def masked(*shape: int, rows: tuple[int, ...] = (1,)) -> Array:
-    """A mask in which rows see nothing at all."""
+    """A mask with rows that see nothing at all."""
     found = numpy.random.default_rng(3).random(shape) < 0.6
     if len(shape) > 1 and shape[-2] > 1:
         found[..., list(rows), :] = False
@@ -106,7 +106,7 @@ def test_against_numpy(
 
 @pytest.mark.parametrize("name", ["rows left over", "heads one by one", "mask and causal"])
 def test_gradients_of_gradients(name: str) -> None:
-    """They are those of attention as it is written down."""
+    """They equal those of attention written out directly."""
     _, inputs, mask, parameters = next(case for case in CASES if case[0] == name)
     given = () if mask is None else (np.array(mask),)
     causal = parameters.get("causal", False)
@@ -135,7 +135,7 @@ def test_gradients_of_gradients(name: str) -> None:
 
 
 def test_the_sums_have_a_gradient() -> None:
-    """The second result is the logarithm of sums: its gradient is the weights."""
+    """The second result is the logarithm of sums; its gradient by the scores is the weights."""
     q, k, v = (np.array(x, dtype="float64") for x in of((2,), 5, 4))
     q.attach_grad()
     with autograd.record():
@@ -154,7 +154,7 @@ def test_the_sums_have_a_gradient() -> None:
     ("dtype", "near"), [("float16", 2e-3), ("bfloat16", 2e-2), ("float32", 1e-5)]
 )
 def test_dtypes(dtype: str, near: float) -> None:
-    """Results have the dtype of the inputs; between them halves are computed in float32."""
+    """Results have the dtype of the inputs; in between, halves are computed in float32."""
     rounded = [np.array(x, dtype=dtype) for x in of((2,), 70, 40)]
     wide = [x.astype("float64") for x in rounded]
     for x in (*rounded, *wide):
@@ -173,7 +173,7 @@ def test_dtypes(dtype: str, near: float) -> None:
 
 @pytest.mark.parametrize("lead", [(0,), (2, 0), (2,)])
 def test_empty_axes(lead: tuple[int, ...]) -> None:
-    """No heads or no queries give nothing; without keys there are no weights."""
+    """Without heads or queries the results are empty; without keys there are no weights."""
     n = 0 if 0 not in lead else 3
     for function in (blocked_attention, gemel.compile(blocked_attention)):
         found, sums = function(*(np.zeros((*lead, *rest)) for rest in ((n, 3), (4, 3), (4, 2))))
@@ -196,7 +196,7 @@ def test_what_is_refused() -> None:
 
 
 def test_when_it_pays() -> None:
-    """From 2**20 scores on, unless there are few keys or much to compute again."""
+    """It pays from 2**20 scores on, unless there are few keys or much to recompute."""
     worth = [(8, 1024, 1024, 128), (1, 1024, 1024, 128), (64, 128, 128, 128), (2, 2048, 2048, 256)]
     others = [(32, 128, 128, 128), (1, 16384, 64, 128), (4, 1024, 1024, 256), (4, 1024, 1024, 512)]
     assert all(pays(*sizes) for sizes in worth)
@@ -220,7 +220,7 @@ LONG = [drawn(4, 300, 3), drawn(4, 1100, 3, seed=1), drawn(4, 1100, 2, seed=2)]
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_sizes_choose(causal: bool) -> None:
-    """`npx.attention` of many scores, whose keys are in ranges for the gradient."""
+    """`npx.attention` of many scores; for the gradient the keys are divided into ranges."""
     check(
         lambda q, k, v: npx.attention(q, k, v, scale=1.0, causal=causal),
         lambda q, k, v: slowly(q, k, v, None, causal),
@@ -241,7 +241,7 @@ def test_scores_are_not_kept() -> None:
         assert "blocked_attention" in str(compiled.graph(q, q, q))
         (size,) = re.findall(r"([0-9]+) bytes of workspace", compiled.plan_summary(q, q, q))
         sizes.append(int(size))
-    assert sizes[0] < 4 * 1024 * 1024  # a fourth of the scores
+    assert sizes[0] < 4 * 1024 * 1024  # a quarter of the scores
     assert sizes[1] < 5 * sizes[0]
     few = np.zeros((1, 64, 8))
     assert "blocked" not in str(compiled.graph(few, few, few))
@@ -251,12 +251,12 @@ class Layer(gluon.HybridBlock):
     """Causal self-attention."""
 
     def forward(self, q: Any, k: Any, v: Any, mask: Any) -> Any:
-        """(heads, time, width) three times, (1, keys)."""
+        """q, k and v are (heads, time, width); the mask is (1, keys)."""
         return npx.attention(q, k, v, mask, causal=True)
 
 
 def test_lengths_are_free() -> None:
-    """One network for lengths below and above the bound, dividing by the rounds or not."""
+    """One network for lengths below and above the bound, multiples of a block or not."""
     net = Layer()
     net.hybridize()
     for n, m in ((600, 600), (20, 30), (601, 601), (512, 520), (600, 600), (640, 1030)):
@@ -281,7 +281,7 @@ def test_lengths_are_free() -> None:
 
 
 def test_layouts_of_inputs() -> None:
-    """Heads side by side in memory are read where they lie."""
+    """Heads that lie side by side in memory are read in place."""
     x = drawn(2, 11, 3, 4)
     turned = np.array(x).transpose(0, 2, 1, 3)
     found = blocked_attention(turned, turned, turned, rows=3)[0]
@@ -290,7 +290,7 @@ def test_layouts_of_inputs() -> None:
 
 
 def test_saved_and_exported(tmp_path: Path) -> None:
-    """A saved network, for other lengths too, and one in MXNet's format."""
+    """A saved network, also called with other lengths, and one in MXNet's format."""
     net = Layer()
     net.hybridize()
     arrays = [np.array(x) for x in of((4,), 520, 530)]
@@ -324,7 +324,7 @@ def test_in_another_thread() -> None:
 @pytest.mark.parametrize("mask", [None, (2, 5, 0), (1, 1, 1), (5, 1)])
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_without_keys_is_zero(mask: Any, causal: bool) -> None:
-    """As for a query whose mask hides every key; so are the gradients."""
+    """The result is 0, as for a query whose mask hides every key; so are the gradients."""
     q, k, v = (np.ones(shape) for shape in ((2, 5, 3), (2, 0, 3), (2, 0, 4)))
     given = None if mask is None else np.ones(mask, dtype="bool")
 

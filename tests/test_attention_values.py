@@ -1,4 +1,4 @@
-"""Which results a value that is no number reaches: the same in rounds and at once."""
+"""Which results a NaN or an infinity reaches: the same ones in rounds and at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZES = [(40, 40), (40, 64), (64, 40), (37, 37)]
 
 
 def at_once(query: Any, key: Any, value: Any, mask: Any, causal: bool) -> Any:
-    """So few scores are not worth rounds."""
+    """Attention of so few scores is not computed in rounds."""
     return npx.attention(query, key, value, mask, scale=1.0, causal=causal)
 
 
@@ -52,7 +52,7 @@ def test_both_ways_have_the_same_nans(n: int, m: int, is_masked: bool, causal: b
 
 @pytest.mark.parametrize("bad", [numpy.nan, numpy.inf])
 def test_an_unseen_value_is_multiplied_by_zero(bad: float) -> None:
-    """As in a product of matrices: 0 * NaN is NaN. Only its own column has it."""
+    """As in a matrix product, 0 * NaN is NaN; only the value's own column is affected."""
     query, key, value = (np.ones((1, 40, 3)) for _ in range(3))
     value[0, 39, 1] = bad
     for way in (at_once, in_rounds):
@@ -64,7 +64,7 @@ def test_an_unseen_value_is_multiplied_by_zero(bad: float) -> None:
 
 
 def test_hidden_values_are_set_to_zero_first() -> None:
-    """What the documentation says to do."""
+    """The remedy that the documentation gives."""
     query, key, value = (np.ones((1, 40, 3)) for _ in range(3))
     value[0, 30:] = numpy.nan
     there = np.arange(40) < 30

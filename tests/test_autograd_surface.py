@@ -1,4 +1,4 @@
-"""What `autograd` is given: modes, variables, heads and gradients, and what is none of these."""
+"""The arguments of `autograd`: modes, variables, heads and gradients, and what it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A backend is a value: another one makes other kernels of the same graph, under other names."""
+"""A backend is a value: another one makes other kernels of a graph, cached under other names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gemel.spec import Spec
 
 
 class Watched:
-    """A backend for the target every machine of this family runs, and what it was asked for."""
+    """A backend for the generic target, which every machine of this family runs. Notes its use."""
 
     def __init__(self) -> None:
         self.printed: list[str] = []
@@ -40,7 +40,7 @@ class Watched:
 
 @pytest.fixture
 def watched(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    """Another backend than this machine's own, nothing kept anywhere."""
+    """A backend other than this machine's own, with empty caches."""
     if host() is TARGETS["generic"]:
         pytest.skip("this machine's own target is the generic one")
     monkeypatch.setenv("GEMEL_CACHE", str(tmp_path))
@@ -49,7 +49,7 @@ def watched(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]
 
 
 def graph_of(extent: int) -> Graph:
-    """A loop, a reduction and a matrix product."""
+    """A graph with a loop, a reduction and a matrix product."""
     with Trace():
         x = placeholder(Spec((extent, 3), "float32"))
         return Graph((x,), [np.dot(x.T, x * 2).sum(axis=0) + 1])
@@ -66,7 +66,7 @@ def test_a_plan_is_made_by_its_backend(watched: Watched) -> None:
 
 
 def test_what_is_kept_is_kept_by_backend(watched: Watched) -> None:
-    """On disk and in memory: neither's plan or kernel is taken for the other's."""
+    """On disk and in memory, no backend gets a plan or kernel that was made for the other."""
     native = backend_of(gemel.cpu())
     first = plan_of(graph_of(6), native)
     assert not watched.printed
@@ -80,7 +80,7 @@ def test_what_is_kept_is_kept_by_backend(watched: Watched) -> None:
 def test_every_way_to_a_kernel_asks_the_device(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A device with another backend gets everything from that: calls, plans and gradients."""
+    """A device's backend makes everything for it: kernels of calls, plans and gradients."""
     monkeypatch.setattr(backend_module, "_native", [watched.backend])
     _core.clear_tables()
     try:
@@ -96,7 +96,7 @@ def test_every_way_to_a_kernel_asks_the_device(
         assert np.arange(7, dtype="float64").tolist() == [*range(7)] and printed()
         assert gemel.compile(lambda y: (y * y).sum() + 1)(x).item() == 386.0 and printed()
         x.attach_grad()
-        for _ in range(2):  # by the operations' kernels, then by a plan
+        for _ in range(2):  # first by the operations' kernels, then by a plan
             with autograd.record():
                 y = (x.exp() * 0 + x * 5).sum()
             y.backward()
@@ -122,7 +122,7 @@ def test_a_level_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_text_says_which_instructions_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """How products are planned depends on them, and a plan is kept by the text."""
+    """The plans of products depend on the instructions, and the cache names plans by the text."""
     texts = []
     for there in ((), ("vnni",), ("bf16",), ("vnni", "bf16")):
         monkeypatch.setattr(backend_module, "has_instruction", lambda _, name, t=there: name in t)

@@ -1,7 +1,7 @@
-"""What no function can make sense of is refused with an error that says so, by every function.
+"""Every function refuses arguments it can make no sense of, with an error that says so.
 
-The functions are those of the namespace. `GEMEL_EXAMPLES` tries all the ways to call them; the
-suite a few.
+The functions are those of the namespace. With `GEMEL_EXAMPLES` all ways to call them are tried;
+otherwise a few.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gemel.errors import GemelError
 from gemel.gluon import nn
 from gemel.gluon.data.vision import transforms
 
-#: Those that read or write files, settings or what the caller gives them to call.
+#: Functions that read or write files or settings, or that call a given function.
 OTHERS = {
     *("from_dlpack", "fromfile", "fromfunction", "fromstring", "genfromtxt", "get_printoptions"),
     *("load", "loadtxt", "save", "savetxt", "savez", "savez_compressed", "set_printoptions"),
@@ -57,7 +57,7 @@ Call = Callable[[Any, Any], Any]
 
 
 def calls() -> dict[str, Call]:
-    """Ways to call a function wrongly, given it and what makes arrays of NumPy's."""
+    """Wrong ways to call a function; each takes the function and what converts NumPy's arrays."""
     many = bool(os.environ.get("GEMEL_EXAMPLES"))
     found: dict[str, Call] = {}
     for name, bad in list(BAD.items())[: None if many else 5]:
@@ -73,7 +73,7 @@ def calls() -> dict[str, Call]:
 
 
 CALLS = calls()
-#: What gemel answers and NumPy refuses.
+#: Functions that give a result where NumPy refuses.
 ANSWERED: dict[str, str] = {
     "clip": "without bounds: the standard's",
     "expand_dims": "MXNet's default axis",
@@ -109,14 +109,14 @@ ANSWERED: dict[str, str] = {
 
 
 def made(value: Any) -> Any:
-    """NumPy's arrays as ours, where we have their dtype."""
+    """NumPy arrays converted to gemel's if gemel has the dtype; everything else unchanged."""
     held = isinstance(value, numpy.ndarray) and value.dtype.kind in "buif"
     return on_gemel(value) if held else value
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_every_function_refuses(name: str) -> None:
-    """With a typed error, where NumPy refuses; a number as large as 2**70 is infinite for gemel."""
+    """With a typed error, where NumPy refuses too; but gemel takes a number like 2**70 as inf."""
     function, twin = FUNCTIONS[name], getattr(numpy, name, None)
     for label, call in CALLS.items():
         found = outcome(lambda call=call: call(function, made))
@@ -164,7 +164,7 @@ HUGE: dict[str, Callable[[], Any]] = {
 def test_huge_shapes_are_refused_before_memory_is_taken(name: str) -> None:
     with pytest.raises((GemelError, MemoryError, OverflowError, ValueError)):
         HUGE[name]().wait_to_read()
-    # What the call was made of has failed as well: nobody else is to find that.
+    # An operand of the call may have failed as well: no other test shall see that.
     with contextlib.suppress(Exception):
         npx.waitall()
 
@@ -216,14 +216,14 @@ SHAPES: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_what_numpy_refuses_is_refused(name: str) -> None:
-    """With a typed error, at the call or where the result is waited for."""
+    """With a typed error, raised by the call or by the wait for the result."""
     call = SHAPES[name]
     assert isinstance(outcome(lambda: call(numpy, X.copy())), Refused)
     assert isinstance(outcome(lambda: call(np, on_gemel(X))), Refused)
 
 
 def test_positions_that_are_out_of_range_write_nothing() -> None:
-    """The failed array says which call; its neighbours in memory are as they were."""
+    """The failed array names the call; its neighbours in memory are unchanged."""
     whole = np.zeros((5, 4))
     part = whole[1:4]
     part[np.array([0, 7, 1], dtype="int64")] = 1.0
@@ -234,7 +234,7 @@ def test_positions_that_are_out_of_range_write_nothing() -> None:
         found.asnumpy()
 
 
-#: What is computed of an array without elements, behind an operation that fails.
+#: Computations on an array without elements that depends on a failed operation.
 BEHIND_NOTHING: dict[str, Callable[[Any], Any]] = {
     "a sum": lambda x: x + 1,
     "a chain": lambda x: np.exp(x * 2) - x,

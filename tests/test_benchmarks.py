@@ -1,4 +1,4 @@
-"""The tables and cases of the benchmarks: what is measured is what it says, and is right."""
+"""The tables and cases of the benchmarks: they measure what they claim, with right results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SLOW = Machine(1, 1, 1, 1, 1, 1, 1)
 MOVES = {"stride": 1, "pad": 1, "groups": 1}
 STRIDED = {"stride": 2, "pad": 0, "groups": 1}
 
-#: A shape, the sizes of its result, and its floor on that machine.
+#: A shape, the sizes of its result, and its floor on the slow machine.
 FLOORS = (
     (Shape("matmul", ((2, 3, 4), (2, 4, 5))), (2, 3, 5), 0.376),
     (Shape("matmul", ((100, 100), (100, 100))), (100, 100), 2000),
@@ -39,7 +39,7 @@ FLOORS = (
     (Shape("encoder", ((1, 2, 4), (12, 4), (12,)), {"heads": 1}), (1, 2, 4), 0.304),
 )
 
-#: What gemel computes as NumPy does, gradients too.
+#: Shapes whose results and gradients gemel computes like NumPy.
 RIGHT = (
     Shape("matmul", ((2, 3, 4), (2, 4, 5))),
     Shape("conv", ((2, 3, 9, 8), (4, 3, 3, 3)), MOVES),
@@ -94,7 +94,7 @@ def test_the_list_is_of_operations_there_are() -> None:
             assert hasattr(gemel_kernels, row.shape.kind)
     layers = [row for row in rows if row.group == "resnet18"]
     assert len(layers) == 11 * 2 * 2
-    # Each of the network's layers is as often in it as this, batch 1: 1.8 GFLOP of products.
+    # How often each layer occurs in the network: 1.8e9 multiply-adds in all for batch 1.
     times = [1, 4, 1, 1, 3, 1, 1, 3, 1, 1, 3]
     forward = [row.shape for row in layers if not row.shape.gradients][::2]
     flops = [KINDS["conv"].flops(*shape.sizes, **shape.settings) for shape in forward]

@@ -1,4 +1,4 @@
-"""The links of 1 Gb/s behind which benchmarks run two processes."""
+"""The links of 1 Gb/s through which benchmarks connect two processes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_two_processes_are_1_gigabit_apart(tmp_path: Path) -> None:
     found, problem = links.run(jobs, str(tmp_path))
     assert not problem and [status for status, _, _ in found] == [0, 0], (problem, found)
     assert int(found[0][1]) == 20_000_000
-    assert float(found[1][1]) > 0.15  # 0.16 s at 1 Gb/s, less what may leave at once
+    assert float(found[1][1]) > 0.15  # 0.16 s at 1 Gb/s, less the first burst
 
 
 def test_a_process_that_fails_is_told_of(tmp_path: Path) -> None:

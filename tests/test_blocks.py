@@ -1,4 +1,4 @@
-"""Blocks as programs meet them: their attributes, copies, hooks, shared and constant parameters."""
+"""Blocks as programs use them: attributes, copies, hooks, shared and constant parameters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gemel.gluon.block import BlockError
 
 
 class Mixed(nn.Block):
-    """A block as users write them: with layers, arrays and lists of them in attributes."""
+    """A block as users write them, with layers, arrays and lists of them as attributes."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -51,7 +51,7 @@ PLAIN = (bool, int, float, str, type(None), type, init.Initializer)
 
 
 def walked(value: Any, found: list[Any]) -> None:
-    """What a program finds that looks for arrays, parameters and blocks in all attributes."""
+    """Collect all arrays, parameters and blocks that are reachable through attributes."""
     if isinstance(value, (np.ndarray, Parameter)):
         found.append(value)
     elif isinstance(value, nn.Block):
@@ -85,7 +85,7 @@ def test_a_walk_over_attributes_meets_what_is_the_users(hybrid: bool) -> None:
 
 
 def test_a_walk_by_dir() -> None:
-    """As d2l moves parameters made by hand: lists hold modules, arrays get new ones."""
+    """The way d2l moves hand-made parameters: it walks lists, and replaces arrays by new ones."""
 
     def to_device(block: Any) -> None:
         for name in dir(block):
@@ -109,7 +109,7 @@ def test_mxnet_s_names_of_attributes() -> None:
     net = nn.HybridSequential(prefix="net_")
     with net._scope:
         dense = nn.Dense(2, in_units=3)
-    net._children[dense.name] = dense  # as d2l's own Sequential does
+    net._children[dense.name] = dense  # like d2l's own Sequential
     assert dense.name == "net_dense0"
     assert net._prefix == "net_"
     assert list(net._children.values()) == [dense]
@@ -142,7 +142,7 @@ def test_d2l_s_sequential() -> None:
 
 
 def test_scopes_of_two_threads() -> None:
-    """Names of blocks made in a thread begin with the scopes of that thread."""
+    """The names of a thread's blocks depend only on the scopes of that thread."""
     outer = nn.Sequential(prefix="outer_")
     made: list[Any] = []
     with outer.name_scope():
@@ -154,7 +154,7 @@ def test_scopes_of_two_threads() -> None:
 
 
 def test_a_network_shares_the_parameters_of_another() -> None:
-    """MXNet 1's way: ``Net(params=other.collect_params())``, blocks found by name in the scopes."""
+    """MXNet 1's way: ``Net(params=other.collect_params())``; names in the scopes match blocks."""
 
     class Net(gluon.HybridBlock):
         def __init__(self, depth: int = 2, **settings: Any) -> None:
@@ -399,7 +399,7 @@ def test_summary(capsys: Any) -> None:
     printed = capsys.readouterr().out
     rows = {line.split()[0]: line.split() for line in printed.splitlines() if "(" in line}
     assert rows["Input"][1:] == ["(2,", "3)", "0", "0", "24"]
-    # 2 x 4 products of 3 numbers, each with a bias: 2 * 2 * 4 * 3 + 8 operations.
+    # 8 dot products of 3 numbers, each with a bias: 2 * 2 * 4 * 3 + 8 operations.
     assert rows["0"] == ["0", "(Dense)", "(2,", "4)", "16", "56", "96"]
     assert [line.split()[4] for line in printed.splitlines() if line.startswith("2 (")] == [
         "20",
@@ -407,7 +407,7 @@ def test_summary(capsys: Any) -> None:
     ]
     assert "Parameters: 52, shared ones once (44 trained, 8 not)" in printed
     assert "of parameters" in printed
-    with pytest.raises(UninitializedError):  # nothing was computed
+    with pytest.raises(UninitializedError):  # the summary computed nothing
         net[0].weight.data()
     net.initialize()
     net.hybridize()
@@ -452,7 +452,7 @@ def test_unknown_keywords() -> None:
 
 
 CONV = r"\(batch, 3, height, width\)"
-#: Layer, the shape it has seen, another one it refuses, what it says.
+#: Layer, a shape it has seen, another shape that it refuses, and the message.
 SHAPES: list[tuple[Any, tuple[int, ...], tuple[int, ...], str]] = [
     (lambda: nn.Dense(4), (2, 3), (2, 5), r"which takes \(batch, 3\)"),
     (lambda: nn.Dense(4, flatten=False), (2, 3), (2, 5), r"which takes \(\.\.\., 3\)"),
@@ -497,7 +497,7 @@ def test_a_wrong_first_input_leaves_the_shapes_open() -> None:
 
 
 class OldDense(nn.HybridBlock):
-    """As one writes a layer for MXNet 1, which finds the shape by itself."""
+    """A layer as written for MXNet 1, which infers shapes itself."""
 
     def __init__(self, units: int, flatten: bool, **settings: Any) -> None:
         super().__init__(**settings)
@@ -508,7 +508,7 @@ class OldDense(nn.HybridBlock):
             self.inner = nn.Dense(3)
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any, gamma: Any) -> Any:
-        """Two products, the examples scaled by their first axis."""
+        """Two products, after each example was scaled along its first axis."""
         x = x * F.reshape(gamma, (1, -1, 1))
         how = {"num_hidden": self._units, "flatten": self._flatten, "no_bias": True}
         return self.inner(F.FullyConnected(x, weight, **how))
@@ -569,7 +569,7 @@ class Looking(nn.HybridBlock):
     ids=lambda v: "",
 )
 def test_values_in_a_trace(look: Any, what: str) -> None:
-    """The error names file, line and remedy."""
+    """The error names the file, the line and the remedy."""
     net = nn.HybridSequential(prefix="net_")
     net.add(Looking(look))
     net.hybridize()
@@ -580,7 +580,7 @@ def test_values_in_a_trace(look: Any, what: str) -> None:
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_errors_say_sizes_in_numbers(compiled: bool) -> None:
-    """Also those of a list of sizes, which has names for them in a trace."""
+    """Also the sizes in a list, which are symbolic in a trace."""
     net = nn.HybridSequential(prefix="net_")
     net.add(gluon.rnn.LSTM(3, prefix="lstm_"))
     net.hybridize(compiled)
@@ -682,7 +682,7 @@ def test_mixed_and_load(tmp_path: Any) -> None:
         nn.Dense(3, in_units=1, prefix="net_dense1_").initialize(init.Load(path, "ones"))
 
 
-#: Initializer, standard deviation, the most (0: no most).
+#: Initializer, standard deviation, largest magnitude (0: unbounded).
 SHAPE = (300, 40, 2)
 FANS = (40 * 2 + 300 * 2) / 2, 40 * 2, 300 * 2
 RANDOM: list[tuple[Any, float, float]] = [
@@ -707,7 +707,7 @@ def test_distributions(made: Any, deviation: float, most: float) -> None:
     assert values.std() == pytest.approx(deviation, rel=0.02)
     if most:
         assert 0.98 * most < abs(values).max() <= most * 1.000001
-    else:  # the share of normal numbers within one deviation
+    else:  # normal: the share of numbers within one deviation
         assert (abs(values) < deviation).mean() == pytest.approx(0.6827, abs=0.015)
     again = np.zeros(SHAPE)
     np.random.seed(0)
@@ -741,7 +741,7 @@ def test_lstm_bias() -> None:
 
 
 class Scaled(gluon.HybridBlock):
-    """A block that keeps compiled functions among its attributes."""
+    """A block with compiled functions among its attributes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""More programs in the manner of the book's chapters, each the flow of one from data to result.
+"""More programs in the style of the book's chapters, each from data to result.
 
-Unlike those of `test_book_programs` they make files, plot, read tables and use several devices.
+Unlike those of `test_book_programs` they write files, plot, read tables and use several devices.
 """
 
 from __future__ import annotations

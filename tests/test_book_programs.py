@@ -1,4 +1,4 @@
-"""Programs in the manner of the book, as they were written for MXNet, on made-up data."""
+"""Programs in the style of the book, as they were written for MXNet, on made-up data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The border with the outside: what is shared is right whenever the outside looks."""
+"""Memory shared with other libraries: its contents are right whenever somebody reads them."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_lent_memory_is_given_back_by_whatever_thread_is_the_last():
     thread.start()
     thread.join()
     npx.waitall()
-    until = time.monotonic() + 60  # the engine's threads leave it to the main one
+    until = time.monotonic() + 60  # the engine's threads leave the release to the main thread
     while seen() is not None and time.monotonic() < until:
         time.sleep(0.001)
     assert seen() is None and _core.exports() == 0
@@ -226,7 +226,7 @@ def test_complex_numbers_come_too():
 
 
 class Lent(ctypes.Structure):
-    """The part of DLPack's struct that is looked at here."""
+    """The part of DLPack's struct that these tests read."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -240,7 +240,7 @@ class Lent(ctypes.Structure):
 
 
 def address(capsule, name):
-    """Where the struct of a capsule lies."""
+    """The address of a capsule's struct."""
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     return pointer(capsule, name)
@@ -272,7 +272,7 @@ def test_a_capsule_says_its_version_and_whether_it_is_a_copy():
     ],
 )
 def test_dtypes_gemel_has_no_arrays_of(field, value, message):
-    """Such a capsule is refused, and stays usable."""
+    """Such a capsule is refused, but stays usable."""
     capsule = numpy.ones(3, "float32").__dlpack__()
     lent = Lent.from_address(address(capsule, b"dltensor"))
     before = getattr(lent, field)
@@ -301,7 +301,7 @@ def test_a_failed_array_is_not_exported():
 
 
 class Foreign:
-    """An array of a library that has DLPack and nothing else."""
+    """An array of a library that supports DLPack and nothing else."""
 
     def __init__(self, values):
         self.values = values
@@ -334,7 +334,7 @@ def test_arrays_of_others_beside_ours():
     assert mine.tolist() == [[2, 3], [0, 0]]
     x = np.array(theirs)
     theirs.values[...] = 9
-    assert x[0, 0].item() == 2, "what an operation takes is copied"
+    assert x[0, 0].item() == 2, "operands from outside are copied"
     assert mine + Foreign(np.ones(2, dtype="bfloat16")) is not None and _core.exports() == 0
 
 

@@ -1,4 +1,4 @@
-"""Boxes, what becomes of them, and regions of images, against loops in NumPy."""
+"""Boxes, operations on them, and regions of images, against loops in NumPy."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_bipartite_matching(ascending: bool, threshold: float, topk: int) -> Non
 def suppressed(
     rows: Array, overlap: float, valid: float, topk: int, kinds: bool, background: float
 ) -> Array:
-    """Rows (kind, score, corners): those left, then -1."""
+    """Rows (kind, score, corners): the kept ones, then rows of -1."""
     left = [r for r in rows if r[1] > valid and not (kinds and r[0] == background >= 0)]
     left = sorted(left, key=lambda r: -r[1])
     left = left[:topk] if topk > 0 else left
@@ -208,7 +208,7 @@ def candidates(count: int, seed: int, more: int = 1) -> Array:
 def test_box_nms(topk: int, force: bool, background: int) -> None:
     data = numpy.stack([candidates(20, seed) for seed in range(3)])
     expected = [suppressed(rows, 0.3, 0.2, topk, not force, background) for rows in data]
-    if force and background == 0:  # what it is is asked before it is forgotten
+    if force and background == 0:  # background boxes are dropped before `force` ignores the kinds
         expected = [
             suppressed(numpy.array([r if r[0] else [*r[:1], -1, *r[2:]] for r in rows]), 0.3, 0.2,
                        topk, False, -1) for rows in data
@@ -254,7 +254,7 @@ def test_box_nms_formats_and_gradient() -> None:
 
 
 def targets(anchors: Array, rows: Array, scores: Array, ratio: float, least: int) -> Any:
-    """One image, step by step."""
+    """The targets of one image, computed step by step."""
     count = len(anchors)
     objects = list(itertools.takewhile(lambda r: r[0] != -1, rows))
     table = numpy.array([[iou(a, o[1:]) for o in objects] for a in anchors])

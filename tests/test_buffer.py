@@ -1,4 +1,4 @@
-"""Buffers of arrays (PEP 3118): what others read and write, and when."""
+"""Buffers of arrays (PEP 3118): what others read and write through them, and when."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_numpy_takes_the_memory_itself() -> None:
 
 
 def test_writes_are_ordered_with_operations() -> None:
-    """A buffer waits for what is pending; what comes later has ended when its call returns."""
+    """Taking a buffer waits for pending operations; later calls return when they have ended."""
     x = np.ones((400, 400))
     queued = [np.dot(x, x) for _ in range(4)]
     x += 1
@@ -140,7 +140,7 @@ def test_arrays_that_gradients_read_are_exported_read_only() -> None:
     assert numpy.from_dlpack(y.detach()).tolist() == [1, 4, 9]
     z.backward()
     assert x.grad.tolist() == [4, 32, 108]
-    assert not memoryview(x[1:]).readonly, "a variable is set from outside, too"
+    assert not memoryview(x[1:]).readonly, "a variable can be written from outside too"
     numpy.from_dlpack(x)[1] = 0
     with autograd.record():
         z = (x * x).sum()
@@ -189,7 +189,7 @@ def test_from_numpy_without_a_copy(dtype: Any) -> None:
     assert theirs[0, 0] == 1
     with pytest.raises(ValueError, match="only C-contiguous"):
         npx.from_numpy(VALUES.astype(dtype.name).T)
-    again = npx.from_numpy(theirs)  # which is read-only by now
+    again = npx.from_numpy(theirs)  # `theirs` is read-only by now
     again[0, 0] = 0
     assert theirs[0, 0] == 1
 
@@ -249,9 +249,9 @@ for y in (x, lent):
 
 
 def ends_well(program: str) -> str:
-    """What a process prints that runs this and ends."""
+    """The output of a process that runs the program, which must end without errors."""
     program = "import os, numpy\nfrom gemel import np, npx\n" + program
-    # Since Python 3.12 a fork warns wherever there are threads.
+    # Since Python 3.12 a fork in a process with threads warns.
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""The kernel cache on disk: shared, checked, never needed; what a warm start leaves unloaded."""
+"""The kernel cache on disk: shared, checked, never needed; what a warm start does not load."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def files(folder: Path, kind: str) -> list[Path]:
 
 
 def forget_plans(folder: Path) -> None:
-    """Leave the kernels only."""
+    """Delete everything but the kernels."""
     for path in [*files(folder, "plan"), *files(folder, "call")]:
         path.unlink()
 
 
 def others(folder: Path) -> list[Path]:
-    """What has no business in a cache."""
+    """Files that do not belong in a cache."""
     return [p for p in folder.rglob("*") if p.is_file() and p.suffix[1:] not in KINDS]
 
 
@@ -309,20 +309,20 @@ def test_the_cache_is_bounded(tmp_path: Path) -> None:
         os.utime(path, ns=(read * 10**9, number * 10**9))
     evict(str(tmp_path), 20_000)
     left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == ["1.kernel", "5.kernel"], "what was used last stays"
+    assert left == ["1.kernel", "5.kernel"], "the files used last stay"
     evict(str(tmp_path / "gone"), 0)
 
 
 def test_storing_keeps_the_cache_below_its_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each folder has its share of the bytes."""
+    """Each folder may hold its share of the bytes."""
     monkeypatch.setenv("GEMEL_CACHE", str(tmp_path))
     monkeypatch.setenv("GEMEL_CACHE_BYTES", str(FOLDERS * 20_000))
     for number in range(16, 64):
         store(f"ab{number:02x}" + "0" * 60, "kernel", bytes(8000))
     assert len(kernels(tmp_path)) == 48
-    newest = "ab0f" + "0" * 60  # one name in 16 looks at what its folder holds
+    newest = "ab0f" + "0" * 60  # storing one name in 16 checks the size of its folder
     store(newest, "kernel", bytes(8000))
     assert sum(path.stat().st_size for path in kernels(tmp_path)) <= 20_000
     assert load(newest, "kernel", bytes) == bytes(8000)
@@ -331,7 +331,7 @@ def test_storing_keeps_the_cache_below_its_limit(
 def test_files_left_by_a_killed_process_do_no_harm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a container each start may have the same number."""
+    """In a container every start may get the same process number."""
     monkeypatch.setenv("GEMEL_CACHE", str(tmp_path))
     opened: list[str] = []
     open_ = os.open
@@ -355,7 +355,7 @@ def test_files_left_by_a_killed_process_do_no_harm(
 
 
 def test_a_full_disk_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here: a limit on the size of files."""
+    """A limit on the size of files stands for the full disk."""
     import resource
 
     monkeypatch.setenv("GEMEL_CACHE", str(tmp_path))
@@ -369,9 +369,9 @@ def test_a_full_disk_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def imported(path: Path) -> Iterator[Path]:
-    """The files of gemel that one imports while it runs."""
+    """The files of gemel that a file imports at run time."""
     tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):  # what only type checkers read
+    for node in ast.walk(tree):  # imports for type checkers only
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             node.body.clear()
     for node in ast.walk(tree):
@@ -401,7 +401,7 @@ def test_a_kernel_s_name_holds_all_sources_its_code_depends_on() -> None:
 def test_a_fingerprint_tells_versions_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where an installer has given all files the same time, and they are as long as before."""
+    """Also if an installer gave all files one time: versions or lengths of files then differ."""
     monkeypatch.setattr("gemel.runtime.files.PACKAGE", str(tmp_path))
     (tmp_path / "ops").mkdir()
     for name in ("ops/some.py", "one.py"):
@@ -430,7 +430,7 @@ def test_the_name_holds_the_target_and_the_program() -> None:
     assert len(names) == 2 * len(TARGETS)
 
 
-#: Runs much of gemel for the portable target, keeping every object.
+#: Runs much of gemel for the portable target, and keeps every object.
 EVERYTHING = """
 from gemel import autograd, gluon, np, npx
 from gemel.gluon import nn
@@ -463,7 +463,7 @@ tell(done=True)
 
 
 def undefined_symbols(code: bytes) -> set[str]:
-    """The names an ELF64 object refers to and does not define."""
+    """The names that an ELF64 object refers to but does not define."""
     from struct import iter_unpack, unpack_from
 
     (table,) = unpack_from("<Q", code, 40)

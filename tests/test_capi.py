@@ -1,4 +1,4 @@
-"""The C interface: a program without Python runs a plan's image and pushes work of its own."""
+"""The C interface: a program without Python runs a plan's image and issues its own work."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def output(*command: object) -> list[str]:
-    """What a program prints, which must end with 0."""
+    """The lines a program prints; it must exit with 0."""
     run = subprocess.run(
         [str(part) for part in command], capture_output=True, text=True, timeout=600
     )
@@ -65,7 +65,7 @@ WEIGHT = numpy.linspace(-1, 1, 12, dtype="float32").reshape(4, 3)
     [
         (lambda x: npx.softmax(x * 0.25, axis=1) * 2, 8, (2, 3, 8, 130, 1000)),
         (lambda x: x.sum(axis=1), 8, (2, 8, 70000)),
-        # A product's tiles are made for a range of sizes.
+        # The tiles of a product are made for a range of sizes.
         (lambda x: npx.relu(np.dot(x, np.array(WEIGHT)) * 0.5 + 1), 128, (121, 125, 128)),
     ],
 )
@@ -85,7 +85,7 @@ def test_an_image_runs_from_c(
 
 
 def retold(image: bytes, target: str) -> bytes:
-    """An image that says its kernels were made for another target."""
+    """The image, changed to say that its kernels were made for another target."""
     words = list(struct.unpack_from(f"<{struct.unpack_from('<q', image, 16)[0]}q", image))
     content = image[8 * len(words) :] + target.encode()
     words[3], words[6], words[7] = len(content), words[3], len(target)
@@ -93,7 +93,7 @@ def retold(image: bytes, target: str) -> bytes:
 
 
 def told(image: bytes) -> str:
-    """For what target an image says its kernels were made."""
+    """The target that an image says its kernels were made for."""
     words, _, _, _, begin, length = struct.unpack_from("<6q", image, 16)
     return image[8 * words + begin :][:length].decode()
 
@@ -125,7 +125,7 @@ def test_an_image_for_another_processor_is_refused(
 
 
 def test_the_machine_s_flags_and_the_reader_s_are_the_same() -> None:
-    """What runs nothing is asked of each level, and of the instructions for groups."""
+    """An image that runs nothing is read for each level and each group of instructions."""
     image = gemel.compile(lambda x: x + 1).image(np.ones((8, 4)))
     if os.uname().machine != "x86_64":
         pytest.skip("the levels are those of x86-64")

@@ -1,4 +1,4 @@
-"""What compiled functions close over: arrays are read, written and differentiated as outside."""
+"""Arrays that compiled functions close over: reads, writes and gradients work as outside."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ones(*shape: int) -> Any:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_operation_reads_them_anew(case: Case) -> None:
-    """Called before, so that its kernels are there: then a call would be done at once."""
+    """The operation is called first, so that its kernels exist and the program runs at once."""
     dtype = dtype_of(case)
     arrays = on_gemel(inputs_of(case, dtype))
     function = gemel.compile(lambda: case.op(*arrays, **case.parameters))
@@ -35,7 +35,7 @@ def test_every_operation_reads_them_anew(case: Case) -> None:
         for old, new in zip(arrays, fresh, strict=True):
             if not isinstance(old, (bool, int, float, complex)):
                 old[...] = new
-        # Numbers are not arrays: they stay what they were.
+        # Numbers are not arrays: the function keeps the first ones.
         op_table.seeded(3)
         expected = results(case.op(*arrays, **case.parameters))
         op_table.seeded(3)
@@ -181,7 +181,7 @@ def test_gradients_reach_them(request_: str) -> None:
         close(x.grad.asnumpy(), numpy.exp(w.asnumpy()), "exp", 10)
     close(y.asnumpy(), plain.asnumpy(), "exp")
     with autograd.record():
-        h = w * w  # computed, and closed over while it is on the tape
+        h = w * w  # a result on the tape that the function closes over
         loss = gemel.compile(lambda x: (h * x).sum())(x)
     w.zero_grad()
     loss.backward()
@@ -213,8 +213,8 @@ def test_values_that_are_asked_for_hold_until_they_change() -> None:
     for change in (0, 0, 1, 0, 5, -5):
         w += change
         assert function(x).tolist() == forward(x).tolist()
-    assert function.traces == 3, "what it had before is known still"
-    w[:] = w * 1  # written, and the same
+    assert function.traces == 3, "the earlier programs are still known"
+    w[:] = w * 1  # a write that changes nothing
     function(x)
     assert function.traces == 3
 
@@ -247,7 +247,7 @@ def test_values_that_depend_on_arguments_cannot_be_asked_for() -> None:
 
     with pytest.raises(TraceError, match="known only when"):
         gemel.compile(forward)(ones(2))
-    assert w.tolist() == [1, 1], "a trace writes nothing"
+    assert w.tolist() == [1, 1], "tracing writes nothing"
 
 
 # --- loops and branches -----------------------------------------------------------------------
@@ -301,7 +301,7 @@ def test_closed_over_arrays_without_other_references() -> None:
 
 
 def test_another_array_of_the_name_is_not_seen() -> None:
-    """As documented: the array is looked up when the function is traced."""
+    """As documented, the array is looked up when the function is traced."""
     box = [ones(2)]
     function = gemel.compile(lambda x: x + box[0])
     assert function(ones(2)).tolist() == [2, 2]
@@ -359,7 +359,7 @@ def test_empty_arrays_and_other_batches() -> None:
 
 
 class Counting(nn.HybridBlock):
-    """Counts its calls, and adds a table to its input."""
+    """Counts its calls, and adds a value computed from a table to its result."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -374,7 +374,7 @@ class Counting(nn.HybridBlock):
 
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_a_block_counts_its_calls(hybrid: bool) -> None:
-    """Also in the first one, which finds the shapes of its parameters with symbols."""
+    """The first call counts too, although it only infers the shapes of parameters with symbols."""
     net = Counting()
     net.initialize()
     if hybrid:

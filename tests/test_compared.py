@@ -1,4 +1,4 @@
-"""What a comparison with NumPy, call by call, has found to differ: each with its neighbours."""
+"""Differences that a call-by-call comparison with NumPy has found, each with related calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled functions: what stays one program, what becomes another, and what they never do."""
+"""Compiled functions: when one program serves many calls, and when another one is made."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def normal(*shape: int) -> Any:
 
 
 def made() -> int:
-    """How many kernels there are, compiled or loaded."""
+    """How many kernels were compiled or loaded so far."""
     return counters["compiled"] + counters["loaded"]
 
 
@@ -50,7 +50,7 @@ def test_a_free_batch_size_stays_free() -> None:
         assert found.shape == x.shape[:1]
     assert function.traces == 1
     assert len(function._programs) == 1
-    assert kernels[1:] == [kernels[1]] * 7, "a new batch size is no new kernel"
+    assert kernels[1:] == [kernels[1]] * 7, "a new batch size needs no new kernel"
 
 
 def test_products_of_a_free_batch_size_have_few_kernels() -> None:
@@ -68,7 +68,7 @@ def test_products_of_a_free_batch_size_have_few_kernels() -> None:
             function(x).asnumpy(), y.asnumpy().clip(0), rtol=1e-4, atol=1e-5
         )
     assert function.traces == 1
-    # The rows of a micro-tile are chosen for little waste, from a short list.
+    # The rows of a micro-tile come from a short list; the choice keeps waste small.
     assert made() - before <= 14
 
 
@@ -92,7 +92,7 @@ def test_a_free_batch_size_stays_free_while_training() -> None:
         step(n)
     npx.waitall()
     assert net._own.compiled.traces == 1
-    assert made() == kernels, "a batch size seen before, or a multiple of it, is no new kernel"
+    assert made() == kernels, "a batch size seen before, or a multiple, needs no new kernel"
 
 
 def test_branching_on_the_batch_size_adds_a_guard() -> None:
@@ -118,7 +118,7 @@ def test_arithmetic_on_the_batch_size() -> None:
     for n in (4, 6, 5, 8, 7, 12):
         x = normal(n, 3)
         close(function(x), forward(x))
-    assert function.traces == 2  # an even and an odd one
+    assert function.traces == 2  # one for even and one for odd sizes
 
 
 def test_batch_size_one_is_a_program_of_its_own() -> None:
@@ -217,7 +217,7 @@ def test_nested_arguments_and_results() -> None:
 )
 def test_every_call_gives_results_of_one_form(form: Any) -> None:
     compiled = gemel.compile(lambda x: form(x + 1, x.sum(axis=0)))
-    for _ in range(3):  # traced, remembered, and straight to the plan
+    for _ in range(3):  # traced, then found by Python, then straight to the plan
         for rows in (3, 5):
             x = numpy.arange(2.0 * rows, dtype="float32").reshape(rows, 2)
             found = compiled(np.array(x))
@@ -298,7 +298,7 @@ def test_python_control_flow_runs_while_tracing() -> None:
 def test_a_branch_on_a_traced_value_is_an_error(forward: Any) -> None:
     with pytest.raises(TraceError, match=r"known only when the program runs; use npx\.cond"):
         gemel.compile(forward)(np.ones(3))
-    assert np.ones(2).sum().item() == 2  # and nothing is left behind
+    assert np.ones(2).sum().item() == 2  # no trace is left open
 
 
 def test_an_operation_that_blocks_is_an_error_in_a_trace() -> None:
@@ -422,7 +422,7 @@ def test_running_statistics_are_updated_in_place_both_ways() -> None:
                 loss = (net(x) ** 2).sum()
             loss.backward()
             trainer.step(16)
-    with autograd.train_mode():  # statistics follow without a gradient too
+    with autograd.train_mode():  # statistics are updated without a gradient too
         x = normal(16, 4)
         for net in nets:
             net(x)
@@ -502,7 +502,7 @@ def test_cond_on_free_batch_sizes() -> None:
 
 
 class Giver(nn.HybridBlock):
-    """Gives its parameter, and a view of it, as results."""
+    """Returns its parameter, and a view of it, as results."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -682,7 +682,7 @@ def test_zeros_of_both_signs_are_two_numbers() -> None:
 
 
 def test_parameters_replaced_while_a_plan_is_added_are_not_added() -> None:
-    """As when another thread replaces them between looking them up and adding them."""
+    """As if another thread had replaced them between the lookup and the addition."""
     from gemel import _core
 
     double = gemel.compile(lambda x: x * 2)
@@ -742,7 +742,7 @@ def test_targets_of_empty_sums_are_written(name: str) -> None:
 
 
 def left_behind() -> tuple[Any, Any]:
-    """An extent of a trace that is over, 3, and one of its program's results."""
+    """An extent (3) of a trace that has ended, and one of its program's results."""
     kept: dict[str, Any] = {}
 
     def first(x: Any, y: Any) -> Any:
@@ -777,7 +777,7 @@ def test_a_compiled_function_is_called_and_described_as_its_function() -> None:
     x = np.array([1.0, 2.0])
     assert scaled(x).tolist() == [2, 4]
     assert scaled(x, scale=3.0).tolist() == scaled(scale=3.0, x=x).tolist() == [3, 6]
-    assert scaled.traces == 2  # a default is no input
+    assert scaled.traces == 2  # a default is not an input
     with pytest.raises(TraceError, match=r"takes no keyword-only .*: shift"):
         scaled(x, shift=1.0)
     with pytest.raises(TypeError, match="scal"):
@@ -799,7 +799,7 @@ def test_compile_refuses_other_objects_at_once(function) -> None:
 def test_compile_with_options_is_a_decorator() -> None:
     @gemel.compile(script=True)
     def signed(x: Any) -> Any:
-        """The double of what is above 0 in sum, else thrice that."""
+        """Doubles x if its sum is positive, else triples it."""
         if x.sum() > 0:
             return x * 2
         return x * 3
@@ -814,11 +814,11 @@ class Ends(NamedTuple):
 
 
 class Box(dict):  # type: ignore[type-arg]
-    """As those of configurations."""
+    """A subclass of dict, like those of configurations."""
 
 
 class Two(tuple):  # type: ignore[type-arg]
-    """Not made of what is in it."""
+    """A tuple that cannot be made from an iterable of its items."""
 
     def __new__(cls, first: Any, second: Any) -> Two:
         return super().__new__(cls, (first, second))
@@ -873,7 +873,7 @@ def test_functions_of_numbers_run_on_the_current_device() -> None:
         gemel.compile(lambda a: np.ones(3) * a),
         gemel.compile(lambda a: np.random.normal(size=(3,)) * a),
         gemel.compile(lambda a: net.weight.data() * a),
-        gemel.compile(lambda a: np.linalg.eigvals(np.eye(3) * a).real),  # NumPy's
+        gemel.compile(lambda a: np.linalg.eigvals(np.eye(3) * a).real),  # computed by NumPy
     ]
     for function in functions:
         for place in (1, 1, 0, 0, 1, 0):

@@ -43,7 +43,7 @@ def dropped() -> Any:
 
 
 class Twice(gluon.HybridBlock):
-    """A layer that is used twice, and a loop."""
+    """A network with a layer that is used twice, and a loop."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,11 +74,11 @@ def begun(make: Callable[[], Any], hybrid: bool = True, dtype: str = "float32") 
 
 
 def trained(net: Any, trainer: Any, way: str, steps: int = 5, **how: Any) -> list[Any]:
-    """Losses, then parameters."""
+    """The losses, then the parameters."""
     found = []
     step = trainer.compile(lambda x, y: LOSS(net(x), y))
     for number in range(steps):
-        x, y = batch(number, ROWS - (number == 3))  # one is smaller
+        x, y = batch(number, ROWS - (number == 3))  # one batch is smaller
         x = x.astype(how.get("dtype", "float32"))
         if way == "program":
             loss = step(x, y)
@@ -110,7 +110,7 @@ def test_it_does_what_three_calls_do(make: Callable[[], Any], hybrid: bool) -> N
     same(*ways)
 
 
-#: The noise of `sgld` is drawn for each call.
+#: Except `sgld`, which draws noise in each call.
 OPTIMIZERS = sorted(
     kind.__name__.lower()
     for kind in map(vars(optimizer).get, optimizer.__all__)
@@ -161,7 +161,7 @@ def test_shapes_that_only_a_forward_tells_and_what_is_given_besides_the_loss() -
         loss, others = step(x, y)
         assert loss.shape == (ROWS,)
         assert others["out"].shape == (ROWS, CLASSES)
-        if wanted is not None:  # by the parameters as they were before this step
+        if wanted is not None:  # computed with the parameters before this step
             numpy.testing.assert_allclose(others["out"].asnumpy(), wanted, rtol=1e-5)
         before = loss
 
@@ -173,7 +173,7 @@ def test_both_ways_take_turns_and_states_go_to_files(tmp_path: Path) -> None:
         trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.05})
         found = trained(net, trainer, way, 2)
         trainer.save_states(tmp_path / "states")
-        trainer.load_states(tmp_path / "states")  # other arrays
+        trainer.load_states(tmp_path / "states")  # replaces the arrays
         found += trained(net, trainer, "calls", 2)
         net[0].weight.set_data(net[0].weight.data() * 0.5)
         trainer.set_learning_rate(0.2)
@@ -347,7 +347,7 @@ def test_arrays_that_show_parameters_are_refused() -> None:
 
 
 def test_running_statistics() -> None:
-    """Those that are arguments are updated; those of a block are refused as arguments."""
+    """They are updated when passed as arguments; those of a block are refused as arguments."""
     ways = []
     for way in ("calls", "program"):
         net = begun(dense)
@@ -395,7 +395,7 @@ def test_invalid_losses_are_named() -> None:
 
 
 class ByHand(optimizer.Optimizer):
-    """As MXNet's users write them."""
+    """An optimizer as users of MXNet write it."""
 
     def create_state(self, index: Any, weight: Any) -> Any:
         return None
@@ -483,7 +483,7 @@ def test_networks_that_change_between_steps(change: Callable[[Any], None], hybri
         layers, trainer = [net], gluon.Trainer(net.collect_params(), "sgd")
 
         def forward(x: Any, y: Any, layers: Any = layers) -> Any:
-            return LOSS(layers[0](x), y)  # no parameter tells of the network
+            return LOSS(layers[0](x), y)  # no parameter leads to the network
 
         step = trainer.compile(forward)
         found = []

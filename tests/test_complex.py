@@ -124,7 +124,7 @@ LINEAR: Cases = {
     "matrix_norm": (lambda np, a: np.linalg.matrix_norm(a, ord=1), (MATRIX,)),
     "matrix_power": (lambda np, a: np.linalg.matrix_power(a, 3), (SQUARE,)),
 }  # fmt: skip
-#: Without a gradient.
+#: Functions without a gradient.
 OTHERS: Cases = {
     "equal": (lambda np, a: [a == a[0], a != a[0], a == 1j], (Z,)),
     "logical": (lambda np, a: [np.logical_not(a), np.logical_and(a, 1), a.any(), a.all()], (Z,)),
@@ -178,7 +178,7 @@ def test_compiled_gradients(name: str) -> None:
 
 
 def test_convolutions() -> None:
-    """Windows and their gradients: y = (z * w).sum() of each window."""
+    """The result of each window is (z * w).sum(); the gradient conjugates w."""
     z, w = (np.array(numbers(*shape)) for shape in ((1, 1, 4), (1, 1, 2)))
     z.attach_grad()
     with autograd.record():
@@ -353,7 +353,7 @@ def test_recorded_and_traced_writes() -> None:
 
 
 def test_on_a_simulated_gpu() -> None:
-    """In a process of its own, since devices are made when the first is asked for."""
+    """In a process of its own, since devices are made when the first one is needed."""
     program = (
         "from gemel import np, gpu\n"
         "z = np.array([1j, 2]).as_in_ctx(gpu(0))\n"
@@ -516,7 +516,7 @@ def test_any_numbers(
     dtype=st.sampled_from(["complex64", "complex128"]),
 )
 def test_moved_as_they_are(shape: list[int], data: Any, dtype: str) -> None:
-    """Views, copies and gathers keep every bit, of NaN with a sign and a payload, too."""
+    """Views, copies and gathers keep every bit, also of NaN with a sign and a payload."""
     size = int(numpy.prod(shape))
     raw = RANDOM.integers(0, 2**32, size * (2 if dtype == "complex64" else 4), "uint32")
     x = raw.view(dtype).reshape(shape)

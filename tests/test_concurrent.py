@@ -1,4 +1,4 @@
-"""Independent branches of a plan run side by side, and nothing else does."""
+"""Independent branches of a plan run in parallel, and nothing else does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def image_of(function: Any) -> Image:
 
 
 def together(image: Image) -> list[list[int]]:
-    """The lengths of the lists of each group."""
+    """For each group, the lengths of its lists."""
     return [
         [len(part) for part in item.parts] for item in image.items if isinstance(item, Together)
     ]

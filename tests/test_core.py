@@ -19,7 +19,7 @@ from gemel import _core
 
 @pytest.fixture(autouse=True)
 def core() -> Iterator[dict[str, Fake]]:
-    """The core with the fakes installed; what was there comes back afterwards."""
+    """The core with the fakes installed; the previous objects are restored afterwards."""
     yield from installed()
 
 
@@ -151,11 +151,11 @@ def test_buffers_write_through_and_know_strides() -> None:
     assert _core.to_bytes(x[:, 1]) == numpy.asarray(x)[:, 1].tobytes()
     assert memoryview(x).format == "f"
     with pytest.raises(BufferError):
-        _core.from_buffer(x[:, 1], FLOAT32, (2,), 0)  # asks for a contiguous one
+        _core.from_buffer(x[:, 1], FLOAT32, (2,), 0)  # needs a contiguous buffer
 
 
 def test_operations_settle_before_they_return_while_a_buffer_is_held(core: Any) -> None:
-    core["add"].nanoseconds = 1e9  # too dear to be run inline
+    core["add"].nanoseconds = 1e9  # too expensive to run inline
     x = array(numpy.zeros(10))
     outside = numpy.asarray(x)
     for _ in range(20):
@@ -177,7 +177,7 @@ def test_subclasses_of_the_class_of_arrays_are_freed() -> None:
         pass
 
     with pytest.raises(TypeError):
-        _core.set_array_class(Derived)  # has a __dict__
+        _core.set_array_class(Derived)  # it has a __dict__
     with pytest.raises(TypeError):
         _core.set_array_class(int)
 
@@ -295,7 +295,7 @@ def test_calls_like_a_recorded_one_are_put_on_the_tape_by_the_core(core: Any) ->
         assert len(add.recorded) == 1 and add.recorded[0][0] == (x, y)
         found = [x + y, x + other[0], y + y]
         assert len(add.recorded) == 1 and not found[2]._is_tracked
-        y + x, x + other, x + 2.0  # tracked elsewhere, of another shape, a number
+        y + x, x + other, x + 2.0  # these differ: variables elsewhere, another shape, a number
         assert len(add.recorded) == 4
     finally:
         _core.set_recording(old)

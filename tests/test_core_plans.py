@@ -49,7 +49,7 @@ from gemel.runtime.image import (
 
 @pytest.fixture(autouse=True)
 def core() -> Iterator[dict[str, Fake]]:
-    """The core with the fakes installed; what was there comes back afterwards."""
+    """The core with the fakes installed; the previous objects are restored afterwards."""
     yield from installed()
 
 
@@ -142,7 +142,7 @@ def test_plan_input_in_the_storage_that_is_written(core: Any) -> None:
 
 
 def test_temporaries_alive_in_one_step_lie_apart() -> None:
-    """A step that reads one backwards while it writes the other."""
+    """A step reads one of them backwards while it writes the other."""
     size, temporaries = 100, [Temporary(400, 1, 2), Temporary(400, 2, 3), Temporary(400, 3, 4)]
     copy = vector("copy", 6)
     turned = [size, -1, 1]
@@ -191,7 +191,7 @@ def test_branches_choose_at_run_time() -> None:
 
 
 def test_the_condition_of_a_choice_may_be_a_temporary() -> None:
-    """One that does not lie at the beginning of the workspace."""
+    """The temporary does not lie at the start of the workspace."""
 
     def moved(by: str) -> Any:
         return loop_step(vector(by, 6, 6), [(0, 0, 0), (0, 0, 0), (1, 0, 0)], 2)
@@ -229,7 +229,7 @@ def test_lists_side_by_side_do_what_one_after_the_other_does(size: int) -> None:
 
 
 def test_of_parallel_failures_the_first_in_the_program_is_raised() -> None:
-    """Both branches skip what follows them, and fail the one result that depends on both."""
+    """Each branch skips what follows it; both fail the one result that depends on both."""
     size = 1 << 16
     checking = _core.load_object(kernels.refuses_negative())
 
@@ -257,13 +257,13 @@ def test_of_parallel_failures_the_first_in_the_program_is_raised() -> None:
 
 
 def running(size: int, rounds: Any, width: Any, turned: bool = False) -> Any:
-    """Running sums of (rounds, width) along the first axis, from its end if turned."""
+    """Running sums of a (rounds, width) array along the first axis, from its end if `turned`."""
     kernel = vector("add", 6, 6)
     row = 4 * width
     first, step_ = ((rounds - 1) * row, -row) if turned else (0, row)
     windows = [
         ((0, 0, first), step_, 0),
-        ((2, 0, 0), 64, 2),  # what a round finds, and what it leaves
+        ((2, 0, 0), 64, 2),  # the state a round reads, and the state it leaves
         ((2, 0, 64), -64, 2),
         ((1, 0, first), step_, 0),
     ]
@@ -294,7 +294,7 @@ def test_loops_of_any_length(turned: bool) -> None:
 @pytest.mark.parametrize("window", [True, False])
 @pytest.mark.parametrize("held", [(), (1, 0, 1, 1, 0), (0, 0, 0), (1, 1), (0, 1)], ids=str)
 def test_loops_with_a_condition(held: tuple[int, ...], window: bool) -> None:
-    """States stay in rounds that are skipped; a condition that cannot change ends the loop."""
+    """Skipped rounds keep the states; a condition that cannot change ends the loop."""
     rounds, width = Dim(6, "n", []), Dim(3, "m", [])
     kernel = vector("add", 6, 6)
     windows = [
@@ -336,7 +336,7 @@ def test_loops_with_a_condition(held: tuple[int, ...], window: bool) -> None:
 
 
 def test_loops_in_loops_side_by_side_and_what_they_cost() -> None:
-    """The windows of an inner loop are of the outer's; the cost is that of all rounds."""
+    """An inner loop's windows lie in the outer loop's; the cost counts all rounds."""
     kernel, n = vector("add", 6, 6), Dim(4, "n", [])
     rows = 1 << 14
 
@@ -358,7 +358,7 @@ def test_loops_in_loops_side_by_side_and_what_they_cost() -> None:
 
 
 def test_a_failure_in_a_loop_ends_it() -> None:
-    """The item is the loop: its site says what fails with it, and what is skipped."""
+    """The item is the loop; its site says what fails with it and what is skipped."""
     checking = _core.load_object(kernels.refuses_negative())
     failure = ("IndexError", "negative element")
     windows = [((0, 0, 0), 8, 0), ((1, 0, 0), 8, 0)]
@@ -439,7 +439,7 @@ def test_malformed_plans_are_refused() -> None:
 
 
 def test_any_word_of_an_image_may_be_wrong() -> None:
-    """It is refused or names only what exists; nothing is read that is not there."""
+    """Such an image is refused or names only what exists, and no read goes outside of it."""
     size = Dim(6, "n", [])
     kernel = vector("add", 6, 6)
     made = image(
@@ -537,7 +537,7 @@ def test_sizes_beyond_63_bits_do_not_fit() -> None:
 
 
 class General(_core.OpBase):
-    """A general operation that doubles vectors, or views them."""
+    """A general operation that doubles vectors or views them."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(kind, False, ())

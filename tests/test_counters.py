@@ -1,4 +1,4 @@
-"""What must not compile again: the counters of the kernel cache tell."""
+"""What must not compile again, according to the counters of the kernel cache."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gemel.tape import step_plans
 
 @contextmanager
 def compiling(most: int) -> Iterator[None]:
-    """A block that may compile or load at most so many kernels."""
+    """A block that may compile or load at most `most` kernels."""
     before = counters["compiled"] + counters["loaded"]
     yield
     made = counters["compiled"] + counters["loaded"] - before
@@ -47,7 +47,7 @@ def test_floats_negative_and_large_numbers_compile_nothing() -> None:
 
 
 def test_exponents_compile_nothing() -> None:
-    """Those of products and roots have code of their own in the one kernel."""
+    """Exponents computed by products and roots have their own code in the same kernel."""
     x = np.array([1.5, 2.0, 0.5])
     x**2, x**0.7
     with compiling(0):
@@ -67,7 +67,7 @@ def test_shapes_compile_nothing() -> None:
 
 @contextmanager
 def lowering(most: int) -> Iterator[None]:
-    """A block that may lower at most so many calls of operations."""
+    """A block that may lower at most `most` calls of operations."""
     made = 0
 
     def counted(*call: Any) -> Any:
@@ -100,7 +100,7 @@ def test_sizes_lower_nothing(name: str) -> None:
 
 
 def test_products_of_many_sizes_have_few_plans_and_kernels() -> None:
-    """As many kernels as micro-tiles; plans for every eighth of a power of two above 64."""
+    """A kernel for each micro-tile; above 64, a plan for each eighth of a power of two."""
     _core.clear_tables()
     weight = np.ones((300, 200))
     with lowering(40), compiling(40):
@@ -140,7 +140,7 @@ def test_parameters_given_by_position_are_the_same_call() -> None:
     with compiling(0), autograd.record():
         for _ in range(20):
             found = np.sum(x, 0), np.transpose(x, (1, 0)), np.broadcast_to(x, (2, 2, 3))
-    assert counters["found"] - before <= 3, "the plans are found again, too"
+    assert counters["found"] - before <= 3, "the plans are found again too"
     for y in found:
         y.backward(retain_graph=True)
         assert x.grad.tolist() == [[y.size / 6 if y.size > 6 else 1] * 3] * 2
@@ -166,7 +166,7 @@ def test_the_type_of_a_parameter_counts() -> None:
 
 
 def test_numbers_that_happen_to_be_equal_compile_nothing() -> None:
-    """A count of 3 beside a factor of 3 is not one number."""
+    """A row count of 3 and a factor of 3 are different numbers to the trace."""
     function = gemel.compile(lambda x: (x - x.mean(axis=0)) * 3 + 4)
     for n in (7, 8):
         function(np.ones((n, 5)))
@@ -188,14 +188,14 @@ def test_an_annealed_coefficient_compiles_its_backward_once() -> None:
         return w.grad.copy()
 
     first = step(0.5)
-    step(0.5)  # a structure that comes again is compiled
+    step(0.5)  # a repeated structure is compiled
     plans = len(step_plans._plans)
     with compiling(0):
         found = [step(0.5 / (i + 1)) for i in range(50)]
     assert len(step_plans._plans) == plans
     assert found[0].tolist() == first.tolist()
     assert found[1].tolist() != first.tolist()
-    # The number is read, not kept: the same as a step that never saw another one.
+    # The plan reads the number: the result equals that of a step that never saw another one.
     step_plans._plans.clear()
     assert step(0.5 / 50).tolist() == found[-1].tolist()
 
@@ -209,7 +209,7 @@ def test_how_often_a_structure_occurs_before_it_is_compiled(calls: int, met: int
 @pytest.mark.parametrize("way", ["imperative", "compiled", "grad"])
 @pytest.mark.parametrize("calls", [20, 240])
 def test_a_step_is_compiled_when_that_is_worth_it(calls: int, way: str) -> None:
-    """A long one later, one through a compiled call at once; the gradients stay the same."""
+    """A long structure later, a compiled call at once; the gradients stay the same."""
     x = np.array([0.5, -1.0])
     x.attach_grad()
     function = gemel.compile(np.tanh) if way == "compiled" else np.tanh
@@ -235,7 +235,7 @@ def test_a_step_is_compiled_when_that_is_worth_it(calls: int, way: str) -> None:
 
 
 def lengths_by_turns(lengths: range, rounds: int, factor: float) -> list[int]:
-    """How many gradients of products so long are plans after each round."""
+    """After each round, the number of plans for gradients of products of these lengths."""
     x = np.array([0.5, -1.0, factor])
     x.attach_grad()
     found = []
@@ -252,7 +252,7 @@ def lengths_by_turns(lengths: range, rounds: int, factor: float) -> list[int]:
 
 
 def test_alternating_structures_are_compiled_gradually() -> None:
-    """Their second round takes no more than a few of them compiled; in the end all are plans."""
+    """In the second round only a few of them may be compiled; in the end all are plans."""
     step_plans._plans.clear()
     step_plans._families.clear()
     lengths = range(60, 100)
@@ -332,7 +332,7 @@ def test_weight_decay_and_rescaling_are_read_anew() -> None:
 
 
 def test_a_loop_of_programs_is_bounded() -> None:
-    """Plans are forgotten one by one when there are too many of them, and made again."""
+    """When there are too many plans, they are dropped one by one, and made again when needed."""
     x = np.ones((2, 2))
     x.attach_grad()
     limit = step_plans._plans.limit

@@ -1,4 +1,4 @@
-"""keep: what of a forward computation its gradients read is the least there can be."""
+"""What gradients keep of a forward computation is the least possible."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS, COLUMNS = 6, 40
 def saved(
     function: Callable[..., Any], *shapes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> list[tuple[str, tuple[int, ...]]]:
-    """Dtypes and shapes of what the gradients of a function read, but for what arrives."""
+    """Dtypes and shapes of what a function's gradients read, except the incoming gradients."""
     found: list[Halves] = []
     before = Halves.__init__
 
@@ -118,7 +118,7 @@ def test_it_is_the_smallest_cut(seed: int) -> None:
 
 
 def _step(random: Random, entries: list[Entry]) -> Entry:
-    """One more operation on some that there are."""
+    """One more operation on some of the entries so far."""
     a, b = random.choice(entries), random.choice(entries)
     unary: list[Callable[[Entry], Any]] = [
         np.exp,
@@ -136,7 +136,7 @@ def _step(random: Random, entries: list[Entry]) -> Entry:
 
 
 def _computed(cut: _Cut, kept: set[Entry]) -> float:
-    """What it takes to compute again what is wanted, from what is kept."""
+    """The cost of recomputing the wanted entries from the kept ones."""
     done: set[Entry] = set()
     pending = list(cut.wanted)
     total = 0.0
@@ -151,7 +151,7 @@ def _computed(cut: _Cut, kept: set[Entry]) -> float:
 
 
 def _least(cut: _Cut) -> float:
-    """The cost of the best of all choices of entries to keep."""
+    """The lowest cost over all choices of entries to keep."""
     choices = [entry for entry in cut.numbers if cut._saving(entry) < inf]
     found = inf
     for chosen in product((False, True), repeat=len(choices)):

@@ -1,4 +1,4 @@
-"""The book's own library for MXNet, as PyPI has it, on gemel: all of it that needs no download."""
+"""The book's own library for MXNet, from PyPI, on gemel: everything that needs no download."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data sets, samplers and the loader."""
+"""Data sets, samplers and the data loader."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_samplers():
     ("settings", "message"),
     [
         ({}, "batch_size is None"),
-        ({"batch_size": 2.5}, "batch_size is 2.5"),  # which no length of a batch is
+        ({"batch_size": 2.5}, "batch_size is 2.5"),  # not a possible length of a batch
         ({"batch_size": 2, "last_batch": "discrad"}, "did you mean 'discard'"),
         ({"batch_size": 2, "shuffle": True, "sampler": [1]}, "leave out shuffle"),
         ({"batch_size": 2, "batch_sampler": [[1]]}, "batch_sampler decides"),
@@ -139,7 +139,7 @@ def test_parts_of_data_sets():
     def all_of(part):
         return [part[n] for n in range(len(part))]
 
-    # The first parts have one more, as in MXNet.
+    # The first shards have one example more, as in MXNet.
     assert [all_of(dataset.shard(4, n)) for n in range(4)] == [
         [0, 1, 2], [3, 4, 5], [6, 7], [8, 9],
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Batches made by worker processes and threads: what they give, how they fail, how they end."""
+"""Batches made by worker processes and threads: their values, failures and ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BESIDE = pytest.mark.parametrize("way", WAYS)
 
 
 class Made(gdata.Dataset):
-    """Examples of several kinds, made of a gemel array, with random numbers of three streams."""
+    """Examples of several kinds, from a gemel array and from random numbers of three streams."""
 
     def __init__(self, size: int = 23) -> None:
         self.rows = np.arange(3 * size).reshape(size, 3)
@@ -42,7 +42,7 @@ class Made(gdata.Dataset):
 
 
 class Failing(Made):
-    """Raises at one example."""
+    """Raises an error at one example."""
 
     error: Any = None
 
@@ -248,7 +248,7 @@ def test_an_error_names_the_example_and_shows_where(error: BaseException) -> Non
         assert part in text
     if type(error) in (ValueError, KeyError, OSError, TwoArguments):
         assert isinstance(found.value, type(error))
-    # The epoch goes on behind it, and so does the loader.
+    # The epoch continues after the failed batch, and so does the loader.
     assert numbers(next(epoch)) == [9, 10, 11]
     del epoch
     assert numbers(next(iter(loader))) == [0, 1, 2]
@@ -294,7 +294,7 @@ def test_a_worker_that_ends_is_named(ends: Any, message: str) -> None:
     with pytest.raises(gdata.WorkerError, match=r"worker \d \(process \d+\) " + message) as found:
         list(epoch)
     assert "examples 6, 7, 8" in str(found.value)
-    assert list(epoch) == []  # over
+    assert list(epoch) == []  # the epoch is over
     assert not children()
     with pytest.raises(gdata.WorkerError, match=message):
         list(loader)
@@ -308,7 +308,7 @@ def test_a_worker_killed_from_outside() -> None:
         os.kill(worker.pid, signal.SIGKILL)
     with pytest.raises(gdata.WorkerError, match="SIGKILL"):
         list(epoch)
-    # Between epochs nothing is lost: others take their place.
+    # Between epochs nothing is lost; new workers take their place.
     assert len(list(loader)) == 8
     for worker in children():
         os.kill(worker.pid, signal.SIGKILL)
@@ -326,7 +326,7 @@ def test_a_batch_that_takes_too_long(way: str) -> None:
                 release.wait(100)
             return index
 
-    # Those that are to come in time have a minute.
+    # The batches that are to come in time have a minute.
     epoch = iter(gdata.DataLoader(Slow(), 2, timeout=60, **WAYS[way]))
     next(epoch), next(epoch)
     assert epoch._timeout == 60
@@ -387,7 +387,7 @@ def pids():
 
 
 def gone(pids: list[int], seconds: float = 60) -> bool:
-    """Whether the processes end in time. Nobody waits for them: a zombie has ended, too."""
+    """Whether the processes end in time. A zombie counts as ended, since nobody waits for it."""
     until = time.monotonic() + seconds
 
     def running(pid: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a declaration may say: several elementwise results, inputs that may be left out."""
+"""What a declaration may say: several elementwise results, and optional inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gemel.ir.methods import REGISTRY
 
 @pytest.fixture(autouse=True, scope="module")
 def _operations() -> Iterator[None]:
-    """Operations of this module."""
+    """Declare the operations of this module."""
     before = set(REGISTRY)
 
     def types(op: Any, specs: Any, parameters: Any) -> Any:
@@ -62,7 +62,7 @@ def op(name: str) -> Any:
 
 
 def ways(function: Any) -> list[Any]:
-    """Imperatively, compiled, and recorded."""
+    """The function run imperatively, compiled, and recorded."""
 
     def recorded(*arrays: Any) -> Any:
         with autograd.record():
@@ -128,7 +128,7 @@ def test_divmod(dtype: str) -> None:
         for one, expected in zip(found, numpy.divmod(a, b), strict=True):
             assert one.dtype == dtype
             numpy.testing.assert_array_equal(one.asnumpy(), expected)
-    truths = np.divmod(np.array([True]), np.array([True]))  # counted with as numbers
+    truths = np.divmod(np.array([True]), np.array([True]))  # bools are counted as numbers
     assert [(one.dtype, one.tolist()) for one in truths] == [("int8", [1]), ("int8", [0])]
 
 

@@ -1,4 +1,4 @@
-"""Gradients of decompositions of matrices, by finite differences."""
+"""Gradients of matrix decompositions, checked by finite differences."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ L = np.linalg
 
 
 def symmetric(x: Any) -> Any:
-    """What of a square matrix is symmetric, or Hermitian."""
+    """A symmetric (or Hermitian) matrix made from a square one."""
     return x + np.conj(x.swapaxes(-1, -2)) + np.eye(x.shape[-1], dtype="float64") * 3
 
 
 def weighed(*factors: Any) -> Any:
-    """A real number made of the sizes of factors' elements: no phase and no sign counts."""
+    """A real number that depends on the magnitudes of elements only, not on phases or signs."""
     total: Any = 0
     for order, factor in enumerate(factors, 1):
         flat = np.abs(factor.reshape(-1)) ** 2
@@ -29,11 +29,11 @@ def weighed(*factors: Any) -> Any:
 
 
 def projector(rows: Any) -> Any:
-    """What stays the same whichever orthogonal rows are chosen of a space."""
+    """A matrix that is the same for all orthonormal bases of a row space."""
     return np.conj(rows.T) @ rows
 
 
-#: Name: (function, shape). What it makes does not depend on the phases of vectors.
+#: Name: (function, shape). The results do not depend on the phases of vectors.
 CASES: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
     "qr": (lambda x: weighed(*L.qr(x)), (3, 3)),
     "qr tall": (lambda x: weighed(*L.qr(x)), (2, 4, 3)),
@@ -68,7 +68,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
 
 
 def slopes(function: Callable[[Any], Any], x: Any) -> Any:
-    """The gradient by central differences; of complex numbers that of both parts."""
+    """The gradient by central differences; for complex numbers, that of both parts."""
     found = numpy.zeros_like(x)
     step = 1e-6
     for at in numpy.ndindex(x.shape):
@@ -101,7 +101,7 @@ def test_gradients(name: str, dtype: str) -> None:
 
 
 def test_second_gradient() -> None:
-    """Of the largest singular value of a diagonal matrix: known by perturbation."""
+    """The largest singular value of a diagonal matrix, whose derivatives perturbation gives."""
     x = np.array([[2.0, 0.0], [0.0, 1.0]], dtype="float64")
     x.attach_grad()
     with autograd.record():

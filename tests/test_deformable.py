@@ -1,4 +1,4 @@
-"""Convolutions of shifted pixels, and attention within a sliding window, beside loops."""
+"""Deformable convolutions, and attention within a sliding window, compared with loops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MASK = numpy.abs(drawn(2, 12, *PLACES, seed=4))
 
 
 def pixel(image: Any, y: float, x: float, edge: bool) -> float:
-    """A pixel mixed of its four neighbours; beyond the image is 0."""
+    """A pixel interpolated from its four neighbours; outside the image it is 0."""
     high, wide = image.shape
     if edge:
         if not (0 <= y < high and 0 <= x < wide):
@@ -41,7 +41,7 @@ def pixel(image: Any, y: float, x: float, edge: bool) -> float:
 
 
 def by_loops(offset: Any, mask: Any, edge: bool) -> Any:
-    """Two groups of channels, two groups of shifts."""
+    """The convolution in loops, with two groups of channels and two groups of shifts."""
     found = numpy.zeros((2, 6, *PLACES)) + B[:, None, None]
     points = [*product(range(3), range(2))]
     for n, filters, row, column in product(range(2), range(6), *map(range, PLACES)):
@@ -119,7 +119,7 @@ DILATION = numpy.array([1, 2], dtype="int32")
 
 
 def sees(symmetric: bool) -> list[tuple[int, int, int, int]]:
-    """(place, head, column of the window, place seen) of rows of 7, 2 heads, w = 2."""
+    """(row, head, column of the window, row seen) for 7 rows, 2 heads and w = 2."""
     window = range(-2, 3 if symmetric else 1)
     every = product(range(7), range(2), enumerate(window))
     found = [(i, h, column, i + int(DILATION[h]) * step) for i, h, (column, step) in every]

@@ -1,4 +1,4 @@
-"""The same bits, whoever computes them; and close results on every instruction set."""
+"""The same bits, whichever threads compute them; and close results on all instruction sets."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def training(hybrid: bool = True, seed: int = 3, **environment: Any) -> dict[str
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, dict[str, Any]]:
-    """The runs the others are compared with."""
+    """The runs that the others are compared with."""
     return {hybrid: training(hybrid, GEMEL_WORKERS="1") for hybrid in (False, True)}
 
 

@@ -1,4 +1,4 @@
-"""Devices: creation, copies, shares, simulated GPUs and their links."""
+"""Devices: creation, copies, shares of the processor, simulated GPUs and their links."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ tell(grown=grown)
 
 
 def test_small_arrays_of_a_gpu_give_their_memory_back() -> None:
-    """Their data may begin where the record of the array ends, and are not a part of it."""
+    """Their data may lie behind the array's own record, but are not part of it."""
     grown = run(SMALL)["grown"]
     assert all(abs(more) < 10_000 for more in grown.values()), grown
 
@@ -181,7 +181,7 @@ def test_devices_that_cannot_be(call, message):
 def test_without_gpus():
     assert npx.num_gpus() == 0
     assert try_gpu() == cpu() and try_all_gpus() == [cpu()]
-    assert str([gpu(), gpu(1)]) == "[gpu(0), gpu(1)]"  # names, which need not be there
+    assert str([gpu(), gpu(1)]) == "[gpu(0), gpu(1)]"  # just names: the devices need not exist
 
     def inside() -> None:
         with gpu(1):
@@ -227,13 +227,13 @@ def test_a_link_takes_its_time(two_gpus):
     start = time.perf_counter()
     x.as_in_ctx(two_gpus[0])
     npx.synchronize(two_gpus[0])
-    # 1 MB at 0.1 GB/s and 1 ms
+    # 1 MB at 0.1 GB/s, and 1 ms latency
     assert time.perf_counter() - start >= 0.011
 
 
 # engine.md 23, 24
 def test_links_work_side_by_side_and_one_after_another(two_gpus):
-    # 400 ms a copy: in that time even a busy machine begins the next.
+    # A copy takes 400 ms, so even a busy machine begins the next one in that time.
     device.simulate(2, gigabytes_per_second=0.005, microseconds=0)
     x = np.ones((500_000,))
     npx.waitall()
@@ -267,7 +267,7 @@ def test_synchronize_waits_for_its_device_only(two_gpus):
 
 # engine.md 22
 def test_a_share_bounds_how_many_threads_work():
-    """Operations of a device with one core never overlap; those of two devices may."""
+    """Operations of a device with one core never overlap; those of two devices may overlap."""
     device.cores(0, 1)
     device.cores(1, 1)
     try:
@@ -334,7 +334,7 @@ def test_lists_and_numpy_arrays_go_where_the_array_is(place: Any) -> None:
     assert x.tolist() == [7, 8, 4]
 
 
-#: Functions written over operations that need more than their arrays: numbers, lists, grids.
+#: Functions composed of operations that need more than arrays: numbers, lists, grids.
 BESIDE_ARRAYS: dict[str, Any] = {
     "append": lambda x, m: np.append(x, 5),
     "arange_like": lambda x, m: npx.arange_like(x),
@@ -372,7 +372,7 @@ BESIDE_ARRAYS: dict[str, Any] = {
     "vectorize": lambda x, m: np.vectorize(lambda number: number * 2)(x),
 }
 
-#: Functions that write into an array, called with the array.
+#: Functions that write into the array they are called with.
 WRITES_BESIDE: dict[str, Any] = {
     "at": lambda x: np.add.at(x, [0, 0], 1.0),
     "copyto": lambda x: np.copyto(x, [1, 2, 3, 4], where=[True, False, True, False]),

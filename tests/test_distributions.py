@@ -1,4 +1,4 @@
-"""Distributions: against SciPy's, with fixed seeds; dtypes, shapes, gradients, bad parameters."""
+"""Distributions against SciPy's, with fixed seeds; dtypes, shapes, gradients, bad parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gemel.errors import DTypeError, ShapeError
 COUNT = 50_000
 LIFT = numpy.exp(0.3)
 
-#: Continuous distributions: what draws, and SciPy's distribution.
+#: Continuous distributions: how to draw, and SciPy's distribution.
 CONTINUOUS: dict[str, tuple[Callable[..., Any], Any]] = {
     "uniform": (lambda **k: np.random.uniform(-1, 3, **k), stats.uniform(-1, 4)),
     "normal": (lambda **k: np.random.normal(2, 0.5, **k), stats.norm(2, 0.5)),
@@ -46,7 +46,7 @@ CONTINUOUS: dict[str, tuple[Callable[..., Any], Any]] = {
     "wald": (lambda **k: np.random.wald(1.0, 2.0, **k), stats.invgauss(0.5, 0, 2.0)),
 }  # fmt: skip
 
-#: Distributions of whole numbers.
+#: Distributions of whole numbers, in the same form.
 DISCRETE: dict[str, tuple[Callable[..., Any], Any]] = {
     "randint": (lambda **k: np.random.randint(2, 9, **k), stats.randint(2, 9)),
     "poisson": (lambda **k: np.random.poisson(3.5, **k), stats.poisson(3.5)),
@@ -204,7 +204,7 @@ def test_gradients_of_uniform_bounds() -> None:
     [("exponential", 2.0), ("rayleigh", 2.0), ("weibull", 1.5), ("pareto", 3.0), ("power", 2.0)],
 )
 def test_gradients_of_one_parameter(name: str, at: float) -> None:
-    """The same bits at parameters beside one another: finite differences."""
+    """Against finite differences, which draw with the same seed at neighbouring parameters."""
 
     def drawn(value: Any) -> Any:
         np.random.seed(4)
@@ -222,7 +222,7 @@ def test_gradients_of_one_parameter(name: str, at: float) -> None:
 
 @pytest.mark.parametrize("alpha", [0.05, 0.7, 1.0, 3.0, 40.0])
 def test_implicit_gradient_of_gamma(alpha: float) -> None:
-    """dx/dalpha = -(dP/dalpha) / p, with SciPy's distribution function P and density p."""
+    """dx/dalpha = -(dP/dalpha) / p, with SciPy's distribution function P and its density p."""
     a, scale = np.array(alpha, dtype="float64"), np.array(2.0, dtype="float64")
     np.random.seed(3)
     a = np.full((40,), alpha, dtype="float64")

@@ -1,4 +1,4 @@
-"""Short runs leave out cases of long tables only, and all parts together leave out none."""
+"""Short runs leave out only cases of long tables, and all parts together leave out none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_each_case_of_a_table_is_in_one_part(count: int) -> None:
     parts = [drawn(TABLE, Part(number, count)) for number in range(1, count + 1)]
     assert [sum(runs) for runs in zip(*parts, strict=True)] == [1] * len(TABLE)
     least = len(TABLE) / count / 2
-    assert all(sum(part) > least for part in parts), "parts are of about one size"
+    assert all(sum(part) > least for part in parts), "parts have about the same size"
 
 
 def test_short_tables_are_in_every_part() -> None:
@@ -24,7 +24,7 @@ def test_short_tables_are_in_every_part() -> None:
 
 
 def test_a_case_stays_in_its_part() -> None:
-    """Whatever other tests there are: so that a failure in a short run is found again."""
+    """Other tests do not change a case's part, so a failure in a short run can be repeated."""
     first = drawn(TABLE, Part(2, 3))
     assert drawn(TABLE[::-1], Part(2, 3)) == first[::-1]
 

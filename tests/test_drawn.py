@@ -1,4 +1,4 @@
-"""MXNet 1's random numbers: of settings, of arrays of settings, like another array."""
+"""MXNet 1's random numbers: from parameters, from arrays of parameters, shaped like an array."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from gemel import nd, np
 from gemel.legacy.drawn import DRAWN
 
-#: By MXNet's names: settings, and the mean and variance of what is drawn.
+#: By MXNet's names: parameters, and the mean and variance of the numbers drawn.
 MOMENTS: dict[str, tuple[dict[str, float], float, float]] = {
     "uniform": ({"low": 1.0, "high": 3.0}, 2.0, 1 / 3),
     "normal": ({"loc": 2.0, "scale": 0.5}, 2.0, 0.25),
@@ -37,7 +37,7 @@ def test_moments(name: str) -> None:
         "arrays": getattr(nd, f"sample_{name}")(*arrays, shape=(count,)),
         "like": getattr(nd.random, f"{name}_like")(nd.zeros((2, count)), **settings),
     }
-    if name != "exponential":  # which takes `scale` there
+    if name != "exponential":  # which takes `scale` there instead
         drawn["arrays by random"] = getattr(nd.random, name)(*arrays, shape=count)
     for way, found in drawn.items():
         assert found.shape == (2, count) and found.dtype == "float32", way

@@ -1,4 +1,4 @@
-"""Dtypes as data: what each is computed in and adds up in, and what follows from that alone."""
+"""Dtypes as data: the dtypes each computes and accumulates in, and what follows from that."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gemel.dtype import DTYPES, DType, as_dtype, bfloat16, float32
 from gemel.errors import DTypeError
 from gemel.gluon import nn
 
-#: What a dtype is computed in, and what adds up in another one.
+#: The dtypes that are computed in another dtype, and those that accumulate in another one.
 COMPUTED = {"float16": "float32", "bfloat16": "float32"}
 ADDED = {
     **dict.fromkeys(("bool", "int8", "int16", "int32"), "int64"),
@@ -34,7 +34,7 @@ def test_attributes_of_a_dtype(dtype: DType) -> None:
     name = dtype.name
     assert dtype.compute == COMPUTED.get(name, name)
     assert dtype.accumulate == ADDED.get(name, name)
-    assert dtype.compute.compute is dtype.compute, "what is computed in is computed in itself"
+    assert dtype.compute.compute is dtype.compute, "a compute dtype computes in itself"
     assert dtype.accumulate.compute is dtype.accumulate
     assert dtype.accumulate.accumulate is dtype.accumulate
 
@@ -65,7 +65,7 @@ def test_the_core_has_the_same_table() -> None:
         _core.empty((2,), len(DTYPES))
 
 
-#: Sums of ones beyond what a small dtype counts to: 2048 in float16, 127 in int8.
+#: Sums of more ones than a small dtype can count: 2048 in float16, 127 in int8.
 ADDING: dict[str, Any] = {
     "sum": lambda x: x.sum(),
     "mean": lambda x: x.mean() * 4096,
@@ -79,7 +79,7 @@ ADDING: dict[str, Any] = {
 def test_sums_use_the_accumulation_dtype(name: str, dtype: DType) -> None:
     found = ADDING[name](np.ones(4096, dtype=dtype))
     integer = dtype.kind != "f"
-    # A product of matrices and what meets in a place is stored in the operands' own dtype.
+    # A matrix product, and a sum in a scatter, is stored in the operands' own dtype.
     expected = (
         numpy.int64(4096).astype(dtype) if integer and name in ("matmul", "scatter") else 4096
     )
@@ -87,7 +87,7 @@ def test_sums_use_the_accumulation_dtype(name: str, dtype: DType) -> None:
 
 
 def test_a_dtype_computed_in_another_has_no_constants() -> None:
-    """They are numbers in float64, rounded once."""
+    """Its constants are float64 numbers that are rounded once."""
     from gemel.codegen.values import Recorder
 
     for dtype in DTYPES:
@@ -105,7 +105,7 @@ NEW = ("int16", "uint16", "uint32", "uint64")
 
 
 def extremes(dtype: str) -> Any:
-    """Small numbers, and those at both ends of a dtype."""
+    """Small numbers, and those at both ends of a dtype's range."""
     limits = numpy.iinfo(dtype)
     ends = [limits.min, limits.min + 1, limits.max - 1, limits.max, limits.max // 2 + 1]
     return numpy.array([*ends, 0, 1, 2, 100], dtype)
@@ -115,7 +115,7 @@ def extremes(dtype: str) -> Any:
 @pytest.mark.parametrize("signed", SIGNED)
 @pytest.mark.parametrize("unsigned", UNSIGNED)
 def test_comparisons_across_signs_are_exact(unsigned: str, signed: str, way: str) -> None:
-    """NumPy's are, though uint64 meets int64 in float64, where many numbers are one."""
+    """As in NumPy, although uint64 and int64 promote to float64, which merges many numbers."""
     a, b = numpy.meshgrid(extremes(unsigned), extremes(signed))
     for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
         ours, theirs = getattr(np, name), getattr(numpy, name)
@@ -127,7 +127,7 @@ def test_comparisons_across_signs_are_exact(unsigned: str, signed: str, way: str
 @pytest.mark.parametrize("way", ["imperative", "compiled"])
 @pytest.mark.parametrize("dtype", UNSIGNED + SIGNED)
 def test_numbers_beyond_a_dtype_compare_as_they_are(dtype: str, way: str) -> None:
-    """What the array cannot hold is below or above all of it."""
+    """A number that the dtype cannot hold is below or above every element."""
     x = extremes(dtype)
     numbers = (-(2**40), -200, -129, -128, -1, 0, 1, 127, 128, 255, 256, 300, 70000, 2**31, 2**40)
     for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
@@ -144,7 +144,7 @@ def test_numbers_beyond_a_dtype_compare_as_they_are(dtype: str, way: str) -> Non
 @pytest.mark.parametrize("way", ["imperative", "compiled"])
 @pytest.mark.parametrize("dtype", UNSIGNED + SIGNED)
 def test_numbers_beyond_a_dtype_are_no_operands(dtype: str, way: str) -> None:
-    """`uint8 + 300` is an error, as in NumPy 2; what the dtype can hold is none."""
+    """`uint8 + 300` is an error, as in NumPy 2; a number that the dtype can hold is not."""
     limits = numpy.iinfo(dtype)
     x = extremes(dtype)
     calls = [lambda v, n: v + n, lambda v, n: n - v, np.maximum, lambda v, n: np.where(v > 0, v, n)]
@@ -160,7 +160,7 @@ def test_numbers_beyond_a_dtype_are_no_operands(dtype: str, way: str) -> None:
             run = call if way == "imperative" else gemel.compile(lambda v, n=n, f=call: f(v, n))
             given = (np.array(x), int(n)) if way == "imperative" else (np.array(x),)
             if not -(2**63) <= n < 2**63:
-                continue  # beyond 64 bits, or an array of uint64
+                continue  # beyond 64 bits, or it would become an array of uint64
             with pytest.raises(OverflowError, match=f"{n} is out of bounds for {dtype}"):
                 run(*given)
 
@@ -245,7 +245,7 @@ def test_positions_of_any_integer_dtype(dtype: str) -> None:
 
 
 def test_whole_numbers_beyond_int64_are_of_uint64() -> None:
-    """As for NumPy; what even uint64 cannot hold is an error."""
+    """As in NumPy; a number that even uint64 cannot hold is an error."""
     x = np.array([1, 2**63], dtype="uint64")
     assert (x + (2**63 - 1)).tolist() == [2**63, 2**64 - 1]
     assert (x == 2**63).tolist() == (x >= 2**63).tolist() == [False, True]
@@ -260,7 +260,7 @@ def test_whole_numbers_beyond_int64_are_of_uint64() -> None:
 
 
 def test_an_integer_holds_no_floating_result_in_place() -> None:
-    """uint64 and a signed integer meet in float64."""
+    """uint64 and a signed integer promote to float64."""
     pairs = [("uint64", "int8"), ("int64", "uint64"), ("int16", "uint64")]
     for a, b in pairs:
         x, y = np.ones(2, dtype=a), np.ones(2, dtype=b)
@@ -275,7 +275,7 @@ def test_an_integer_holds_no_floating_result_in_place() -> None:
 
 
 def test_every_dtype_is_a_target_of_its_own() -> None:
-    """Codes of operands and targets do not run into each other in the keys of prepared calls."""
+    """In the keys of prepared calls, codes of operands and targets are not confused."""
     for target in DTYPES:
         for source in DTYPES:
             x, place = np.full((3,), 3, dtype=source), np.zeros(3, dtype=target)
@@ -299,7 +299,7 @@ def test_dtypes_gemel_has_no_arrays_of_are_refused() -> None:
 
 
 def rounded(x: Any) -> Any:
-    """float32 or float64 as what of it bfloat16 keeps, in float32: to nearest, ties to even."""
+    """Numbers rounded to bfloat16 (to nearest, ties to even), as float32."""
     x = numpy.asarray(x)
     wide = x.astype("float64")
     with numpy.errstate(all="ignore"):
@@ -316,13 +316,13 @@ def bits_of(array: Any) -> Any:
 
 
 def all_of_them() -> Any:
-    """Every bfloat16, in float32."""
+    """Every bfloat16, as float32."""
     return (numpy.arange(65536, dtype="uint32") << 16).view("float32")
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_bfloat16_exhaustively(target: str) -> None:
-    """Every one there and back, and what lies between two rounded to the nearer, or to even."""
+    """Every bfloat16 there and back; numbers in between are rounded to nearest, or to even."""
     with numpy.errstate(all="ignore"):
         every = all_of_them()
         numbers = every[~numpy.isnan(every)]
@@ -365,7 +365,7 @@ def test_bfloat16_is_computed_in_float32_and_rounded_once_a_step(way: str) -> No
 
 
 def test_sums_of_bfloat16_add_up_in_float32() -> None:
-    """What steps lie behind it is rounded; the terms are not."""
+    """Only the final result is rounded; the terms are not."""
     generator = numpy.random.default_rng(6)
     a, b = (rounded(generator.uniform(-1, 1, shape)) for shape in ((40, 300), (300, 20)))
     x, y = np.array(a, dtype="bfloat16"), np.array(b, dtype="bfloat16")
@@ -400,7 +400,7 @@ def test_gradients_in_bfloat16() -> None:
 
 
 def test_bfloat16_outside() -> None:
-    """NumPy has none: it gets float32. DLPack has it; files and pickles keep it."""
+    """NumPy has no bfloat16, so it gets float32. DLPack has it; files and pickles keep it."""
     x = np.array([1.0, 1.00390625, 3.0], dtype="bfloat16")
     assert x.tolist() == [1.0, 1.0, 3.0] and x[2].item() == 3.0
     assert x.asnumpy().dtype == "float32" and numpy.asarray(x).dtype == "float32"
@@ -416,7 +416,7 @@ def test_bfloat16_outside() -> None:
 
 
 def test_numpy_s_part_with_bfloat16(tmp_path: Any) -> None:
-    """Operations NumPy does get float32 and give back what they were given."""
+    """Operations that NumPy runs get float32 and return the dtype they were given."""
     x = np.array([3.0, 1.0, 2.0], dtype="bfloat16")
     x[np.array([0, 2])] = np.array([5.0, 7.0], dtype="bfloat16")
     assert (x.dtype, x.tolist()) == ("bfloat16", [5.0, 1.0, 7.0])
@@ -454,7 +454,7 @@ def test_a_network_in_bfloat16() -> None:
 
 @pytest.mark.parametrize("number", [2**63, 2**64 - 1])
 def test_numbers_only_uint64_holds(number: int) -> None:
-    """Beside narrower integers they are errors of arithmetic; comparisons are exact."""
+    """In arithmetic with narrower integers they are errors; comparisons are exact."""
     x = np.array([1, 255], dtype="uint8")
     for call in (lambda: x + number, lambda: np.maximum(x, number), lambda: x.__iadd__(number)):
         with pytest.raises(OverflowError, match="out of bounds for uint8"):
@@ -465,7 +465,7 @@ def test_numbers_only_uint64_holds(number: int) -> None:
     assert (np.array([0], dtype="uint64") + number).tolist() == [number]
 
 
-#: What puts a number into x, a row of uint8, or beside its elements.
+#: Calls that put a number into x, a row of uint8, or beside its elements.
 PUTTING: dict[str, Any] = {
     "add.at": lambda x, n: np.add.at(x, [0], n),
     "copyto": lambda x, n: np.copyto(x, n, where=np.array([True, False, True])),
@@ -495,7 +495,7 @@ def test_numbers_put_beside_elements_must_fit(name: str) -> None:
 @pytest.mark.parametrize("number", [300, -1])
 def test_both_results_of_divmod_have_the_bounds_of_each(number: int) -> None:
     x = np.array([1, 2, 200], dtype="uint8")
-    np.divmod(x, 7)  # a call like it has a kernel already
+    np.divmod(x, 7)  # so that such a call has a kernel already
     for call in (np.divmod, divmod, lambda a, b: np.divmod(b, a), gemel.compile(np.divmod)):
         with pytest.raises(OverflowError, match=f"divmod: {number} is out of bounds for uint8"):
             call(x, number)
@@ -553,7 +553,7 @@ def test_names_of_no_dtype(name: Any) -> None:
     assert np.ones((2,)).dtype != name
 
 
-#: Calls with a dtype that what they compute has already.
+#: Calls with the dtype that they compute in anyway.
 IN_ITS_DTYPE: dict[str, Callable[[Any], Any]] = {
     **{
         name: functools.partial(getattr(np, name), dtype="float32")
@@ -571,7 +571,7 @@ IN_ITS_DTYPE: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", IN_ITS_DTYPE)
 def test_nothing_is_converted_to_the_dtype_it_has(name: str) -> None:
-    """A conversion is a copy: imperatively it takes memory, and the time to fill that."""
+    """A conversion is a copy; imperatively it costs memory, and the time to fill it."""
     call, x = IN_ITS_DTYPE[name], np.ones((2, 2))
     assert call(x).dtype == "float32"
     with profiler.graph() as graph:
