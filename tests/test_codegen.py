@@ -1,4 +1,4 @@
-"""Loop programs as machine code, against NumPy: every instruction, loop form and target."""
+"""Loop programs as machine code, against NumPy: each instruction, loop form and target."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _kernels: dict[tuple[str, str], Any] = {}
 
 
 def kernel(program: Program, target: str) -> Any:
-    """The program as a callable, compiled once."""
+    """The program as a callable; compiled once."""
     found = _kernels.get((program.text, target))
     if found is None:
         binding.initialize_native_target()
@@ -77,7 +77,7 @@ def run(
     scalars: tuple[Any, ...] = (),
     span: tuple[int, int] | None = None,
 ) -> int:
-    """Calls the kernel; `arrays` has None for index operands, strides are in elements."""
+    """Calls the kernel. `arrays` has None for index operands; strides are in elements."""
     integers: list[int] = list(extents)
     for of_operand in strides:
         integers.extend(of_operand)
@@ -111,7 +111,7 @@ GUARD = 64
 
 
 def guarded(array: Any) -> tuple[Any, Any]:
-    """A copy between guard bytes, to see writes outside."""
+    """A copy of the array between guard bytes, which show writes outside it."""
     raw = numpy.full(array.nbytes + 2 * GUARD, 0xA5, numpy.uint8)
     inside = raw[GUARD : GUARD + array.nbytes].view(array.dtype)
     inside[...] = array
@@ -131,7 +131,7 @@ def apply(function: Any, target: str, *arrays: Any) -> Any:
 
 
 def values(kind: Any, size: int, seed: int = 0) -> Any:
-    """Arbitrary values with the awkward ones first."""
+    """Arbitrary values, the first of them special."""
     source = numpy.random.default_rng(seed)
     if kind.kind == "b":
         return source.integers(0, 2, size).astype(bool)
@@ -149,7 +149,7 @@ def values(kind: Any, size: int, seed: int = 0) -> Any:
 
 
 def same(got: Any, expected: Any) -> None:
-    """Equal, bit by bit but for which NaN it is."""
+    """Check for the same bits, except that any NaN equals any other."""
     assert got.dtype == expected.dtype
     numpy.testing.assert_array_equal(got, expected)
     if got.dtype.kind == "f":
@@ -184,7 +184,7 @@ def test_exact_arithmetic(name: str, kind: Any, target: str) -> None:
             got = apply(lambda xp, *x, name=name: getattr(xp, name)(*x), target, *inputs)
             expected = getattr(numpy, name)(*inputs)
             if name in ("maximum", "minimum", "sign"):
-                numpy.testing.assert_array_equal(got, expected)  # NumPy's zeros have either sign
+                numpy.testing.assert_array_equal(got, expected)  # NumPy returns either sign of zero
             else:
                 same(got, expected)
 
@@ -240,7 +240,7 @@ def test_division_has_pythons_signs(kind: Any, target: str) -> None:
                 expected = getattr(numpy, name)(a, b)
                 got = apply(lambda xp, *x, name=name: getattr(xp, name)(*x), target, a, b)
                 if kind.kind == "f" and name == "remainder":
-                    # NumPy's x % inf of the other sign is inf; of the same sign x.
+                    # If the signs differ, x % inf is inf in NumPy; otherwise it is x.
                     same(got, expected)
                 else:
                     numpy.testing.assert_array_equal(got, expected)
@@ -285,10 +285,10 @@ def test_casts(source: Any, target: str) -> None:
 @pytest.mark.parametrize("target", RUNNABLE)
 @pytest.mark.parametrize("kind", INTEGERS, ids=str)
 def test_floats_beyond_an_integer_wrap(kind: Any, target: str) -> None:
-    """Within the integer that such values are converted through, on every target alike."""
+    """Every target converts through the same wider integer, in which such values wrap."""
     bits = 32 if kind.itemsize <= 2 else 64
     if kind is I32:
-        return  # what the processor gives
+        return  # the result depends on the processor
     most = 2.0 ** (bits - 1)
     some = [0.0, 2.9, -2.9, 255.5, 256.0, -129.0, 40000.0, 65535.9, -32769.0, 0.99 * most, -most]
     some += [2.0**63, 2.0**63 + 2048, 2.0**64 - 2048] if kind is U64 else []
@@ -308,7 +308,7 @@ def test_halves_exhaustively(target: str) -> None:
     with numpy.errstate(all="ignore"):
         source = numpy.random.default_rng(1)
         bits = source.integers(0, 1 << 32, 200000, dtype=numpy.uint64).astype(numpy.uint32)
-        # Between neighbours: ties and just beside them.
+        # The midpoints of neighbours, which are ties, and the numbers just beside them.
         finite = single[numpy.isfinite(single)]
         middle = (numpy.sort(finite)[:-1].astype(numpy.float64) + numpy.sort(finite)[1:]) / 2
         beside = [numpy.nextafter(middle, s * numpy.inf) for s in (-1, 1)]
@@ -321,12 +321,12 @@ def test_halves_exhaustively(target: str) -> None:
 
 
 def error(got: Any, expected: Any) -> float:
-    """Largest relative error where the expected value is normal; the rest must agree."""
+    """The largest relative error where the expected value is normal; the rest is checked here."""
     info = numpy.finfo(got.dtype)
     wide = expected.astype(got.dtype)
     normal = numpy.isfinite(wide) & (numpy.abs(wide) >= info.tiny) & numpy.isfinite(got)
     special = ~numpy.isfinite(wide)
-    # At the very end of the range the last bit may decide about infinity.
+    # At the end of the range the last bit may decide whether a result is infinite.
     edge = numpy.abs(expected) > 0.9999 * float(info.max)
     numpy.testing.assert_array_equal(got[special & ~edge], wide[special & ~edge])
     small = numpy.abs(wide) < info.tiny
@@ -429,7 +429,7 @@ def test_power(kind: Any, target: str) -> None:
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 @pytest.mark.parametrize("name", ["exp2", "log2", "log10"])
 def test_functions_to_other_bases_are_numpys(name: str, dtype: Any) -> None:
-    """Also in a formula from outside: whole powers are exact, as those of `np` are."""
+    """In formulas from outside too, whole powers are exact, as those of `np` are."""
     most = {"exp2": 60, "log2": 60, "log10": 20}[name]
     whole = numpy.arange(-most, most + 1, dtype=dtype.name)
     given = whole if name == "exp2" else ({"log2": 2.0, "log10": 10.0}[name] ** whole)
@@ -445,7 +445,7 @@ def test_multiply_add_rounds_once(target: str) -> None:
     source = numpy.random.default_rng(4)
     bits = source.integers(0, 2**32, (3, 40000), dtype="uint32").view("float32")
     a, b, c = bits
-    c[:20000] = -(a[:20000] * b[:20000])  # what is left is what rounding lost
+    c[:20000] = -(a[:20000] * b[:20000])  # leaves only the rounding error of the product
     c[20000:30000] = a[20000:30000] * b[20000:30000] * numpy.float32(2.0**-24)
     found = apply(lambda xp, a, b, c: xp.multiply_add(a, b, c), target, a, b, c)
     for x, y, z, got in zip(a[::7], b[::7], c[::7], found[::7], strict=True):
@@ -459,7 +459,7 @@ def test_multiply_add_rounds_once(target: str) -> None:
 
 
 def _nearest(exact: Fraction) -> float:
-    """The float32 next to a fraction, ties to even; zero and infinity where they are."""
+    """The float32 nearest to a fraction; ties go to even, and the range ends in infinity."""
     double = numpy.float32(numpy.clip(float(exact), -3.5e38, 3.5e38) if exact else 0.0)
     around = [
         numpy.nextafter(double, d, dtype="float32") for d in numpy.float32([-numpy.inf, numpy.inf])
@@ -500,7 +500,7 @@ def test_composite_functions(target: str) -> None:
 @pytest.mark.parametrize("kinds", ((F32, F32), (U8, F32), (F64, BOOL), (F16, F32)), ids=str)
 @pytest.mark.parametrize("layout", list(itertools.product((0, 1, 2), repeat=2)), ids=str)
 def test_three_dimensions(layout: tuple[int, int], kinds: Any, target: str) -> None:
-    """Broadcast, contiguous and strided operands, and an output that is strided."""
+    """Broadcast, contiguous and strided operands, and a strided output."""
     shape = (3, 5, 37)
     arrays, strides = [], []
     for number, (kind, inner) in enumerate(zip(kinds, layout, strict=True)):
@@ -558,8 +558,8 @@ def test_in_place_scalars_and_ranges(target: str) -> None:
 def reduced(
     body: Any, kind: Any, lanes: str, shape: tuple[int, ...], outer: int, **more: Any
 ) -> tuple[Program, list[Any]]:
-    """A program over `shape` with `outer` outer dimensions; `body(recorder, x)` gives the stores:
-    (value, varies) each. The array lies so that lanes are contiguous."""
+    """A program over `shape` with `outer` outer dimensions. `body(recorder, x)` returns the stores,
+    each a (value, varies). The array lies in memory so that lanes are contiguous."""
     recorder = Recorder()
     stores = body(recorder, recorder.load(0, kind))
     inner = len(shape) - outer
@@ -579,8 +579,8 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def reduce_run(body: Any, x: Any, lanes: str, outer: int, target: str) -> list[Any]:
-    """Runs a reduction of the array x (outer dimensions first); the memory order of x is so that
-    the vector dimension is contiguous."""
+    """Reduce the array x, whose outer dimensions come first. It is copied to memory so that the
+    vector dimension is contiguous."""
     kind = dtypes.as_dtype(str(x.dtype))
     shape = x.shape
     program, kinds = reduced(body, kind, lanes, shape, outer)
@@ -678,7 +678,7 @@ def test_truth_and_ties(lanes: str, target: str) -> None:
                 numpy.testing.assert_array_equal(got[3], flat.argmin(-1))
         if not math.prod(shape[outer:]):
             continue
-        # Few values: many ties; and some NaN, which is the extreme.
+        # Few different values, so many ties; and some NaN, which wins.
         y = source.integers(0, 3, shape).astype(numpy.float32)
         for number in range(3):
             y[source.random(shape) < 0.02 * number] = numpy.nan
@@ -757,7 +757,7 @@ def test_long_sums_are_accurate(target: str) -> None:
 @pytest.mark.parametrize("target", RUNNABLE)
 @pytest.mark.parametrize("kind", (F32, U8, F64, F16), ids=str)
 def test_gather_and_check(kind: Any, target: str) -> None:
-    """y[i, j] = table[ids[i], j], with ids checked; and picking x[i, ids[i]]."""
+    """y[i, j] = table[ids[i], j] with checked ids, and picking x[i, ids[i]]."""
     recorder = Recorder()
     xp = Lane(recorder)
     index, size = recorder.load(1, I64), None
@@ -868,7 +868,7 @@ def test_random_bits(seed: int, target: str) -> None:
 
 
 def test_philox_known_answer() -> None:
-    """Random123's published vector for philox2x32-10: counter and key all ones."""
+    """The vector that Random123 publishes for philox2x32-10: counter and key all ones."""
     key, counter = 0xFFFFFFFF, [0xFFFFFFFF, 0xFFFFFFFF]
     for _ in range(10):
         product = 0xD256D193 * counter[0]

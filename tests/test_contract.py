@@ -1,4 +1,4 @@
-"""Matrix-product kernels against NumPy: sizes, layouts, batches, epilogues, targets, orders."""
+"""Matrix products against NumPy: sizes, layouts, batches, epilogues, targets, orders of tiles."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _loaded: dict[tuple[str, str], Any] = {}
 
 
 def loaded(program: Program, target: targets.Target) -> Any:
-    """The kernel as a callable, compiled once."""
+    """The kernel as a callable; compiled once."""
     key = program.text, target.name
     if key not in _loaded:
         code = compile_program(program, target)
@@ -50,7 +50,7 @@ def loaded(program: Program, target: targets.Target) -> Any:
         engine.finalize_object()
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         kind = ctypes.CFUNCTYPE(ctypes.c_int32, pointer, pointer, integer, integer)
-        # The engine owns the code: it lives as long as the function.
+        # The engine owns the code, so it must live as long as the function.
         _loaded[key] = engine, kind(engine.get_function_address("kernel"))
     return _loaded[key][1]
 
@@ -68,8 +68,8 @@ def run(
     scalars: tuple[int | float, ...] = (),
     seed: int = 0,
 ) -> None:
-    """Runs the steps in order, the tiles of each in an order of the seed's choosing."""
-    # 0xff in every byte is NaN: scratch that is read before it is written shows.
+    """Runs the steps in order, and the tiles of each step in an order that the seed chooses."""
+    # 0xff in every byte is NaN, so a read of scratch before it is written shows.
     scratch = [
         numpy.full(size + 64, 255, numpy.uint8) for size in (plan[0].scratch if plan else ())
     ]
@@ -93,12 +93,12 @@ def run(
 
 
 def named(operand: int) -> str:
-    """What the arrays below are called."""
+    """The name of an operand in `arrays`."""
     return ("a", "b")[operand] if operand < 2 else f"operand {operand - 2}"
 
 
 def plain(dtype: DType, a_last: str = "k", b_last: str = "n") -> Described:
-    """Just the product."""
+    """A product without an epilogue."""
     code = (Instruction("sum", dtype), Instruction("store", dtype, (0,), 0))
     return Described(dtype, (a_last, b_last), (Operand(dtype, OUTPUT, CONTIGUOUS),), (), code)
 
@@ -108,7 +108,7 @@ def filled(generator: numpy.random.Generator, shape: tuple[int, ...], dtype: DTy
 
 
 def kept_as(array: Any, dtype: DType) -> tuple[Any, Any]:
-    """What is left of an array in a dtype, and how that is kept: bfloat16 as its bits."""
+    """The array rounded to a dtype, and as it is stored: bfloat16 as its bits."""
     if dtype is not bfloat16:
         found = array.astype(dtype.name)
         return found.astype(array.dtype), found
@@ -117,9 +117,9 @@ def kept_as(array: Any, dtype: DType) -> tuple[Any, Any]:
 
 
 def laid_out(array: Any, turn: bool, pad: int) -> tuple[Any, int]:
-    """The matrices stored with rows `pad` too long, perhaps transposed; and their stride."""
+    """The matrices, perhaps transposed, in rows with `pad` more elements; and their stride."""
     stored = array.swapaxes(-1, -2) if turn else array
-    nothing = numpy.nan if array.dtype.kind == "f" else 0x7FC0  # bfloat16's bits of NaN
+    nothing = numpy.nan if array.dtype.kind == "f" else 0x7FC0  # the bits of NaN in bfloat16
     wide = numpy.full((*stored.shape[:-1], stored.shape[-1] + pad), nothing, array.dtype)
     wide[..., : stored.shape[-1]] = stored
     return wide, wide.shape[-1]
@@ -180,7 +180,7 @@ def test_packed_panels_and_blocks_of_k(lasts: tuple[str, str], name: str) -> Non
 
 @pytest.mark.parametrize("name", NAMES)
 def test_panels_that_share_lines_of_memory(name: str) -> None:
-    """Whole panels are made k after k, several at a time; the last, shorter one by itself."""
+    """Whole panels are packed in the order of k, several at a time; a shorter last one alone."""
     for m, n in ((14 * 9, 160), (14 * 9 + 5, 163), (3, 1), (57, 32), (71, 31)):
         for dtype in (float32, float64):
             check_product(dtype, name, (m, n, 530), ("m", "n"), seed=m, pad=m % 4)
@@ -190,7 +190,7 @@ def test_panels_that_share_lines_of_memory(name: str) -> None:
 @pytest.mark.parametrize("a_last", ["k", "m"])
 @pytest.mark.parametrize("b_kept", [float32, float64, float16, bfloat16], ids=str)
 def test_first_rows_leave_panels_for_the_others(b_kept: DType, a_last: str, name: str) -> None:
-    """Whatever is left over of rows, columns and k, which may be cut; nothing is packed before."""
+    """With any remainder of rows, columns and k. No step packs b before; the first rows do it."""
     dtype = float64 if b_kept is float64 else float32
     deep = 6800 // dtype.itemsize
     for m, n, k in ((33, 300, 40), (40, 131, 700), (36, 33, deep), (150, 5000, 2), (41, 8200, 1)):
@@ -201,7 +201,7 @@ def test_first_rows_leave_panels_for_the_others(b_kept: DType, a_last: str, name
         assert schedule.packs_b and "packs-b" in schedule.text.split() and schedule.b_form == "n"
         often = contract_plan.variants(task._replace(often=True))
         assert often.schedule.b_form == "packed"
-        # Panels have room for all k of a tile.
+        # A panel has room for all of a tile's k.
         room = contract_plan.panel_depth(schedule.columns // task.lanes)
         assert (choice.k_block or k) <= room
         assert room == (1536 if schedule.columns <= 3 * task.lanes else contract_plan.SHALLOW)
@@ -234,8 +234,8 @@ def test_two_bytes_are_converted_where_they_are_read(
 
 @pytest.mark.parametrize("kept", KEPT, ids=str)
 def test_no_array_is_converted_as_a_whole(kept: tuple[DType, DType]) -> None:
-    """What is in panels is float32, or as it was where it goes by pairs, as what is read where it
-    lies is."""
+    """Panels hold float32, except that products of pairs keep the stored dtype; so does everything
+    that is read in place."""
     target = targets.TARGETS[NAMES[0]]
     for sizes in ((1, 500, 300), (20, 500, 300), (300, 300, 300), (4, 4, 4)):
         for lasts in LAYOUTS:
@@ -273,7 +273,7 @@ def test_short_k(lasts: tuple[str, str], name: str) -> None:
 
 
 def variants(b_last: str, target: targets.Target, m: int, n: int, k: int) -> Schedule:
-    """The schedule of a product whose a runs along k."""
+    """The schedule of a product whose first factor runs along k."""
     return contract_plan.variants(Task(float32, ("k", b_last), target, m, n, k)).schedule
 
 
@@ -286,7 +286,7 @@ def test_tiles_of_short_k_waste_little_and_follow_the_rows() -> None:
         assert choice.columns > 32 and choice.rows * choice.columns <= 28 * 16
         assert not variants("n", target, 206, n, 500).across
     narrow = variants("n", target, 206, 8, 19)
-    assert narrow.columns == 8, "half a vector"
+    assert narrow.columns == 8, "the tile is half a vector wide"
 
 
 def test_rows_along_k_are_packed_where_higher_micro_tiles_make_up_for_it() -> None:
@@ -346,8 +346,8 @@ def test_large_factors_of_few_rows_are_asked_for_early() -> None:
     for sizes in (near, foreseen, (6, 65536, 31), (2, 1764, 1030), used_often):
         assert not variants("n", target, *sizes).far
     assert variants("k", target, 2, 4096, 4096).text.endswith(" far")
-    assert not variants("k", target, 2, 2048, 1024).far, "from the third cache"
-    assert not variants("k", target, 1, 4096, 4096).far, "a processor foresees these lines"
+    assert not variants("k", target, 2, 2048, 1024).far, "it stays in the third cache"
+    assert not variants("k", target, 1, 4096, 4096).far, "the processor foresees these lines"
 
 
 def test_the_order_of_tiles_does_not_matter() -> None:
@@ -370,7 +370,7 @@ def test_the_order_of_tiles_does_not_matter() -> None:
 
 
 def test_each_core_keeps_to_rows_where_it_can_keep_the_second_factor() -> None:
-    """What leaves a tile, and what is read of the first factor, is some rows of all products."""
+    """Half of the tiles write some rows of every product, and read these rows of a only."""
     batch, m, n, k = (1, 2), 60, 256, 256
     target = targets.TARGETS[NAMES[0]]
     generator = numpy.random.default_rng(6)
@@ -390,7 +390,7 @@ def test_each_core_keeps_to_rows_where_it_can_keep_the_second_factor() -> None:
 
 
 def dense(dtype: DType) -> Described:
-    """Two outputs: maximum(sum * scale + bias + residual, 0) and whether that is positive."""
+    """Two outputs: maximum(sum * scale + bias + residual, 0), and whether it is positive."""
     operands = (
         Operand(dtype, INPUT, CONTIGUOUS),
         Operand(dtype, INPUT, CONTIGUOUS),
@@ -437,7 +437,7 @@ def test_epilogue(sizes: tuple[int, int, int], dtype: DType, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_strided_broadcast_and_index_operands(name: str) -> None:
-    """out = sum + column[m] + turned[n, m] + index, whose index is 100 m + n."""
+    """out = sum + column[m] + turned[n, m] + index, where index is 100 m + n."""
     target = targets.TARGETS[name]
     operands = (
         Operand(float32, INPUT, BROADCAST),
@@ -476,7 +476,7 @@ def test_strided_broadcast_and_index_operands(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("sizes", [(6, 9, 5), (40, 33, 20), (64, 64, 64), (64, 96, 900)])
 def test_batches_broadcast(sizes: tuple[int, int, int], name: str) -> None:
-    """(3, 1, m, k) by (1, 2, k, n), each in every layout."""
+    """(3, 1, m, k) times (1, 2, k, n), each in every layout."""
     m, n, k = sizes
     target = targets.TARGETS[name]
     generator = numpy.random.default_rng(3)
@@ -501,7 +501,7 @@ def test_batches_broadcast(sizes: tuple[int, int, int], name: str) -> None:
 
 
 def test_infinities_and_nans_stay_where_they_belong() -> None:
-    """What lies past the end of a row or of a matrix never reaches a result."""
+    """Memory past the end of a row or of a matrix never reaches a result."""
     target = targets.TARGETS[NAMES[0]]
     a, b = numpy.ones((5, 7), "float32"), numpy.ones((9, 7), "float32")
     a[2, 3], b[4, 6] = numpy.inf, numpy.nan
@@ -550,7 +550,7 @@ def test_unknown_schedules_are_refused() -> None:
         ("pack 16 turned", "turned.*turn"),
         ("gemm 4x16 a:k", "gemm 4x16 a:k"),
         ("gemm 4 a:k b:n", "gemm 4 a:k b:n"),
-        ("gemm 4x16 a:k b:n far split", "far split"),  # in no order but one: texts are keys
+        ("gemm 4x16 a:k b:n far split", "far split"),  # only in one order, since texts are keys
         ("pack wide copy", "pack wide copy"),
         ("outer this that", "outer this that"),
     ],
@@ -585,7 +585,7 @@ def test_cost_grows_with_work() -> None:
 def test_panels_of_one_factor_are_made_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Products in a row by the same matrix, as a recurrent network has them."""
+    """Several products in a row with the same matrix, as in a recurrent network."""
     import gemel
     from gemel import np
     from gemel.runtime.emission import Emission
@@ -598,7 +598,7 @@ def test_panels_of_one_factor_are_made_once(
         launch(self, kernel)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Emission, "launch", counted)
-    monkeypatch.setenv("GEMEL_CACHE", str(tmp_path))  # where no plan of it is kept
+    monkeypatch.setenv("GEMEL_CACHE", str(tmp_path))  # a cache without a plan for it
 
     def steps(h: object, w: object) -> object:
         for _ in range(5):
@@ -615,7 +615,7 @@ def test_panels_of_one_factor_are_made_once(
 
 
 def other_terms(name: str, dtype: DType) -> tuple[Instruction, ...]:
-    """A sum of what is computed of two factors, and its store."""
+    """A sum of terms computed from two factors, and its store."""
     made = {
         "product": [("multiply", (0, 1))],
         "distance": [("subtract", (0, 1)), ("multiply", (2, 2))],
@@ -630,7 +630,7 @@ def other_terms(name: str, dtype: DType) -> tuple[Instruction, ...]:
 @pytest.mark.parametrize("dtype", [float32, float64, int32, int64], ids=str)
 @pytest.mark.parametrize("name", ["product", "distance", "larger"])
 def test_other_terms_in_tiles(name: str, dtype: DType) -> None:
-    """A tile's printer asks the list what is added up."""
+    """The tiles sum whatever the instructions compute, not only products."""
     for target, lasts in itertools.product(NAMES, (("k", "n"), ("m", "k"), ("m", "n"))):
         for m, n, k in ((3, 7, 5), (20, 33, 40), (70, 65, 9)):
             strides = (k if lasts[0] == "k" else m, 0, 0), (n if lasts[1] == "n" else k, 0, 0)

@@ -24,7 +24,7 @@ Axes = list[tuple[int, int]]
 
 
 def at_the_end(elements: int, dtype: DType) -> Any:
-    """Numbers behind which nothing may be read: that is the end of the program."""
+    """An array that ends before an unreadable page: a read past it would end the program."""
     size = elements * dtype.itemsize
     pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
     memory = mmap.mmap(-1, pages + mmap.PAGESIZE)
@@ -36,7 +36,7 @@ def at_the_end(elements: int, dtype: DType) -> Any:
 
 
 def laid_out(axes: Axes) -> int:
-    """How many elements lie between the first and the last of such axes, both included."""
+    """The number of elements from the first to the last of these axes, both included."""
     return 1 + sum((n - 1) * s for n, s in axes)
 
 
@@ -88,7 +88,7 @@ def check(
     return plan[-1]
 
 
-#: k, columns, how panels are made with 16 lanes.
+#: k, columns, and how panels are made with 16 lanes.
 WAYS: dict[str, tuple[Axes, Axes, str]] = {
     "one run": ([(5, 70), (3, 1)], [(68, 1)], "rows-1-1"),
     "two runs": ([(4, 400), (3, 20), (3, 1)], [(18, 20), (18, 1)], "rows-2-1"),
@@ -110,15 +110,15 @@ WAYS: dict[str, tuple[Axes, Axes, str]] = {
 def test_ways_to_make_panels(way: str, dtype: DType, name: str) -> None:
     k, n, _ = WAYS[way]
     if any(stride < 0 for _, stride in k):
-        return  # where those begin is said by the layout: see the convolutions below
+        return  # the layout says where they begin: see the convolutions below
     for m in (1, 17, 40):
         check(m, k, n, dtype, name)
 
 
-#: k and lines whose runs along k are long for the work that is done with them.
+#: k and columns; the runs along k are long relative to the number of products.
 ALONG: list[tuple[Axes, Axes]] = [
-    ([(7, 30), (26, 1)], [(3, 270), (3, 30), (3, 1)]),  # a gradient of weights
-    ([(3, 600), (7, 30), (26, 1)], [(2, 270), (5, 30), (5, 1)]),  # of images side by side
+    ([(7, 30), (26, 1)], [(3, 270), (3, 30), (3, 1)]),  # the gradient of weights
+    ([(3, 600), (7, 30), (26, 1)], [(2, 270), (5, 30), (5, 1)]),  # images side by side
     ([(5, 40), (16, 1)], [(9, 200), (4, 1)]),
     ([(2, 40), (33, 1)], [(2, 90), (2, 40), (2, 2)]),
     ([(4, 50), (24, 1)], [(5, 300), (4, 3)]),
@@ -186,7 +186,7 @@ def test_long_sums_in_blocks(name: str) -> None:
     step = check(50, [(300, 100), (3, 10), (3, 1)], [(8, 10), (8, 1)], float32, name)
     assert {"split", "packs-b"} <= {*step.program.schedule.split()}
     check(150, [(300, 900), (3, 30), (3, 1)], [(28, 30), (28, 1)], float32, name, batch=1)
-    # Of few rows the panels of bytes that are converted are as deep as others.
+    # With few rows, panels of converted two-byte numbers are as deep as others.
     few = check(8, [(300, 100), (3, 10), (3, 1)], [(8, 10), (8, 1)], float32, name, kept=TWO_BYTES)
     assert ("split" in few.program.schedule) == (not targets.TARGETS[name].small_masks)
 
@@ -233,7 +233,7 @@ def test_axes_that_count_several(layout: Layout, shape: Any, strides: Any) -> No
 
 
 def by_places(x: Any, w: Any, r: Any, how: tuple[int, int, int, int]) -> tuple[Any, Any, Any]:
-    """Result and both gradients, in NumPy: one product for each place of the kernel."""
+    """The result and both gradients in NumPy: one product for each position of the kernel."""
     stride, pad, dilate, groups = how
     wide = numpy.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
     kernel, (rows, columns) = w.shape[2], r.shape[2:]
@@ -252,13 +252,13 @@ def by_places(x: Any, w: Any, r: Any, how: tuple[int, int, int, int]) -> tuple[A
     return y, dx[:, :, pad : pad + x.shape[2], pad : pad + x.shape[3]], dw
 
 
-#: Channels, filters, kernel, stride, pad, dilate, groups; images and their sizes, one after other.
+#: Channels, filters, kernel, stride, pad, dilate, groups; (images, size) of calls in turn.
 CASES = [
     (4, 6, 3, 1, 1, 1, 1, [(2, 9), (3, 20), (1, 7)]),
     (4, 6, 3, 1, 1, 1, 2, [(2, 9), (3, 14), (2, 14)]),
     (33, 40, 3, 1, 1, 1, 1, [(2, 20), (3, 7)]),
     (6, 5, 5, 1, 0, 1, 1, [(2, 14), (2, 28)]),
-    (8, 6, 3, 1, 3, 1, 1, [(2, 9)]),  # more border than the kernel reaches over
+    (8, 6, 3, 1, 3, 1, 1, [(2, 9)]),  # more padding than the kernel reaches over
     (16, 20, 5, 2, 2, 1, 1, [(2, 17), (1, 40)]),
     (3, 20, 7, 2, 3, 1, 1, [(1, 48)]),
     (70, 18, 3, 1, 1, 2, 1, [(2, 8), (1, 19)]),
@@ -310,7 +310,7 @@ def test_convolutions(case: Any, dtype: str) -> None:
 
 
 def trained(net: Any, *shape: int) -> None:
-    """One step hybridized, which gives the gradients of the same imperatively."""
+    """A hybridized step gives the same result and gradients as an imperative one."""
     net.initialize()
     x = np.array(numpy.random.default_rng(1).normal(size=shape))
     found = []
@@ -339,7 +339,7 @@ def trained(net: Any, *shape: int) -> None:
     ],
 )
 def test_layers_whose_windows_are_no_panels(net: Any, shape: tuple[int, ...]) -> None:
-    """Depths that do not fit, more axes than three, one place, one channel."""
+    """Channels that do not fit, more than three axes, a single position, a single channel."""
     trained(net(gluon.nn), *shape)
 
 

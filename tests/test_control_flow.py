@@ -1,4 +1,4 @@
-"""foreach, while_loop and cond at their edges: the same imperatively, recorded and compiled."""
+"""Special cases of foreach, while_loop and cond: the same imperatively, recorded and compiled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gemel.errors import GradientError, ShapeError, TraceError
 
 
 def three_ways(function: Callable[..., Any], *inputs: Any) -> list[Any]:
-    """The result of a function, and the gradients of its inputs: imperative and compiled."""
+    """A function's result and its inputs' gradients; the same imperatively and compiled."""
     found = []
     for each in (function, gemel.compile(function), gemel.compile(function)):
         arrays = [np.array(x, dtype="float64") for x in inputs]
@@ -37,7 +37,7 @@ def three_ways(function: Callable[..., Any], *inputs: Any) -> list[Any]:
 
 @pytest.mark.parametrize(("start", "steps"), [(0.5, 3), (3.0, 1), (9.0, 0), (0.001, 5)])
 def test_gradients_through_while_loop(start: float, steps: int) -> None:
-    """Doubled while below 4, at most five times."""
+    """The loop doubles while the value is below 4, at most five times."""
 
     def function(x: Any) -> Any:
         _, last = npx.while_loop(lambda v: v.sum() < 4, lambda v: (v, v * 2), x, max_iterations=5)
@@ -295,7 +295,7 @@ def agrees_when_seeded(function: Callable[..., Any]) -> None:
         np.random.seed(1)
         with autograd.record():
             y = each(x)
-        np.random.uniform(size=(2,))  # what is drawn in between changes nothing
+        np.random.uniform(size=(2,))  # numbers drawn in between change nothing
         y.backward()
         found.append((y.asnumpy(), x.grad.asnumpy()))
     for a, b in zip(*found, strict=True):

@@ -1,4 +1,4 @@
-"""Ends: of programs beside threads that go on, and of waits and programs by Ctrl-C."""
+"""The end of a program while other threads go on, and Ctrl-C in waits and in programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from programs import ENDLESS, IMPORTING, PATIENCE, TIMES, busy, end
 
-#: The main thread ends while a daemon thread computes and waits in one way.
+#: The main thread ends while a daemon thread computes, waiting for results in one way.
 WAITING = """
 import threading, time
 from gemel import np, npx
@@ -27,7 +27,7 @@ time.sleep(0.2)
 tell(ends="now")
 """
 
-#: It ends while three do everything by turns.
+#: The main thread ends while three threads do everything in turns.
 BUSY = """
 import random, threading, time
 import gemel
@@ -80,7 +80,7 @@ def test_exit_beside_daemon_threads(kind: str) -> None:
 
 @pytest.mark.parametrize("slow", ["gemel.runtime.single", "llvmlite.utils", "numpy.linalg"])
 def test_exit_waits_for_the_imports_of_a_daemon_thread(slow: str, tmp_path: Path) -> None:
-    """CPython frees the lock a thread in the middle of an import may wait for."""
+    """At exit CPython would free a lock that a thread in the middle of an import waits for."""
     program = f"SLOW = {slow!r}\n{IMPORTING}\nprint('ends')"
     ended = end(program, GEMEL_CACHE=str(tmp_path))
     assert ended.code == 0 and ended.told == {"imported": True}, ended
@@ -97,7 +97,7 @@ def test_many_exits_beside_daemon_threads(kind: str, others: int) -> None:
 # engine.md 28
 @pytest.mark.parametrize("wait", ["last.wait_to_read()", "npx.waitall()", "last.asnumpy()"])
 def test_control_c_ends_a_wait_for_one_long_operation(wait: str) -> None:
-    """It does not wait for the end of the tile or operation the waiting thread works at."""
+    """The wait ends before the tile or operation that the waiting thread works on."""
     ended = end(
         f"""
         import os, signal, threading
@@ -116,7 +116,7 @@ def test_control_c_ends_a_wait_for_one_long_operation(wait: str) -> None:
 
 # engine.md 28, 30
 def test_control_c_ends_the_program() -> None:
-    """What is queued is abandoned."""
+    """Queued operations are abandoned."""
     ended = end(
         f"""
         import signal

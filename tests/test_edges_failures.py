@@ -1,4 +1,4 @@
-"""Failures as they arrive: a callback's own exception, and more failures than fit in a message."""
+"""Failures as users see them: a callback's own exception, and more of them than a message holds."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def decodes(v: Any) -> Any:
 
 
 def frames(error: BaseException) -> list[str]:
-    """The functions the exception, and what caused it, came through."""
+    """The functions that the exception and its causes came through."""
     found = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     return found + (frames(error.__cause__) if error.__cause__ else [])
 
 
 def issued(function: Any, queued: bool) -> Any:
-    """A callback's result, run by the call itself or from the queue."""
+    """The result of a callback that runs in the call itself or from the queue."""
     x = np.ones((4,))
     if not queued:
         return npx.callback(function, x, outputs=((4,), "float32"))
@@ -57,7 +57,7 @@ def issued(function: Any, queued: bool) -> Any:
 # engine.md 9, 10
 @pytest.mark.parametrize("queued", [False, True])
 def test_a_callback_s_exception_arrives_as_it_was_raised(queued: bool) -> None:
-    """With the traceback for who sees it first; it is told to the others."""
+    """The first reader gets the original traceback; the others get a note about it."""
     bad = issued(raises_mine, queued)
     for place, array in enumerate((bad, bad, bad + 1)):
         with pytest.raises(Mine, match="code 7: mine") as caught:
@@ -84,7 +84,7 @@ def fails_in_a_callback() -> None:
 
 @pytest.mark.parametrize("fails", [fails_in_numpy, fails_in_a_callback])
 def test_failures_that_were_seen_are_let_go(fails: Any) -> None:
-    """Their frames lead to whoever read them, and from there to the arrays that failed."""
+    """Their frames lead to the readers, and from there to the arrays that failed."""
 
     def objects(times: int) -> int:
         for _ in range(times):
@@ -119,7 +119,7 @@ def test_waiting_again_does_not_lengthen_the_traceback() -> None:
 # engine.md 15
 @pytest.mark.parametrize("count", [3, 1500, 5000])
 def test_waitall_tells_how_many_failed(count: int) -> None:
-    """It lists them, or some of them and how many more there are; then all have been seen."""
+    """It lists them, or some of them and the number of the others; then all count as seen."""
     x, positions = np.ones((10, 10)), np.array([99], dtype="int64")
     for _ in range(count):
         np.take(x, positions, axis=0)

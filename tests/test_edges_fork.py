@@ -1,4 +1,4 @@
-"""Forks beside threads that compute, call back, compile and fork too."""
+"""Forks while other threads compute, run callbacks, compile and fork too."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from programs import IMPORTING, TIMES, busy, end
 
-#: Beside it, `compute` runs in threads that never end.
+#: Forks while threads run `compute` without end.
 COMPUTING = """
 import multiprocessing, os, signal, threading, time
 from gemel import np
@@ -77,8 +77,8 @@ def test_many_forks_beside_computing_threads(way: str, threads: int, others: int
         fork_beside_threads(way, threads, TIMES)
 
 
-# From C code, which has released the GIL. The child may then wait for a GIL that no thread of it
-# holds, so it is not asked to do anything.
+# The fork comes from C code that has released the GIL. In the child no thread may hold the GIL, and
+# the child would wait for it; so the child is not asked to do anything.
 FORKS_FROM_C = """
 import ctypes, os, signal, threading, time
 from gemel import np
@@ -114,7 +114,7 @@ def test_two_threads_fork_while_a_third_issues(seconds: float) -> None:
 
 # engine.md 29
 def test_fork_while_a_callback_is_about_to_import() -> None:
-    """Python takes its import lock before the handlers of C code run; the callback needs it."""
+    """Python takes its import lock before C's handlers run, and the callback needs it."""
     ended = end(
         """
         import os, threading
@@ -142,7 +142,7 @@ def test_fork_while_a_callback_is_about_to_import() -> None:
 
 
 def test_fork_while_another_thread_compiles(tmp_path: Path) -> None:
-    """Whatever locks the compiler holds are free in the child."""
+    """All locks of the compiler are free in the child."""
     ended = end(
         """
         import os, signal, threading
@@ -225,12 +225,12 @@ os._exit(0)
 
 @pytest.mark.parametrize("slow", ["gemel.gluon.nn.convolution", "llvmlite", "encodings.cp037"])
 def test_fork_while_a_thread_looks_for_a_module(slow: str) -> None:
-    """The module's lock is held before there is a module, of the standard library's too."""
+    """The lock of a module is held before the module exists, also in the standard library."""
     ended = end(f"SLOW = {slow!r}\n{SAME_IMPORT}")
     assert ended.code == 0 and ended.told == {"status": 0}, ended
 
 
-# Importing the program may be all it does.
+# The program may do nothing but import.
 LONG_IMPORT = """
 import importlib, os, sys, threading, time
 from importlib.util import spec_from_loader

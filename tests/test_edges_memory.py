@@ -1,4 +1,4 @@
-"""What is dropped comes back: small arrays, replaced parameters, keys, histories, workspaces."""
+"""Dropped memory is freed: small arrays, replaced parameters, keys, histories, workspaces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gemel import _core, gluon, np, npx
 
 kept_by_sanitizers = pytest.mark.unsanitized("sanitizers keep freed memory to tell who uses it")
 
-#: Resident memory in MB, once what was dropped has been given back.
+#: Resident memory in MB, after dropped memory was returned to the system.
 RESIDENT = """
 import gc
 import gemel
@@ -27,7 +27,7 @@ def resident():
 
 @kept_by_sanitizers
 def test_small_arrays_of_several_sizes_give_their_memory_back() -> None:
-    """And what one size gave back, another uses."""
+    """Memory that one size gave back is used by another size."""
     found = run(
         RESIDENT
         + """
@@ -41,7 +41,7 @@ for n in (3000, 4000, 5000, 6000, 7000):
 tell(most=most, kept=resident() - before)
 """
     )
-    assert found["most"] > 30, "the arrays were there"
+    assert found["most"] > 30, "the arrays take memory while they exist"
     assert found["most"] < 130 and found["kept"] < 20, found
 
 
@@ -99,7 +99,7 @@ def test_the_bound_on_running_memory_counts_workspaces(workers: str) -> None:
 
 
 def in_use() -> float:
-    """Bytes of arrays and plans that are alive, in MB."""
+    """The memory of living arrays and plans, in MB."""
     npx.waitall()
     gc.collect()
     return _core.counters()["bytes_in_use"] / 2**20
@@ -107,7 +107,7 @@ def in_use() -> float:
 
 @pytest.mark.parametrize("trained", [False, True])
 def test_replaced_parameters_are_freed(trained: bool) -> None:
-    """Also those that compiled functions have used and are not called with again."""
+    """Also if compiled functions have used them and are not called with them again."""
 
     def used() -> tuple[Any, Any]:
         net = gluon.nn.Dense(1000, in_units=1000, use_bias=False)
@@ -168,7 +168,7 @@ tell(grown=resident() - before)
 @kept_by_sanitizers
 @pytest.mark.parametrize("drained", [True, False])
 def test_traces_forget_arrays_that_are_gone(drained: bool) -> None:
-    """A long recording holds what it was asked to record, and nothing for each array there was."""
+    """A long trace holds the records it was asked for, but nothing for each dropped array."""
     found = run(
         RESIDENT
         + f"DRAINED = {drained}\n"

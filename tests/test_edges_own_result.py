@@ -1,5 +1,5 @@
-"""Callbacks that wait for what is not there before they have ended: an error, where they would wait
-for ever."""
+"""Callbacks that wait for an array that cannot be ready before they have ended. They get an error;
+without it they would wait for ever."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ OUTPUT = ((4,), "float32")
 
 
 def pending() -> Any:
-    """An array that is not there yet."""
+    """An array that is not computed yet."""
     a = np.ones((700, 700))
     return np.dot(np.dot(a, a), a)[0, :4] * 0 + 1
 
 
 def issued(function: Callable[[Any], Any], held: list[Any], x: Any = None) -> Any:
-    """The result of a callback, which it finds in `held`: its turn comes later."""
+    """The result of a callback, which finds it in `held`, since the callback runs later."""
     x = np.ones(4) if x is None else x
     with reader(x):
         x *= 1
@@ -32,7 +32,7 @@ def issued(function: Callable[[Any], Any], held: list[Any], x: Any = None) -> An
 
 
 def chained(result: Any) -> Any:
-    """At some remove, by plans, copies and other callbacks."""
+    """An array that depends on the result indirectly: by plans, copies and another callback."""
     found = result
     for step in range(5):
         found = np.concatenate([found, found])[:4] + step
@@ -40,7 +40,7 @@ def chained(result: Any) -> Any:
 
 
 def overwritten(result: Any) -> Any:
-    """Another array, into which it is written."""
+    """Another array that the result is written into."""
     target = np.zeros(4)
     target[1:3] = result[1:3]
     return target
@@ -78,7 +78,7 @@ def test_a_callback_that_waits_for_its_own_result_fails(way: str, read: str) -> 
 
 
 def test_the_whole_stack_counts() -> None:
-    """A callback, run while another one waits for it, waits for what that one makes."""
+    """A callback runs while another one waits for it, and waits for that one's result."""
     held: list[ndarray] = []
 
     def outer(v: Any) -> Any:
@@ -105,7 +105,7 @@ def test_writes_to_what_a_callback_reads(queued: bool) -> None:
 
 
 def test_a_callback_may_wait_for_independent_arrays() -> None:
-    """Also what others do meanwhile with the same arrays, and what was issued behind it."""
+    """Also while other threads use the same arrays, and for operations issued after it."""
     x, stop = pending(), threading.Event()
     seen: list[list[float]] = []
 

@@ -31,7 +31,7 @@ def test_a_second_import_is_refused_or_works() -> None:
 
 
 def test_an_import_in_a_subinterpreter_is_refused_or_works() -> None:
-    """And the first interpreter stays sound."""
+    """Afterwards the first interpreter still works."""
     ended = end(
         """
         import gc, os
@@ -72,7 +72,7 @@ def test_an_import_in_a_subinterpreter_is_refused_or_works() -> None:
     ids=["a simulated GPU's", "a worker", "the Python lane's"],
 )
 def test_no_room_for_a_thread_is_a_python_error(work: str) -> None:
-    """Or fewer threads do; never the end of the process."""
+    """Or the work goes on with fewer threads; the process never ends."""
     ended = end(
         f"""
         import resource

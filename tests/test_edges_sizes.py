@@ -1,4 +1,4 @@
-"""Sizes: many of them, new ones, none, and those no machine has."""
+"""Sizes: many, new, empty, and impossible ones."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ PACKAGE = str(Path(gemel.__file__).parent)
 
 
 class Counted:
-    """How many calls of gemel's Python functions a block of code led to.
+    """How many calls of gemel's Python functions a block of code has made.
 
-    A call of a function that is written in Python is at least one.
+    A call of a function that is written in Python counts as at least one.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Counted:
 
 @contextmanager
 def python_calls() -> Iterator[Counted]:
-    """Without those that whatever is collected meanwhile leads to."""
+    """Counts the calls, without those made by garbage collection."""
     counted = Counted()
     before = sys.getprofile()
     gc.disable()
@@ -50,7 +50,7 @@ def python_calls() -> Iterator[Counted]:
 
 
 def calls_for(function: Callable[..., Any], arguments: list[Any]) -> list[int]:
-    """The calls of Python functions each call of an operation led to."""
+    """For each call of an operation, how many Python functions it called."""
     found = []
     for pair in arguments:
         with python_calls() as counted:
@@ -76,7 +76,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 # layout.md: sizes are free in the plans of single operations and of compiled functions.
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_new_sizes_of_a_known_operation_call_no_python(name: str) -> None:
-    """But where a size asks for other tiles, which is seldom."""
+    """Except where a size needs other tiles, which is rare."""
     one = np.ones((1, 1))
     sizes = [*range(40, 50), *range(130, 190)]
     arguments = [(np.ones((8, n)), np.ones((n, 8))) for n in sizes]
@@ -98,7 +98,7 @@ def test_many_shapes_of_a_call_site_call_no_python(count: int) -> None:
 
 
 def test_many_ranks_and_dtypes_of_a_call_site_call_no_python() -> None:
-    """Each has a plan of its own; 32 of them are within what a site keeps."""
+    """Each has a plan of its own; a call site keeps 32 plans."""
     function = gemel.compile(lambda a: a * 2 + 1)
     dtypes = ("float32", "float64", "int32", "int64")
     arguments = [(np.ones((2,) * rank, dtype=d),) for rank in range(1, 9) for d in dtypes]
@@ -115,7 +115,7 @@ def test_thousands_of_shapes_of_an_operation_call_no_python() -> None:
 
 
 def test_a_table_that_is_full_forgets_little() -> None:
-    """One more kind of call takes the place of one that is not used, not of all there are."""
+    """A new kind of call replaces one that is not in use, instead of clearing the whole table."""
 
     class Operation(_core.OpBase):
         asked = 0
@@ -130,7 +130,7 @@ def test_a_table_that_is_full_forgets_little() -> None:
     x = np.ones((4,))
     plan = plan_of_a_view(x)
     operation = Operation("fake", False, ("number",))
-    for number in (*range(3000), *range(500)):  # the table may hold what other tests called
+    for number in (*range(3000), *range(500)):  # the table may still hold calls of other tests
         operation(x, number=number)
     before = operation.asked
     for number in range(3000, 9000):
@@ -140,7 +140,7 @@ def test_a_table_that_is_full_forgets_little() -> None:
 
 
 def plan_of_a_view(x: Any) -> Any:
-    """What `_prepare` gives for an operation that returns a view of its input."""
+    """The plan that `_prepare` returns for an operation whose result is a view of its input."""
     from gemel.ops.shape import reshape
     from gemel.runtime.prepare import prepare
 
@@ -155,7 +155,7 @@ EMPTY: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-# Under UndefinedBehaviorSanitizer: memcmp and memcpy of null, however few bytes, are undefined.
+# With null pointers memcmp and memcpy are undefined even for no bytes: a sanitizer reports that.
 @pytest.mark.parametrize("way", EMPTY)
 @pytest.mark.parametrize("shape", [(), (0,), (0, 3), (1,)])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bool"])
@@ -218,7 +218,7 @@ def test_views_of_more_elements_than_64_bits_count_are_refused(
 @pytest.mark.parametrize("shape", [(2**61,), (2**31, 2**31), (2**40, 2**20)], ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bool"])
 def test_results_of_more_bytes_than_there_are_fail(shape: tuple[int, ...], dtype: str) -> None:
-    """Raised by the call when the bytes cannot be counted, else a failure of the result."""
+    """The call raises if the number of bytes overflows; otherwise the result fails."""
     ended = end(
         f"""
         from gemel import np

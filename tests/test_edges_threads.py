@@ -1,4 +1,4 @@
-"""Two threads at one thing: an array read and written, a full queue, a lock, a call site."""
+"""Two threads that use the same array, full queue, lock or call site."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gemel import _core, np, npx
 
 @contextmanager
 def written(x: Any, most: float) -> Iterator[threading.Thread]:
-    """A block beside which a thread overwrites the whole of x, again and again."""
+    """While the block runs, a thread overwrites all of x, again and again."""
     stop = threading.Event()
     timer = threading.Timer(most, stop.set)
 
@@ -62,11 +62,11 @@ def test_reads_are_consistent_under_concurrent_writes(way: str) -> None:
 # engine.md 4
 @pytest.mark.parametrize("way", READS)
 def test_a_read_comes_before_writes_issued_after_it(way: str) -> None:
-    """However long the writer goes on."""
+    """However long the writer continues."""
     x = np.zeros((300_000,))
     with written(x, 60) as writer:
         READS[way](x)
-        assert writer.is_alive(), "the read ended when the writer did"
+        assert writer.is_alive(), "the read waited for the writer to end"
 
 
 # --- a full queue ---------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def test_a_read_comes_before_writes_issued_after_it(way: str) -> None:
 # engine.md 25
 @pytest.mark.parametrize("workers", ["0", "1", ""])
 def test_a_callback_issues_into_a_full_queue(workers: str) -> None:
-    """What fills it waits for the callback."""
+    """The queue is full of operations that wait for the callback."""
     ended = end(
         """
         import os, threading
@@ -112,7 +112,7 @@ def test_a_callback_issues_into_a_full_queue(workers: str) -> None:
 # engine.md 25
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_a_waiting_thread_runs_only_callbacks_it_waits_for(workers: int) -> None:
-    """It may hold a lock the others take (a logger's, say)."""
+    """It may hold a lock that another callback takes (a logger's, say)."""
     a = np.ones((800, 800))
     waiting = [False]
     foreign = []

@@ -1,4 +1,4 @@
-"""Checkpoints of jobs: what n workers wrote, m go on from; over MPI and with parameter servers."""
+"""Checkpoints of jobs: n workers write them, m workers resume; with MPI or parameter servers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gemel.gluon import nn
 from gemel.gluon.data import DataLoader, WorkerBatchSampler
 from gemel.gluon.job import Job
 
-#: Where a training is ended, in an epoch's middle, and how many steps it has in all.
+#: The step in the middle of an epoch where a training is stopped, and the total number of steps.
 MIDDLE, ALL = PER_EPOCH + 2, 3 * PER_EPOCH
 
 LOSS = gluon.loss.SoftmaxCrossEntropyLoss()
@@ -39,7 +39,7 @@ ENGINES = [
 
 
 def run(engine: str, folder: Path, workers: int, **settings: Any) -> list[dict[str, Any]]:
-    """What each worker found, by file."""
+    """The result file of each worker."""
     settings = {"name": f"{engine} {workers}", **settings}
     options = ["-n", str(workers)] if engine == "mpi" else ["--servers", "2", "-n", str(workers)]
     command = [sys.executable, "-m", "gemel", "launch", *options, elastic_programs.__file__]
@@ -60,7 +60,7 @@ def values(found: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_any_number_of_workers_goes_on_from_any_other(engine: str, tmp_path: Path) -> None:
-    """From the middle of an epoch, to the parameters of one that was never ended: to 1e-5."""
+    """They resume within an epoch and reach an uninterrupted run's parameters to 1e-5."""
     alone, whole = trained(None, tmp_path / "never", {"saved": -1})
     assert alone.step == ALL
     expected = numpy.concatenate([value.ravel() for value in whole])
@@ -83,7 +83,7 @@ def test_any_number_of_workers_goes_on_from_any_other(engine: str, tmp_path: Pat
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_same_number_of_workers_resumes_to_the_same_bits(engine: str, tmp_path: Path) -> None:
-    """With dropout, whose random numbers are each worker's own."""
+    """With dropout, whose random numbers differ between workers."""
     given = {"files": ["a"], "dropout": True}
     never = run(engine, tmp_path, 2, **given, saved=-1)
     run(engine, tmp_path, 2, **given, steps=MIDDLE)
@@ -93,14 +93,14 @@ def test_the_same_number_of_workers_resumes_to_the_same_bits(engine: str, tmp_pa
         assert one["parameters"] == other["parameters"] and one["drawn"] == other["drawn"]
         assert other["history"][0] == one["history"][0] and other["steps"] == ALL
     assert never[0]["a"]["drawn"] != never[1]["a"]["drawn"]
-    more = run(engine, tmp_path, 3, **given, saved=-1)  # the third has streams of its own
+    more = run(engine, tmp_path, 3, **given, saved=-1)  # the third has its own streams
     assert len({tuple(one["a"]["drawn"]) for one in more}) == 3
     assert more == run(engine, tmp_path, 3, **given, saved=-1)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_data_split_in_another_way(engine: str, tmp_path: Path) -> None:
-    """A shard of its own for each worker: another number goes on from the end of an epoch only."""
+    """If each worker has its own shard, another number resumes only at the end of an epoch."""
     own = {"own": True, "files": ["middle"]}
     run(engine, tmp_path, 2, **own, steps=3, saved=3)
     for found in run(engine, tmp_path, 3, **own, saved=-1):
@@ -139,7 +139,7 @@ def test_values_exchanged_by_workers() -> None:
 
 
 class Said:
-    """A store of two workers, of which the other says what it was told."""
+    """A store of two workers, where the other one says a given text."""
 
     num_workers, rank, pushpull = 2, 0, None
 
@@ -168,7 +168,7 @@ def test_workers_with_different_files(tmp_path: Path) -> None:
     path.write_bytes(b"some")
     assert of_two(str(zlib.crc32(b"some"))).has_file(str(path))
     assert not of_two("-1").has_file(str(tmp_path / "none"))
-    assert of_two("").has_file(str(path))  # the other was left out
+    assert of_two("").has_file(str(path))  # the other worker was left out
     for other, words in (("-1", "no file"), ("15", "a file with CRC-32 0000000f")):
         with pytest.raises(WorkersError, match=f"worker 1 has {words}, worker 0 a file with"):
             of_two(other).has_file(str(path))
@@ -192,7 +192,7 @@ def test_parts_of_batches_are_whole_batches(workers: int, last: str) -> None:
         assert len(whole) == len(several[0]) == (4 if last == "discard" else 5)
         assert [alone.whole_size(n) for n in range(len(whole))] == list(map(len, whole))
         assert len(set(chain(*whole))) == (88 if last == "discard" else EXAMPLES)
-    assert list(sampler(1, 0)) != list(alone)  # a new order every epoch
+    assert list(sampler(1, 0)) != list(alone)  # each epoch has a new order
     other = sampler(workers, 0)
     other.load_state_dict(alone.state_dict())
     assert [row for row in zip(list(other), list(alone), strict=True)
@@ -230,9 +230,9 @@ def test_wrong_samplers() -> None:
 
 
 def by_servers(folder: Path, workers: int, end: int, close: bool, slow: int = -1) -> list[Any]:
-    """Each worker's first step, and the parameters after `end` steps on batches all share.
+    """Each worker's first step, and the parameters after `end` steps on batches that all share.
 
-    The servers of a job that is not closed are killed. Worker `slow` misses the last step.
+    If the job is not closed, its servers are killed. Worker `slow` misses the last step.
     """
     draw = numpy.random.default_rng(0)
     xs, ys = draw.normal(size=(8, 12, 5)).astype("float32"), draw.integers(0, 3, (8, 12))
@@ -257,10 +257,10 @@ def by_servers(folder: Path, workers: int, end: int, close: bool, slow: int = -1
 
         nets = []
         for rank in range(workers):
-            np.random.seed(rank + 100 * goes_on)  # only the servers' values count then
+            np.random.seed(rank + 100 * goes_on)  # on resuming the servers' values count
             net = nn.HybridSequential()
             net.add(nn.Dense(16, activation="tanh", in_units=5), nn.Dense(3, in_units=16))
-            net[0].bias.grad_req = "null"  # a key that nobody pushes
+            net[0].bias.grad_req = "null"  # a key that no worker pushes
             net.initialize(init.Xavier())
             nets.append(net)
         found = made.each(work, 60)
@@ -277,7 +277,7 @@ def by_servers(folder: Path, workers: int, end: int, close: bool, slow: int = -1
 def test_servers_go_on_with_another_number_of_workers(
     before: int, after: int, tmp_path: Path
 ) -> None:
-    """From their folders, to the parameters of as many workers all along: to 1e-5."""
+    """They load their folders and reach an uninterrupted run's parameters to 1e-5."""
     never = by_servers(tmp_path / "never", before, 8, close=True)
     by_servers(tmp_path / "on", before, 3, close=True)
     then = by_servers(tmp_path / "on", after, 8, close=True)
@@ -288,7 +288,7 @@ def test_servers_go_on_with_another_number_of_workers(
 
 
 def test_servers_that_died_in_the_middle_of_a_step(tmp_path: Path) -> None:
-    """A step that not all had pushed is done again by the others."""
+    """The others repeat a step that not all workers had pushed."""
     never = by_servers(tmp_path / "never", 3, 8, close=True)
     by_servers(tmp_path / "on", 3, 4, close=False, slow=1)
     then = by_servers(tmp_path / "on", 2, 8, close=True)

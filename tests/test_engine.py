@@ -1,4 +1,4 @@
-"""What users see of the engine: waits, sticky failures, exits."""
+"""The engine as users see it: waits, failures that stay, exits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gemel import _core, autograd, np, npx
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A fresh process that runs the code."""
+    """Run the code in a fresh process."""
     return subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, **environment},
@@ -24,7 +24,7 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_long_wait_waits_to_the_end():
-    """For well over the interval at which waits look for signals."""
+    """It lasts well over the interval at which waits check for signals."""
     a = np.ones((1200, 1200))
     for _ in range(6):
         last = np.dot(a, a)

@@ -1,4 +1,4 @@
-"""Bad input: errors are typed, name the operation, the specs and the rule; the process lives."""
+"""Wrong input raises typed errors with the operation, specs and rule; the process lives on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gemel.errors import (
 
 @pytest.fixture(autouse=True)
 def alive() -> Iterator[None]:
-    """After every error the engine computes."""
+    """After each test, the engine still computes."""
     yield
     x = np.array([1.0, 2.0])
     assert (x + x).tolist() == [2.0, 4.0]
@@ -40,7 +40,7 @@ def places(*values: int) -> Any:
     return np.array(values, dtype="int64")
 
 
-#: Operations, what is wrong, inputs and parameters.
+#: Operations, the fault, inputs and parameters.
 UNFIT: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
     ("gather", "axis from the end", (ones(2, 3), places(0)), {"axis": -1}),
     ("gather", "axis too large", (ones(2, 3), places(0)), {"axis": 2}),
@@ -83,7 +83,7 @@ UNFIT: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
 
 Bad = tuple[str, Any, type[Exception], tuple[str, ...]]
 
-#: What is called, the error, and what its message must hold.
+#: A call, its error, and the parts its message must contain.
 BAD: list[Bad] = [
     ("add of shapes", lambda: ones(2, 3) + ones(4), ShapeError,
      ("add", "float32[2, 3]", "float32[4]", "3 and 4", "broadcast")),
@@ -202,7 +202,7 @@ BAD: list[Bad] = [
     ("number too large", lambda: np.array([300], dtype="int8"), OverflowError, ("int8",)),
     ("mask", lambda: ones(3, 4)[np.array([True, False])], IndexError,
      ("mask", "[2]", "[3, 4]", "axis 0")),
-    # What only gemel calls checks its parameters all the same: kernels would go by them.
+    # Operations that only gemel calls check their parameters too, since kernels would use them.
     *((f"{name} {why}", lambda name=name, inputs=inputs, given=given: OPS[name](*inputs, **given),
        (ShapeError, IndexError, DTypeError), (name if name != "gather" else "take",))
       for name, why, inputs, given in UNFIT),
@@ -262,7 +262,7 @@ def test_an_index_out_of_range_is_raised_at_the_wait(way: str) -> None:
     x = np.arange(4, dtype="float32")
     bad = call(x, np.array([0, 4]))
     good = call(x, np.array([0, -4]))
-    for _ in range(2):  # it stays
+    for _ in range(2):  # the failure stays
         with pytest.raises(IndexError, match=r"take.*axis 0 with size 4"):
             bad.wait_to_read()
         with pytest.raises(IndexError, match="out of bounds"):
@@ -426,7 +426,7 @@ def test_integers_are_no_variables() -> None:
 
 
 def test_scattered_writes_while_recording() -> None:
-    """A position out of range is the failure of what is written, and of the gradient."""
+    """The array written to fails because of a position out of range; so does the gradient."""
     x = ones(3)
     x.attach_grad()
     with autograd.record():

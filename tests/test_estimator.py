@@ -1,4 +1,4 @@
-"""`gluon.contrib.estimator`: the loop, the order of events, and each handler, as MXNet 1.9.1."""
+"""`gluon.contrib.estimator`: the loop, the order of events and each handler, as in MXNet 1.9.1."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def made(rate: float = 0.5, **settings: Any) -> est.Estimator:
 
 
 class Log:
-    """Every event, and the lengths of what comes with it."""
+    """Logs every event with the names of its arguments."""
 
     priority = 0
 
@@ -127,7 +127,7 @@ def logging_to_stdout() -> Any:
 
 
 class Falling(metric.EvalMetric):
-    """Given values, one an epoch."""
+    """A metric with given values, one for each epoch."""
 
     def __init__(self, values: list[float], name: str = "falling") -> None:
         self.values = iter(values)
@@ -191,7 +191,7 @@ def test_checkpoints(tmp_path: Path) -> None:
     run("best", 2, one, save_best=True, monitor=one.train_metrics[1], mode="min")
     wanted = [*both("best", "epoch0batch4", "epoch1batch8"), "m-symbol.json"]
     assert names(tmp_path / "best") == wanted
-    # Resumed, it is as if it had never stopped.
+    # A resumed run gives the same as one that was never interrupted.
     whole, again = run("each", 5, resume_from_checkpoint=False), made()
     run("again", 3), run("again", 5, again, resume_from_checkpoint=True)
     assert "m-epoch4batch20.params" in names(tmp_path / "again")

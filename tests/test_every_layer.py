@@ -1,4 +1,4 @@
-"""Every layer in every way it can be run: imperatively, hybridized, cast, saved and copied."""
+"""Every layer in every way to run it: imperatively, hybridized, cast, saved and copied."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gemel.gluon import nn
 
 Make = Callable[[], Any]
 
-#: Layers, and the shape of an example; the inputs of an Embedding are whole numbers.
+#: Layers, and the shape of an example; an Embedding takes whole numbers.
 LAYERS: list[tuple[Make, tuple[int, ...]]] = [
     (lambda: nn.Dense(5, activation="relu"), (3, 4)),
     (lambda: nn.Dense(5, flatten=False, use_bias=False), (3, 4)),
@@ -111,7 +111,7 @@ def made(make: Make, shape: tuple[int, ...]) -> Any:
 
 @EACH
 def test_imperative_is_hybridized(make: Make, shape: Any) -> None:
-    """Also for other batches, the last of which is one example; and the gradients are equal."""
+    """Also for other batch sizes, the last of them one example; the gradients are equal too."""
     net, other = made(make, shape), made(make, shape)
     other.hybridize()
     for batch in (2, 3, 1):
@@ -155,7 +155,7 @@ def test_saved_copied_and_pickled(make: Make, shape: Any, tmp_path: Any) -> None
     x = given(make, shape, 3)
     expected = net(x)
     net.save_parameters(str(tmp_path / "p"), deduplicate=True)
-    fresh = make()  # whose shapes are not known yet
+    fresh = make()  # its shapes are not known yet
     fresh.load_parameters(str(tmp_path / "p"))
     close(fresh(x), expected)
     net.hybridize()
@@ -168,7 +168,7 @@ def test_saved_copied_and_pickled(make: Make, shape: Any, tmp_path: Any) -> None
 
 @EACH
 def test_exported(make: Make, shape: Any, tmp_path: Any) -> None:
-    """As MXNet's files, and read back; also for another batch."""
+    """Written as MXNet's files, read back, and called with another batch size too."""
     net, x = made(make, shape), given(make, shape, 3)
     net.hybridize()
     expected = net(x)

@@ -1,4 +1,4 @@
-"""Float64 and integers keep their digits; the smaller promises of dtypes, lists and printing."""
+"""Float64 and integers keep their digits; other exact results of dtypes, lists and printing."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_parameters_in_float64() -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "uint8", "bool"])
 def test_numbers_written_are_rounded_once(dtype: str) -> None:
-    """As NumPy converts them, for every dtype an array may have."""
+    """As NumPy converts them, for every dtype an array can have."""
     numbers = [0.1, 1.0 + 2.0**-11 + 2.0**-40, 2.7, 100.99999999, 16777217.0, 0.0]
     for number in numbers if dtype != "uint8" else numbers[:4]:
         if dtype == "float16" and number > 60000:
@@ -113,7 +113,7 @@ INTEGERS = tuple(dtype.name for dtype in DTYPES if dtype.kind in "iu")
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integer_powers_wrap(dtype: str) -> None:
-    """As NumPy's, for every pair of small ones and the ones that do not fit."""
+    """As in NumPy, for pairs of small numbers and of numbers whose powers overflow."""
     base = numpy.array([0, 1, 2, 3, 7, 10, 46341, 127, 255, -1, -3, -127]).astype(dtype)
     power = numpy.array([0, 1, 2, 3, 4, 7, 31, 39, 63, 64, 100, 127]).astype(dtype)
     a, b = numpy.meshgrid(base, power)
@@ -133,7 +133,7 @@ def test_the_powers_of_the_issue() -> None:
 
 @pytest.mark.parametrize("way", ["imperative", "compiled"])
 def test_negative_powers_of_integers(way: str) -> None:
-    """NumPy refuses them."""
+    """They are refused, as in NumPy."""
     a, b = np.array([1, -1, 2]), np.array([2, -2, 1])
     power = np.power if way == "imperative" else gemel.compile(np.power)
     with pytest.raises(ValueError, match="negative integer powers"):
@@ -154,7 +154,7 @@ def test_integers_to_a_float64_power(dtype: str, way: str) -> None:
 
 @pytest.mark.parametrize("way", ["imperative", "compiled"])
 def test_numbers_among_themselves_keep_their_digits(way: str) -> None:
-    """What a program, or a gradient, computes of its numbers alone is computed as Python would."""
+    """Programs and gradients compute on pure numbers as Python does, in float64."""
     x = numpy.linspace(0.1, 3, 7)
     slopes = {
         "x ** 0.7": (lambda x: x**0.7, 0.7 * x**-0.3),
@@ -175,8 +175,8 @@ SHORT = (0, 1, 2, 3, 4, -1, 0.5, -0.5)
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_short_powers(dtype: str) -> None:
-    """Products and roots: as near as the other powers, with C's special cases, and the same bits
-    whether the exponent is a number, an array, or a constant of a program, alone or fused."""
+    """Powers by products and roots are accurate, right in C's special cases, and have the same bits
+    whether the exponent is a number, an array or a constant of a program, alone or fused."""
     limits = numpy.finfo(dtype)
     edges = [0.0, -0.0, 1, -1, numpy.inf, -numpy.inf, numpy.nan, limits.max, -limits.tiny, 1e-3]
     values = numpy.concatenate([edges, numpy.random.default_rng(0).normal(0, 2, 301)]).astype(dtype)
@@ -204,7 +204,7 @@ def test_short_powers(dtype: str) -> None:
 
 @pytest.mark.parametrize("exponent", SHORT)
 def test_short_powers_behind_products_and_before_sums(exponent: float) -> None:
-    """Where kernels have other loops around them, of all lengths of the last vector."""
+    """The kernels have other loops around the powers, and last vectors of all lengths."""
     for n in (1, 15, 16, 33, 100):
         x = np.array(numpy.linspace(0.5, 2, 7 * n).reshape(7, n), dtype="float32")
         weight = np.array(numpy.linspace(0.1, 1, n * n).reshape(n, n), dtype="float32")
@@ -217,7 +217,7 @@ def test_short_powers_behind_products_and_before_sums(exponent: float) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_remainders_of_what_is_far_apart(dtype: str) -> None:
-    """Exact, however many times the one goes into the other."""
+    """Exact, however often the divisor goes into the dividend."""
     kind = numpy.dtype(dtype).type
     limits = numpy.finfo(dtype)
     generator = numpy.random.default_rng(0)
@@ -240,7 +240,7 @@ def test_remainders_of_what_is_far_apart(dtype: str) -> None:
 
 @pytest.mark.parametrize("way", ["imperative", "compiled"])
 def test_bools_that_meet_in_a_scatter(way: str) -> None:
-    """True and True is True: one byte, 1."""
+    """The sum of True and True is True: one byte with the value 1."""
     from op_table import OPS
 
     def function(g: Any, places: Any) -> Any:
@@ -270,7 +270,7 @@ def test_dtypes_beside_numpy_s(dtype: Any) -> None:
 
 @pytest.mark.parametrize("other", [[], {}, [1], None, 3, "", "x", object(), set()])
 def test_a_dtype_equals_no_other_thing(other: Any) -> None:
-    assert bool(np.float32 != other) and not bool(np.float32 == other)  # and raises nothing
+    assert bool(np.float32 != other) and not bool(np.float32 == other)  # without raising an error
 
 
 # --- printing, containing, saving -----------------------------------------------------------
@@ -380,7 +380,7 @@ def test_softsign() -> None:
 
 
 def test_a_net_with_deferred_shapes_is_traced_once() -> None:
-    """Its first call finds the shapes and makes the program the second call runs."""
+    """The first call finds the shapes and makes the program that the second call runs."""
     net = nn.HybridSequential()
     net.add(nn.Dense(4, activation="relu"), nn.BatchNorm(), nn.Dense(2))
     net.initialize()

@@ -1,4 +1,4 @@
-"""The examples that train run to their end, quickly."""
+"""The training examples run to their end, in a short version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from programs import surroundings
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-#: What each prints last.
+#: A text that each example prints.
 SAID = {
     "lenet.py": "held-out digits are right after 1 epochs",
     "lenet.py --network resnet": "resnet: ",

@@ -1,4 +1,4 @@
-"""What arrays are to NumPy's functions, to pickling and copying, to notebooks."""
+"""gemel arrays in NumPy's functions, in pickles and copies, and in notebooks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_gemel(found: Any) -> bool:
 
 
 def same(found: Any, expected: Any) -> None:
-    """gemel arrays (or numbers) with NumPy's values."""
+    """Check for gemel arrays (or numbers) with NumPy's values."""
     if isinstance(expected, (tuple, list)):
         assert len(found) == len(expected)
         for one, other in zip(found, expected, strict=True):
@@ -35,7 +35,7 @@ def same(found: Any, expected: Any) -> None:
     numpy.testing.assert_allclose(numpy.asarray(found), expected, rtol=1e-6)
 
 
-#: Calls of NumPy's functions: gemel has those of the first list, NumPy alone those of the second.
+#: Calls of NumPy's functions that gemel implements; a second list has those only NumPy has.
 OURS: list[Any] = [
     numpy.exp,
     numpy.negative,
@@ -169,7 +169,7 @@ def test_numpy_arrays_and_numbers_on_either_side(name: str) -> None:
     with numpy.errstate(invalid="ignore"):
         numpy.testing.assert_allclose(method(ours, theirs).asnumpy(), method(VALUES, theirs), 1e-6)
     found = method(numpy.float64(2.0), ours)
-    assert is_gemel(found) and found.dtype in ("float32", "bool"), "numbers are weak"
+    assert is_gemel(found) and found.dtype in ("float32", "bool"), "Python numbers do not promote"
     same(numpy.ones((2, 2), "float32") @ ours, numpy.ones((2, 2), "float32") @ VALUES)
 
 
@@ -221,7 +221,7 @@ def test_notebooks_show_what_it_is() -> None:
 
 
 def test_nothing_is_converted_unsafely_into_out() -> None:
-    """As NumPy's rule "same_kind": numbers do not change what they are."""
+    """NumPy's rule "same_kind" applies: a conversion must not change the kind of numbers."""
     x, counts = np.array(VALUES), np.zeros((2, 3), dtype="int32")
     refused: list[Any] = [
         lambda: numpy.exp(x, out=counts),
@@ -262,7 +262,7 @@ def test_methods_of_universal_functions(ufunc: Any) -> None:
 
 
 def test_together_with_dtypes_gemel_has_no_arrays_of() -> None:
-    """NumPy does it, and its results stay NumPy's where gemel has no such dtype."""
+    """NumPy computes the call; its result stays a NumPy array if gemel lacks the dtype."""
     mask, days = np.array([True, False]), numpy.array(["2026-01-01", "2026-01-02"], "M8[D]")
     assert numpy.where(mask, days, days[0]).tolist() == days[[0, 0]].tolist()
     assert numpy.concatenate([np.array([1, 2]), ["a"]]).tolist() == ["1", "2", "a"]
@@ -277,7 +277,7 @@ def test_in_place_with_numpy_on_the_left(name: str) -> None:
     ours, theirs = abs(VALUES)[:, :2].copy(), abs(VALUES)[:, :2].copy()
     method, other = getattr(operator, name), numpy.array([[1.5, 2.0], [0.5, 1.0]], "float32")
     found = method(ours, np.array(other))
-    assert found is ours, "the array that is written stays what it is"
+    assert found is ours, "`out` itself is returned"
     numpy.testing.assert_allclose(found, method(theirs, other), rtol=1e-6)
 
 
@@ -290,7 +290,7 @@ def test_numpy_scalars_on_the_left(kind: str) -> None:
             found = method(number, x)
             assert is_gemel(found)
             same(found, method(number, numpy.asarray(x)).astype(found.dtype.name))
-            assert found.dtype is method(number.item(), x).dtype, "a number is weak"
+            assert found.dtype is method(number.item(), x).dtype, "a Python number does not promote"
 
 
 def test_dtypes_answer_for_numpys() -> None:
@@ -303,7 +303,7 @@ def test_dtypes_answer_for_numpys() -> None:
 
 
 def test_functions_that_copy_only_what_they_share() -> None:
-    """NumPy's, and others', ask whether `asarray` gave them the memory itself before they write."""
+    """Before writing, NumPy's functions ask whether `asarray` gave them the array's own memory."""
     x = np.array([1, 2, 3, 4])
     theirs = numpy.asarray(x)
     for share in (numpy.shares_memory, numpy.may_share_memory, np.shares_memory):

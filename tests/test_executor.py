@@ -1,7 +1,7 @@
-"""Executors: symbols bound to arrays, and the gradients of what networks of MXNet 1 end in.
+"""Executors: symbols bound to arrays, and gradients of the output layers of MXNet 1's networks.
 
-The figures are what MXNet 1.9.1 gives for the same numbers: sums of the outputs and of the sizes of
-the gradients, after two steps.
+The expected figures are MXNet 1.9.1's for the same numbers: sums of outputs and of absolute
+gradients, after two steps.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def test_types_and_composition() -> None:
     assert [str(t) for t in sym.Cast(X, dtype="int32").infer_type()[1]] == ["int32"]
     whole = LINE(data=sym.var("other") * 2)
     assert whole.list_arguments() == ["other", "fc_weight", "fc_bias"]
-    assert LINE.list_arguments()[0] == "data", "the symbol itself stays as it is"
+    assert LINE.list_arguments()[0] == "data", "the symbol itself is unchanged"
 
 
 @pytest.mark.parametrize(

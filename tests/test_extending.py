@@ -1,4 +1,4 @@
-"""Operations, passes and recipes from outside: the examples, and what they must not break."""
+"""Operations, passes and recipes from outside: the examples, and what they cannot break."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gemel.passes import optimize
 from gemel.spec import Spec
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples" / "extending").glob("*.py"))
-#: What each says, under GEMEL_DEBUG=2, of what was compiled.
+#: A text that each prints under GEMEL_DEBUG=2, about what was compiled.
 SAID = {
     "elementwise": "1 kernel, 0 bytes",
     "index_formula": "= gather.float32",
@@ -53,7 +53,7 @@ def test_examples(path: Path, tmp_path: Path) -> None:
 
 @op(moves=1)
 def skewed_rows(x: Any, *, step: int = 1) -> Any:
-    """Row i of a matrix, turned round by i * step places."""
+    """Row i of a matrix, rotated by i * step positions."""
     return numpy.stack([numpy.roll(row, i * step) for i, row in enumerate(x)])
 
 
@@ -75,7 +75,7 @@ def _(g: Any, y: Any, x: Any, *, step: int) -> Any:
 
 @op()
 def without_rules(x: Any) -> Any:
-    """An operation that does not say what its results are."""
+    """An operation that does not declare its result."""
     return x
 
 
@@ -148,7 +148,7 @@ def test_a_pass_is_done_beside_what_numpy_does() -> None:
 
 
 class Nothing:
-    """A pass that is an object, and does nothing."""
+    """A pass that is an object, and changes nothing."""
 
     def __call__(self, graph: Graph) -> Graph:
         return graph
@@ -166,7 +166,7 @@ def test_passes_must_be_a_list_of_functions(wrong: Any) -> None:
         gemel.compile(abs, passes=wrong)
 
 
-#: What a pass must not do.
+#: Things a pass must not do.
 WRONG: dict[str, Any] = {
     "not a Graph": lambda graph: None,
     "inputs": lambda graph: Graph(graph.inputs[::-1], graph.outputs, graph.updates),
@@ -189,7 +189,7 @@ def test_passes_that_change_what_a_function_is(told: str, recorded: bool) -> Non
 
 
 def recipe(made: list[str], copies: int) -> Recipe:
-    """Loops with so many vectors at a time; it tells what it has made."""
+    """A recipe for loops over `copies` vectors at a time; it appends what it has made to `made`."""
 
     def emit(program: Program, target: Target) -> Any:
         from gemel.codegen.loops import Loops
@@ -218,7 +218,7 @@ def test_recipes_are_for_the_functions_they_are_given_to() -> None:
 
 
 def test_recipes_of_one_function_are_not_mixed_up() -> None:
-    """They differ in what they have closed over."""
+    """They differ only in the values that they close over."""
     for copies in (1, 8):
         made: list[str] = []
         same = recipe(made, copies)._replace(name="alike")
@@ -268,7 +268,7 @@ def test_a_schedule_nobody_prints_is_an_error() -> None:
 
 
 def optimized(function: Any, *shapes: tuple[int, ...]) -> Graph:
-    """What the passes make of a function."""
+    """A function's graph after the passes."""
     with Trace():
         inputs = [placeholder(Spec(shape, "float32")) for shape in shapes]
         return optimize(Graph(inputs, [function(*inputs)]))
@@ -282,7 +282,7 @@ def raised(xp: Any, x: Any, y: Any) -> Any:
 
 @elementwise(dtype=lambda op, specs, given: ((), gemel.dtype.float32), positional=True)
 def column(xp: Any, *, shape: Any) -> Any:
-    """In which column an element is."""
+    """The column of each element."""
     return xp.index(len(shape) - 1)
 
 
@@ -293,7 +293,7 @@ def _(*, shape: Any) -> Spec:
 
 @op()
 def rolled_axes(x: Any, *, by: int) -> Any:
-    """The axes, turned round by so many places."""
+    """The array with its axes rotated by `by`."""
     return numpy.transpose(x, [(i + by) % x.ndim for i in range(x.ndim)])
 
 
@@ -310,7 +310,7 @@ def _(layout: Layout, result: Spec, *, by: int) -> Layout:
 
 @op(alignment="repeat")
 def rows_of(x: Any, *, count: int) -> Any:
-    """A row, so many times."""
+    """A row, repeated `count` times."""
     return numpy.broadcast_to(x, (count, *x.shape))
 
 
@@ -339,7 +339,7 @@ def test_operations_that_change_nothing_are_dropped(function: Any, dropped: bool
 
 
 def test_alignments_fuse() -> None:
-    """As a broadcast array does."""
+    """An alignment fuses like a broadcast array."""
     x, y = np.ones((3, 4)), np.arange(4) / 4
     program = gemel.compile(lambda x, y: np.exp(rows_of(y, count=3)) + x)
     assert "1 kernel" in program.plan_summary(x, y)

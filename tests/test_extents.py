@@ -17,7 +17,7 @@ from gemel.errors import TraceError
 from gemel.extent import Dim, Guard, Sizes, concrete, name_of, seen
 from gemel.ir.free import trial
 
-#: Functions of an array that ask for a number in every way there is.
+#: Functions of an array that need a number, in every possible way.
 FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "1.0 / n": lambda x, n: x.sum(axis=0) * (1.0 / n),
     "n / 2": lambda x, n: x * (n / 2),
@@ -125,7 +125,7 @@ def test_each_way_of_asking_gives_the_number_of_the_call(name: str) -> None:
             assert got.dtype == expected.dtype
 
 
-#: What must not cost a trace for each size.
+#: Functions that must not need a trace for each size.
 GENERIC = (
     "-n",
     "n**2",
@@ -232,7 +232,7 @@ def test_names_that_stay_keep_the_form_and_get_the_new_number_and_guards() -> No
     staying, slowly = concrete(forms, Sizes(values)), concrete(forms, values)
     for fast, slow in zip(staying, slowly, strict=True):
         assert (repr(fast), seen(fast)) == (repr(slow), seen(slow))
-        assert fast.guards is new  # what is asked later is found there
+        assert fast.guards is new  # later guards go there
     assert [seen(one) for one in staying] == [40, 41, 1071, 19, 1, 16]
     assert old == new == []
 
@@ -254,7 +254,7 @@ def test_names_that_become_others_or_numbers_do_not_stay() -> None:
 
 
 class Left(NamedTuple):
-    """What a traced function has put into a variable of the program."""
+    """Objects that a traced function has stored in a variable of the program."""
 
     symbol: Any
     sum: Any
@@ -320,5 +320,5 @@ def test_guards_of_a_trial_trace_are_discarded(fails: bool) -> None:
         1 / (not fails)
     assert len(asked) == 2 and len(guards) == 1
     with trial([rows, columns]) as asked:
-        assert rows > 4  # as is known
+        assert rows > 4  # already known
     assert not asked

@@ -87,7 +87,7 @@ def test_precision_is_kept(dtype: str) -> None:
     assert np.fft.fft(np.ones((4,), dtype=wide)).dtype == wide
     assert np.fft.fft(x).tolist() == [4, 0, 0, 0]
     assert np.fft.irfft(np.fft.rfft(x)).dtype == ("float64" if wide == "complex128" else "float32")
-    assert numpy.fft.fft(x).dtype == wide, "NumPy's function called with an array of ours"
+    assert numpy.fft.fft(x).dtype == wide, "NumPy's function on a gemel array"
 
 
 def test_frequencies() -> None:

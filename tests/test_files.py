@@ -1,4 +1,4 @@
-"""Files of arrays: MXNet's format, NumPy's .npy and .npz, and what is wrong with broken ones."""
+"""Files of arrays: MXNet's format, NumPy's .npy and .npz, and errors for damaged files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def filled(shape: tuple[int, ...], dtype: str) -> Any:
 
 @pytest.mark.parametrize("dtype", [dtype.name for dtype in DTYPES])
 def test_every_dtype_and_shape_comes_back(dtype: str, tmp_path: Path) -> None:
-    """As it was: an array, a list, a dictionary. NumPy's files hold bfloat16 as float32."""
+    """Arrays, lists and dictionaries come back; in NumPy's files bfloat16 becomes float32."""
     arrays = [filled(shape, dtype) for shape in SHAPES]
     path = str(tmp_path / "a")
     for value in arrays:
@@ -117,7 +117,7 @@ def test_broken_files_say_what_is_wrong(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(ParameterFileError, match="damaged or truncated"):
             npx.load(path)
-    place = whole.rindex(b"PK\x05\x06") + 16  # where the directory begins
+    place = whole.rindex(b"PK\x05\x06") + 16  # the offset of the directory
     path.write_bytes(whole[:place] + b"\xff\xff\x7f\x00" + whole[place + 4 :])
     with pytest.raises(ParameterFileError, match="damaged or truncated"):
         npx.load(path)
@@ -137,7 +137,7 @@ def test_an_array_that_failed_writes_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-#: What writes a file.
+#: Functions that write a file.
 WRITERS: dict[str, Callable[[str], Any]] = {
     "npx.save": lambda path: npx.save(path, [np.ones(2)]),
     "np.save": lambda path: np.save(path, np.ones(2)),
@@ -156,7 +156,7 @@ def _layer() -> Any:
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_folders_that_cannot_be_written(name: str, tmp_path: Path) -> None:
-    """The errors name the path given, not the one beside it, and nothing is left there."""
+    """The error names the given path, not the temporary one, and no temporary file is left."""
     folder = str(tmp_path / "none")
     with pytest.raises(MissingFileError, match=re.escape(f"no folder {folder!r}")):
         WRITERS[name](f"{folder}/file")
@@ -195,7 +195,7 @@ def test_file_permissions_are_kept(tmp_path: Path) -> None:
 
 
 def test_pipes_are_written_into(tmp_path: Path) -> None:
-    """They, and devices such as /dev/null, were replaced by files."""
+    """A pipe, or a device such as /dev/null, was once replaced by a file."""
     pipe, found = tmp_path / "pipe", []
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()))

@@ -14,7 +14,7 @@ from gemel import gluon, np
 
 @pytest.fixture(autouse=True)
 def often() -> Iterator[None]:
-    """Threads take turns a hundred times as often as they do."""
+    """Threads take turns a hundred times as often as usual."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(5e-5)
     yield

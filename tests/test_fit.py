@@ -1,4 +1,4 @@
-"""`gluon.fit`: training, validation, callbacks, and resuming after kill -9 to the same bits."""
+"""`gluon.fit`: training, validation, callbacks; after kill -9 it resumes to the same bits."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from gemel.errors import GemelError, ParameterFileError, ShapeError, UnknownName
 from gemel.gluon import nn
 from gemel.gluon.checkpoint import packed, unpacked
 
-#: Noise from three streams, dropout, running statistics, a scheduler with a memory, a callback
-#: with a list, a metric whose sums are arrays: whatever is not in the checkpoint shows.
+#: Noise from three streams, dropout, running statistics, a stateful scheduler, a callback with a
+#: list, a metric whose sums are arrays: anything missing from the checkpoint changes the result.
 TRAINING = """
 import os, random, signal, sys, time
 from hashlib import sha256
@@ -109,7 +109,7 @@ def program(
 
 
 def killed(text: str) -> bool:
-    """Run a program that may end itself; whether it did."""
+    """Run a program that may kill itself; return whether it did."""
     process = start(text)
     process.communicate(timeout=600)
     return process.returncode == -signal.SIGKILL
@@ -117,7 +117,7 @@ def killed(text: str) -> bool:
 
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_killed_and_resumed(hybrid: bool, tmp_path: Path) -> None:
-    """At chosen batches (the first, before and behind a checkpoint, an epoch's last), and while
+    """At chosen batches (the first, before and after a checkpoint, the last of an epoch), and while
     the checkpoint is written.
     """
     whole = run(program(tmp_path / "whole", hybrid))
@@ -127,20 +127,20 @@ def test_killed_and_resumed(hybrid: bool, tmp_path: Path) -> None:
         assert killed(program(file, hybrid, kill))
     assert killed(program(file, hybrid, writing=2))
     assert run(program(file, hybrid)) == whole
-    if hybrid:  # done: nothing is left to train
+    if hybrid:  # the training is complete
         assert run(program(file, hybrid))["bits"] == whole["bits"]
     assert [path.name for path in tmp_path.iterdir() if "interrupted" in path.name] == [file.name]
 
 
 def test_killed_with_workers(tmp_path: Path) -> None:
-    """What workers draw follows the streams, too."""
+    """The random numbers of workers are restored too."""
     whole = run(program(tmp_path / "whole", True, workers=2))
     assert killed(program(tmp_path / "interrupted", True, 9, workers=2))
     assert run(program(tmp_path / "interrupted", True, workers=2)) == whole
 
 
 def test_killed_at_any_moment(tmp_path: Path) -> None:
-    """From outside, wherever it is: importing, compiling, training, writing."""
+    """Killed from outside at a random moment: while importing, compiling, training or writing."""
     whole = run(program(tmp_path / "whole", True))
     chance, file, kills = random.Random(), tmp_path / "interrupted", 0
     for _ in range(3):
@@ -167,7 +167,7 @@ def examples(size: int = 64) -> gluon.data.ArrayDataset:
 
 
 class Accuracy:
-    """As metrics are: update, get, reset."""
+    """A metric by its interface alone: update, get, reset."""
 
     def __init__(self) -> None:
         self.reset()
@@ -286,7 +286,7 @@ def test_early_stopping(tmp_path: Path) -> None:
             weights.append(run.net[0].weight.data().copy())
 
     data = gluon.data.DataLoader(examples(), 16)
-    for epochs in ([6], [2, 4, 6]):  # in one go, and resumed
+    for epochs in ([6], [2, 4, 6]):  # in one run, and resumed
         weights: list[Any] = []
         for end in epochs:
             net, trainer = network()
@@ -388,7 +388,7 @@ def test_an_error_in_the_middle_leaves_the_last_checkpoint(tmp_path: Path) -> No
 
 
 def test_several_devices(tmp_path: Path) -> None:
-    """The same as on one; each device's own running statistics are in a checkpoint, too."""
+    """The same as on one device; a checkpoint has each device's own running statistics too."""
     data, found = gluon.data.DataLoader(examples(40), 16), {}
     device.simulate(2)
     try:

@@ -1,4 +1,4 @@
-"""Faults found from outside, each in the few lines that showed it."""
+"""Bugs reported from outside, each with the few lines that showed it."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_random_is_below_one(dtype: str) -> None:
 
 def test_a_callback_shares_what_it_reads() -> None:
     x, many = np.ones(4), np.ones((700, 700))
-    later = np.dot(many, many)  # not there yet, so that the callback has to wait for its turn
+    later = np.dot(many, many)  # not computed yet, so the callback must wait
     for array in (x, later):
         spec = (array.shape, "float32")
         found = npx.callback(lambda _, array=array: numpy.asarray(array) * 2, array, outputs=spec)
@@ -328,7 +328,7 @@ def test_a_value_that_is_asked_for_is_read_again_after_numpy_had_access() -> Non
     numpy.asarray(w)[0] = 9
     assert function(x).tolist() == [9]
     traces = function.traces
-    numpy.asarray(w)  # nothing is written
+    numpy.asarray(w)  # reads without a write
     assert function(x).tolist() == [9]
     assert function.traces == traces
 
@@ -486,7 +486,7 @@ def test_overwritten_values_have_no_gradient(
     write: Callable[[Any, Any], None], compiled: bool
 ) -> None:
     def function(x: Any) -> Any:
-        v = x / (np.abs(x) + 1)  # of infinity NaN, and so is what 0 times its derivative would be
+        v = x / (np.abs(x) + 1)  # NaN at infinity, and so would be 0 times its derivative
         write(v, x)
         return v
 

@@ -1,4 +1,4 @@
-"""Products of bytes added up in int32, by fours along k: every sign, layout, size and target."""
+"""Products of bytes summed in int32, four at a time along k: signs, layouts, sizes, targets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIGNS = [(int8, int8), (uint8, int8), (int8, uint8), (uint8, uint8)]
 
 
 def described(kept: tuple[DType, DType], lasts: tuple[str, str], scaled: bool = False) -> Described:
-    """The sum itself, or, scaled, maximum(sum + bias, 0) as float32 beside it."""
+    """The sum itself; or with `scaled` also maximum(sum + bias, 0) as float32."""
     store = Instruction("store", int32, (0,), 0)
     operands = (Operand(int32, OUTPUT, CONTIGUOUS),)
     code = (Instruction("sum", int32), store)
@@ -40,7 +40,7 @@ def described(kept: tuple[DType, DType], lasts: tuple[str, str], scaled: bool = 
 
 
 def drawn(source: numpy.random.Generator, shape: tuple[int, ...], dtype: DType) -> Any:
-    """Bytes of any value, often the greatest and least."""
+    """Bytes of any value, often the largest or smallest."""
     limits = numpy.iinfo(dtype.name)
     some = source.integers(limits.min, limits.max + 1, shape).astype(dtype.name)
     ends = source.choice(numpy.array([limits.min, limits.max], dtype.name), shape)
@@ -88,7 +88,7 @@ def check(
 
 @pytest.fixture(params=[*NAMES, "without"])
 def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> targets.Target:
-    """Each target; the best one also without the instruction that does four."""
+    """Each target, and the best one without the instruction that sums four products."""
     if request.param == "without":
         monkeypatch.setattr(contract, "has_instruction", lambda target, name: False)
         return targets.TARGETS[NAMES[0]]
@@ -130,7 +130,7 @@ def test_the_instruction_is_used_where_there_is_one(monkeypatch: pytest.MonkeyPa
 
 
 def test_sums_wrap_and_empty_ones_are_zero(target: targets.Target) -> None:
-    k = 140_000  # 255 * 255 * k is more than int32 holds
+    k = 140_000  # 255 * 255 * k exceeds int32
     a, b = numpy.full((1, k), 255, "uint8"), numpy.full((k, 1), 255, "uint8")
     out = numpy.zeros((1, 1), "int32")
     kept = uint8, uint8
@@ -155,7 +155,7 @@ def test_sums_wrap_and_empty_ones_are_zero(target: targets.Target) -> None:
 
 @pytest.mark.parametrize("kept", SIGNS, ids=str)
 def test_what_it_means(kept: tuple[DType, DType]) -> None:
-    """The interpreter reads the panels, and has the same sums."""
+    """The interpreter reads the panels too, and gets the same sums."""
     m, n, k = 7, 19, 10
     source, target = numpy.random.default_rng(0), targets.TARGETS[NAMES[0]]
     a, b = drawn(source, (m, k), kept[0]), drawn(source, (k, n), kept[1])

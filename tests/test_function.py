@@ -13,7 +13,7 @@ from gemel.errors import GradientError, ShapeError, TraceError
 
 
 class Sigmoid(autograd.Function):
-    """Through NumPy, so that both ways wait for what they read."""
+    """Computed by NumPy, so that forward and backward wait for what they read."""
 
     def forward(self, x: Any) -> Any:
         y = np.array(1 / (1 + numpy.exp(-x.asnumpy())))
@@ -26,7 +26,7 @@ class Sigmoid(autograd.Function):
 
 
 class Both(autograd.Function):
-    """Two results and an argument without a gradient."""
+    """Two results, and an argument without a gradient."""
 
     def forward(self, x: Any, y: Any, scale: float) -> Any:
         self.save_for_backward(x, y)

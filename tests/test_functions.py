@@ -1,7 +1,7 @@
-"""The functions people know from NumPy and the Array API: names, keywords, values, gradients.
+"""The functions known from NumPy and the Array API: names, keywords, values, gradients.
 
-The operations' own table (op_table) checks kernels against their bodies; here the names users
-write are called as NumPy's are, with NumPy's answers.
+The table of operations (op_table) checks kernels against the operations' bodies. Here the public
+names are called like NumPy's, and compared with NumPy's results.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from gemel.errors import DTypeError, ShapeError
 
 INF, NAN = float("inf"), float("nan")
 RANDOM = numpy.random.default_rng(5)
-#: What most calls below are given: no ties, some negative.
+#: The argument of most calls below: no ties, some negative numbers.
 X = RANDOM.normal(size=(3, 4, 5)).astype("float32")
 M = X[0]
 HOLES = numpy.where(X > 1, numpy.float32(NAN), X)
 WHOLE = RANDOM.integers(-9, 10, (3, 4, 5)).astype("int32")
 
-#: Names of the Array API standard and NumPy, and what else they are called.
+#: Names in the Array API standard and NumPy, and gemel's names for the same functions.
 ALIASES = {
     "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan",
     "atan2": "arctan2", "atanh": "arctanh", "pow": "power", "bitwise_invert": "invert",
@@ -36,7 +36,7 @@ ALIASES = {
     "true_divide": "divide", "mod": "remainder",
 }  # fmt: skip
 
-#: The elementwise functions and the statistics of the standard that have no complex numbers.
+#: Elementwise functions and statistics of the standard, except those of complex numbers.
 STANDARD = (
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
     "bitwise_left_shift", "bitwise_invert", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
@@ -65,14 +65,14 @@ def test_keywords_are_those_of_numpy() -> None:
     for name in ("quantile", "percentile", "median", "cov", "diff", "trapezoid", "nan_to_num"):
         theirs = inspect.signature(getattr(numpy, name)).parameters
         ours = inspect.signature(getattr(np, name)).parameters
-        # "interpolation" is what MXNet calls `method`.
+        # MXNet calls `method` "interpolation".
         assert set(ours) - {"x", "interpolation"} <= set(theirs), name
 
 
 # --- values ---------------------------------------------------------------------------------
 
 Call = Callable[[Any], Any]
-#: Calls that mean the same on both sides; `n` is the namespace, arrays are made with `n.array`.
+#: Calls with the same meaning in both namespaces; `n` is the namespace, `n.array` makes arrays.
 CALLS: dict[str, Call] = {
     "sum dtype": lambda n: n.sum(n.array(WHOLE), axis=1, dtype="float64"),
     "sum to int8": lambda n: n.sum(n.array(WHOLE), dtype="int8"),
@@ -278,7 +278,7 @@ def test_as_numpy_does(name: str) -> None:
     for found, expected in zip(answers(CALLS[name], np), answers(CALLS[name], numpy), strict=True):
         assert found.shape == expected.shape
         if expected.dtype.kind == "f":
-            # float64 where NumPy knows no other: its literals are float64, gemel's float32.
+            # NumPy's literals are float64 and gemel's are float32, so NumPy's result may be wider.
             near = 1e-14 if found.dtype == "float64" == expected.dtype else 1e-5
             assert found.dtype.kind == "f"
             numpy.testing.assert_allclose(found, expected, rtol=near, atol=near)
@@ -291,7 +291,7 @@ def test_as_numpy_does(name: str) -> None:
             numpy.testing.assert_array_equal(found, expected)
 
 
-#: Functions written over elementary ones, which have no other reference, where they are defined.
+#: Where functions composed of elementary ones, which have no other reference, are checked.
 SPECIAL = numpy.array([0.0, -0.0, 1, -1, INF, -INF, NAN, 0.3, -0.7, 2.5, 1e-5, -40, 1e30, 8, 1000])
 SERIES = (
     "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh",
@@ -303,7 +303,7 @@ SERIES = (
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", SERIES)
 def test_close_to_the_last_digit(name: str, dtype: str) -> None:
-    """Within a few units of the last place of what NumPy says with more digits."""
+    """Within a few units in the last place of NumPy's result in longdouble."""
     values = numpy.concatenate([SPECIAL, RANDOM.uniform(-3, 3, 500)]).astype(dtype)
     both = getattr(np, name).arity == 2
     sides = numpy.meshgrid(values[:60], values[:60]) if both else [values]
@@ -312,7 +312,7 @@ def test_close_to_the_last_digit(name: str, dtype: str) -> None:
     found = getattr(np, name)(*(np.array(v) for v in sides)).asnumpy()
     assert found.dtype == dtype
     unit = numpy.finfo(dtype).eps
-    # Around other zeros than at 0 only the absolute error is that small.
+    # Near a zero that is not at 0, only the absolute error is small.
     absolute = 4 * unit if name in ("logaddexp", "logaddexp2", "sinc") else 0
     numpy.testing.assert_allclose(found, expected, rtol=4 * unit, atol=absolute)
     numpy.testing.assert_array_equal(
@@ -387,7 +387,7 @@ def test_refused(name: str) -> None:
 # --- gradients ------------------------------------------------------------------------------
 
 WEIGHTS = RANDOM.uniform(0.5, 2, (3, 4, 5))
-#: What is composed, or has a gradient that is no formula of one element.
+#: Functions that are composed, or whose gradient is not a formula of one element.
 SMOOTH: dict[str, Callable[[Any], Any]] = {
     "cumsum": lambda x: np.cumsum(x) * np.arange(60.0),
     "cumprod of zeros": lambda x: np.cumprod(np.where(np.array(X) > 0.9, x * 0, x), axis=1),
@@ -430,7 +430,7 @@ def slope(function: Any, start: Any) -> Any:
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_gradients(name: str) -> None:
-    """In float64, along a direction; imperatively and compiled."""
+    """In float64, along a direction, imperatively and compiled."""
     function, start = SMOOTH[name], X.astype("float64")
     found = slope(function, start)
     numpy.testing.assert_allclose(slope(gemel.compile(function), start), found, rtol=1e-12)

@@ -1,4 +1,4 @@
-"""The garbage collector waits while graphs are made, and is as it was before afterwards."""
+"""The garbage collector is off while graphs are made, and has its old state afterwards."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gemel.process.garbage import NEVER, uncollected
 
 
 def runs() -> bool:
-    """Whether garbage is looked for."""
+    """Whether garbage collection is enabled."""
     return gc.isenabled() and 0 < gc.get_threshold()[0] < NEVER
 
 
 @pytest.fixture(autouse=True)
 def enabled() -> Iterator[None]:
-    """The collector runs before each test, and after it."""
+    """The collector is enabled before each test, and must be after it."""
     before = gc.get_threshold()
     gc.enable()
     assert runs()

@@ -42,7 +42,7 @@ def test_its_seed_decides_and_nothing_else(name: str) -> None:
     before = gemel._core.random_state()
     again = np.random.default_rng(12)
     assert draw(again).tolist() == first
-    assert gemel._core.random_state() == before  # the program's stream stays where it is
+    assert gemel._core.random_state() == before  # the global stream has not moved
     np.random.uniform(size=3)
     assert draw(again).tolist() == second
     assert draw(np.random.default_rng(13)).tolist() != first
@@ -211,7 +211,7 @@ def test_gradients() -> None:
         rng.bit_generator.state = start
         with autograd.record():
             each(scale).backward()
-        rng.normal(size=2)  # the tape does not mind
+        rng.normal(size=2)  # this does not disturb the tape
         found.append(scale.grad.asnumpy())
     numpy.testing.assert_allclose(*found, rtol=1e-4)
 

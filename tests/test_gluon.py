@@ -465,7 +465,7 @@ def test_utils():
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_global_norm_of_halves(dtype):
-    # The sum of their squares, a million, is more than float16 holds.
+    # The sum of squares is a million, more than float16 can hold.
     arrays = [np.full((64,), 100.0).astype(dtype), np.full((4,), 300.0).astype(dtype)]
     assert gluon.utils.clip_global_norm(arrays, 10.0) == pytest.approx(1000)
     assert [a[0].item() for a in arrays] == pytest.approx([1, 3], rel=1e-2)

@@ -1,4 +1,4 @@
-"""Parameter files: round trips, other writers' files, and damage."""
+"""Parameter files: round trips, files from other writers, and damaged files."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ def test_files_of_mxnet(tmp_path, version):
 
 @pytest.mark.parametrize("version", ["v2", "v3"])
 def test_mxnet_reads_what_is_written(tmp_path, version):
-    """The bytes are those of the format; only the field MXNet does not read holds a checksum.
+    """The bytes are those of the format, except a checksum in a field that MXNet does not read.
 
-    MXNet refuses one version after `set_np`, and the other without it.
+    After `set_np` MXNet refuses version 2, and without it version 3.
     """
     if version == "v3":
         npx.set_np()
@@ -117,7 +117,7 @@ def test_mxnet_reads_what_is_written(tmp_path, version):
 
 
 def test_files_of_nd(tmp_path):
-    """MXNet 1 has lists and dictionaries in files; one array is a list of one."""
+    """MXNet 1 stores lists and dictionaries; one array is stored as a list of one."""
     path = tmp_path / "nd"
     nd.save(path, nd.array([1, 2]))
     for found in (nd.load(path), nd.load_frombuffer(path.read_bytes())):

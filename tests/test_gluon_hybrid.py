@@ -1,4 +1,4 @@
-"""Hybridizing: the same results, compiled; when programs are dropped; what cannot be compiled."""
+"""Hybridizing: same results, compiled; when programs are dropped; what cannot be compiled."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_training_agrees():
             net.hybridize()
         x = np.random.normal(size=(16, 3))
         y = x.sum(axis=1)
-        net(x)  # parameters of unknown shape draw their first values here, dropout later
+        net(x)  # deferred parameters draw their values here, before any dropout
         trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.01})
         loss = gluon.loss.L2Loss()
         for _ in range(5):
@@ -213,7 +213,7 @@ def test_keyword_arguments_of_hybrid_forward():
         net(one, another=1.0)
 
 
-#: What a block may do with its second parameter, and whether a gradient reaches that.
+#: Uses of a block's second parameter, and whether a gradient reaches it.
 USES = {
     "nothing": (lambda a, b: a, False),
     "a result nobody uses": (lambda a, b: a + 0 * (b * 2).shape[0], False),
@@ -353,7 +353,7 @@ def test_hybridized_children_of_a_plain_block_compile_on_their_own():
 
 
 class Outputs(gluon.HybridBlock):
-    """Several outputs, each of which other parameters influence; log(0) has no finite gradient."""
+    """Outputs that depend on different parameters; log(0) has no finite gradient."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -432,7 +432,7 @@ def test_hooks_inside_are_called_with_arrays():
     close(net(x), expected)
     assert len(seen) == 4
     assert net._own.compiled is program
-    assert program.traces == 1  # it was not compiled again
+    assert program.traces == 1  # no second compilation
     net[1].register_op_hook(lambda name, operation, array: seen.append(operation))
     net(x)
     assert len(seen) > 4

@@ -1,4 +1,4 @@
-"""Gradients where it is delicate: ties, infinities, several uses, views, branches, dtypes."""
+"""Difficult gradients: ties, infinities, several uses, views, branches, dtypes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEED = 3
 
 
 def slope_of(function: Any, values: Any, dtype: str = "float32", head: Any = None) -> Any:
-    """The gradient of function(x).sum(), or along `head`, at these values."""
+    """The gradient of function(x).sum(), or with `head`, at these values."""
     x = np.array(values, dtype=dtype)
     x.attach_grad()
     with autograd.record():
@@ -31,7 +31,7 @@ def slope_of(function: Any, values: Any, dtype: str = "float32", head: Any = Non
 
 
 def both_ways(function: Any, values: Any, **options: Any) -> Any:
-    """The gradient imperatively; the compiled one must be the same."""
+    """The imperative gradient, which must equal the compiled one."""
     first = slope_of(function, values, **options)
     second = slope_of(gemel.compile(function), values, **options)
     numpy.testing.assert_array_equal(first, second)
@@ -83,7 +83,7 @@ def test_relu_and_its_like_at_zero_and_infinity() -> None:
 @pytest.mark.parametrize("function", [npx.softmax, npx.log_softmax])
 @pytest.mark.parametrize("dtype", FLOATING)
 def test_softmax_of_large_and_masked_elements(function: Any, dtype: str) -> None:
-    """A masked element (-inf) takes part in nothing; large ones do not overflow."""
+    """A masked element (-inf) has no effect; large elements do not overflow."""
     values = [[6e4, -6e4, 0.0], [1.0, 2.0, -INF], [5.0, 5.0, 5.0]]
     head = [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
     found = both_ways(function, values, dtype=dtype, head=head)
@@ -192,7 +192,7 @@ def test_several_index_arrays() -> None:
 
 
 def test_masks() -> None:
-    """Only what is selected, also beside another use."""
+    """Only selected elements get a gradient; other uses of the array add theirs."""
     values = [[3.0, 1.0], [2.0, 5.0]]
     found = slope_of(lambda x: x[x > 1.5].sum() * 2 + x.sum(), values)
     assert found.tolist() == [[3, 1], [3, 3]]
@@ -208,7 +208,7 @@ def test_views_and_negative_steps() -> None:
 
 
 def test_views_are_saved_as_they_were_seen() -> None:
-    """What a rule reads of a view with an offset is the view's elements."""
+    """For a view with an offset, the rule reads the elements of the view."""
     x = np.array([1.0, 2.0, 3.0, 4.0])
     part = x[2:]
     part.attach_grad()
@@ -244,7 +244,7 @@ def test_integer_results_stop_gradients() -> None:
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_cond(sign: float) -> None:
-    """Only the branch taken; what it takes from outside gets its part."""
+    """Only the branch taken has gradients; captured arrays get their part."""
 
     def function(x: Any, w: Any) -> Any:
         scaled = x * 3
@@ -301,7 +301,7 @@ def test_batch_norm_in_a_block() -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 def test_batch_norm_with_parameters_of_another_dtype(dtype: str) -> None:
-    """The result is like x, statistics and gradients like their own; no sum overflows."""
+    """The result has x's dtype, statistics and gradients have their own; no sum overflows."""
     x = np.random.normal(3.0, 2.0, size=(80_000, 2)).astype(dtype)
     vectors = [np.ones(2), np.zeros(2), np.zeros(2), np.ones(2)]
     for array in (x, *vectors[:2]):
@@ -317,7 +317,7 @@ def test_batch_norm_with_parameters_of_another_dtype(dtype: str) -> None:
 
 
 def test_random_scale_is_differentiable() -> None:
-    """Reparameterised: a normal number moves with its mean and its deviation."""
+    """Reparameterised: a normal number depends on its mean and its deviation."""
 
     def function(loc: Any, scale: Any) -> Any:
         return OPS["normal"](loc, scale, shape=(1000,), dtype="float64")

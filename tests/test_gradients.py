@@ -26,12 +26,12 @@ from gemel.ir.trace import Trace
 from gemel.passes.gradient import gradient
 
 SEED = 3
-#: Gradient rules whose inputs are only numbers or positions in the table.
+#: Operations with a gradient rule whose inputs in the table are only numbers or positions.
 WITHOUT_ARRAYS = frozenset(("iota", "one_hot", "randint"))
 
 
 def differentiable(case: Case) -> bool:
-    """Whether the case has a floating input that a gradient can be asked of."""
+    """Whether the case has a floating input to differentiate."""
     if not case.op.differentiable or case.name in WITHOUT_ARRAYS:
         return False
     return any(not fixed(d) for d in case.draws)
@@ -64,19 +64,19 @@ def variables_of(case: Case, inputs: list[Any]) -> list[int]:
 
 
 def parameters_in(case: Case, dtype: str) -> dict[str, Any]:
-    """The parameters, with a result dtype that is one to differentiate in."""
+    """The parameters; a floating result dtype is replaced by `dtype`."""
     wanted = "dtype" in case.parameters and case.parameters["dtype"] in FLOATING
     return {**case.parameters, "dtype": dtype} if wanted else dict(case.parameters)
 
 
 def heads_for(values: list[Any]) -> list[Any]:
-    """A direction for each floating result."""
+    """A random direction for each floating result."""
     generator = numpy.random.default_rng(7)
     return [generator.standard_normal(v.shape) if v.dtype.kind == "f" else None for v in values]
 
 
 def objective(case: Case, inputs: list[Any], heads: list[Any]) -> float:
-    """The sum of results times directions, by the reference."""
+    """The sum of results times directions, computed by the reference."""
     values = expected_of(case, inputs, stream=(SEED, 0))
     pairs = zip(values, heads, strict=False)
     return float(sum((v * h).sum() for v, h in pairs if h is not None))
@@ -95,7 +95,7 @@ def differences(case: Case, inputs: list[Any], heads: Any, position: int) -> tup
 
 
 def backward(function: Any, arrays: list[Any], positions: list[int], heads: Any) -> list[Any]:
-    """The gradients of some arrays through one recorded call: call by call, and as a plan."""
+    """The gradients of some arrays through one recorded call: without a plan, then as a plan."""
     for position in positions:
         arrays[position].attach_grad()
     ways = []
@@ -117,7 +117,7 @@ def backward(function: Any, arrays: list[Any], positions: list[int], heads: Any)
 
 
 def used_heads(case: Case, values: list[Any]) -> list[Any]:
-    """Directions for the results a gradient is defined for."""
+    """Directions for those results that have a gradient."""
     heads = heads_for(values)
     if case.name == "batch_norm":  # the other results are statistics
         return [heads[0], *[None] * (len(heads) - 1)]
@@ -130,7 +130,7 @@ def used_heads(case: Case, values: list[Any]) -> list[Any]:
         (case, way)
         for case in GRADIENTS
         for way in ("imperative", "compiled")
-        if case.name != "log_gamma"  # its gradient is the distribution's (test_distributions)
+        if case.name != "log_gamma"  # for its gradient see test_distributions
     ],
     ids=str,
 )
@@ -161,7 +161,7 @@ def test_against_central_differences(case: Case, way: str) -> None:
 @pytest.mark.parametrize("dtype", FLOATING)
 @pytest.mark.parametrize("case", GRADIENTS, ids=str)
 def test_a_gradient_has_its_input_s_spec(case: Case, dtype: str) -> None:
-    """Shape and dtype, and every dtype on the way verified by tracing."""
+    """The gradient has the input's shape and dtype; tracing verifies the dtypes in between."""
     case = case._replace(parameters=parameters_in(case, dtype))
     inputs = inputs_of(case, dtype)
     positions = variables_of(case, inputs)

@@ -154,7 +154,7 @@ def test_of_an_array_from_outside() -> None:
 
 
 class Critic(nn.HybridBlock):
-    """A loss with a penalty on the slope of what it judges: https://arxiv.org/abs/1704.00028."""
+    """A loss with a gradient penalty on its critic: https://arxiv.org/abs/1704.00028."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -236,7 +236,7 @@ def test_a_loop_whose_gradient_is_asked_for_runs_once() -> None:
     x, w = (np.array(draw.standard_normal(s).astype("float32")) for s in ((5, 3), 3))
     compiled = gemel.compile(step)
     total, slope = compiled(x, w)
-    assert compiled.graph(x, w).count("loop") == 2  # there and back
+    assert compiled.graph(x, w).count("loop") == 2  # forward and backward
     w.attach_grad()
     with autograd.record():
         y = loss(x, w)
@@ -349,7 +349,7 @@ def test_gradients_read_what_was_there(function: Callable[..., Any]) -> None:
 
 
 def test_calls_of_one_function_follow_which_arrays_are_one() -> None:
-    """Also once it is known which plan serves arrays like these."""
+    """Also when the plan for arrays of these shapes is known."""
 
     def first(x: Any, y: Any) -> Any:
         with autograd.record():

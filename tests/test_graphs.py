@@ -68,7 +68,7 @@ def test_walk_gives_inputs_first_and_each_node_once() -> None:
     with Trace():
         a = x + y
         b = a * a
-        np.exp(b)  # nobody needs it
+        np.exp(b)  # unused
         graph = Graph((x, y), (b, a))
     order = graph.walk()
     assert [node.op.name if node.op else "input" for node in order] == [
@@ -304,7 +304,7 @@ def test_each_pass_alone_keeps_the_meaning(seed: int) -> None:
     inputs = drawn(graph, seed)
     wanted = interpret(graph, *inputs)
     with Trace():
-        plain = PIPELINE[0](graph)  # fusion takes no composites
+        plain = PIPELINE[0](graph)  # fusion needs a graph without composites
         for step in PIPELINE[1:]:
             same(interpret(verify(step(plain), after=step.__name__), *inputs), wanted)
 
@@ -390,7 +390,7 @@ def test_numbers_a_dim_cannot_express_fix_its_value(question: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_dims_compute_what_numbers_do(seed: int) -> None:
-    """Random expressions at other sizes; and what is answered without a guard holds there too."""
+    """Random expressions at other sizes; an answer given without a guard holds there too."""
     draw = random.Random(seed)
 
     def made(depth: int) -> Any:
@@ -421,7 +421,7 @@ def test_dims_compute_what_numbers_do(seed: int) -> None:
 
 
 def zero_somewhere(made: Any, size: dict[str, int], value: Any) -> bool:
-    """Whether an expression divides by zero where it was traced: Python would have raised."""
+    """Whether an expression divides by zero at the traced size, where Python would have raised."""
     if not isinstance(made, tuple):
         return False
     if made[0] in ("//", "%") and value(made[2], size) == 0:
