@@ -53,7 +53,7 @@ CASES = {
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_rounded_once(name: str, dtype: str) -> None:
-    """To the nearest of what float32 gives; only the order of sums may differ."""
+    """The result is the rounded float32 result; only the order of sums may change it."""
     function, *shapes = CASES[name]
     given = drawn(dtype, *shapes)
     found = function(*given)
@@ -86,7 +86,7 @@ def test_gradients_are_of_its_dtype_and_the_same_both_ways(name: str, dtype: str
 
 
 def test_a_sum_that_rounding_before_would_lose() -> None:
-    """1 + 2**-11 is no float16: 1 + 2**-11 + 2**-11 is."""
+    """float16 has no 1 + 2**-11, but it has 1 + 2**-11 + 2**-11."""
     x, weight = np.array([[1.0, 2.0**-11]], dtype="float16"), np.ones((1, 2), dtype="float16")
     bias = np.array([2.0**-11], dtype="float16")
     layer = nn.Dense(1, in_units=2, dtype="float16")

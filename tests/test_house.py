@@ -1,4 +1,4 @@
-"""The house: who includes whom in C++, what is Python's, how long files are, what pages name."""
+"""The rules of the source tree: C++ includes, where Python may be used, file lengths, pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 SOURCES = ROOT / "src"
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
-#: What the files of a folder may include from: themselves, and the folders below them.
+#: The folders that the files of a folder may include from: itself and the folders below it.
 BELOW = {
     "memory": {"memory"},
     "engine": {"memory", "engine"},
@@ -22,7 +22,7 @@ BELOW = {
     "capi": {"memory", "engine", "program", "capi"},
     "python": {"memory", "engine", "program", "python"},
 }
-#: Headers of Python and of what speaks to it.
+#: Headers of Python and of libraries that talk to Python.
 PYTHON = re.compile(r"Python\.h|structmember\.h|pythread\.h|frameobject\.h|nanobind/.*|cpython/.*")
 
 
@@ -45,14 +45,14 @@ def test_includes_point_down(path: Path) -> None:
     ours = [name for name in included(path) if (SOURCES / name).exists()]
     assert not [name for name in ours if name.split("/")[0] not in allowed]
     local = [name for name in included(path) if (path.parent / name).exists()]
-    assert not set(local) - set(ours), "includes name the folder too"
+    assert not set(local) - set(ours), "includes must name the folder"
 
 
 def test_python_stays_in_its_folder() -> None:
     elsewhere = [path for path in sources() if "python" not in path.relative_to(SOURCES).parts]
     found = {path.name: name for path in elsewhere for name in included(path) if PYTHON.match(name)}
     assert not found
-    # By name too: a declaration needs no header.
+    # Names count too, since a declaration needs no header.
     named = re.compile(r"\bPy(?:Object|Gil\w*|_\w+|Err_\w+)\b|\bnanobind\b")
     assert not [path.name for path in elsewhere if named.search(path.read_text())]
 
@@ -63,7 +63,7 @@ def test_one_file_includes_nanobind() -> None:
 
 
 def test_the_c_interface_is_plain_c(tmp_path: Path) -> None:
-    """Its header alone is a C program, and every function of it is declared for C++ too."""
+    """The header alone compiles as C and as C++."""
     header = SOURCES / "capi" / "gemel.h"
     assert header.exists()
     assert set(included(header)) <= {"stddef.h", "stdint.h", "stdbool.h"}
@@ -81,7 +81,7 @@ FOLDERS = {p.name for base in (ROOT, ROOT / "gemel") for p in base.iterdir() if 
 
 
 def is_there(named: str) -> bool:
-    """Whether a page's `folder/file`, `folder/module` or `folder/module.name` is there."""
+    """Whether a page's `folder/file`, `folder/module` or `folder/module.name` exists."""
     for base in (ROOT, ROOT / "gemel"):
         if any((base / f"{named}{suffix}").exists() for suffix in ("", ".py", ".h", ".cc")):
             return True
@@ -115,7 +115,7 @@ def test_no_file_is_long(folder: str) -> None:
 
 
 def asks_for_names(path: Path) -> list[int]:
-    """The lines that compare the name of an operation, or look something up by it."""
+    """The lines that compare an operation's name, or look something up by it."""
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Compare):

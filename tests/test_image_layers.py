@@ -11,7 +11,7 @@ from gemel import autograd, gluon, init, np, npx
 from gemel.errors import ShapeError, UnknownNameError
 from gemel.gluon import nn
 
-#: Layer, input, weight, result, and how it is shown.
+#: Layer, shapes of input, weight and result, and its representation.
 LAYERS: list[tuple[Any, tuple[int, ...], tuple[int, ...], tuple[int, ...], str]] = [
     (lambda: nn.Conv1D(6, 3, strides=2), (2, 4, 9), (6, 4, 3), (2, 6, 4),
      "Conv1D(4 -> 6, kernel_size=(3,), stride=(2,))"),
@@ -50,7 +50,7 @@ def test_convolutions(make: Any, given: Any, weight: Any, result: Any, shown: st
     assert known.weight.data().shape[:2] == ((2, 4) if "Transpose" in shown else (4, 2))
 
 
-#: Pooling layer, input, result.
+#: Pooling layer, shapes of input and result.
 POOLS: list[tuple[Any, tuple[int, ...], tuple[int, ...]]] = [
     (lambda: nn.MaxPool1D(), (2, 3, 7), (2, 3, 3)),
     (lambda: nn.MaxPool2D(3, strides=2, padding=1), (2, 3, 7, 8), (2, 3, 4, 4)),
@@ -73,7 +73,7 @@ def test_pools(make: Any, given: Any, result: Any) -> None:
     x = np.ones(given)
     y = net(x)
     assert y.shape == result
-    assert (y.asnumpy() == 1).all(), "of ones; padding does not count here"
+    assert (y.asnumpy() == 1).all(), "the mean of ones is 1, as padding does not count"
     assert type(net).__name__ in repr(net)
     net.hybridize()
     assert net(x).tolist() == y.tolist()
@@ -91,7 +91,7 @@ def test_what_is_refused() -> None:
 
 
 def lenet() -> nn.HybridSequential:
-    """LeNet-5, smaller."""
+    """A smaller LeNet-5."""
     net = nn.HybridSequential()
     net.add(
         nn.Conv2D(4, 5, padding=2, activation="relu"),
@@ -105,7 +105,7 @@ def lenet() -> nn.HybridSequential:
 
 
 def losses(hybrid: bool) -> tuple[list[float], Any]:
-    """The losses of some steps of training, and the net."""
+    """The losses of some training steps, and the network."""
     np.random.seed(4)
     net = lenet()
     net.initialize(init.Xavier())
@@ -157,7 +157,7 @@ def test_image_sizes_through_one_hybridized_net() -> None:
 
 
 def test_the_book_s_way_to_write_it() -> None:
-    """As D2L's LeNet from scratch does."""
+    """As in D2L's LeNet from scratch."""
     x, weight, bias = np.ones((2, 1, 6, 6)), np.ones((20, 1, 3, 3)), np.zeros(20)
     conv = npx.convolution(data=x, weight=weight, bias=bias, kernel=(3, 3), num_filter=20)
     pool = npx.pooling(data=npx.relu(conv), pool_type="avg", kernel=(2, 2), stride=(2, 2))
@@ -187,7 +187,7 @@ def test_old_names_in_hybrid_forward() -> None:
     ids=lambda v: "",
 )
 def test_pixel_shuffles(make: Any, factors: Any) -> None:
-    """Each place of the result, and the channel it comes from."""
+    """Each position of the result comes from the right channel."""
     space = (2, 3, 2)[: len(factors)]
     x = numpy.arange(2 * 2 * numpy.prod(factors) * numpy.prod(space), dtype="float32")
     x = x.reshape(2, -1, *space)

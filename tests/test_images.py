@@ -18,7 +18,7 @@ PHOTO = numpy.random.default_rng(1).integers(0, 256, (5, 7, 3)).astype("uint8")
 
 
 def mixed(x: Array, size: int, axis: int, corners: bool = False) -> Array:
-    """Another size along an axis, by linear mixing."""
+    """The image resized along an axis by linear interpolation."""
     old = x.shape[axis]
     x = numpy.moveaxis(x, axis, 0)
     rows = []

@@ -45,7 +45,7 @@ def same(x: Any, twin: Any) -> None:
 
 
 def selected(twin: Any, key: Any) -> Any:
-    """What NumPy selects; None where the key does not fit."""
+    """What NumPy selects; None if the key does not fit."""
     try:
         return twin[key]
     except IndexError:
@@ -54,7 +54,7 @@ def selected(twin: Any, key: Any) -> Any:
 
 @pytest.mark.parametrize("start", range(0, 600, 100))
 def test_random_keys(start: int) -> None:
-    """Views of views, read and written through; integer arrays read and written."""
+    """Reads and writes through views of views, and with integer arrays."""
     for seed in range(start, start + 100):
         generator = random.Random(seed)
         shape = tuple(generator.randint(1, 5) for _ in range(generator.randint(1, 4)))
@@ -74,7 +74,7 @@ def test_random_keys(start: int) -> None:
 
 
 def viewed(generator: random.Random, x: Any, twin: Any) -> tuple[Any, Any]:
-    """A view of a view of an array, twice."""
+    """Views of views, the same of two arrays."""
     for _ in range(generator.randint(0, 3)):
         if generator.random() < 0.3:
             x, twin = x.T, twin.T
@@ -86,7 +86,7 @@ def viewed(generator: random.Random, x: Any, twin: Any) -> tuple[Any, Any]:
 
 
 def write(generator: random.Random, view: Any, twin: Any, key: Any, shape: Any) -> None:
-    """The same value into both, a number or an array that broadcasts."""
+    """Write the same number or broadcast array into both."""
     if generator.random() < 0.3:
         view[on_gemel(key)] = 7
         twin[key] = 7
@@ -129,7 +129,7 @@ MASKS = {
 
 @pytest.mark.parametrize("case", MASKS)
 def test_masks_that_do_not_fit(case: str) -> None:
-    """Refused at the call, read or written, as NumPy does."""
+    """The call refuses them for reads and writes, as in NumPy."""
     shape, use = MASKS[case]
     for x in (numpy.zeros(shape), np.zeros(shape)):
         with pytest.raises((IndexError, TypeError)):
@@ -168,7 +168,7 @@ KEYS: list[Any] = [
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: repr(key).replace("\n", ""))
 def test_masks_and_truths(key: Any) -> None:
-    """Masks on all axes or fewer, and of no dimensions, read, recorded and written."""
+    """Masks over all axes, over fewer, or without dimensions: read, recorded and written."""
     base = numpy.arange(24.0, dtype="float32").reshape(3, 4, 2)
     x = np.array(base)
     given = on_gemel(key) if isinstance(key, tuple) else on_gemel((key,))[0]
@@ -187,7 +187,7 @@ def test_masks_and_truths(key: Any) -> None:
 
 
 def test_positions_in_an_axis_without_elements() -> None:
-    """No memory is read or written where there is none."""
+    """Nothing is read or written outside of the array."""
     empty = np.zeros((0, 3))
     for read in (lambda: empty[[0]], lambda: np.take(empty, np.array([-1]), axis=0)):
         with pytest.raises(IndexError):
@@ -205,7 +205,7 @@ SPLITS: list[Any] = [
 @pytest.mark.parametrize("sections", SPLITS, ids=str)
 @pytest.mark.parametrize("way", ["imperative", "compiled"])
 def test_split(sections: Any, way: str) -> None:
-    """Cuts are positions as slices have them: negative ones count from the end."""
+    """Cuts are positions as in slices: negative ones count from the end."""
     base = numpy.arange(12.0, dtype="float32").reshape(6, 2)
 
     def cut(x: Any) -> Any:
@@ -217,7 +217,7 @@ def test_split(sections: Any, way: str) -> None:
 
 
 def test_positions_beside_arrays() -> None:
-    """As in NumPy, positions count as arrays: what stands between them sends the result first."""
+    """As in NumPy, positions count as arrays; if a slice separates them, their axes come first."""
     base = numpy.arange(60).reshape(3, 4, 5)
     x = np.array(base)
     places = numpy.array([0, 2, 1])
@@ -299,7 +299,7 @@ UNSIGNED = numpy.array([0, 1, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1], "uint64")
 @pytest.mark.parametrize("run", [lambda f: f, gemel.compile], ids=["called", "compiled"])
 @pytest.mark.parametrize("mode", ["clip", "wrap"])
 def test_unsigned_positions_that_int64_cannot_hold(mode: str, run: Any) -> None:
-    """They are beyond the end: the nearest element is the last, not the first."""
+    """They are beyond the end, so the nearest element is the last, not the first."""
     x = numpy.arange(18, dtype="float32").reshape(6, 3)
     places = numpy.minimum(UNSIGNED, 2) if mode == "clip" else UNSIGNED % numpy.uint64(3)
     index, places = np.array(UNSIGNED), places.astype("int64")

@@ -1,4 +1,4 @@
-"""Iterators over batches in MXNet 1's form: arrays, CSV files, pictures, pictures with boxes."""
+"""Iterators over batches as in MXNet 1: arrays, CSV files, pictures, pictures with boxes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def epochs(batches: Any, count: int) -> list[Any]:
     return found
 
 
-# As MXNet 1.9.1 gives them.
+# The expected values are those of MXNet 1.9.1.
 @pytest.mark.parametrize(
     ("handle", "expected"),
     [
@@ -155,14 +155,14 @@ BOXES = numpy.array([[1, 0.25, 0.25, 0.75, 0.75], [0, 0.0, 0.5, 0.5, 1.0]], "flo
 
 
 def painted() -> Any:
-    """A picture (40, 80) whose second box is white."""
+    """A picture of size (40, 80) whose second box is white."""
     pixels = numpy.zeros((40, 80, 3), "uint8")
     pixels[20:, :40] = 255
     return np.array(pixels, dtype="uint8")
 
 
 def white(picture: Any) -> list[float]:
-    """Where the white is: left, top, right, bottom as shares."""
+    """The bounds of the white area, relative to the size: left, top, right, bottom."""
     rows, columns = numpy.nonzero(picture.asnumpy()[..., 0] > 128)
     high, wide = picture.shape[:2]
     return [
@@ -225,7 +225,7 @@ def test_pictures_with_boxes(files: Path) -> None:
 
 
 class Counting(io.DataIter):
-    """One written as MXNet's documentation says: without `next`."""
+    """An iterator written as in MXNet's documentation, without `next`."""
 
     def __init__(self, count: int) -> None:
         super().__init__(2)

@@ -1,4 +1,4 @@
-"""What comes together again: parts along an axis, products that are added up, values in place."""
+"""Joined work: parts along an axis, products that are summed, values computed in place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gemel.runtime.lower import Lowering
 
 @pytest.fixture
 def graphs(monkeypatch: pytest.MonkeyPatch) -> list[Lowering]:
-    """What is lowered; each with `count`, how many kernels it takes."""
+    """The lowered graphs; `node_count` is the number of kernels each takes."""
     found: list[Any] = []
     run, launch = Lowering.run, Emission.launch
 
@@ -36,7 +36,7 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> list[Lowering]:
 
 
 def steps(lowering: Any, op: Any) -> int:
-    """How often an operation is in a graph, inside of fused nodes, too."""
+    """How often an operation occurs in a graph, also inside fused nodes."""
     count = 0
     for node in lowering.graph.walk():
         body = node.params.get("body")
@@ -50,7 +50,7 @@ def numbers(*shape: int) -> Any:
 
 
 def quarters(x: Any) -> Any:
-    """All of a result, written part by part."""
+    """Writes all of a result, part by part."""
     y = x * 0
     for part in range(4):
         y[:, part * 3 : part * 3 + 3] = x[:, 9 - part * 3 : 12 - part * 3] * part
@@ -65,7 +65,7 @@ def rows(x: Any) -> Any:
 
 
 def not_all(x: Any) -> Any:
-    """One column keeps what is below."""
+    """Writes all but one column, which keeps its old values."""
     y = x * 2
     y[:, 0:3] = x[:, 3:6]
     y[:, 4:12] = x[:, 4:12] + 1
@@ -73,7 +73,7 @@ def not_all(x: Any) -> Any:
 
 
 def twice(x: Any) -> Any:
-    """The second writes over part of the first."""
+    """The second write covers part of the first."""
     y = x * 0
     y[:, 0:8] = x[:, 4:12]
     y[:, 6:12] = x[:, 0:6] * 3
@@ -87,7 +87,7 @@ def test_parts_that_fill_an_axis_are_joined(
     function: Callable[[Any], Any], written: int, graphs: list[Any]
 ) -> None:
     x = numbers(4, 12)
-    # Free sizes are not known to be filled.
+    # With free sizes it is not known that the parts fill the result.
     found = gemel.compile(lambda x: function(x.reshape(4, 12)))(np.array(x)).asnumpy()
     numpy.testing.assert_allclose(found, function(x.copy()), rtol=1e-6)
     assert steps(graphs[0], indexing.assign) == written
@@ -146,7 +146,7 @@ def test_a_parameter_written_in_part_is_written_where_it_lies(graphs: list[Any])
 
 
 def test_a_network_s_gradients_are_those_of_its_steps() -> None:
-    """Weights of a long recurrence: joined products, panels made once, states in place."""
+    """A long recurrence: its weights' products are joined, panels made once, states in place."""
     from gemel import autograd
 
     net = rnn.LSTM(24, num_layers=2)

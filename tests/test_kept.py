@@ -1,4 +1,4 @@
-"""Values of parameters that programs keep between calls are never those of other parameters."""
+"""Values computed from parameters that programs keep between calls are never out of date."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WIDTH = 96
 
 
 def doubled_and_added() -> Any:
-    """(x, w) -> x + 2 w, where 2 w is kept."""
+    """The image of (x, w) -> x + 2 w, which keeps 2 w."""
     kernel = vector("add", 6, 6)
     return image(
         "kept",
@@ -127,7 +127,7 @@ def test_values_in_between_are_not_kept(core: Any) -> None:
 
 
 def network(seed: int = 0, **options: Any) -> Any:
-    """Two layers, the second one's weight a sum of its own: panels, and panels of a value."""
+    """Two layers: one keeps its weight's panels, the other panels of a value made of its weight."""
 
     class Twice(gluon.HybridBlock):
         def __init__(self) -> None:
@@ -150,7 +150,7 @@ def network(seed: int = 0, **options: Any) -> Any:
 
 
 def expected(net: Any, x: Any) -> Any:
-    """In float64 NumPy."""
+    """The result in float64, computed by NumPy."""
     found = {name: p.data().asnumpy().astype("float64") for name, p in net.collect_params().items()}
     hidden = x.astype("float64") @ found["first.weight"].T + found["first.bias"]
     weight = found["weight"] * numpy.exp(found["scale"])
@@ -170,7 +170,7 @@ def parameters_of(net: Any) -> list[Any]:
 
 
 def items_of(net: Any, x: Any) -> list[Any]:
-    """Those of the image of its plan."""
+    """The items of the image of its plan."""
     ((program,),) = net._own.compiled._programs.values()
     found = program.inference()
     (backend,) = found._backends.values()
@@ -178,7 +178,7 @@ def items_of(net: Any, x: Any) -> list[Any]:
 
 
 def test_a_network_keeps_something() -> None:
-    """Or the other tests would say nothing."""
+    """Otherwise the other tests would prove nothing."""
     net, x = network(), np.array(batch())
     net(x).wait_to_read()
     kept = items_of(net, x)[0]
@@ -289,7 +289,7 @@ def test_threads_that_share_a_network() -> None:
 
 
 class ByPosition(gluon.HybridBlock):
-    """Rows of a parameter at positions that depend on the size of the batch."""
+    """Reads rows of a parameter at positions that depend on the batch size."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -315,7 +315,7 @@ def test_values_that_depend_on_sizes_are_not_kept() -> None:
 
 
 def test_writes_that_wait_behind_reads() -> None:
-    """A call sees what was written before it and not what was written after it, however late."""
+    """A call sees the writes before it and none of the writes after it, however late it runs."""
     net, x = network(), batch()
     slow = np.ones((600, 600))
     results, wanted = [], []
@@ -352,7 +352,7 @@ def test_memory_goes_with_the_network() -> None:
 
 
 def test_batches_of_all_sizes_share_what_is_kept() -> None:
-    """The plans of a network keep two sets of values at most, whatever their number."""
+    """However many plans a network has, together they keep at most two sets of values."""
 
     def used() -> int:
         npx.waitall()

@@ -26,9 +26,9 @@ UNIVERSAL = sorted(
 )  # fmt: skip
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "mean", "var", "std")
 NAN_REDUCTIONS = ("nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd")
-#: Keywords NumPy's functions have and gemel's need not: strings of records, subclasses, ...
+#: Keywords of NumPy's functions that gemel's do not need: for records, subclasses and so on.
 NOT_OURS = {"signature", "subok", "like", "axes", "kwargs", "args", "weights", "object"}
-#: Of real numbers these are the array itself.
+#: For real numbers these return the array itself.
 VIEWS = ("conj", "conjugate")
 ORDER_OF_RECORDS = ("sort", "argsort", "partition", "argpartition")
 
@@ -48,7 +48,7 @@ def same(found: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize("name", UNIVERSAL)
 def test_out_and_where_of_universal_functions(name: str) -> None:
-    """The result is what is given as `out`, which keeps what it had where `where` does not hold."""
+    """The result is the array given as `out`; it keeps its elements where `where` is False."""
     given = sides(name)
     mine, theirs = [np.array(x) for x in given], getattr(numpy, name)
     with numpy.errstate(all="ignore"):
@@ -226,7 +226,7 @@ def test_programs_write_into_arrays_from_outside_when_they_run() -> None:
     for n in (1, 2):
         function(np.full(3, n))
         assert held.tolist() == [n + 1] * 3
-    # Where a graph is made that nobody runs with what lies outside of it nothing is written.
+    # A graph made without a program has no access to arrays outside it, so nothing is written.
     with Trace(), pytest.raises(TraceError, match="from outside"):
         np.add(placeholder(Spec((3,), float32)), 1, out=held)
     assert held.tolist() == [3, 3, 3]
@@ -270,7 +270,7 @@ def test_signatures_have_numpys_keywords() -> None:
         missing = (set(wanted) & common) - own - NOT_OURS
         if name in ORDER_OF_RECORDS:
             missing -= {"order"}
-        if isinstance(theirs, numpy.ufunc):  # products of rows keep nothing
+        if isinstance(theirs, numpy.ufunc):  # gemel's vecdot and such have no keepdims
             missing -= {"keepdims"}
         if missing and name not in VIEWS:
             lacking[name] = sorted(missing)

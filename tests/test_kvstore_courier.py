@@ -1,4 +1,4 @@
-"""Sums by couriers, each with its sockets and its thread: the ranks are in one process here."""
+"""Sums by couriers, each with its own sockets and thread; all ranks are in one process here."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def some(request: pytest.FixtureRequest) -> Any:
     yield made
     for one in made:
         one.close("WorkersError", "the test is over")
-    # A test need not wait for every rank's sums. Those that fail now are no other test's failures.
+    # A test need not wait for every rank's sums; those that fail now must not reach later tests.
     with contextlib.suppress(WorkersError):
         npx.waitall()
 
@@ -58,7 +58,7 @@ def issued(courier: Any, tag: int, arrays: Sequence[Any], priority: int = 0) -> 
 
 
 def until(wanted: Any) -> Any:
-    """What is true at last."""
+    """The value of `wanted()` once it is true."""
     end = time.monotonic() + 20
     while not (found := wanted()):
         assert time.monotonic() < end
@@ -72,7 +72,7 @@ SIZES = [[0], [1], [3, 0, 5], [1000, 7], [70_001, 1, 200_000], [1_500_000]]
 @pytest.mark.parametrize("some", [1, 2, 3, 5], indirect=True)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_elements_are_added_in_the_order_of_ranks(some: list[Any], dtype: str) -> None:
-    """Several arrays at once, empty ones among them, and more than buffers in between hold."""
+    """Several arrays at once, some empty, and more bytes than the buffers in between hold."""
     draw = numpy.random.default_rng(0)
     for tag, sizes in enumerate(SIZES):
         rows = [[draw.normal(size=size).astype(dtype) for size in sizes] for _ in some]
@@ -151,7 +151,7 @@ def test_several_threads_issue(some: list[Any]) -> None:
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("some", [2, 3], indirect=True)
 def test_sums_of_other_sizes_are_no_sums(some: list[Any], early: bool) -> None:
-    """Whether the other's part comes before the sum has started here or after."""
+    """The other worker's part may come before the sum has started here, or after."""
     first, second = (some[1], some[0]) if early else (some[0], some[1])
     totals = [issued(first, 7, [np.ones((10 if early else 20,))])[0]]
     time.sleep(0.1)
@@ -192,7 +192,7 @@ def test_a_rank_that_dies_in_the_middle_of_a_bucket(started: bool) -> None:
     far.close()
     time.sleep(0.05)
     if total is None:
-        assert not state_of(courier).problem  # nobody has waited for it
+        assert not state_of(courier).problem  # no sum waits for it
         total = issued(courier, 7, [np.ones((1000,))])[0]
     assert until(lambda: state_of(courier).problem) == "sum 7: worker 1 is gone"
     courier.close("WorkersError", "kvstore: worker 1 is gone")
@@ -219,7 +219,7 @@ def test_invalid_messages_are_refused(said: bytes) -> None:
     far.sendall(said)
     if said == STRANGE[-1]:
         time.sleep(0.05)
-        totals = issued(courier, 9, [hold])  # has it look at what has come
+        totals = issued(courier, 9, [hold])  # makes it read what has arrived
     assert until(lambda: state_of(courier).problem) == "what worker 1 sends makes no sense"
     courier.close("WorkersError", "over")
     far.close()

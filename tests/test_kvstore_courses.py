@@ -1,4 +1,4 @@
-"""Steps that all workers take alike: what is asked, what leaves by itself, and who differs."""
+"""Steps that repeat on all workers: what is agreed on, what leaves by itself, and who differs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gemel.kvstore.world import World
 
 
 class Wire:
-    """Sockets alone, without MPI."""
+    """A wire that uses sockets only, without MPI."""
 
     lines = True
     pause = 0.0
@@ -51,7 +51,7 @@ class Wire:
 
 
 class Job:
-    """Workers of one process; `stores` makes one more store for each of them."""
+    """Workers in one process; `stores` makes one more store for each of them."""
 
     def __init__(self, size: int, limit: float, monkeypatch: pytest.MonkeyPatch) -> None:
         self._patch = monkeypatch
@@ -65,7 +65,7 @@ class Job:
         return found
 
     def groups(self) -> list[tuple[float, float]]:
-        """For each worker the groups that were agreed on, and those that left by themselves."""
+        """For each worker, how many groups were agreed on and how many left by themselves."""
         agreed = [one.done["groups"] for one in self.worlds]
         all_of = [one.statistics()["groups"] for one in self.worlds]
         return [(a, b - a) for a, b in zip(agreed, all_of, strict=True)]
@@ -92,7 +92,7 @@ def given(names: str, rank: int, turn: int) -> list[Any]:
 
 
 def brought(store: Any, names: str, turn: int) -> list[Any]:
-    """The sums of some keys, issued."""
+    """Issues the sums of some keys, and returns them."""
     arrays = [[np.array(row)] for row in given(names, store.rank, turn)]
     return store.totals(list(names), arrays, [cpu(0)])[0]
 
@@ -120,7 +120,7 @@ def test_the_first_step_is_agreed_on_and_the_others_leave(job: Job) -> None:
 
 
 def test_other_keys_in_some_steps(job: Job) -> None:
-    """The same on all workers: each such step is asked about once."""
+    """The changes are the same on all workers, so each such step is agreed on once."""
     stores = job.stores()
     for turn, names in enumerate(["abc", "abc", "ac", "abc", "ac", "abc", "ac", "b"]):
         found = [brought(store, names, turn) for store in stores]
@@ -153,7 +153,7 @@ def test_keys_pushed_together_by_one_worker_and_separately_by_another(job: Job) 
 
 @pytest.mark.parametrize("job", [(3, 1.0)], indirect=True)
 def test_a_key_that_is_missing_on_one_worker(job: Job) -> None:
-    """It is known to all by then; who waits hears who has not come, and nobody waits for ever."""
+    """All know the key by then. Waiting fails in time, with the missing worker's name."""
     stores = job.stores()
     for turn in range(3):
         found = [brought(store, "ab", turn) for store in stores]
@@ -167,7 +167,7 @@ def test_a_key_that_is_missing_on_one_worker(job: Job) -> None:
             total.wait_to_read()
     assert time.monotonic() - begun < 20
     with pytest.raises(WorkersError, match=late):
-        brought(stores[1], "a", 10)  # hears what became of its question
+        brought(stores[1], "a", 10)  # learns that its step has failed
 
 
 @pytest.mark.parametrize("job", [(2, 30.0), (3, 30.0)], indirect=True)
@@ -238,7 +238,7 @@ def test_other_dtypes(job: Job, dtype: str) -> None:
 
 
 def test_a_worker_that_is_gone_is_named(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its courier's sockets end in the middle of a step."""
+    """The sockets of its courier close in the middle of a step."""
     stores = job.stores()
     for turn in range(2):
         for totals in [brought(store, "ab", turn) for store in stores]:
@@ -256,13 +256,13 @@ def test_a_worker_that_is_gone_is_named(job: Job, monkeypatch: pytest.MonkeyPatc
             total.wait_to_read()
     for issue in (lambda: brought(stores[0], "ab", 3), lambda: stores[0].barrier()):
         with pytest.raises(WorkersError, match="worker 1 is gone"):
-            issue()  # though nothing is waited for
+            issue()  # although nothing waits
 
 
 @pytest.mark.parametrize("job", [(2, 30.0), (3, 30.0)], indirect=True)
 @pytest.mark.parametrize("ends", [0, 1])
 def test_all_hear_that_a_worker_has_ended(job: Job, ends: int) -> None:
-    """Also of the first, and where no sum of a step has to be agreed on."""
+    """Also if the first worker has ended, and if no sum of the step needs an agreement."""
     stores = job.stores()
     for turn in range(2):
         for totals in [brought(store, "ab", turn) for store in stores]:
@@ -280,7 +280,7 @@ def test_all_hear_that_a_worker_has_ended(job: Job, ends: int) -> None:
 def test_the_last_sums_of_a_worker_that_has_ended_arrive(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is heard of by another socket, and may be heard of before them."""
+    """Another socket brings the news of the end, perhaps before the sums arrive."""
     stores = job.stores()
     for turn in range(2):
         for totals in [brought(store, "ab", turn) for store in stores]:
@@ -300,7 +300,7 @@ def test_the_last_sums_of_a_worker_that_has_ended_arrive(
 
 @pytest.mark.parametrize("job", [(2, 30.0), (3, 30.0)], indirect=True)
 def test_the_courier_is_measured(job: Job) -> None:
-    """It is no step of a store, and does not count as one."""
+    """The measurement is not a step of a store, and does not count as one."""
     before = [one.statistics() for one in job.worlds]
     for one in [one.issue(0, "the measurement", "measure") for one in job.worlds]:
         one.wait_to_read()
@@ -322,9 +322,9 @@ def test_the_courier_is_measured(job: Job) -> None:
             check(totals, "abcd", turn, len(stores))
 
 
-@pytest.mark.parametrize("job", [(2, 8.0)], indirect=True)  # the other one waits for so long
+@pytest.mark.parametrize("job", [(2, 8.0)], indirect=True)  # the limit of the other worker
 def test_a_worker_that_is_gone_while_all_measure(job: Job, monkeypatch: Any) -> None:
-    """The thread that hears of it waits for the courier: another one looks."""
+    """The thread that would notice it waits for the courier, so another thread looks."""
     near, far = job.worlds
     assert near.leaving is not None
     over = threading.Event()
@@ -344,7 +344,7 @@ def test_a_worker_that_is_gone_while_all_measure(job: Job, monkeypatch: Any) -> 
 
 
 def trained(job: Job, blocks: bool) -> list[bytes]:
-    """The parameters after two trainers' steps with batches and parameters that change."""
+    """The parameters after steps of two trainers, with changing batches and parameters."""
     stores = list(zip(job.stores(), job.stores(), strict=True))
     table = Table({"lines": [(64.0, 1e-3), (4096.0, 1e-1)]} if blocks else {})
     for one in job.worlds:
@@ -356,7 +356,7 @@ def trained(job: Job, blocks: bool) -> list[bytes]:
         for store in pair:
             net = nn.HybridSequential()
             net.add(nn.Dense(37, "tanh", in_units=9), nn.Dense(5, in_units=37))
-            net.add(nn.Dense(3, in_units=5))  # without a part in some steps
+            net.add(nn.Dense(3, in_units=5))  # unused in some steps
             net.initialize()
             net.hybridize()
             net[1].bias.grad_req = "null"
@@ -384,7 +384,7 @@ def trained(job: Job, blocks: bool) -> list[bytes]:
 def test_trainers_have_the_bits_of_sums_that_are_agreed_on(
     job: Job, blocks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two at once; some gradients are never wanted or missing in some steps; batches change."""
+    """Two at once; some gradients are never wanted, or missing in some steps; batches change."""
     found = trained(job, blocks)
     assert found[0] == found[1]
     left = [left for _, left in job.groups()]
@@ -411,7 +411,7 @@ def test_which_arrays_share_a_bucket() -> None:
     assert sizes([5, 0, 7], inf) == [[5, 0, 7]]
     assert sizes([5, 0, 7], inf, "ffd") == [[5, 0], [7]]
     assert sizes([1, 1, 60, 60, 1, 60, 60], 100) == [[1, 1, 60], [60], [1, 60], [60]]
-    assert sizes([20, 60, 20, 20], 100) == [[20], [60], [20], [20]]  # the last array is apart
+    assert sizes([20, 60, 20, 20], 100) == [[20], [60], [20], [20]]  # the last array does not fit
     assert sizes([20, 5, 5], 100) == [[20, 5], [5]]
     assert sizes([1, 5], 100) == [[1, 5]]
     assert sizes([20, 20, 20, 20], 100) == [[20, 20, 20], [20]]

@@ -25,11 +25,11 @@ def test_the_simulated_links_and_the_values_of_the_store(simulated: None) -> Non
         store.init(key, np.zeros((count,)))
     text = store.explain()
     assert "simulated: 4 GPUs, 1 host, 4 links" in text
-    # Four pieces side by side: each link carries 3/4 of the bytes there and back, twice 10 us.
+    # Four pieces at once: each link carries 3/4 of the bytes there and back, with 10 us twice.
     seconds = 2 * (0.75 * 16e6 / 12e9 + 2 * 10e-6)
     row = next(line for line in text.splitlines() if line.strip().startswith("16 MB"))
     assert "pieces" in row and f"{seconds * 1e3:.2f} ms" in row
-    assert "0 to 1" in text.splitlines()[-1]  # the small one goes with the large one
+    assert "0 to 1" in text.splitlines()[-1]  # the small value travels with the large one
 
 
 def test_other_links_and_sizes() -> None:
@@ -38,7 +38,7 @@ def test_other_links_and_sizes() -> None:
     nodes = [Node("a", "gpu"), Node("b", "gpu"), Node("c", "host")]
     links = [Link("a", "c", 1.0), Link("b", "c", 1.0)]
     assert "mine: 2 GPUs" in store.explain(Topology("mine", nodes, links))
-    assert "256 MB" in store.explain("dgx2")  # no keys, no sizes: a range of them
+    assert "256 MB" in store.explain("dgx2")  # without keys and sizes it shows a range of sizes
 
 
 def test_explain_without_simulated_gpus() -> None:

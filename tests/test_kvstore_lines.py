@@ -1,4 +1,4 @@
-"""Sockets between workers: what they add up and say, who is let in, and who goes away."""
+"""Sockets between workers: sums and messages, who is admitted, and workers that go away."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gemel.kvstore.lines import Lines, opened
 
 
 class Meeting:
-    """What MPI does for ranks that are threads."""
+    """What MPI would do, for ranks that are threads."""
 
     def __init__(self, size: int) -> None:
         self._barrier = threading.Barrier(size)
@@ -34,7 +34,7 @@ class Meeting:
 
 
 def on_all(size: int, work: Callable[[int], Any]) -> list[Any]:
-    """What each rank's thread gives; the error of the first that fails."""
+    """The result of each rank's thread; raises the error of the first that failed."""
     found: list[Any] = [None] * size
 
     def run(rank: int) -> None:
@@ -82,7 +82,7 @@ SIZES = [0, 1, 3, 1000, 70_001, 3_000_000]
 @pytest.mark.parametrize("some", [(0, 0), (0, 0, 0), (0,) * 5], indirect=True)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
 def test_rows_are_added_in_the_order_of_ranks(some: list[Lines], dtype: str) -> None:
-    """The largest are more than any buffer in between holds."""
+    """The largest rows do not fit into the buffers in between."""
     draw = numpy.random.default_rng(0)
     for count in SIZES:
         rows = [(draw.normal(size=count) * 100).astype(dtype) for _ in some]
@@ -106,7 +106,7 @@ def test_messages_of_any_length_and_number(some: list[Lines]) -> None:
         until = time.monotonic() + 20
         while len(found) < len(sent) and time.monotonic() < until:
             found += some[receiver].received(0.01)
-            some[sender].received()  # what did not fit goes on
+            some[sender].received()  # sends the rest
         assert found == [(sender, message) for message in sent]
     assert some[0].received() == []
 
@@ -138,7 +138,7 @@ def test_a_worker_waiting_for_contents_leaves_the_core_free(some: list[Lines]) -
 def test_a_system_that_waits_for_more_bytes_than_arrive(
     some: list[Lines], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one would whose limits leave no room for what is said to be enough."""
+    """Like a system whose buffers never hold as many bytes as the low-water mark asks for."""
     wanted = Lines._wanted
 
     def more(self: Lines, rank: int, outward: Any, inward: Any) -> int:
@@ -217,7 +217,7 @@ def test_if_no_address_is_reachable_no_worker_uses_sockets(monkeypatch: pytest.M
     monkeypatch.setattr(lines, "_addresses", lambda interface: ["127.0.0.1"])
     monkeypatch.setattr(lines, "OPENING", 0.5)
     begun = time.monotonic()
-    assert connected((0, 1)) == [None] * 2  # another machine's 127.0.0.1 is not tried
+    assert connected((0, 1)) == [None] * 2  # 127.0.0.1 of another machine is not tried
     assert time.monotonic() - begun < 10
 
 
@@ -232,7 +232,7 @@ def _noisy(port: int) -> Any:
 
 
 def _forged(port: int) -> Any:
-    """Somebody who does not know the secret."""
+    """A client that does not know the secret."""
     channel = _silent(port)
     lines._heard(channel)
     lines._say(channel, {"from": 1, "to": 0, "use": "contents", "proof": "0" * 64})
@@ -255,7 +255,7 @@ def test_strangers_are_not_let_in(
         if threading.current_thread().name == "first":
             threading.Thread(target=knock, daemon=True).start()
             knocked.set()
-        else:  # comes after the stranger
+        else:  # connects after the stranger
             assert knocked.wait(10)
             time.sleep(0.1)
         return made

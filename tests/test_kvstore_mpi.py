@@ -32,7 +32,7 @@ PROGRAM = Path(mpi_programs.__file__)
 def launched(
     folder: Path, workers: int, name: str, *options: str, **settings: Any
 ) -> tuple[subprocess.CompletedProcess[str], dict[int, Any]]:
-    """How the job ended, and what the workers wrote, by rank."""
+    """The finished job, and the workers' result files by rank."""
     folder.mkdir(exist_ok=True)
     given = [name, str(folder), json.dumps(settings)]
     command = [sys.executable, "-m", "gemel", "launch", "-n", str(workers), *options]
@@ -45,7 +45,7 @@ def launched(
 
 
 def found(folder: Path, workers: int, name: str, **settings: Any) -> list[Any]:
-    """What the workers of a job that ends well wrote."""
+    """The workers' results in a job that must succeed."""
     job, written = launched(folder, workers, name, **settings)
     assert job.returncode == 0, job.stdout + job.stderr
     assert sorted(written) == list(range(workers))
@@ -75,7 +75,7 @@ TRAININGS: list[tuple[int, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("workers", "settings"), TRAININGS)
 def test_training_equals_that_on_the_whole_batch(workers, settings, digits, tmp_path):
-    """To 1e-5: the sums over the batch are made in parts."""
+    """Equal to 1e-5, since the sums over the batch are made in parts."""
     digests = found(tmp_path, workers, "training", data=str(digits), **settings)
     assert len(set(digests)) == 1
     loaded = numpy.load(tmp_path / "parameters.npz")
@@ -86,7 +86,7 @@ def test_training_equals_that_on_the_whole_batch(workers, settings, digits, tmp_
 
 
 def test_the_same_bits_twice_and_on_devices_of_one_process(digits, tmp_path):
-    """Gradients are added in the order of ranks: that of the devices."""
+    """Gradients are added in the order of ranks, which is that of the devices."""
     given = {"data": str(digits), "hybrid": True}
     runs = [found(tmp_path / str(run), 4, "training", **given)[0] for run in range(2)]
     places = [cpu(number) for number in range(4)]
@@ -95,7 +95,7 @@ def test_the_same_bits_twice_and_on_devices_of_one_process(digits, tmp_path):
 
 
 def test_training_with_compressed_gradients(digits, tmp_path):
-    """Both workers agree to the bit, and the digits are learned as without."""
+    """Both workers agree to the bit, and the parameters stay near those without compression."""
     digests = found(tmp_path, 2, "training", data=str(digits), compression={"type": "bf16"})
     assert digests[0] == digests[1]
     loaded = numpy.load(tmp_path / "parameters.npz")
@@ -134,7 +134,7 @@ def test_sums_are_made_in_the_order_of_ranks(workers, tmp_path):
 
 @pytest.mark.parametrize("workers", [2, 3, 4])
 def test_every_way_to_add_up(workers, tmp_path):
-    """The same bits on all, whatever travels together; in the order of ranks where that is said."""
+    """The same bits on all workers, alone or with others; in the order of ranks where promised."""
     job, written = launched(tmp_path, workers, "ways")
     assert sorted(written) == list(range(workers)), job.stdout + job.stderr
     first = written[0]
@@ -154,7 +154,7 @@ def test_every_way_to_add_up(workers, tmp_path):
 
 @pytest.mark.parametrize("schedule", ["ring", "any"])
 def test_training_by_another_schedule(schedule, digits, tmp_path, monkeypatch):
-    """Replicas stay the same bits, and parameters those of one process to 1e-5."""
+    """Replicas stay equal to the bit; the parameters equal those of one process to 1e-5."""
     monkeypatch.setenv("GEMEL_SCHEDULE", schedule)
     digests = found(tmp_path, 4, "training", data=str(digits), hybrid=True)
     assert len(set(digests)) == 1
@@ -179,7 +179,7 @@ BLOCKS = [
 
 @pytest.mark.parametrize(("workers", "how"), BLOCKS)
 def test_blocks_of_rows_have_the_bits_of_the_whole(workers, how, tmp_path):
-    """Whatever is done to a gradient, and whether backward has cut it or not."""
+    """Whatever a program does with a gradient, and whether backward has cut it or not."""
     for whole, cut, alone in (written := found(tmp_path, workers, "in_blocks", how=how)):
         assert whole[0] == cut[0] == alone[0]
         assert cut[1] > whole[1] and alone[1] > whole[1]
@@ -229,7 +229,7 @@ def test_a_worker_that_makes_another_call_is_named(how, words, tmp_path):
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_a_worker_that_dies_leaves_nobody_waiting(how, tmp_path, monkeypatch):
-    """Killed: where the starter is told to let the others go on."""
+    """With "kill" only if the MPI launcher can be told to let the other workers go on."""
     if how == "kill" and _is_mpich():
         pytest.skip("only Open MPI's starter lets the others go on")
     monkeypatch.setenv("PRTE_MCA_state_base_recoverable", "1")
@@ -240,7 +240,7 @@ def test_a_worker_that_dies_leaves_nobody_waiting(how, tmp_path, monkeypatch):
 
 
 def test_a_killed_worker_ends_the_job(tmp_path):
-    """Long before the time is up that workers wait for each other: 300 s here."""
+    """The job ends long before the limit for waits between workers, which is 300 s here."""
     job, written = launched(tmp_path, 3, "wrong", how="kill")
     assert job.returncode != 0 and 1 not in written
     assert "the job of 3 workers ended with status" in job.stderr

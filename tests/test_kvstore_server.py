@@ -90,7 +90,7 @@ def test_dtypes_and_sizes(dtype: str, shape: tuple[int, ...]) -> None:
 
 
 def test_an_optimizer_on_the_servers() -> None:
-    """The same bits as updating here, by the sum in the order of the ranks."""
+    """The same bits as updates here with the sum in the order of ranks."""
     draw = numpy.random.default_rng(0)
     grads = draw.normal(size=(2, 5, 40)).astype("float32")
     with job(2, servers=2) as made:
@@ -151,7 +151,7 @@ def test_a_barrier() -> None:
 
 
 def test_pushes_leave_while_backward_runs() -> None:
-    """Nothing waits when it is issued, and a value pushed is one that was computed later."""
+    """Issuing does not wait, and a pushed value may be computed later."""
     with job(1) as made:
         store = made.store(0)
         store.init(0, np.zeros((1,)))
@@ -226,7 +226,7 @@ def test_staleness_is_bounded() -> None:
         fast.pull(0, out)
         time.sleep(0.3)
         slow.push(0, np.full((1,), 9.0))
-        assert out.tolist() == [9.0], "it waited for the other"
+        assert out.tolist() == [9.0], "it must not wait for the other"
 
 
 # ---- wrong use
@@ -257,7 +257,7 @@ def test_wrong_use_is_refused_where_it_happens() -> None:
 
 
 def test_workers_that_disagree_about_the_rate() -> None:
-    """The one that comes second hears of it, at the value it waits for."""
+    """The second worker gets the error, at the value it waits for."""
     with job(2) as made:
         stores = [made.store(rank) for rank in range(2)]
         outs = [np.zeros((1,)) for _ in stores]
@@ -284,7 +284,7 @@ def test_another_secret() -> None:
 
 
 def test_a_server_that_does_not_know_the_secret() -> None:
-    """Whoever listens at a server's port cannot pretend to be one."""
+    """A stranger that listens at a server's port cannot pretend to be the server."""
     listener = socket.create_server(("127.0.0.1", 0))
     kept: list[socket.socket] = []
 
@@ -366,7 +366,7 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unauthorised_connections_do_no_harm() -> None:
-    """Random bytes, silence, half a greeting, many connections: the job goes on."""
+    """Random bytes, silence, incomplete greetings, many connections: the job goes on."""
     with job(1) as made:
         store = made.store(0)
         store.init(0, np.zeros((1,)))
@@ -402,7 +402,7 @@ def test_unauthorised_connections_do_no_harm() -> None:
 
 @pytest.mark.parametrize("name", ["dist_sync", "dist_async"])
 def test_a_worker_that_is_late_beyond_the_limit_is_named(name: str) -> None:
-    """They are there, so that nobody is lost; they do not come."""
+    """They are connected, so nobody counts as lost; but they never push."""
     limits = Limits(silent=5.0, replace=5.0, wait=1.5, reach=4.0)
     with job(3, limits=limits) as made:
         stores = [made.store(rank, name) for rank in range(3)]
@@ -455,7 +455,7 @@ def test_a_link_that_is_cut_for_a_while() -> None:
 
 
 def test_a_link_that_is_cut_for_ever() -> None:
-    """Both sides end within their limits, each with an error that says who is missing."""
+    """Both sides end within their limits, each with an error that names the missing side."""
     with job(2) as made:
         link = Link(made.addresses[0])
         first = made.store(0)
@@ -483,7 +483,7 @@ def test_a_worker_that_is_left_out_and_joins() -> None:
         out = np.zeros((1,))
         for store in (first, second):
             store.init(0, out)
-        second.close(finished=False)  # as if killed: it does not say that it has finished
+        second.close(finished=False)  # as if killed: it does not report that it has finished
         for step in range(3):
             first.pushpull(0, np.full((1,), 1.0 + step), out)
             assert out.tolist() == [2.0 * (1 + step)] and first.share(0) == 1
@@ -514,7 +514,7 @@ def test_a_worker_that_was_cut_off_and_left_out() -> None:
 
 
 def test_a_server_that_is_started_again(tmp_path: Path) -> None:
-    """In the middle of rounds, several times: the values are those of a run without it."""
+    """The server restarts several times within rounds; the values equal those without restarts."""
     with job(2, servers=2, folder=tmp_path, log_bytes=2000) as made:
         rule = optimizer.create("adam", learning_rate=0.1)
 
@@ -553,7 +553,7 @@ def test_a_server_that_does_not_come_again() -> None:
 
 
 def test_a_slow_worker_is_waited_for() -> None:
-    """It says that it lives; that is enough."""
+    """It sends signs of life, and that is enough."""
     with job(2) as made:
 
         def work(rank: int) -> Any:

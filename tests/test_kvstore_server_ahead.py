@@ -1,4 +1,4 @@
-"""Workers that issue rounds long before others come to them, or from several threads."""
+"""Workers that issue rounds long before others reach them, or from several threads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANY = 2 * MOST_AHEAD + 20
 
 
 def is_ahead(thread: ServerThread) -> bool:
-    """Whether a server has as many pushes of the first two workers as it takes."""
+    """Whether a server has as many pushes of the first two workers as it accepts in advance."""
     assert thread.server is not None
     entries = [e for e in thread.server.state.entries.values() if not e.barrier]
     return all(min(entry.last.get(rank, 0) for rank in (0, 1)) == MOST_AHEAD for entry in entries)
@@ -29,7 +29,7 @@ def is_ahead(thread: ServerThread) -> bool:
 @pytest.mark.parametrize("rule", ["replace", "leave_out"])
 @pytest.mark.parametrize("comes", [True, False])
 def test_a_worker_that_is_many_rounds_ahead(rule: str, comes: bool) -> None:
-    """Its pushes wait for the others, whether these come to the rounds or finish before."""
+    """Its pushes wait for the other workers, which join the rounds or finish before them."""
     with job(3, servers=2, rule=rule) as made:
         issued = threading.Barrier(3)
 
@@ -59,7 +59,7 @@ def test_a_worker_that_is_many_rounds_ahead(rule: str, comes: bool) -> None:
 
 
 def test_pushes_wait_for_values_that_servers_do_not_keep_for_long() -> None:
-    """A server keeps values after two rounds: what ends the third waits for the first's value."""
+    """Values are kept for two rounds, so the third's last push waits for the first's value."""
     requests = Requests(1 << 20)
     for key in (1, 2):
         for step in range(1, 5):
@@ -84,7 +84,7 @@ def test_pushes_wait_for_values_that_servers_do_not_keep_for_long() -> None:
     assert sent() == []
     requests.answered(tags[Kind.PULL, 1, 1])
     assert sent() == rounds(3, key=1)
-    requests.again()  # over a new connection, in the order in which they were made
+    requests.again()  # over a new connection, in the original order
     assert sent() == [*rounds(2, 3, key=1), *rounds(1, key=2), ("push", 2, 2)]
     requests.answered(tags[Kind.PULL, 1, 2])
     requests.answered(tags[Kind.PULL, 2, 1])
@@ -136,11 +136,11 @@ def test_values_asked_for_before_a_link_is_cut() -> None:
 
 @pytest.mark.parametrize("name", ["dist_sync", "dist_async"])
 def test_one_key_from_several_threads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every push counts once, whichever thread counts it, and one thread makes the key."""
+    """Each push counts once, whichever thread counts it; one thread creates the key."""
     counted = client.numbers_for
 
     def slowly(*given: Any) -> Any:
-        time.sleep(0.002)  # others go on meanwhile
+        time.sleep(0.002)  # lets the other threads run
         return counted(*given)
 
     monkeypatch.setattr(client, "numbers_for", slowly)

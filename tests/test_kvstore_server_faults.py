@@ -1,7 +1,7 @@
-"""Three workers and two servers as processes, with faults at random moments: the rule holds.
+"""Three workers and two servers as processes, with faults at random moments.
 
-With the rule "replace" all ends as it would have without the fault, to the bit. With "leave_out"
-the others go on, and every sum is exactly that of those who took part, times 3 / their number.
+With the rule "replace" the final values are those of a run without the fault, to the bit. With
+"leave_out" the others go on, and each sum is exactly the participants' sum times 3 / their number.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ pytestmark = [pytest.mark.distributed, pytest.mark.unsanitized("many processes")
 
 PROGRAM = str(Path(__file__).with_name("server_worker.py"))
 LIMITS = Limits(silent=1.0, replace=8.0, wait=12.0, reach=3.0)
-#: No job may take longer, whatever happens to it.
+#: No job may take longer than this, whatever the fault.
 LONGEST = 40.0
-#: Seconds the others may stand still.
+#: How many seconds the other processes may stand still.
 RECOVERY = 5.0
 STEPS, PAUSE = 80, 0.03
 
@@ -46,12 +46,12 @@ class Faulty(Launcher):
     def addresses(self, slot: Slot) -> list[tuple[str, int]]:
         for link in self.links.pop(slot.name, []):
             link.close()
-        # One that is started again is on a machine whose links are whole.
+        # A restarted worker stands for one on another machine, with intact links.
         self.links[slot.name] = [Link(address) for address in super().addresses(slot)]
         return [link.address for link in self.links[slot.name]]
 
     def steps(self) -> int:
-        """How many steps the furthest worker has done."""
+        """The number of steps of the worker that is furthest ahead."""
         return max((len(lines) for lines in records(self.logs).values()), default=0)
 
     def kill(self, slot: Slot) -> None:
@@ -59,7 +59,7 @@ class Faulty(Launcher):
 
 
 def records(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """What each process has written down: by rank, restarts and number."""
+    """The complete log lines of each process, by file name: rank, restarts and process number."""
     found = {}
     for path in sorted(folder.iterdir()):
         text = path.read_text()
@@ -92,18 +92,18 @@ def kill_both_servers(made: Faulty, draw: random.Random) -> None:
 
 
 def cut_link(made: Faulty, draw: random.Random) -> None:
-    """One link, for 3 s: longer than a worker may be silent."""
+    """Cut one link for 3 s, longer than a worker may be silent."""
     draw.choice(made.links[draw.choice(made.workers).name]).cut(3.0)
 
 
 def cut_links(made: Faulty, draw: random.Random) -> None:
-    """All links of a worker, for ever: it ends, and is started again elsewhere."""
+    """Cut all links of a worker for ever: it ends, and is restarted elsewhere."""
     for link in made.links[draw.choice(made.workers).name]:
         link.cut()
 
 
 def stop_worker(made: Faulty, draw: random.Random) -> None:
-    """A worker that is so slow that it does not even say that it lives."""
+    """Stop a worker for 1.5 s, so that it sends no signs of life."""
     pid = draw.choice(made.workers).process.pid  # type: ignore[union-attr]
     os.kill(pid, signal.SIGSTOP)
     threading.Timer(1.5, lambda: os.kill(pid, signal.SIGCONT)).start()
@@ -151,13 +151,13 @@ def run(
 
 
 def ends(made: Faulty) -> list[Any]:
-    """The values the workers ended with."""
+    """The final values of the workers that ended."""
     return [line["values"] for lines in records(made.logs).values() for line in lines[-1:]
             if "ends" in line]  # fmt: skip
 
 
 def longest_pause(made: Faulty) -> float:
-    """How long the job as a whole stood still: seconds between two steps of whichever worker."""
+    """The longest time in seconds between two steps of any workers: the whole job stood still."""
     times = sorted(
         line["time"] for lines in records(made.logs).values() for line in lines if "step" in line
     )
@@ -166,7 +166,7 @@ def longest_pause(made: Faulty) -> float:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What a run without faults ends with."""
+    """The final values of a run without faults."""
     made = run(tmp_path_factory.mktemp("whole"), "adam", "replace")
     first, *others = ends(made)
     assert len(others) == 2 and all(other == first for other in others)
@@ -186,7 +186,7 @@ def test_replaced(tmp_path: Path, whole: Any, number: int) -> None:
     found = ends(made)
     assert len(found) == 3, (fault.__name__, made.said)
     assert all(values == whole for values in found), fault.__name__
-    # Whoever is cut off for ever ends after that limit, and is then replaced.
+    # A worker that is cut off for ever ends after that limit, and is then replaced.
     limit = LIMITS.reach if fault is cut_links else 0
     assert not quiet() or longest_pause(made) < limit + RECOVERY, fault.__name__
 
@@ -233,12 +233,12 @@ for step in range(store.step, 5):
     [
         (BEGIN, 0, [0]),
         (BEGIN + "w.wait_to_read()\nif store.rank: raise ValueError('a mistake')", 1, [4]),
-        # It has told the servers that it is done: they may end before it has been tried thrice.
+        # It has told the servers that it is done, so they may end before the third try.
         (BEGIN + "import sys\nsys.exit(3 if store.rank else 0)", 1, [2, 3, 4]),
     ],
 )
 def test_how_programs_end(tmp_path: Path, text: str, status: int, said: list[int]) -> None:
-    """Values that nobody waited for are no failure; a mistake is tried again, and then reported."""
+    """Values nobody waits for cause no failure. A mistake is tried again, and then reported."""
     heard: list[str] = []
     limits = Limits(silent=1, replace=8, wait=15, reach=5)
     job = Job(program(tmp_path, text), servers=2, workers=2, restarts=3, limits=limits)

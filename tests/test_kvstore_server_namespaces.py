@@ -1,4 +1,4 @@
-"""Workers and servers in network namespaces of their own, with links of 1 Gb/s that are cut."""
+"""Workers and servers in their own network namespaces, with links of 1 Gb/s that are cut."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROBE = (
 
 @pytest.fixture(scope="module", autouse=True)
 def allowed() -> None:
-    """Skip, with the reason, where namespaces or shaped links are not to be had."""
+    """Skip, with the reason, if namespaces or shaped links are not available."""
     for tool in ("unshare", "ip", "tc"):
         if shutil.which(tool) is None:
             pytest.skip(f"there is no {tool} here")
@@ -51,7 +51,7 @@ def ends(said: dict[str, list[dict[str, Any]]]) -> list[Any]:
 
 
 def longest_pause(said: dict[str, list[dict[str, Any]]]) -> float:
-    """Seconds in which nobody made a step, after the first steps of all, which take long."""
+    """The longest time in seconds without a step, after the first ones, which take long."""
     times = sorted(line["time"] for lines in said.values() for line in lines if "step" in line)[9:]
     return max(after - before for before, after in zip(times, times[1:], strict=False))
 
@@ -67,7 +67,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_replaced(tmp_path: Path, whole: Any, fault: str) -> None:
     said = run(tmp_path, fault, "replace")
     assert ends(said) == [whole] * 3
-    # Whoever is cut off for ever ends after 5 s, `silent` and `reach`, and is then replaced.
+    # A worker cut off for ever ends after 5 s, `silent` plus `reach`, and is then replaced.
     assert not quiet() or longest_pause(said) < (10 if fault == "cut for ever" else 5)
 
 

@@ -1,4 +1,4 @@
-"""Processes of this machine: spare ones become what they are told to be, others start as ever."""
+"""Processes of this machine: spare ones take over a command, others start as usual."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_another_spare_process_takes_its_place(place: LocalPlace, script: str) -
     ready(place)
     process = place.start("worker 0", ["{python}", script, "go"], {"A_WORD": "hello"}, True)
     place.tend()
-    assert not place._spares  # not at once: what starts matters more
+    assert not place._spares  # not yet: a starting process has priority
     assert ended(process) == 0
     ready(place)
     child = place._spares[0]._child
@@ -177,7 +177,7 @@ def test_fewer_than_no_spare_processes() -> None:
 
 
 def test_servers_that_cannot_start_end_the_job(tmp_path: Path) -> None:
-    """Its output says why."""
+    """The output gives the reason."""
     (tmp_path / "server0").write_text("no folder")
     job = Job("train.py", folder=tmp_path)
     with pytest.raises(WorkersError, match="server 0 did not start"):
@@ -186,7 +186,7 @@ def test_servers_that_cannot_start_end_the_job(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("rule", "status"), [("replace", 1), ("leave_out", 0)])
 def test_a_worker_without_servers_is_not_started_again(rule: str, status: int) -> None:
-    """It would look for a server in vain, as often as processes are started again."""
+    """It would only look for a server in vain, once for each allowed restart."""
 
     class Ended:
         def poll(self) -> int:

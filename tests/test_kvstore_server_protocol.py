@@ -1,4 +1,4 @@
-"""Messages of parameter servers: what is written is read; nothing else crashes, hangs or grows."""
+"""Messages of parameter servers: they survive a round trip, and bad bytes do no harm."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_several_messages_in_one_piece() -> None:
 
 
 def header(**changes: Any) -> bytes:
-    """A header of a push of 3 float32, with other fields."""
+    """The header of a push of 3 float32, with changed fields."""
     fields = {
         "magic": protocol.MAGIC, "version": 1, "kind": Kind.PUSH, "dtype": 0, "ndim": 1, "tag": 1,
         "key": 7, "sequence": 1, "length": 12, "rate": 0.0, "scale": 1.0, "decay": 0.0,
@@ -139,7 +139,7 @@ def test_random_bytes(data: bytes, step: int) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 103), st.integers(0, 255), st.integers(0, 104))
 def test_changed_and_truncated_messages(place: int, value: int, length: int) -> None:
-    """A server's state takes what a decoder lets through, or refuses it by a typed error."""
+    """The state accepts a message that a decoder lets through, or raises a typed error."""
     data = bytearray(sent(pushed(numpy.arange(8, dtype="float32"))))
     assert len(data) == 104
     data[place] = value

@@ -1,4 +1,4 @@
-"""Parameter servers and workers on a Ray cluster of this machine; skipped where there is no Ray."""
+"""Parameter servers and workers on a local Ray cluster; skipped without Ray."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gemel.kvstore.server.ray import RayPlace
 from gemel.kvstore.server.settings import Limits
 
 PROGRAM = str(Path(__file__).with_name("server_worker.py"))
-# An actor takes 20 s and more to start where others keep the cores busy.
+# An actor takes 20 s or more to start while other processes keep the cores busy.
 LIMITS = Limits(silent=2.0, replace=90.0, wait=120.0, reach=90.0)
 
 
@@ -36,7 +36,7 @@ def test_without_ray() -> None:
 
 
 def children(word: str) -> list[int]:
-    """Processes with a word in their command line."""
+    """The processes that have a word in their command line."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -86,7 +86,7 @@ def test_dead_processes_are_restarted(tmp_path: Path, ray: Any, victim: str) -> 
     ends = {path.read_text().splitlines()[-1].split('"values": ')[1].split("]")[0]
             for path in logs.iterdir() if '"values"' in path.read_text()}  # fmt: skip
     assert len(ends) == 1, "all workers end with the same parameters"
-    assert not children(str(logs)), "nothing runs any longer"
+    assert not children(str(logs)), "no process is left"
 
 
 @pytest.mark.distributed

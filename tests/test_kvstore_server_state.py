@@ -1,4 +1,4 @@
-"""What a server knows: rounds, exactly-once pushes, and files that bring it back as it was."""
+"""The state of a server: rounds, exactly-once pushes, and the files that restore it."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_push_that_was_lost_is_noticed() -> None:
 
 
 def test_the_round_before_is_kept() -> None:
-    """A worker that took over in the middle of a step gets the values the step began with."""
+    """A worker that takes over within a step gets the values that the step began with."""
     state = begun(1)
     for number in (1, 2):
         state.apply(0, push(ones(number), number))
@@ -121,7 +121,7 @@ def test_a_worker_that_is_left_out() -> None:
     state.apply(2, text_message(Kind.LEFT_OUT, {}))
     answer = state.answer(0, Message(Kind.PULL, key=KEY, sequence=1))
     assert answer is not None
-    assert answer.array().tolist() == [4.5, 4.5, 4.5]  # 3 * 3 / 2
+    assert answer.array().tolist() == [4.5, 4.5, 4.5]  # 3 * 3 / 2, for 2 of 3 workers
     assert answer.numbers == (2.0, 3.0, 0.0)
     with pytest.raises(LeftOutError, match="worker 2 was left out"):
         state.apply(2, push(ones(1), 1))
@@ -149,13 +149,13 @@ def test_a_worker_joins() -> None:
     state.apply(0, push(ones(4), 4))
     assert pulled(state, 1, 4) == pulled(state, 0, 4) == [8, 8, 8]
     state.apply(0, push(ones(1), 5))
-    assert pulled(state, 0, 5) is None, "it is waited for from now on"
+    assert pulled(state, 0, 5) is None, "from now on rounds wait for it"
     state.apply(1, push(ones(2), 5))
     assert pulled(state, 0, 5) == [3, 3, 3]
 
 
 def test_a_worker_joins_later_than_it_asked_for_first() -> None:
-    """Another server had ended that round: this one must not wait for it until then."""
+    """Another server had already ended that round, so this one must not wait for the worker."""
     state = begun(2)
     state.apply(1, text_message(Kind.LEFT_OUT, {}))
     state.apply(0, push(ones(1), 1))
@@ -164,7 +164,7 @@ def test_a_worker_joins_later_than_it_asked_for_first() -> None:
     assert pulled(state, 0, 2) is None and state.missing(KEY, 2) == [1]
     assert state.apply(1, Message(Kind.ACTIVATE, sequence=3))
     assert pulled(state, 0, 2) == [4, 4, 4] and pulled(state, 0, 3) == [6, 6, 6]
-    assert state.apply(1, Message(Kind.ACTIVATE, sequence=3)), "an answer may be lost"
+    assert state.apply(1, Message(Kind.ACTIVATE, sequence=3)), "the first answer may be lost"
     state.apply(0, push(ones(4), 4))
     assert pulled(state, 0, 4) is None
     state.apply(1, push(ones(5), 4))
@@ -172,7 +172,7 @@ def test_a_worker_joins_later_than_it_asked_for_first() -> None:
 
 
 def test_a_worker_joins_where_it_was_never_left_out() -> None:
-    """The other server noticed that it was silent, and went on without it."""
+    """The other server had noticed its silence, and went on without it."""
     state = begun(3)
     for rank in range(3):
         state.apply(rank, push(ones(1), 1))
@@ -251,7 +251,7 @@ def test_optimizers_servers_cannot_have() -> None:
 
 
 def history(seed: int) -> list[tuple[int, Message]]:
-    """Messages of a job with three workers, two keys and an optimizer."""
+    """The messages of a job with three workers, two keys and an optimizer."""
     draw, make = random.Random(seed), numpy.random.default_rng(seed)
     rule = optimizer.create("adam", learning_rate=0.1, wd=0.01)
     names = ("str:w", "int:1")
@@ -287,7 +287,7 @@ def values(state: State) -> list[Any]:
 
 @pytest.mark.parametrize("limit", [1, 300, 1 << 20], ids=["always", "often", "never"])
 def test_a_server_started_again_is_where_it_was(tmp_path: Path, limit: int) -> None:
-    """After any of the messages, and with snapshots of any age."""
+    """The server may restart after any message, with a snapshot of any age."""
     straight = State(3)
     journal = Journal(tmp_path, limit)
     state = journal.load(3)
@@ -309,7 +309,7 @@ def test_a_server_started_again_is_where_it_was(tmp_path: Path, limit: int) -> N
 
 
 def test_a_record_cut_off_is_forgotten(tmp_path: Path) -> None:
-    """The process was killed while it wrote; nobody has been told of that push."""
+    """The process was killed while it wrote the record; nobody was told that the push counts."""
     journal = Journal(tmp_path)
     state = journal.load(1)
     sizes = []
@@ -351,7 +351,7 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_record_with_another_rank_or_length_is_damaged(tmp_path: Path) -> None:
-    """A longer one would look like the last of a process that was killed, and all behind it go."""
+    """A longer record could look like an unfinished last one, and all after it would be lost."""
     journal = Journal(tmp_path)
     state = journal.load(3)
     for rank, message in history(3)[:5]:
@@ -377,7 +377,7 @@ def test_a_log_without_its_snapshot_is_no_new_job(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_one_server_s(tmp_path: Path) -> None:
-    """Another one, of another job even, would have cut off and thrown away what this one writes."""
+    """Another server, even of another job, would cut off and lose what this one writes."""
     journal = Journal(tmp_path)
     journal.load(1)
     for workers in (1, 2):
@@ -392,7 +392,7 @@ def test_a_folder_is_one_server_s(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", [1, 2, 5])
 @pytest.mark.parametrize("until", [20, None], ids=["in a round", "after a round"])
 def test_another_number_of_workers_goes_on(tmp_path: Path, workers: int, until: int | None) -> None:
-    """From the values of the rounds that have ended; pushes of an open one are made again."""
+    """They start from the values of complete rounds; pushes of an open round are repeated."""
     journal = Journal(tmp_path)
     state = journal.load(3)
     for rank, message in history(5)[:until]:
@@ -426,7 +426,7 @@ def test_the_next_job_after_one_that_ended(tmp_path: Path) -> None:
 
 
 def test_keys_that_nobody_ever_pushes_do_not_count(tmp_path: Path) -> None:
-    """Running statistics, for example; but in the first step nobody has pushed the later keys."""
+    """Such as running statistics. In the first step keys without pushes yet count all the same."""
     state = State(1)
     for name in ("str:weight", "str:running mean"):
         state.apply(0, declare(name))

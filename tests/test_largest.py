@@ -1,4 +1,4 @@
-"""What is spared of what is taken from a row's largest element: the numbers stay the same."""
+"""Work saved where a row's largest element was subtracted; the results stay the same."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def softmax(r: Recorder, x: Any) -> list[tuple[Any, bool]]:
 
 
 def logarithm(r: Recorder, x: Any) -> list[tuple[Any, bool]]:
-    """log(sum(exp(x))), in which the largest is added again."""
+    """log(sum(exp(x))): the largest element is added again."""
     return [(r.reduce("max", x) + Lane(r).log(r.reduce("sum", powers(r, x))), False)]
 
 
 def only_powers(r: Recorder, x: Any) -> list[tuple[Any, bool]]:
-    """A NaN is seen by its own element alone."""
+    """Only its own element sees a NaN."""
     return [(powers(r, x), True)]
 
 
@@ -40,19 +40,19 @@ def with_largest(r: Recorder, x: Any) -> list[tuple[Any, bool]]:
 
 
 def hidden(r: Recorder, x: Any) -> list[tuple[Any, bool]]:
-    """No NaN reaches the sum."""
+    """The sum sees no NaN."""
     e = powers(r, x)
     return [(e / r.reduce("sum", Lane(r).where(e > 0, e, 0)), True)]
 
 
 def other(r: Recorder, x: Any) -> list[tuple[Any, bool]]:
-    """The largest of something else bounds nothing."""
+    """The largest element of something else is not a bound."""
     e = Lane(r).exp(x - r.reduce("max", x * 0.5))
     return [(e / r.reduce("sum", e), True)]
 
 
 def twice(r: Recorder, x: Any) -> list[tuple[Any, bool]]:
-    """The largest, found again in the last pass, would hide what the first does."""
+    """Another maximum in the last pass; it would hide the NaN of the first pass."""
     e = powers(r, x)
     return [(e / r.reduce("max", e), True)]
 
@@ -86,7 +86,7 @@ def test_another_program_is_itself() -> None:
 @pytest.mark.parametrize("kind", ("float32", "float64"))
 @pytest.mark.parametrize("target", RUNNABLE)
 def test_bits_of_exponentials(kind: str, target: str) -> None:
-    """What has no upper bound gives what `exp` gives, of all that is 0 at most."""
+    """Without the check for an upper bound, `exp` gives the same for all numbers up to 0."""
     limits = numpy.finfo(kind)
     some = -numpy.abs(numpy.random.default_rng(3).standard_normal(3000)) * 60
     ends = [0.0, -0.0, -numpy.inf, numpy.nan, limits.min, -limits.tiny, -87.5, -103.9, -104.5, -745]
@@ -106,7 +106,7 @@ def test_bits_of_exponentials(kind: str, target: str) -> None:
 @pytest.mark.parametrize("lanes", (OUTER, INNER))
 @pytest.mark.parametrize("body", (softmax, logarithm, with_largest, hidden))
 def test_nan_is_kept(body: Body, lanes: str, target: str) -> None:
-    """NaN wherever NumPy has it, for rows with one at any place, of infinities alone or among
+    """NaN where NumPy has it, for rows with a NaN or infinity at any place, alone or among
     numbers."""
     for length in (1, 3, 17, 40, 150):
         x = numpy.random.default_rng(4).standard_normal((41, length)).astype("float32")

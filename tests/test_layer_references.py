@@ -1,8 +1,8 @@
-"""The ten most used layers equal references in NumPy, in float64, and all those MXNet 1.9.1 has
-equal MXNet's, in float32: results and gradients.
+"""Layers against references: results and gradients.
 
-The references are the definitions, written out with loops; their gradients are central
-differences.
+The ten most used layers equal references in NumPy, in float64. The references are the definitions
+written as loops, and their gradients are central differences. All layers that MXNet 1.9.1 has
+equal MXNet's, in float32.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def padded(x: Any, pad: int, value: float = 0.0) -> Any:
 
 
 def windows(x: Any, kernel: int, stride: int) -> Any:
-    """(place, (N, C, kernel, kernel)) of each window."""
+    """The position and the contents (N, C, kernel, kernel) of each window."""
     for i, j in product(*(range((n - kernel) // stride + 1) for n in x.shape[2:])):
         rows, columns = (
             slice(i * stride, i * stride + kernel),
@@ -45,7 +45,7 @@ def windows(x: Any, kernel: int, stride: int) -> Any:
 
 
 def conv2d(x: Any, weight: Any, bias: Any) -> Any:
-    """3 x 3, stride 2, padding 1."""
+    """Convolution: 3 x 3, stride 2, padding 1."""
     seen = list(windows(padded(x, 1), 3, 2))
     found = numpy.zeros((len(x), len(weight), *numpy.add(seen[-1][0], 1)))
     for (i, j), part in seen:
@@ -55,7 +55,7 @@ def conv2d(x: Any, weight: Any, bias: Any) -> Any:
 
 
 def conv2d_transpose(x: Any, weight: Any, bias: Any) -> Any:
-    """4 x 4, stride 2, padding 1."""
+    """Transposed convolution: 4 x 4, stride 2, padding 1."""
     found = numpy.zeros((len(x), weight.shape[1], *(2 * n + 2 for n in x.shape[2:])))
     for i, j in product(*map(range, x.shape[2:])):
         spread = numpy.einsum("nc,cokl->nokl", x[:, :, i, j], weight)
@@ -64,12 +64,12 @@ def conv2d_transpose(x: Any, weight: Any, bias: Any) -> Any:
 
 
 def max_pool(x: Any) -> Any:
-    """3 x 3, stride 2, padding 1."""
+    """Windows of 3 x 3, stride 2, padding 1."""
     return pooled(padded(x, 1, -numpy.inf), 3, 2, lambda part: part.max((2, 3)))
 
 
 def avg_pool(x: Any) -> Any:
-    """2 x 2."""
+    """Windows of 2 x 2."""
     return pooled(x, 2, 2, lambda part: part.mean((2, 3)))
 
 
@@ -82,7 +82,7 @@ def pooled(x: Any, kernel: int, stride: int, function: Any) -> Any:
 
 
 def batch_norm(x: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
-    """While training: by the batch's own statistics."""
+    """In training, with the statistics of the batch."""
     centred = x - x.mean((0, 2, 3), keepdims=True)
     normed = centred / numpy.sqrt(x.var((0, 2, 3), keepdims=True) + 1e-5)
     return normed * gamma.reshape(-1, 1, 1) + beta.reshape(-1, 1, 1)
@@ -101,7 +101,7 @@ def selu(x: Any) -> Any:
     return 1.0507009873554805 * numpy.where(x > 0, x, 1.6732632423543772 * numpy.expm1(x))
 
 
-#: Layer, shape of its input, reference of the input and the parameters.
+#: Layer, shape of its input, and a reference, which takes the input and the parameters.
 LAYERS: list[tuple[Any, tuple[int, ...], Reference]] = [
     (lambda: nn.Dense(3), (2, 2, 2), dense),
     (lambda: nn.Conv2D(3, 3, 2, 1), (2, 2, 5, 4), conv2d),
@@ -174,7 +174,7 @@ def test_reference(make: Any, shape: Any, reference: Reference, hybrid: bool) ->
 
 @pytest.mark.parametrize("hybrid", [False, True], ids=["imperative", "hybridized"])
 def test_dropout(hybrid: bool) -> None:
-    """What it keeps is scaled up, and so are the gradients; how much it keeps is random."""
+    """Kept elements and their gradients are scaled up; how many are kept is random."""
     net = nn.Dropout(0.4)
     if hybrid:
         net.hybridize()
@@ -199,7 +199,7 @@ TABLE = numpy.load(Path(__file__).parent / "references" / "layers.npz")
 @pytest.mark.parametrize("hybrid", [False, True], ids=["imperative", "hybridized"])
 @pytest.mark.parametrize("text", LIKE_MXNET)
 def test_like_mxnet(text: str, hybrid: bool) -> None:
-    """Results, gradients and running statistics of MXNet 1.9.1's layers."""
+    """Results, gradients and running statistics equal those of MXNet 1.9.1's layers."""
     net = eval(f"nn.{text}", {"nn": nn})
     expected = {name[len(text) + 1 :]: TABLE[name] for name in TABLE if name.startswith(f"{text} ")}
     parameters = net.collect_params()
@@ -214,7 +214,7 @@ def test_like_mxnet(text: str, hybrid: bool) -> None:
         y = net(x)
     y.backward(np.array(drawn(f"{text} head", y.shape)))
     numpy.testing.assert_allclose(y.asnumpy(), expected["trained"], **near)
-    # MXNet's gradient of SELU is not that of the function; `test_reference` has the right one.
+    # MXNet's gradient of SELU is not its derivative; `test_reference` has the right one.
     if "dx" in expected and text != "SELU()":
         numpy.testing.assert_allclose(x.grad.asnumpy(), expected["dx"], **near)
     for name, parameter in parameters.items():

@@ -1,4 +1,4 @@
-"""One network, several ways: imperative, hybridized, exported, saved -- the same numbers."""
+"""One network in several ways: imperative, hybridized, exported, saved; the same numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from layer_table import LAYERS, LayerCase
 import gemel
 from gemel import autograd, gluon, init
 
-#: Layers whose results do not depend on the batch otherwise than example by example.
+#: Batch sizes: each example's result must not depend on the others.
 BATCHES = (3, 1, 5)
 
 
@@ -21,7 +21,7 @@ def listed(found: Any) -> list[Any]:
 
 
 def made(case: LayerCase) -> Any:
-    """The network with values in all its parameters, running statistics included."""
+    """The network with values for all parameters, running statistics included."""
     net = case.make()
     net.initialize(init.Normal(0.5))
     inputs = case.inputs(BATCHES[0])
@@ -60,7 +60,7 @@ def test_all_ways_agree(case: LayerCase, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["Conv2D", "BatchNorm", "shared parameters", "LSTM", "Several"])
 def test_loaded_networks_can_be_trained_and_saved_again(name: str, tmp_path: Path) -> None:
-    """The gradients are those of the network itself; so are the files written of what was read."""
+    """Their gradients equal the original network's, and files written from them read the same."""
     case = next(c for c in LAYERS if c.name.lower().startswith(name.lower()))
     net = made(case)
     net.hybridize()

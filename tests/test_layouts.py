@@ -1,4 +1,4 @@
-"""Channels last: the same results, and nothing is moved between neighbours."""
+"""Channels last: the same results, and no conversion of the layout between layers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
 def last(x: Any) -> Any:
-    """(N, C, *space) as (N, *space, C), in memory too."""
+    """An array (N, C, *space) as (N, *space, C), also in memory."""
     return np.array(numpy.ascontiguousarray(numpy.moveaxis(x, 1, -1)))
 
 
@@ -31,7 +31,7 @@ def close(found: Any, wanted: Any) -> None:
 @pytest.mark.parametrize("convention", ["valid", "full", "same"])
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_pooling(kind: str, convention: str, axes: int) -> None:
-    """Every kind and convention, padded, and the gradient."""
+    """Each kind and convention, with padding, and the gradient."""
     drawn = numpy.random.default_rng(axes).random((2, 3, *(7, 6, 5)[:axes])).astype("float32")
     how: dict[str, Any] = {"kernel": (3, 2, 2)[:axes], "stride": (2, 1, 2)[:axes]}
     how |= {"pad": (1, 0, 1)[:axes], "pool_type": kind, "pooling_convention": convention}
@@ -49,7 +49,7 @@ def test_pooling(kind: str, convention: str, axes: int) -> None:
 
 
 def test_pooling_is_one_kernel() -> None:
-    """Nothing is turned before it or after it."""
+    """No kernel before or after it changes the layout."""
     x = np.array(numpy.random.default_rng(0).random((2, 8, 8, 5)), dtype="float32")
     program = gemel.compile(lambda x: npx.pooling(x, kernel=(2, 2), stride=(2, 2), layout="NHWC"))
     close(program(x).asnumpy(), x.asnumpy().reshape(2, 4, 2, 4, 2, 5).max((2, 4)))
@@ -57,7 +57,7 @@ def test_pooling_is_one_kernel() -> None:
 
 
 def block(layout: str) -> Any:
-    """Two convolutions with what usually follows, and their input added."""
+    """Two convolutions with what usually follows, and a shortcut from the input."""
     axis = layout.index("C") - 4
 
     def chain(x: Any, weight: Any, scale: Any) -> Any:
@@ -72,7 +72,7 @@ def block(layout: str) -> Any:
 
 @pytest.mark.parametrize(("channels", "size"), [(16, 20), (64, 28)])
 def test_no_conversions_between_neighbours(channels: int, size: int) -> None:
-    """Images that stay (N, H, W, C) take as many kernels, and one that turns the weights."""
+    """Images (N, H, W, C) take the same number of kernels, plus one that transposes the weights."""
     generator = numpy.random.default_rng(1)
     x = generator.standard_normal((1, channels, size, size)).astype("float32")
     weight = generator.standard_normal((channels, channels, 3, 3)).astype("float32") / channels

@@ -1,4 +1,4 @@
-"""Loops as one step of a plan: imperative, written out, as a loop, and by NumPy, with gradients."""
+"""Loops as one step of a plan: imperative, unrolled, as a loop, and by NumPy, with gradients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gemel.runtime.lower import lowered
 
 @pytest.fixture
 def written_out(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
-    """What makes all loops from now on be written out."""
+    """A function after whose call all loops are unrolled."""
     yield lambda: monkeypatch.setattr(rounds, "LEAST", 10**6)
 
 
@@ -60,12 +60,12 @@ def swapped_states(xp: Any, x: Any, s: Any, w: Any) -> Any:
 
 
 def unused(xp: Any, x: Any, s: Any, w: Any) -> Any:
-    """A state nobody reads, data nobody reads, an output that is the same in all rounds."""
+    """An unused state, unused data, and an output that is the same in all rounds."""
     return xp.foreach(lambda d, c: ([w * 1.0, d[0] * 2], [c[0], w * 3.0]), [x, x * 2], [s, s])
 
 
 def product(xp: Any, x: Any, s: Any, w: Any) -> Any:
-    """A product with a state, one with the data, and one with a transposed weight."""
+    """Products with a state, with the data, and with a transposed weight."""
     wide = xp.np.stack([w, w * 0.5, w - 1.0])
 
     def body(d: Any, c: Any) -> Any:
@@ -88,7 +88,7 @@ def nested(xp: Any, x: Any, s: Any, w: Any) -> Any:
 
 
 def closure_of_closure(xp: Any, x: Any, s: Any, w: Any) -> Any:
-    """What is computed before the loop, and what is inside but always the same."""
+    """Values computed before the loop, and values in the loop that never change."""
     before = xp.np.exp(w * 0.1)
 
     def body(d: Any, c: Any) -> Any:
@@ -126,7 +126,7 @@ def written_in_place(xp: Any, x: Any, s: Any, w: Any) -> Any:
 
 
 def sums(xp: Any, x: Any, s: Any, w: Any) -> Any:
-    """Gradients that are summed over axes, or have to be added up in the loop."""
+    """Gradients that are summed over axes, or accumulated in the loop."""
 
     def body(d: Any, c: Any) -> Any:
         scaled = d[0].reshape((3, 1)) * w.reshape((1, 3)) + xp.np.maximum(w, 0.1)
@@ -167,7 +167,7 @@ def test_all_ways_agree(body: Any, written_out: Any) -> None:
             numpy.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-9)
     arrays = [np.array(x, dtype="float64") for x in inputs(5)]
     assert has_loop(whole, *arrays)
-    assert whole.traces <= 6  # with and without recording, for each short length one
+    assert whole.traces <= 6  # with and without recording, and one for each short length
     written_out()
     other = gemel.compile(function)
     for found, right in zip(trained(other, inputs(5)), trained(function, inputs(5)), strict=True):
@@ -202,7 +202,7 @@ def test_stacked_outputs_are_not_stacked_again() -> None:
     values = [np.array(x, dtype="float64") for x in inputs(6)[:2]]
     graph = optimize(program.graph(*values))
     (loop,) = [node for node in graph.walk() if node.op is rounds.loop]
-    assert len(loop.entries) == 3  # new, new * 2, and the last state
+    assert len(loop.entries) == 3  # new, new * 2, and the final state
     for one, other in zip(program(*values), function(*values), strict=True):
         numpy.testing.assert_array_equal(one.asnumpy(), other.asnumpy())
 
@@ -237,7 +237,7 @@ def test_rounds_find_stacked_states_where_they_were_put(turned: bool) -> None:
 
 
 def random_body(seed: int) -> Callable[..., Any]:
-    """A loop with several data, states and outputs, each of which may be anything there is."""
+    """A loop with several data, states and outputs, each chosen at random."""
 
     def function(xp: Any, x: Any, s: Any, w: Any) -> Any:
         random = Random(seed)
@@ -489,7 +489,7 @@ def test_dtypes(dtype: str) -> None:
 
 
 def test_sums_over_rounds_of_two_bytes_are_wide() -> None:
-    """600 ones in bfloat16 would stay at 256."""
+    """In bfloat16 the sum of 600 ones would stop at 256."""
     w = np.zeros((3,), dtype="bfloat16")
     w.attach_grad()
     step = gemel.compile(lambda x, w: npx.foreach(lambda e, s: (e * w, s), x, [])[0])

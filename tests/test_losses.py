@@ -1,4 +1,4 @@
-"""Losses: gradients in float64, hybridized and not, users' own, and what they refuse."""
+"""Losses: float64 gradients, hybridized and not; users' own losses; and refused arguments."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_gradient(case):
         assert found.dtype == "float64"
         numpy.testing.assert_allclose(found.asnumpy(), out.asnumpy(), rtol=1e-12)
         assert (x.grad * direction).sum().item() == pytest.approx(expected, rel=1e-6, abs=1e-8)
-        # The last batch is smaller.
+        # A smaller batch, like the last one of an epoch.
         if len(pred) == 4 and not isinstance(loss, (losses.PoissonNLLLoss, losses.SDMLLoss)):
             fewer = loss(x[:3], *[a[:3] if len(a) == 4 else a for a in rest])
             numpy.testing.assert_allclose(fewer.asnumpy(), out.asnumpy()[:3], rtol=1e-12)
@@ -162,7 +162,7 @@ def test_probabilities_of_zero_and_one(dtype):
 
 @pytest.mark.parametrize(("dtype", "size"), [("float16", 1), ("float32", 1e12)])
 def test_cosines_of_long_vectors(dtype, size):
-    # Lengths of 22: the product of their squares is more than float16 holds.
+    # Vectors of length 22: the product of their squared lengths exceeds float16.
     one, other = normal(2, 512) * size, normal(2, 512) * size
     cosine = (
         (one * other).sum(1) / numpy.linalg.norm(one, axis=1) / numpy.linalg.norm(other, axis=1)
@@ -215,7 +215,7 @@ class Twice(losses.L1Loss):
 
 
 class Masked(losses.SoftmaxCELoss):
-    """As books write it."""
+    """A masked loss as books write it."""
 
     def forward(self, pred, label, valid_len):
         weights = np.expand_dims(np.ones_like(label), axis=-1)

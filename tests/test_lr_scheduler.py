@@ -1,4 +1,4 @@
-"""Schedulers: what they refuse, users' own, and that they are functions of the update alone."""
+"""Schedulers: refused arguments, users' own, and that the rate depends on the update only."""
 
 from __future__ import annotations
 
