@@ -799,7 +799,7 @@ def test_compile_refuses_other_objects_at_once(function) -> None:
 def test_compile_with_options_is_a_decorator() -> None:
     @gemel.compile(script=True)
     def signed(x: Any) -> Any:
-        """Doubles x if its sum is positive, else triples it."""
+        """The double of x if its sum is positive, else three times x."""
         if x.sum() > 0:
             return x * 2
         return x * 3
