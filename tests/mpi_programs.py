@@ -329,7 +329,7 @@ def torn(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
 
 
 def wrong(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
-    """Steps during which worker 1 does something wrong."""
+    """Steps during which worker 1 does one of the things in `WRONG`."""
     rank, how = store.rank, settings["how"]
     store.init(["a", "b"], [np.zeros((3,)), np.zeros((100_000,))])
     small, large = np.zeros((3,)), np.zeros((100_000,))

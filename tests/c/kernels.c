@@ -1,10 +1,10 @@
-// Runs kernels for another process: on memory both have mapped, as that one asks through a pipe.
+// Runs kernels for another process, on memory that both have mapped. Requests come from a pipe.
 //
 //   kernels MEMORY BYTES
 //
-// A request is six int64: the length of the library's path, how many buffers and run-time integers
-// there are, the range's begin and end, 0; then the path, the buffers' places in the memory and the
-// integers. The answer is the kernel's status as an int64.
+// A request begins with six int64: the length of the library's path, the numbers of buffers and of
+// run-time integers, the begin and the end of the range, and 0. Then come the path, the buffers'
+// offsets in the memory, and the integers. The answer is the kernel's status as an int64.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,8 +1,9 @@
-// Runs kernels that are WebAssembly modules: what to do comes in, what there is then goes out.
+// Runs kernels that are WebAssembly modules. A request contains the memory, and the answer contains
+// it again, as the kernel has left it.
 //
-// A request is seven int64 (the module's number, its size, how many buffers and integers there are,
-// the range, the size of the memory), the module if it is new, where each buffer begins, the
-// integers, and the memory. The answer is the status and the memory.
+// A request consists of seven int64 (the module's number, its size, the numbers of buffers and of
+// integers, the range, the size of the memory), the module if it is new, the offset of each buffer,
+// the integers, and the memory. The answer is the status and the memory.
 "use strict";
 
 const fs = require("fs");

@@ -123,7 +123,7 @@ void small_memory_comes_back() {
   std::shuffle(alive.begin(), alive.end(), random);
   alive.clear();
   check(memory::footprint() < held + kReserveBytes, "empty slabs leave");
-  if (!kSanitized) {  // whose own memory is resident, too
+  if (!kSanitized) {  // a sanitizer's own memory is resident too
     check(resident_bytes() < resident + kReserveBytes, "and are not resident any more");
   }
   memory::trim();

@@ -1,4 +1,4 @@
-"""Makes the files beside it with MXNet 1.9.1 (numpy 1.23.5): what gemel reads and agrees with.
+"""Makes the files beside it with MXNet 1.9.1 (numpy 1.23.5): gemel must read and reproduce them.
 
 python tests/mxnet_data/make.py
 """
@@ -22,7 +22,7 @@ from mxnet_records import RECORDS  # noqa: E402 -- from the folder above
 
 
 def records() -> None:
-    """A record file with an index, and one of pictures."""
+    """Write a record file with an index, and one of pictures."""
     writer = recordio.MXIndexedRecordIO(str(HERE / "records.idx"), str(HERE / "records.rec"), "w")
     for number, record in enumerate(RECORDS):
         writer.write_idx(3 * number, record)
@@ -38,7 +38,7 @@ def records() -> None:
 
 
 def png(pixels: numpy.ndarray) -> bytes:
-    """A PNG file of (H, W, 3)."""
+    """The PNG file of an array of shape (H, W, 3)."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         check = struct.pack(">I", zlib.crc32(kind + data))
@@ -52,7 +52,7 @@ def png(pixels: numpy.ndarray) -> bytes:
 
 
 def results() -> None:
-    """What transforms and functions of pictures give."""
+    """The results of transforms and of functions on pictures."""
     draw = numpy.random.RandomState(0)
     pixels = draw.randint(0, 256, (13, 17, 3)).astype("uint8")
     photo = mxnet.nd.array(pixels, dtype="uint8")

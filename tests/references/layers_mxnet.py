@@ -1,8 +1,8 @@
-"""What MXNet 1.9.1's layers compute, written to `layers.npz` beside this file.
+"""Writes the results of MXNet 1.9.1's layers to `layers.npz` beside this file.
 
-Run with a Python that has mxnet==1.9.1 and numpy==1.23.5. Each layer is given as text, which both
-libraries understand; for each there are the input, the parameters by their names, the result, and
-the gradients for a random gradient of the result.
+Run it with a Python that has mxnet==1.9.1 and numpy==1.23.5. Each layer is a text that both
+libraries understand. For each layer the file has the input, the parameters by name, the result,
+and the gradients for a random gradient of the result.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ LAYERS: dict[str, tuple[int, ...]] = {
 
 
 def drawn(name: str, shape: tuple[int, ...]) -> Any:
-    """Random numbers that are always the same for a name."""
+    """Random numbers that depend only on the name."""
     draw = numpy.random.RandomState(zlib.crc32(name.encode()))
     if name.endswith("x") and name.startswith("Embedding"):
         return draw.randint(0, 5, shape).astype("float32")
@@ -72,7 +72,7 @@ def drawn(name: str, shape: tuple[int, ...]) -> Any:
 
 
 def main() -> None:
-    """Ask MXNet."""
+    """Let MXNet compute everything."""
     import mxnet
     from mxnet.gluon import nn
 

@@ -1,4 +1,4 @@
-"""What MXNet 1.9.1's recurrent layers and cells give, and their parameter files: makes rnn.npz.
+"""Makes rnn.npz: results of MXNet 1.9.1's recurrent layers and cells, and their parameter files.
 
 It runs with MXNet, not with gemel: pip install mxnet==1.9.1 numpy==1.23.5, then python rnn_mxnet.py
 """
@@ -25,7 +25,7 @@ CASES = {
     "cell_residual": lambda: rnn.ResidualCell(rnn.GRUCell(2)),
     "cell_both": lambda: rnn.BidirectionalCell(rnn.LSTMCell(3), rnn.GRUCell(3)),
 }
-#: Cells over pictures, with the shape of one.
+#: Cells over pictures, with the shape of a picture.
 CONVOLUTIONAL = {
     "cell_conv1d_rnn": (contrib.rnn.Conv1DRNNCell, (2, 6), (3, 2, 3), {"activation": "relu"}),
     "cell_conv1d_lstm": (contrib.rnn.Conv1DLSTMCell, (2, 6), (3, 3, 3), {"i2h_pad": 1}),
@@ -42,7 +42,7 @@ LENGTHS = [2, 4, 1]
 
 
 def run(name: str, net, x) -> tuple[list, list]:
-    """Outputs and last states, and outputs where sequences have LENGTHS."""
+    """Outputs and last states, and the outputs for sequences of the lengths LENGTHS."""
     if name.startswith("cell"):
         outputs, states = net.unroll(4, x, layout="TNC", merge_outputs=True)
         lengths = nd.array(LENGTHS)

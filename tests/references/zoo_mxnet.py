@@ -1,9 +1,9 @@
-"""What MXNet 1.9.1 says of its model zoo, written to `zoo.json` beside this file.
+"""Writes facts about MXNet 1.9.1's model zoo to `zoo.json` beside this file.
 
 Run with a Python that has mxnet==1.9.1 and numpy==1.23.5: ``python tests/references/zoo_mxnet.py``.
-For each network: how many parameters it has, a digest of their names and shapes at the usual size
-of images, and its 10 outputs for the parameters and the image made by `values`. `zoo_small.bin` is
-a small residual network of the zoo's parts as MXNet saved it, with its outputs.
+The facts are each network's number of parameters, a digest of their names and shapes at the usual
+size of images, and its 10 outputs for the parameters and the image that `values` makes.
+`zoo_small.bin` is a small residual network of the zoo's parts as MXNet saved it, with its outputs.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ import numpy
 
 HERE = Path(__file__).parent
 
-#: The size of the images the outputs are for: the least that the network takes.
+#: The size of the images for the outputs: the smallest that the network accepts.
 SIZES = {"alexnet": 64, "vgg": 32, "densenet": 224, "squeezenet": 224, "inception": 299}
 
 
 def size_of(name: str) -> int:
-    """The size of the image the outputs of a network are for."""
+    """The size of the image for a network's outputs."""
     return next((size for start, size in SIZES.items() if name.startswith(start)), 64)
 
 
 def usual_size(name: str) -> int:
-    """The size of images the network was made for."""
+    """The usual size of images for a network."""
     return 299 if name.startswith("inception") else 224
 
 
 def values(name: str, shape: tuple[int, ...]) -> Any:
-    """The values of the parameter `name`: random, but always the same."""
+    """The values of the parameter `name`: random numbers that depend only on the name."""
     drawn = numpy.random.RandomState(zlib.crc32(name.encode())).standard_normal(shape)
     if name.endswith("gamma"):
         drawn = 1 + 0.1 * drawn
@@ -55,7 +55,7 @@ def digest(parameters: dict[str, Any], prefix: str) -> str:
 
 
 def main() -> None:
-    """Ask MXNet."""
+    """Let MXNet compute everything."""
     import mxnet
     from mxnet.gluon.model_zoo import vision
 

@@ -1,6 +1,6 @@
-"""Load gemel's files with MXNet 1.9.1 and compare: what `ours.py` wrote.
+"""Load the files that `ours.py` wrote with MXNet 1.9.1, and compare the outputs.
 
-Run with MXNet 1.9.1 and NumPy 1.23.5 in an environment of their own: ``python check.py FOLDER``.
+Run it with MXNet 1.9.1 and NumPy 1.23.5 in an environment of their own: ``python check.py FOLDER``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy
 from mxnet import gluon, npx
 
-#: How many bytes a parameter file without parameters has.
+#: The size in bytes of a parameter file without parameters.
 EMPTY = 32
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Write loops-*: MXNet 1.9.1's loops and choices, and what it computes with them.
+"""Write loops-*: loops and branches of MXNet 1.9.1, and its results for them.
 
-Run as `make.py` is: ``python loops.py``, in this folder.
+Run it like `make.py`, in this folder: ``python loops.py``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from mxnet.gluon import nn
 
 
 class Loops(nn.HybridBlock):
-    """Each kind of loop, with what it reads from outside; one inside of another."""
+    """Each kind of loop, with values from outside; one loop is inside another."""
 
     def __init__(self):
         super().__init__()

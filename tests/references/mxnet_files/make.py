@@ -1,4 +1,4 @@
-"""Write the files in this folder: networks of MXNet 1.9.1's, and what it computes with them.
+"""Write the files in this folder: networks of MXNet 1.9.1, and its results for them.
 
 Run with MXNet 1.9.1 and NumPy 1.23.5 in an environment of their own: ``python make.py``. Each case
 is a symbol file, a parameter file, and a file of inputs (x0, ...) and outputs (y0, ...).
@@ -18,7 +18,7 @@ def stacked(*layers):
 
 
 class Branches(nn.HybridBlock):
-    """Two inputs, several outputs, operations of np and npx."""
+    """Two inputs, several outputs, and operations of np and npx."""
 
     def __init__(self, **settings):
         super().__init__(**settings)

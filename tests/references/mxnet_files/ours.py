@@ -1,6 +1,6 @@
 """Export every network of the layer table, with inputs and outputs, for `check.py`.
 
-With gemel, from the project's folder: ``python tests/references/mxnet_files/ours.py FOLDER``.
+Run with gemel in the project's folder: ``python tests/references/mxnet_files/ours.py FOLDER``.
 """
 
 from __future__ import annotations

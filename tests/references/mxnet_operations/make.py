@@ -1,6 +1,6 @@
-"""Write operations.*: symbols of MXNet 1.9.1's rarer operations, and what it computes with them.
+"""Write operations.*: symbols of MXNet 1.9.1's rarer operations, and its results for them.
 
-Run with MXNet 1.9.1 and NumPy 1.23.5 in an environment of their own, in this folder.
+Run it with MXNet 1.9.1 and NumPy 1.23.5 in an environment of their own, in this folder.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BOXES = numpy.concatenate(
 LABELS = floats([[[1, 0.1, 0.1, 0.5, 0.6], [0, 0.3, 0.2, 0.9, 0.8]]]).reshape(1, 2, 5)
 LENGTHS = floats(2, 3, 1)
 
-#: Name in `mx.sym`, the arrays it is given, its settings.
+#: The name in `mx.sym`, the arrays, and the settings of each call.
 CASES = [
     ("contrib.AdaptiveAvgPooling2D", [IMAGES], {"output_size": (2, 3)}),
     ("contrib.AdaptiveAvgPooling2D", [IMAGES], {"output_size": 4}),
