@@ -77,8 +77,8 @@ def test_many_forks_beside_computing_threads(way: str, threads: int, others: int
         fork_beside_threads(way, threads, TIMES)
 
 
-# The fork comes from C code that has released the GIL. In the child no thread may hold the GIL, and
-# the child would wait for it; so the child is not asked to do anything.
+# The fork comes from C code that has released the GIL. The child may then wait for a GIL that none
+# of its threads holds, so it is not asked to do anything.
 FORKS_FROM_C = """
 import ctypes, os, signal, threading, time
 from gemel import np
