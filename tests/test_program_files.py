@@ -31,7 +31,7 @@ def mlp() -> Any:
 
 
 def test_the_mlp_fits_where_the_seed_has_it(tmp_path: Path) -> None:
-    """`ls -lh` showed 651K, in KiB: 642.5 KiB of weights, and the program."""
+    """The seed's `ls -lh` shows 651K, in KiB: 642.5 KiB of weights, and the program."""
     net = mlp()
     x = np.random.normal(size=(1, 512))
     want = net(x)
@@ -112,7 +112,7 @@ def test_compiled_functions(tmp_path: Path) -> None:
 
 
 def test_names_that_meet(tmp_path: Path) -> None:
-    """Two parameters of one name, and arrays that several programs close over."""
+    """Two parameters of the same name, and arrays that several programs close over."""
 
     class Twice(nn.HybridBlock):
         def __init__(self) -> None:
@@ -239,7 +239,7 @@ def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
     ],
 )
 def test_sealed_nonsense(old: str, new: str, message: str, tmp_path: Path) -> None:
-    """A file with a right checksum and a wrong program."""
+    """The checksum is right, but the program is wrong."""
     from struct import pack
     from zlib import crc32
 
