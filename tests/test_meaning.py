@@ -85,7 +85,7 @@ def test_products(target: str, product: Product) -> None:
 @examples(10)
 @given(product=products())
 def test_parts_of_products(target: str, product: Product) -> None:
-    """A range of tiles covers the same rows and columns in both, in whatever order tiles come."""
+    """A range of tiles is the same rows and columns for all, in whatever order the tiles are."""
     case = product.in_part(TARGETS[target])
     _, told = outcome(case, meant)
     _, got = outcome(case, partial(compiled, target))
