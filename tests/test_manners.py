@@ -366,7 +366,7 @@ def test_memory_as_numpy_names_it() -> None:
     assert (x.flags.f_contiguous, x.T.flags.f_contiguous) == (False, True)
     n = x.asnumpy()
     for ours, same in ((x, n), (x.T, n.T), (x[:, 1], n[:, 1]), (x[::-1, ::2], n[::-1, ::2])):
-        assert ours.strides == same.strides, "in bytes"
+        assert ours.strides == same.strides, "strides are in bytes"
 
 
 def test_tofile(tmp_path: Any) -> None:

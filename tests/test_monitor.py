@@ -51,7 +51,7 @@ def test_layers_every_second_batch(hybridized: bool, array: Any) -> None:
     ]
     assert values["net_b_output"] == pytest.approx(numpy.sqrt((81 + 441) / 2))
     assert values["net_a_weight"] == 1 and values["net_a_bias"] == 0
-    assert not any(block._forward_hooks for block in (net, *net)), "nothing stays behind"
+    assert not any(block._forward_hooks for block in (net, *net)), "every hook is removed"
 
 
 def test_names_and_statistics(caplog: Any) -> None:

@@ -74,7 +74,7 @@ def test_look_and_kind() -> None:
     kinds = [x + 1, 1 + x, x[0], x.sum(axis=0), nd.dot(x, x.T), nd.concat(x, x), x.copy(), x > 1]
     assert {type(each).__name__ for each in kinds} == {"NDArray"}
     plain = np.ones((2, 3))
-    assert type(plain + 1) is type(nd.sum(plain)) is np.ndarray, "what is plain stays so"
+    assert type(plain + 1) is type(nd.sum(plain)) is np.ndarray, "plain arrays give plain arrays"
     assert isinstance(plain, nd.NDArray) and isinstance(x, np.ndarray)
     assert not isinstance(3, nd.NDArray)
     assert type(x.as_np_ndarray()) is np.ndarray and type(x).__name__ == "NDArray"

@@ -155,7 +155,7 @@ def test_traces_by_kind() -> None:
         assert b["rows"][0].shape == (2, 2)
         assert type(compared(legacy[0], plain[1])["more"]) is nd.NDArray
         assert type(compared(plain[0], legacy[1])["more"]) is np.ndarray
-    assert compared.traces == 4, "two kinds, each with another second argument"
+    assert compared.traces == 4, "two classes, each with two kinds of second arguments"
     assert sorted(given.is_nd for given in compared.kinds()) == [False, False, True, True]
 
 
@@ -272,7 +272,7 @@ def test_the_first_array_decides(hybridized: bool) -> None:
         assert kinds(net(2.0, b)[0]) == "NDArray"
     made = gluon.nn.HybridLambda(lambda *_: nd.ones((2,)))
     made.hybridize(hybridized)
-    assert [kinds(made()), kinds(made())] == ["NDArray"] * 2, "no array decides"
+    assert [kinds(made()), kinds(made())] == ["NDArray"] * 2, "the result keeps its class"
 
 
 def test_results_are_plain_lists_as_they_were() -> None:

@@ -158,7 +158,7 @@ def test_noise_of_sgld():
     assert found.mean() == pytest.approx(-0.02, abs=0.005)
     assert found.std() == pytest.approx(0.2, rel=0.03)
     rule.update(0, weight, grad, state)
-    assert abs(numpy.corrcoef(found, weight.asnumpy() - found)[0, 1]) < 0.05, "drawn anew"
+    assert abs(numpy.corrcoef(found, weight.asnumpy() - found)[0, 1]) < 0.05, "new noise each time"
     assert len(rule._fused.programs) == 1
 
 

@@ -122,7 +122,6 @@ def test_each_cut_is_sent_once_forward_and_once_backward():
     whole = size * units * 4
     # x goes to the first device, y to the last one. Between two devices each micro-batch passes
     # forward and backward. A copy may carry one more element for each array it waits for.
-    # passes forward and backward. Each copy may bring an element more for each of what is awaited.
     large = [o for o in found if o.bytes > 100]
     assert len(large) == count * (1 + 1 + 2 * 2)
     assert sum(o.bytes for o in large) == pytest.approx(6 * whole, rel=0.02)

@@ -20,7 +20,7 @@ REAL = numpy.array([-1.5, 0.2, 0.9, 3.0])
 ABOVE = numpy.array([0.3, 0.9, 1.7, 4.0])
 SHARE = numpy.array([0.1, 0.4, 0.7, 0.95])
 COUNT = numpy.array([0.0, 1.0, 2.0, 5.0])
-#: By name: the distribution, its parameters, the same of SciPy, the values to compare at.
+#: By name: the distribution, its parameters, SciPy's counterpart, the values to compare at.
 CASES: dict[str, tuple[Any, dict[str, Any], Callable[..., Any], Any]] = {
     "Normal": (P.Normal, {"loc": 0.5, "scale": 1.5}, stats.norm, REAL),
     "Laplace": (P.Laplace, {"loc": 0.5, "scale": 1.5}, stats.laplace, REAL),

@@ -61,7 +61,7 @@ def test_methods_are_the_operations() -> None:
     assert x.sum(0).tolist() == x.sum(axis=0).tolist() == [10, 20]
     assert x.take(np.array([1]), axis=1).tolist() == [[4], [16]]
     assert gemel.compile(lambda v: v.sqrt().sum(axis=1))(x).tolist() == [3, 7]
-    assert ArrayMethods.sum is np.sum, "asked of the class, it is the operation itself"
+    assert ArrayMethods.sum is np.sum, "on the class it is the operation itself"
     with pytest.raises(TypeError, match="sum"):
         x.sum(axes=0)
 

@@ -432,7 +432,7 @@ def test_a_structure_is_compiled_when_it_comes_again(monkeypatch: Any) -> None:
     with autograd.record():
         y = function(x)
     y.backward()
-    assert len(compiled) == 2, "what has been compiled itself is compiled at once"
+    assert len(compiled) == 2, "the gradient of a compiled call is compiled at once"
 
 
 def test_dtypes_and_ranks_do_not_mix() -> None:

@@ -173,7 +173,7 @@ def test_random_programs_of_several_calls(name: str) -> None:
     after = np.random.uniform(size=3).tolist()
     op_table.seeded(SEED)
     second = results(gemel.compile(several)(x))
-    assert after == np.random.uniform(size=3).tolist(), "the stream went on elsewhere"
+    assert after == np.random.uniform(size=3).tolist(), "the stream continues at another place"
     for a, b in zip(first, second, strict=True):
         assert a.tobytes() == b.tobytes()
     assert not numpy.array_equal(first[0], first[1])

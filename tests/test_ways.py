@@ -49,7 +49,7 @@ def at_once(work: Callable[[int], Any], size: int) -> list[Any]:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert len(found) == size, "somebody did not end"
+    assert len(found) == size, "a worker did not end"
     return [found[rank] for rank in range(size)]
 
 

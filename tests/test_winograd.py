@@ -271,7 +271,7 @@ def test_what_it_is_not_for(other: dict[str, Any]) -> None:
         ((16, 256, 256, 14, 14), True),
         ((16, 512, 512, 7, 7), True),
         ((1, 64, 64, 56, 56), True),
-        ((1, 512, 512, 7, 7), False),  # the weights' planes cost more than is saved
+        ((1, 512, 512, 7, 7), False),  # the weights' planes cost more than they save
         ((16, 3, 64, 224, 224), False),  # few channels do not repay the planes
         ((16, 16, 16, 32, 32), False),
         ((64, 64, 64, 1, 1), False),  # a whole tile for one element

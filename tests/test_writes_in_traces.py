@@ -298,7 +298,7 @@ def read_again(a: Any, b: Any, x: Any) -> Any:
 
 
 def turned_and_straight(a: Any, b: Any, x: Any) -> Any:
-    square = a[:1] * x[:, None] + x  # of all sizes
+    square = a[:1] * x[:, None] + x  # a square of any size
     a += (square.T + square).sum(axis=0)
     b[:] = b - (a * 0.5)[::-1]
 
